@@ -49,7 +49,7 @@ class Lotus(op.Implementation[op.SemAgg]):
             mixed = texts.mixed(items)
             if mixed:
                 return op.Outcome(None, mixed)
-            left: int = rows.items.column("left")[items[0]].as_py()
+            left = rows.lefts[items[0]]
             prompt = node.prompt.all[rows.prompt[left]]
             schema = AnswerSchema.of(prompt)
             question = texts.documents(items, one_context=True, more=answer_instructions(schema))

@@ -70,6 +70,6 @@ class Lotus(op.Implementation[op.SemFilter]):
                 for item, keep, answer in zip(items, verdicts.outputs, model.answers, strict=True)
             }
 
-        lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
+        lefts = rows.lefts
         verdicts = await bridge.gather([partial(run, items) for items in by_prompt(rows)])
         return op.answer_table(node, [verdicts[item] for item in range(len(lefts))])

@@ -94,7 +94,7 @@ class Cascade(op.Implementation[op.SemJoin]):
             return await ctx.ask_packed(node, rows, rows.blocks(node, pairs=self.pairs))
         own, other = self._columns(node)
         lefts, rights = op.column_texts(rows.left, own), op.column_texts(rows.right, other)
-        pairs = [(pair["left"], pair["right"]) for pair in rows.items.to_pylist()]
+        pairs = list(zip(rows.lefts, rows.rights, strict=True))
         verdicts = {
             i: None if not op.key(lefts[a]) or not op.key(rights[b]) else False
             for i, (a, b) in enumerate(pairs)

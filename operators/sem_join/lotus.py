@@ -76,15 +76,15 @@ class Lotus(op.Implementation[op.SemJoin]):
         runs = [partial(run, lefts, rights) for (_, rights), lefts in _by_candidates(rows).items()]
         verdicts = await bridge.gather(runs)
         return op.answer_table(
-            node, [verdicts[pair["left"], pair["right"]] for pair in rows.items.to_pylist()]
+            node, [verdicts[pair] for pair in zip(rows.lefts, rows.rights, strict=True)]
         )
 
 
 def _by_candidates(rows: op.Rows) -> dict[tuple[int, tuple[int, ...]], list[int]]:
     """Left rows by prompt and candidates."""
     candidates: dict[int, list[int]] = {}
-    for pair in rows.items.to_pylist():
-        candidates.setdefault(pair["left"], []).append(pair["right"])
+    for left, right in zip(rows.lefts, rows.rights, strict=True):
+        candidates.setdefault(left, []).append(right)
     groups: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for left, rights in candidates.items():
         groups.setdefault((rows.prompt[left], tuple(rights)), []).append(left)

@@ -58,7 +58,7 @@ class Lotus(op.Implementation[op.SemMap]):
                 for item, text, answer in zip(items, answers.outputs, model.answers, strict=True)
             }
 
-        lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
+        lefts = rows.lefts
         answers = await bridge.gather([partial(run, items) for items in by_prompt(rows)])
         return op.answer_table(node, [answers[item] for item in range(len(lefts))])
 

@@ -50,7 +50,7 @@ class CrossEncoder(op.Implementation[op.SemTopk]):
 
     async def answer(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> pa.Table:
         """Score all rows of all groups."""
-        lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
+        lefts = rows.lefts
         texts, questions = op.row_texts(node, rows), op.queries(node, rows)
         readable = [item for item, left in enumerate(lefts) if texts[left]]
         pairs = [(questions[lefts[item]], texts[lefts[item]]) for item in readable]

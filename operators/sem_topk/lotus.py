@@ -66,7 +66,7 @@ class Lotus(op.Implementation[op.SemTopk]):
         """One run of LOTUS for each group."""
         parts = await loaded()
         bridge, texts = Bridge(ctx), Texts(parts, node, rows)
-        lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
+        lefts = rows.lefts
 
         def run(items: list[int]) -> dict[int, op.Outcome]:
             mixed = texts.mixed(items)
@@ -89,12 +89,12 @@ class Lotus(op.Implementation[op.SemTopk]):
         pivot.
         """
         if self.method == "quick":
-            partition = rows.partition[rows.items.column("left")[items[0]].as_py()]
+            partition = rows.partition[rows.lefts[items[0]]]
             return ctx.random(partition, "pivot", str(len(items))).sample(items, len(items))
         if self.method != "quick-sem":
             return items
         part = rows.only(items)
-        lefts: list[int] = part.items.column("left").to_pylist()  # type: ignore[assignment]
+        lefts = part.lefts
         texts, query = op.row_texts(node, rows), op.queries(node, rows)[lefts[0]]
         vectors = await ctx.embed(
             [query or " ", *(texts[left] or " " for left in lefts)], rows.partition[lefts[0]]

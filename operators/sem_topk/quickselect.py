@@ -56,7 +56,7 @@ class Quickselect(op.Implementation[op.SemTopk]):
     async def answer(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> pa.Table:
         """Cut round by round, all groups together."""
         likely = await self._likely(node, rows, ctx)
-        lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
+        lefts = rows.lefts
         draws = {partition: ctx.random(partition, "pivot") for partition in rows.partition}
         drawn = [draws[rows.partition[left]].random() for left in lefts]
         groups = [_Group(items, node.k, self.batch, likely, drawn) for items in rows.groups()]
@@ -76,7 +76,7 @@ class Quickselect(op.Implementation[op.SemTopk]):
 
     async def _likely(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> list[float]:
         """For each item a guess of its score; 0 if nothing is known."""
-        lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
+        lefts = rows.lefts
         likely = [0.0] * len(lefts)
         if self.pivot == "random":
             return likely

@@ -17,6 +17,7 @@ from semgraph.expr.types import Type, parse_type
 from semgraph.logical.prompt import Prompt, PromptSet
 from semgraph.logical.schema import NAME
 from semgraph.logical.semantic import Semantic, SemMap
+from semgraph.relational.batch import values as column_values
 from semgraph.semantic.contract import (
     SCORE,
     Outcome,
@@ -50,16 +51,15 @@ def answer_table(node: Semantic, outcomes: Sequence[Outcome], *, scored: bool = 
     return table.append_column(pa.field(SCORE, pa.float64()), pa.array(scores, pa.float64()))
 
 
-def outcomes(node: Semantic, table: pa.Table) -> list[Outcome]:
+def outcomes(node: Semantic, table: pa.Table) -> list[Outcome]:  # noqa: ARG001
     """The outcomes in a table of answers, by item: the reverse of `answer_table`."""
-    names = [f.name for f in answer_schema(node)][1:-2]
+    table = table.sort_by("item")
+    names = [name for name in table.column_names if name not in {"item", "error", "calls"}]
+    rows = zip(*(column_values(table.column(name)) for name in names), strict=True)
+    ends = zip(*(table.column(name).to_pylist() for name in ("error", "calls")), strict=True)
     return [
-        Outcome(
-            None if row["error"] else {name: row[name] for name in names},
-            row["error"],
-            tuple(row["calls"]),
-        )
-        for row in table.sort_by("item").to_pylist()
+        Outcome(None if error else dict(zip(names, row, strict=True)), error, tuple(calls))
+        for row, (error, calls) in zip(rows, ends, strict=True)
     ]
 
 
@@ -286,16 +286,10 @@ def _checked(
     return _DROPPED if _DROPPED in fields.values() else fields
 
 
-def checked_outcomes(
-    node: Semantic, outcomes: Sequence[Outcome], known: Sequence[Numbers], note: Note
-) -> list[Outcome]:
-    """The outcomes of rows without unknown numbers: implementations that write their own requests
-    ask no second time.
+def checked_outcome(node: Semantic, outcome: Outcome, known: Numbers, note: Note) -> Outcome:
+    """The outcome of a row without unknown numbers: an implementation that writes its own requests
+    asks no second time.
     """
-    return [_checked_outcome(node, *pair, note) for pair in zip(outcomes, known, strict=True)]
-
-
-def _checked_outcome(node: Semantic, outcome: Outcome, known: Numbers, note: Note) -> Outcome:
     if outcome.values is None:
         return outcome
     try:

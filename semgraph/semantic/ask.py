@@ -6,14 +6,15 @@ Implementations never see `how`, `keep` or `on_error`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from semgraph.expr.duckdb import ORDINAL
 from semgraph.expr.functions import canonical_json
@@ -33,7 +34,7 @@ from semgraph.relational.segments import column_of
 from semgraph.semantic.answers import (
     answer_table,
     check_answer,
-    checked_outcomes,
+    checked_outcome,
     needed_records,
     numbers_of_rows,
     outcomes,
@@ -98,23 +99,6 @@ def _seen_by(node: Answering, check: Check) -> Input:
     return Input(name="answers", columns=pa.schema(fields), step=node.step, origin=node.origin)
 
 
-def with_refusals(answers: pa.Table, messages: dict[int, str]) -> pa.Table:
-    """The answers, those at some places as errors."""
-    refusals = pa.array([i in messages for i in range(answers.num_rows)])
-    columns = {}
-    for field in answers.schema:
-        column = answers.column(field.name)
-        if field.name == "error":
-            texts = [
-                f"check: {text}" if (text := messages.get(i)) else None for i in range(len(column))
-            ]
-            column = pc.coalesce(pa.chunked_array([texts], pa.string()), column)
-        elif field.name not in {"item", "calls"}:
-            column = pc.if_else(refusals, pa.scalar(None, field.type), column)
-        columns[field.name] = column
-    return pa.table(columns, schema=answers.schema)
-
-
 @dataclass(frozen=True)
 class Failure:
     """A row without an answer, or with an error in an expression.
@@ -128,6 +112,7 @@ class Failure:
     row: dict[str, Any]
 
 
+Flags = npt.NDArray[np.bool_]
 _SIDES = pa.list_(pa.list_(pa.int64()))
 
 
@@ -272,7 +257,7 @@ async def ask(
     node: Semantic,
     left: pa.Table,
     right: pa.Table | None,
-    items: pa.Table,
+    items: Mapping[str, Sequence[int]],
     context: AnswerContext,
     times: Sequence[int] = (),
     owners: Sequence[str] | None = None,
@@ -280,47 +265,76 @@ async def ask(
 ) -> pa.Table:
     """Pass items to the implementation and check its answers: every item once, in order.
 
-    A row without a prompt is not sent: it gets an error. `times` says how many equal rows each left
-    row stands for. `owners` are the partitions of the left rows, if no column has them. `beside` is
-    what the node's check sees beside the answer of each item (for sem_agg: of each group).
+    A row without a prompt is not sent: it gets an error. `items` are the columns of `Rows.items`.
+    `times` says how many equal rows each left row stands for. `owners` are the partitions of the
+    left rows, if no column has them. `beside` is what the node's check sees beside the answer of
+    each item (for sem_agg: of each group).
     """
     prompts = _prompts(left, node.prompt)
-    unasked = _unasked(node, left, items, prompts)
-    part, units = _without_unasked(node, items, unasked)
-    other = None if right is None else _flat(right, node.prompt.other_fields)
-    numbers = [p or 0 for p in prompts]
-    plain = node
+    units = items["group"] if node.keyword == "sem_agg" else range(len(items["left"]))
+    unasked = _without_records(node, left, items["left"])
+    if None in prompts:
+        unasked |= _without_prompt(node, left, zip(units, items["left"], strict=True), prompts)
+    accepted = [i for i, unit in enumerate(units) if unit not in unasked] if unasked else None
+    if accepted is not None:
+        items = {name: [column[i] for i in accepted] for name, column in items.items()}
+    if "group" in items:
+        items = {**items, "group": dense(items["group"])[0]}
+    asked, numbers = node, [prompt or 0 for prompt in prompts]
     if isinstance(node, SemMap) and node.form and numbers:
-        node, numbers = shaped(node, values(pick(left, node.form)), numbers)
+        asked, numbers = shaped(node, values(pick(left, node.form)), numbers)
     rows = Rows(
         _flat(left, node.prompt.fields),
-        other,
-        part,
+        None if right is None else _flat(right, node.prompt.other_fields),
+        pa.table({name: pa.array(column, pa.int64()) for name, column in items.items()}),
         owners or partition_names(left, context),
         numbers,
         times,
     )
-    if not part.num_rows:
-        return _with_errors(node, answer_schema(node).empty_table(), units, unasked)
-    if isinstance(plain, Answering) and plain.check is not None and beside is not None:
-        seen = beside.take(pa.array(units, pa.int64()))
-        table = await _checked(plain, plain.check, node, rows, seen, context)
+    places = [unit for unit in dict.fromkeys(units) if unit not in unasked]
+    if not rows.items.num_rows:
+        table = answer_schema(asked).empty_table()
+    elif isinstance(node, Answering) and node.check is not None and beside is not None:
+        table = await _checked(node, node.check, asked, rows, rows_at(beside, places), context)
     else:
-        table = await _answers(node, rows, context)
-    return _with_errors(node, table, units, unasked)
+        table = await _answers(asked, rows, context)
+    if not unasked:
+        return table
+    answers = dict(zip(places, outcomes(asked, table), strict=True))
+    answers |= {unit: Outcome(None, error) for unit, error in unasked.items()}
+    return _table(asked, [answers[unit] for unit in sorted(answers)], table)
+
+
+def rows_at(table: pa.Table, places: Sequence[int]) -> pa.Table:
+    """The rows of a table at some places."""
+    return table.take(pa.array(places, pa.int64()))
+
+
+def positions_of(places: Sequence[int], rows: int) -> pa.Array[Any]:
+    """For each of so many rows where its number is in `places`, or NULL."""
+    position = {place: i for i, place in enumerate(places)}
+    return pa.array(map(position.get, range(rows)), pa.int64())
+
+
+def _table(node: Semantic, answers: Sequence[Outcome], like: pa.Table) -> pa.Table:
+    """Outcomes as a table; with scores of verdicts if another one has some."""
+    return answer_table(node, answers, scored=like.schema.equals(answer_schema(node, scored=True)))
 
 
 async def _answers(node: Semantic, rows: Rows, context: AnswerContext) -> pa.Table:
     """The answers of the implementation, in the order of the items."""
     table = await watched(context.implementation, node, rows, context.ctx)
     check_answer(node, rows, table, context.implementation)
+    table = table.sort_by("item")
     if records := numbers_of_rows(node, rows.left):
-        known = [records[left] for left in values(rows.items.column("left"))]
         answered = outcomes(node, table)
-        valid = checked_outcomes(node, answered, known, context.ctx.note)
+        valid = [
+            checked_outcome(node, outcome, records[left], context.ctx.note)
+            for outcome, left in zip(answered, rows.lefts, strict=True)
+        ]
         if valid != answered:
-            table = answer_table(node, valid)
-    return table.sort_by("item")
+            return answer_table(node, valid)
+    return table
 
 
 async def _checked(
@@ -343,120 +357,65 @@ async def _checked(
     """
     table = await _answers(asked, rows, context)
     messages = await refused(node, check, table, beside, context.now)
-    if not messages or not check.retries:
-        return with_refusals(table, messages) if messages else table
+    if not messages:
+        return table
+    answers = outcomes(asked, table)
+    if not check.retries:
+        for place, message in messages.items():
+            answers[place] = Outcome(None, f"check: {message}", answers[place].calls)
+        return _table(asked, answers, table)
     context.ctx.refused(len(messages))
     again = await _checked(
         node,
         replace(check, retries=check.retries - 1),
         asked,
         rows.again(messages),
-        beside.take(pa.array(list(messages), pa.int64())),
+        rows_at(beside, [*messages]),
         context,
     )
-    return _replaced(table, list(messages), again)
+    for place, later in zip(messages, outcomes(asked, again), strict=True):
+        answers[place] = _replaced(answers[place], later)
+    return _table(asked, answers, table)
 
 
-def _replaced(table: pa.Table, places: Sequence[int], again: pa.Table) -> pa.Table:
-    """Answers with those to a repeated request in the place of refused ones. An error also names
-    the calls of the refused answer.
+def _replaced(refused: Outcome, later: Outcome) -> Outcome:
+    """The answer to a repeated request, with the score of the refused one if it has none: a verdict
+    may not be asked for again. An error also names the calls of the refused answer.
     """
-    calls = values(table.column("calls"))
-    own = [
-        [*dict.fromkeys((*calls[place], *late))] if error else late
-        for place, late, error in zip(
-            places, values(again.column("calls")), values(again.column("error")), strict=True
-        )
-    ]
-    names = again.column_names
-    again = again.set_column(names.index("item"), "item", pa.array(places, pa.int64()))
-    if SCORE in names:  # of the verdict, which may not be asked for again
-        scores = table.column(SCORE).take(pa.array(places, pa.int64()))
-        scores = pc.coalesce(again.column(SCORE), scores)
-        again = again.set_column(names.index(SCORE), again.schema.field(SCORE), scores)
-    again = again.set_column(
-        names.index("calls"),
-        again.schema.field("calls"),
-        pa.array(own, again.schema.field("calls").type),
-    )
-    rest = sorted(set(range(table.num_rows)) - set(places))
-    return pa.concat_tables([table.take(pa.array(rest, pa.int64())), again]).sort_by("item")
+    score = (refused.values or {}).get(SCORE)
+    values = dict(later.values or {})
+    if score is not None and values.get(SCORE) is None:
+        values[SCORE] = score
+    calls = dict.fromkeys((*refused.calls, *later.calls)) if later.error else later.calls
+    return Outcome(values, later.error, tuple(calls))
 
 
-def _unasked(
-    node: Semantic, left: pa.Table, items: pa.Table, prompts: Sequence[int | None]
-) -> dict[int, str]:
-    """The error for each item (for sem_agg: each group) that has a row without a prompt, or without
-    the records of which it must name one.
-    """
-    return _without_records(node, left, items) | _without_prompt(node, left, items, prompts)
-
-
-def _without_records(node: Semantic, left: pa.Table, items: pa.Table) -> dict[int, str]:
+def _without_records(node: Semantic, left: pa.Table, lefts: Sequence[int]) -> dict[int, str]:
+    """The error of each item that must name one of the records of a row, and whose row has none."""
     unasked: dict[int, str] = {}
     for name in needed_records(node):
         listed = values(left.column(name))
-        for item, row in enumerate(values(items.column("left"))):
+        for item, row in enumerate(lefts):
             if not listed[row]:
                 unasked[item] = f"no_records: {name} is empty: ask only when: len({name}) > 0"
     return unasked
 
 
 def _without_prompt(
-    node: Semantic, left: pa.Table, items: pa.Table, prompts: Sequence[int | None]
+    node: Semantic,
+    left: pa.Table,
+    items: Iterable[tuple[int, int]],
+    prompts: Sequence[int | None],
 ) -> dict[int, str]:
-    if None not in prompts:
-        return {}
+    """The error of each item (for sem_agg: of each group) that has a row without a prompt."""
     known = ", ".join(value for value, _ in node.prompt.prompts)
-    picked = [
-        "NULL" if value is None else f'"{value}"' for value in values(pick(left, node.prompt.on))
-    ]
-    lefts, numbers = values(items.column("left")), _units(node, items)
+    picked = values(pick(left, node.prompt.on))
+    shown = ["NULL" if value is None else f'"{value}"' for value in picked]
     return {
-        unit: f"no_prompt: there is none for {node.prompt.on} {picked[row]}, only for {known}: add otherwise to the prompt"
-        for unit, row in zip(numbers, lefts, strict=True)
+        unit: f"no_prompt: there is none for {node.prompt.on} {shown[row]}, only for {known}: add otherwise to the prompt"
+        for unit, row in items
         if prompts[row] is None
     }
-
-
-def _units(node: Semantic, items: pa.Table) -> list[int]:
-    """The number of each item's answer: its group for sem_agg, else its own."""
-    return (
-        values(items.column("group")) if node.keyword == "sem_agg" else list(range(items.num_rows))
-    )
-
-
-def _without_unasked(
-    node: Semantic, items: pa.Table, unasked: Mapping[int, str]
-) -> tuple[pa.Table, list[int]]:
-    """The items that are asked about, groups renumbered, and the original number of each answer."""
-    numbers = _units(node, items)
-    if not unasked:
-        return items, list(dict.fromkeys(numbers))
-    accepted = [i for i, unit in enumerate(numbers) if unit not in unasked]
-    part = items.take(pa.array(accepted, pa.int64()))
-    if "group" in part.column_names:
-        renumbered, _ = dense(values(part.column("group")))
-        part = part.set_column(
-            part.column_names.index("group"), "group", pa.array(renumbered, pa.int64())
-        )
-    return part, list(dict.fromkeys(numbers[i] for i in accepted))
-
-
-def _with_errors(
-    node: Semantic, table: pa.Table, units: Sequence[int], unasked: Mapping[int, str]
-) -> pa.Table:
-    """The answers with their original numbers, and the errors of items that were not asked about,
-    in order.
-    """
-    if not unasked:
-        return table
-    errors = answer_table(node, [Outcome(None, error) for error in unasked.values()])
-    numbered = [
-        part.set_column(0, "item", pa.array(list(numbers), pa.int64()))
-        for part, numbers in ((table, units), (errors, unasked))
-    ]
-    return pa.concat_tables(numbered, promote_options="default").sort_by("item")
 
 
 def prompt_texts(table: pa.Table, paths: Sequence[str]) -> list[str]:

@@ -109,6 +109,19 @@ class Rows(NamedTuple):
                 cut += _pair_blocks(self, items, left, right, pairs)
         return cut
 
+    @property
+    def lefts(self) -> list[int]:
+        """The left row of each item."""
+        return self._column("left")
+
+    @property
+    def rights(self) -> list[int]:
+        """The right row of each item, for sem_join."""
+        return self._column("right")
+
+    def _column(self, name: str) -> list[int]:
+        return self.items.column(name).to_pylist()  # type: ignore[return-value]
+
     def only(self, items: Sequence[int]) -> Rows:
         """The same rows with some of the items, renumbered in this order."""
         own = [self.reasons[item] for item in items] if self.reasons else ()
@@ -118,23 +131,23 @@ class Rows(NamedTuple):
         """The same rows with the items (for sem_agg: the groups) whose answers were refused,
         renumbered in this order, each with the reason beside earlier ones.
         """
-        units: Sequence[Any] = range(self.items.num_rows)
-        if "group" in self.items.column_names:
-            units = self.items.column("group").to_pylist()
+        grouped = "group" in self.items.column_names
+        units = self._column("group") if grouped else range(self.items.num_rows)
         items = [item for item, unit in enumerate(units) if unit in reasons]
         part = self.only(items)
         before = part.reasons or [()] * len(items)
-        own = [(*b, reasons[units[i]]) for b, i in zip(before, items, strict=True)]
-        if "group" in self.items.column_names:
-            place = {unit: number for number, unit in enumerate(reasons)}
-            groups = pa.array([place[units[item]] for item in items], pa.int64())
-            at = part.items.column_names.index("group")
-            part = part._replace(items=part.items.set_column(at, "group", groups))
-        return part._replace(reasons=own)
+        part = part._replace(
+            reasons=[(*b, reasons[units[i]]) for b, i in zip(before, items, strict=True)]
+        )
+        if not grouped:
+            return part
+        place = {unit: number for number, unit in enumerate(reasons)}
+        groups = pa.array([place[units[item]] for item in items], pa.int64())
+        return part._replace(items=part.items.set_column(0, "group", groups))
 
     def groups(self) -> list[list[int]]:
         """The items of each group, in their order, for sem_agg and sem_topk."""
-        numbers: list[int] = self.items.column("group").to_pylist()  # type: ignore[assignment]
+        numbers = self._column("group")
         groups: list[list[int]] = [[] for _ in range(max(numbers, default=-1) + 1)]
         for item, group in enumerate(numbers):
             groups[group].append(item)
@@ -384,38 +397,43 @@ class Keys:
     """The properties of items that must be equal for them to share a request."""
 
     def __init__(self, node: Semantic, rows: Rows) -> None:
-        self.left: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
+        self.left = rows.lefts
         self._rows = rows
-        self._contexts = [prompt.context for prompt in node.prompt.all]
-        paths = dict.fromkeys(path for context in self._contexts for path in context.fields)
-        self._columns = {path: python_values(rows.left.column(path)) for path in paths}
-        own_groups = node.keyword == "sem_agg"
-        self._groups: list[Any] | None = (
-            rows.items.column("group").to_pylist() if own_groups else None
+        self._contexts = [prompt.context or None for prompt in node.prompt.all]
+        paths = dict.fromkeys(
+            path for context in self._contexts if context for path in context.fields
         )
+        self._columns = {path: python_values(rows.left.column(path)) for path in paths}
+        groups = rows.groups() if node.keyword == "sem_agg" else []
+        self._groups = {item: number for number, items in enumerate(groups) for item in items}
         self._rendered: dict[int, str] = {}
 
     def of(self, item: int) -> tuple[str, int, str, int]:
         """Partition, prompt, rendered context, and for sem_agg the group."""
         left = self.left[item]
-        group = self._groups[item] if self._groups is not None else 0
-        return self._rows.partition[left], self._rows.prompt[left], self.context(left), group
+        rows = self._rows
+        return (
+            rows.partition[left],
+            rows.prompt[left],
+            self.context(left),
+            self._groups.get(item, 0),
+        )
 
     def context(self, left: int) -> str:
         """The rendered context of a left row."""
-        rendered = self._rendered.get(left)
-        if rendered is None:
-            context = self._contexts[self._rows.prompt[left]]
+        context = self._contexts[self._rows.prompt[left]]
+        if context is None:
+            return ""
+        if left not in self._rendered:
             values = {path: self._columns[path][left] for path in context.fields}
-            rendered = self._rendered[left] = context.render(values).strip()
-        return rendered
+            self._rendered[left] = context.render(values).strip()
+        return self._rendered[left]
 
 
 def _pair_blocks(
     rows: Rows, items: Sequence[int], left: int | None, right: int | None, pairs: int | None
 ) -> Iterator[list[int]]:
-    lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
-    rights: list[int] = rows.items.column("right").to_pylist()  # type: ignore[assignment]
+    lefts, rights = rows.lefts, rows.rights
     lists = by_key(items, lefts)
     if right is None:
         yield from _cut(lists, left, pairs)

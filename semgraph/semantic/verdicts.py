@@ -320,7 +320,7 @@ class ByLogOdds(PerItem[N]):
 
 def _centred(rows: Rows, scores: dict[int, float]) -> dict[int, float]:
     """Log-odds relative to the cut of their partition and prompt."""
-    lefts: Sequence[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
+    lefts = rows.lefts
     groups: dict[tuple[str, int], list[int]] = {}
     for item in scores:
         left = lefts[item]

@@ -82,7 +82,7 @@ class PairPrompts(PromptBuilder):
             [*((path, path) for path in p.other.fields), *p.shared_fields] for p in node.prompt.all
         ]
         self.others = Records(rows.right, others)
-        self.right: list[int] = rows.items.column("right").to_pylist()  # type: ignore[assignment]
+        self.right = rows.rights
         taken = [name for name, _ in node.answers]
         self._left_key, self._right_key = free_name("left", taken), free_name("right", taken)
 
