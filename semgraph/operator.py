@@ -45,12 +45,9 @@ from semgraph.semantic.context import Context
 from semgraph.semantic.contract import (
     Block,
     Cost,
-    Implementation,
     Observed,
     Outcome,
-    Packed,
     Part,
-    PerItem,
     Ranking,
     RowEstimate,
     Rows,
@@ -64,6 +61,7 @@ from semgraph.semantic.contract import (
     refuse_check,
     row_texts,
 )
+from semgraph.semantic.implementation import Implementation, Packed, PerItem
 from semgraph.semantic.verdicts import ByLogOdds, Vote
 
 __all__ = [

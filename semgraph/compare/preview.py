@@ -24,9 +24,10 @@ from semgraph.logical.node import walk
 from semgraph.logical.semantic import Semantic
 from semgraph.meter import StepMetrics
 from semgraph.physical.plan import PhysicalPlan
+from semgraph.semantic.ask import watched
 from semgraph.semantic.context import DryRun, DryRunEnded, PlannedRequests
-from semgraph.semantic.contract import Cost, Implementation, Keys, Observed, RowEstimate, Rows
-from semgraph.semantic.watch import watched
+from semgraph.semantic.contract import Cost, Keys, Observed, RowEstimate, Rows
+from semgraph.semantic.implementation import Implementation
 
 _SAMPLE = 200  # items with counted prompts
 Batches = Mapping[str, PlannedRequests]

@@ -38,14 +38,8 @@ from semgraph.scores import ScoredGraph
 from semgraph.semantic.answers import answer_table
 from semgraph.semantic.ask import AnswerContext, Answered
 from semgraph.semantic.context import Context
-from semgraph.semantic.contract import (
-    Cost,
-    Implementation,
-    Observed,
-    Outcome,
-    RowEstimate,
-    Rows,
-)
+from semgraph.semantic.contract import Cost, Observed, Outcome, RowEstimate, Rows
+from semgraph.semantic.implementation import Implementation
 from semgraph.semantic.library import Library
 from semgraph.semantic.operators import answer
 from semgraph.stores.base import Store

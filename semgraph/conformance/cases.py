@@ -25,7 +25,8 @@ from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, SemTop
 from semgraph.meter import StepMetrics
 from semgraph.semantic.answers import check_answer
 from semgraph.semantic.context import Context
-from semgraph.semantic.contract import Implementation, Rows, answer_schema
+from semgraph.semantic.contract import Rows, answer_schema
+from semgraph.semantic.implementation import Implementation
 from semgraph.semantic.library import Library
 from semgraph.semantic.watch import Watched
 

@@ -29,7 +29,8 @@ from semgraph.physical.plan import PhysicalNode, PhysicalPlan
 from semgraph.relational.batch import Batch
 from semgraph.semantic.ask import AnswerContext
 from semgraph.semantic.context import Context, DryRun, DryRunEnded
-from semgraph.semantic.contract import Implementation, Part, Rows
+from semgraph.semantic.contract import Part, Rows
+from semgraph.semantic.implementation import Implementation
 from semgraph.semantic.operators import answer
 from semgraph.stores.base import Store
 

@@ -44,8 +44,9 @@ from semgraph.semantic.ask import (
     question_keys,
     rows_at,
 )
-from semgraph.semantic.contract import Implementation, RowEstimate, answer_schema
+from semgraph.semantic.contract import RowEstimate, answer_schema
 from semgraph.semantic.groups import row_groups
+from semgraph.semantic.implementation import Implementation
 from semgraph.semantic.library import estimated
 
 Through = Callable[[Batch], Awaitable[tuple[Batch, Sequence[int]]]]

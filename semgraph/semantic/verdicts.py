@@ -22,17 +22,15 @@ from semgraph.semantic.contract import (
     REFERENCES,
     SCORE,
     Cost,
-    Implementation,
-    N,
     Observed,
     Outcome,
-    PerItem,
     RowEstimate,
     Rows,
     log_odds,
     refuse_answers,
     verdict_field,
 )
+from semgraph.semantic.implementation import Implementation, N, PerItem
 
 
 class Labelled(NamedTuple):

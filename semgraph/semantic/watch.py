@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
 import traceback
 from collections.abc import Coroutine, Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
+from typing import Any
 
 from semgraph.errors import EngineError, SemgraphError
-from semgraph.logical.semantic import Semantic
-from semgraph.semantic.contract import Implementation, Rows
-
-if TYPE_CHECKING:
-    from semgraph.semantic.context import Context
 
 LONGEST = 2.0
 """The most seconds without an await in a check."""
-_WARN_SECONDS = 5.0
-"""Seconds without an await after which a run logs a warning: its tables are larger than those of a
-check.
-"""
-_LOG = logging.getLogger("semgraph")
 
 
 class Blocked(EngineError):
@@ -124,21 +111,6 @@ def seconds_without_processor() -> float:
         return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
     except OSError:
         return 0.0
-
-
-async def watched(
-    implementation: Implementation[Any], node: Semantic, rows: Rows, ctx: Context
-) -> pa.Table:
-    """The answers of an implementation; logs a warning if it blocked the event loop.
-
-    Raises:
-        EngineError: It raised an error that is not semgraph's; names step, file and line.
-    """
-    call = Watched(implementation.answer(node, rows, ctx), implementation, node.step)
-    table: pa.Table = await call
-    if call.longest > _WARN_SECONDS:
-        _LOG.warning(call.blocked())
-    return table
 
 
 def named(implementation: object, error: BaseException | None = None) -> str:

@@ -19,14 +19,8 @@ from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemM
 from semgraph.logical.typecheck import Sort, Stop
 from semgraph.semantic.ask import AnswerContext, Answered
 from semgraph.semantic.context import Context
-from semgraph.semantic.contract import (
-    Cost,
-    Implementation,
-    Observed,
-    RowEstimate,
-    Rows,
-    answer_schema,
-)
+from semgraph.semantic.contract import Cost, Observed, RowEstimate, Rows, answer_schema
+from semgraph.semantic.implementation import Implementation
 from semgraph.semantic.operators import answer
 from tests.relational.relations import relation
 

@@ -9,28 +9,28 @@ or an instruction between records.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, cast
 
 import pyarrow as pa
 
 from semgraph.errors import EngineError, ModelUnavailable, RowError
 from semgraph.expr.functions import canonical_json
-from semgraph.expr.types import Type, python_values
+from semgraph.expr.types import Type, object_schema, python_values
 from semgraph.llm.base import Limits, Message, Reply, Request
 from semgraph.logical.prompt import Prompt, Template, plain
 from semgraph.logical.semantic import Semantic
-from semgraph.semantic.contract import Keys, Outcome, Rows, Words
+from semgraph.semantic.calls import NodeCalls
+from semgraph.semantic.contract import Block, Keys, Outcome, Rows, Words, by_key, split_by_key
 from semgraph.semantic.prompt.answers import AnswerSchema, Invalid, read_word
 
-if TYPE_CHECKING:
-    from semgraph.semantic.context import Context
-
-
-_NUMBERED = "Numbered records follow, each a JSON object on a line of its own."
 # Line separators that JSON does not escape.
 _LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
@@ -83,28 +83,38 @@ def paragraphs(*parts: str) -> str:
     return "\n\n".join(part.strip() for part in parts if part.strip())
 
 
-def instructions(prompt: Prompt, task: str, *questions: str, answer: str, singly: str = "") -> str:
-    """A system message for numbered records: the prompt's static part, the task, the question, the
-    answer schema.
-
-    `singly` names the subject of one example (record, pair), if the request has several of them.
-    """
-    scope = f"The examples above are of one {singly} each; the form of the answer is given below."
-    task = f"{_NUMBERED} {task} {scope if singly and prompt.examples.strip() else ''}"
-    return paragraphs(prompt.rules, prompt.examples, task, *questions, answer)
+_TEMPLATES = Path(__file__).parent / "templates"
+_OPTIONAL = re.compile(r"\[\[(\w+):(.*?)\]\]", re.DOTALL)
+_FILLED = re.compile(r"(.*)\{(\w+)\}", re.DOTALL)
 
 
-def question(template: Template, lead: str) -> str:
-    """A question with field names instead of values, after `lead`; empty if the template has no
-    words.
-    """
+@cache
+def _template(name: str) -> list[list[str]]:
+    """The paragraphs of the system message, and those of the user message."""
+    text = (_TEMPLATES / f"{name}.txt").read_text(encoding="utf-8")
+    return [part.strip().split("\n\n") for part in text.split("-- user --")]
+
+
+def _chosen(paragraph: str, values: Mapping[str, Any]) -> str:
+    """A paragraph with the optional parts of which the value is not empty."""
+    return _OPTIONAL.sub(lambda part: part[2] if values[part[1]] else "", paragraph)
+
+
+def filled(template: str, **values: Any) -> str:
+    """The system message of a template."""
+    system, *_ = _template(template)
+    return paragraphs(*(_chosen(each, values).format_map(values) for each in system))
+
+
+def question(template: Template) -> str:
+    """A question with field names instead of values; empty if it has no words."""
     words = "".join(text for text, _ in template.parts)
-    return f"{lead}\n{template.question().strip()}" if any(c.isalnum() for c in words) else ""
+    return template.question().strip() if any(c.isalnum() for c in words) else ""
 
 
-def answer_instructions(schema: AnswerSchema, note: str = "", sketch: str = "") -> str:
+def answer_instructions(schema: AnswerSchema) -> str:
     """The last part of a system message: the form of the answer."""
-    return f"Answer with one JSON object and nothing else{note}:\n{sketch or schema.sketch}\n{schema.glossary}"
+    return filled("answer", sketch=schema.sketch, glossary=schema.glossary)
 
 
 RESERVE = 128
@@ -129,16 +139,54 @@ class PromptHeader(NamedTuple):
 
     `schema` is the JSON Schema of the whole reply. `answer` describes the reply, or the entry of one
     item if the reply is a list. A reply of one of the `words` has no schema: `examples` precede the
-    question, and the user message begins with `lead`.
+    question, and the user message begins with `lead`. `user` are the paragraphs of the user message:
+    the words, and the name of the text after them.
     """
 
     prompt: Prompt
     system: str
     schema: dict[str, Any]
     answer: AnswerSchema
+    user: tuple[tuple[str, str], ...]
     words: tuple[str, ...] = ()
     examples: tuple[tuple[str, str], ...] = ()
     lead: str = ""
+
+    @classmethod
+    def of(
+        cls, template: str, prompt: Prompt, answer: AnswerSchema, listed: str = "", **values: Any
+    ) -> PromptHeader:
+        """The header by a template in `templates/`.
+
+        Args:
+            template: Its name. It shows a request whole: `{name}` is a text, `[[name: ...]]` a part
+                that is there if the text is not empty; empty paragraphs are left out.
+            prompt: The prompt.
+            answer: The answer about an item.
+            listed: The key of the list that has an answer for each item; "": the reply is one answer.
+            values: The texts of the template, beside those of prompt and answer.
+        """
+        values |= {"rules": prompt.rules, "examples": prompt.examples.strip()}
+        values |= {"question": question(prompt.item), "glossary": answer.glossary}
+        values["sketch"] = f'{{"{listed}": [{answer.sketch}, ...]}}' if listed else answer.sketch
+        schema = answer.schema
+        if listed:
+            schema = object_schema({listed: {"type": "array", "items": schema}})
+        user = (_FILLED.fullmatch(_chosen(each, values)) for each in _template(template)[1])
+        texts = [(match[1], match[2]) for match in user if match]
+        return cls(
+            prompt,
+            filled(template, **values),
+            schema,
+            answer,
+            tuple((words, name) for words, name in texts if name not in values),
+            lead=paragraphs(*(values[name] for _, name in texts if name in values)),
+        )
+
+    @property
+    def headings(self) -> tuple[str, ...]:
+        """The words of the user message."""
+        return tuple(words for words, _ in self.user if words)
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -163,7 +211,7 @@ class TokenBudget:
     tokenizer.
     """
 
-    def __init__(self, ctx: Context) -> None:
+    def __init__(self, ctx: NodeCalls) -> None:
         self._ctx = ctx
 
     def buffer(self, header: PromptHeader, *texts: str) -> RequestBuffer:
@@ -323,7 +371,7 @@ class PromptBuilder(ABC):
     Work is done in rounds: each reply answers items, or adds work to the next round.
     """
 
-    def __init__(self, ctx: Context, node: Semantic, rows: Rows) -> None:
+    def __init__(self, ctx: NodeCalls, node: Semantic, rows: Rows) -> None:
         self.ctx, self.node, self.rows = ctx, node, rows
         self.outcomes: dict[int, Outcome] = {}
         self.size = rows.items.num_rows
@@ -403,49 +451,50 @@ class PromptBuilder(ABC):
         return header
 
     def compose(
-        self, work: Work, item: int, header: PromptHeader, count: int, *texts: str
+        self, work: Work, item: int, header: PromptHeader, count: int, **texts: str
     ) -> Request:
-        """The request for some work on `count` items, one of them `item`."""
+        """The request for some work on `count` items, one of them `item`; `texts` are those of the
+        template.
+        """
         left = self.keys.left[item]
-        user = paragraphs(
-            header.lead, self.keys.context(left), *texts, self._repetition(work, item)
-        )
-        tokens = work.limit or header.answer_tokens(count, self.ctx.limits)
+        texts |= {"context": self.keys.context(left), "again": self._again(work, item)}
+        user = paragraphs(header.lead, *(words + texts[name] for words, name in header.user))
         request = self.ctx.request(
             header.prompt,
             header.system,
             user,
             header.schema or None,
             self.rows.partition[left],
-            tokens,
+            work.limit or header.answer_tokens(count, self.ctx.limits),
         )
         request = worded(request, header) if header.words else request
         return sampled(request, work.sample, self.temperature) if work.sample else request
 
-    def compose_whole(self, work: Work, item: int, header: PromptHeader, *texts: str) -> Request:
+    def compose_whole(self, work: Work, item: int, header: PromptHeader, **texts: str) -> Request:
         """The request for work that cannot be split. Raises TooLong."""
         reasons = self.rows.reasons[item] if self.rows.reasons else ()
-        self.budget.require(header, 1, self.keys.context(self.keys.left[item]), *texts, *reasons)
-        return self.compose(work, item, header, 1, *texts)
+        sent = [words + texts[name] for words, name in header.user if name in texts]
+        self.budget.require(header, 1, self.keys.context(self.keys.left[item]), *sent, *reasons)
+        return self.compose(work, item, header, 1, **texts)
 
-    def _repetition(self, work: Work, item: int) -> str:
+    def _again(self, work: Work, item: int) -> str:
         """What a request says about earlier answers that were refused; "" if there are none."""
         reasons = [*self.rows.reasons[item]] if self.rows.reasons else []
         reasons += [work.reason[:_LONGEST_REASON]] if work.reason else []
         if not reasons:
             return ""
-        subject = "answer was" if len(reasons) == 1 else "answers were"
-        why = "; ".join(reasons)
-        return f"Your last {subject} not valid: {why}. Answer again, in the form asked for."
+        several = len(reasons) > 1
+        return filled("again", reasons="; ".join(reasons), one=not several, several=several)
 
-    def word_header(self, prompt: Prompt, words: Words) -> PromptHeader:
+    def word_header(
+        self, template: str, prompt: Prompt, words: Words, **values: Any
+    ) -> PromptHeader:
         """The static part of one-word requests: the rules are in the user message, as in the
         examples.
         """
-        lead = paragraphs(prompt.rules, prompt.examples)
-        return PromptHeader(
-            prompt, words.instruction, {}, AnswerSchema(()), words.words, words.examples, lead
-        )
+        none = AnswerSchema(())
+        header = PromptHeader.of(template, prompt, none, instruction=words.instruction, **values)
+        return header._replace(schema={}, words=words.words, examples=words.examples)
 
     def accept_word(self, work: Work, reply: Reply | RowError, words: Words) -> list[Work]:
         """Read a one-word reply.
@@ -557,6 +606,109 @@ class PromptBuilder(ABC):
     @abstractmethod
     def done(self, work: Work, outcome: Outcome) -> None:
         """Record the outcome of some work."""
+
+
+class ItemPrompts(PromptBuilder):
+    """Requests about one item in the prompt's words, or about a block of them as numbered records. An
+    answer about a block may leave some of its items open.
+    """
+
+    layouts: ClassVar[tuple[str, str]]
+    """The templates of requests about one item, and about several."""
+
+    def __init__(
+        self, ctx: NodeCalls, node: Semantic, rows: Rows, words: Words | None = None
+    ) -> None:
+        super().__init__(ctx, node, rows)
+        self.words = words
+
+    def works(self, blocks: Iterable[Block]) -> Iterator[Work]:
+        """Blocks as work, split by partition, prompt and context, and cut to fit the model."""
+        for block in blocks:
+            if len(block) == 1:
+                yield Work(tuple(block))
+                continue
+            for items in split_by_key(self.keys, block):
+                if len(items) == 1:
+                    yield Work(tuple(items))
+                else:
+                    yield from self._cut(items)
+
+    def _cut(self, items: Sequence[int]) -> Iterator[Work]:
+        """Whole left rows as long as they fit; a left row that does not fit alone is split."""
+        lists = deque(by_key(items, self.keys.left))
+        buffer: RequestBuffer | None = None
+        block: list[int] = []
+        shown: set[int] = set()
+        while lists:
+            own = lists.popleft()
+            if buffer is None:
+                header = self.header(self.prompt_of(own[0]), self.layouts[1])
+                context = self.keys.context(self.keys.left[own[0]])
+                buffer, shown = self.budget.buffer(header, context, *header.headings), set()
+            if buffer.takes(len(block) + len(own), *self.lines(own, shown, len(items))):
+                block += own
+                continue
+            if block:
+                yield Work(tuple(block))
+                lists.appendleft(own)
+            elif len(own) == 1:
+                yield Work((own[0],))
+            else:
+                lists.extendleft(map(list, reversed(halves(tuple(own)))))
+            buffer, block = None, []
+        if block:
+            yield Work(tuple(block))
+
+    def accept(self, work: Work, reply: Reply | RowError) -> list[Work]:
+        """Record valid answers; repeat the rest of a block, in parts if the reply is truncated or an
+        error.
+        """
+        if len(work.items) == 1 and self.words:
+            return self.accept_word(work, reply, self.words)
+        several = len(work.items) > 1
+        answer = self.header(self.prompt_of(work.items[0]), self.layouts[several]).answer
+        if not several:
+            return self.accept_single(work, reply, lambda text: self.read(answer, text, work))
+        own = calls_of(reply)
+        work = work._replace(calls=(*work.calls, *own))
+        try:
+            return self.accept_block(work, answer, answer_text(reply), own)
+        except RowError:
+            return self.parts(work)
+        except Invalid as error:
+            return self.parts(work) if error.kind == "truncated" else self.unread(work)
+
+    def done(self, work: Work, outcome: Outcome) -> None:
+        """Record the outcome of an item."""
+        for item in work.items:
+            self.outcomes[item] = outcome
+
+    @abstractmethod
+    def lines(self, own: Sequence[int], shown: set[int], count: int) -> list[str]:
+        """The lines that the items of a left row add to a block of at most `count` items; `shown` are
+        the right rows that are in it.
+        """
+
+    @abstractmethod
+    def read(self, answer: AnswerSchema, text: str, work: Work) -> dict[str, Any]:
+        """The answer about one item. Raises Invalid."""
+
+    @abstractmethod
+    def accept_block(
+        self, work: Work, answer: AnswerSchema, text: str, calls: tuple[str, ...]
+    ) -> list[Work]:
+        """Record the valid answers about a block, and return the work to repeat. Raises Invalid if
+        there is no list of them.
+        """
+
+    @abstractmethod
+    def parts(self, work: Work) -> list[Work]:
+        """A block in two parts."""
+
+    @abstractmethod
+    def unread(self, work: Work) -> list[Work]:
+        """The work after an answer about a block that cannot be read."""
 
 
 def worded(request: Request, header: PromptHeader) -> Request:

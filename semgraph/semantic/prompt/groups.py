@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from semgraph.errors import RowError
 from semgraph.expr.types import Type
 from semgraph.llm.base import Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
+from semgraph.semantic.calls import NodeCalls
 from semgraph.semantic.contract import Block, Outcome, Part, Ranking, Rows
 from semgraph.semantic.prompt.answers import (
     LEFT_OUT,
@@ -25,26 +26,12 @@ from semgraph.semantic.prompt.builder import (
     PromptBuilder,
     PromptHeader,
     Work,
-    answer_instructions,
     half,
-    instructions,
     json_line,
     lists_only,
     numbered,
-    question,
 )
 
-if TYPE_CHECKING:
-    from semgraph.semantic.context import Context
-
-_GROUP_TASK = "They belong together. Answer once, for all of them."
-_PARTS_TASK = (
-    "They belong together. A record with the word `part` before it is the answer that was given earlier for some of them. "
-    "Answer once, for all of them."
-)
-_RANKING_TASK = "Rank them: the record that fits best comes first."
-_QUESTION = "The question, where <field> stands for a record's value:"
-_RANKED_QUESTION = "What they are to fit, where <field> stands for a record's value:"
 _LIST = "ranking"
 
 
@@ -82,7 +69,7 @@ class _WholePrompts(PromptBuilder):
 class GroupPrompts(_WholePrompts):
     """One answer for each part of a group: of its rows, of earlier answers, or of both."""
 
-    def __init__(self, ctx: Context, node: Semantic, rows: Rows, parts: Sequence[Part]) -> None:
+    def __init__(self, ctx: NodeCalls, node: Semantic, rows: Rows, parts: Sequence[Part]) -> None:
         super().__init__(ctx, node, rows)
         self._parts, self.size = parts, len(parts)
         self._groups = rows.groups()
@@ -93,12 +80,7 @@ class GroupPrompts(_WholePrompts):
 
     def make_header(self, prompt: Prompt, layout: str) -> PromptHeader:
         """Instructions for rows, or for rows and earlier answers."""
-        own = AnswerSchema.of(prompt)
-        task = _PARTS_TASK if layout == "parts" else _GROUP_TASK
-        system = instructions(
-            prompt, task, question(prompt.item, _QUESTION), answer=answer_instructions(own)
-        )
-        return PromptHeader(prompt, system, own.schema, own)
+        return PromptHeader.of("group", prompt, AnswerSchema.of(prompt), parts=layout == "parts")
 
     def request(self, work: Work) -> Request:
         """The request for a part. Raises TooLong."""
@@ -108,7 +90,7 @@ class GroupPrompts(_WholePrompts):
         header = self.header(self.prompt_of(item), "parts" if earlier else "rows")
         members = half(part.members, work.half) if lists_only(self.node) else part.members
         lines = numbered(map(self._record, members))
-        return self.compose_whole(work, item, header, "Records:\n" + "\n".join(lines))
+        return self.compose_whole(work, item, header, records="\n".join(lines))
 
     def _record(self, member: int | Outcome) -> str:
         if not isinstance(member, Outcome):
@@ -141,7 +123,9 @@ class GroupPrompts(_WholePrompts):
 class WindowPrompts(_WholePrompts):
     """A ranking of the rows of each window."""
 
-    def __init__(self, ctx: Context, node: Semantic, rows: Rows, windows: Sequence[Block]) -> None:
+    def __init__(
+        self, ctx: NodeCalls, node: Semantic, rows: Rows, windows: Sequence[Block]
+    ) -> None:
         super().__init__(ctx, node, rows)
         self._windows, self.size = windows, len(windows)
 
@@ -153,26 +137,20 @@ class WindowPrompts(_WholePrompts):
         """The windows as work."""
         return self.works(self._windows)
 
-    def make_header(self, prompt: Prompt, layout: str) -> PromptHeader:  # noqa: ARG002
+    def make_header(self, prompt: Prompt, layout: str) -> PromptHeader:
         """Instructions for a window."""
         own = AnswerSchema(
             ((_LIST, Type("list", item=Type("int64"))),),
             ((_LIST, "the numbers of all records, each once, the best first"),),
         )
-        system = instructions(
-            prompt,
-            _RANKING_TASK,
-            question(prompt.item, _RANKED_QUESTION),
-            answer=answer_instructions(own),
-        )
-        return PromptHeader(prompt, system, own.schema, own)
+        return PromptHeader.of(layout, prompt, own)
 
     def request(self, work: Work) -> Request:
         """The request for a window. Raises TooLong."""
         window = self._windows[work.items[0]]
         header = self.header(self.prompt_of(window[0]), "window")
         lines = numbered(map(self.record_of, window))
-        return self.compose_whole(work, window[0], header, "Records:\n" + "\n".join(lines))
+        return self.compose_whole(work, window[0], header, records="\n".join(lines))
 
     def accept(self, work: Work, reply: Reply | RowError) -> list[Work]:
         """Record the ranking of a window."""
