@@ -14,8 +14,9 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -134,7 +135,8 @@ class TooLong(RowError):
         )
 
 
-class PromptHeader(NamedTuple):
+@dataclass(frozen=True)
+class PromptHeader:
     """The static part of a prompt's requests: system message and answer schema.
 
     `schema` is the JSON Schema of the whole reply. `answer` describes the reply, or the entry of one
@@ -188,14 +190,15 @@ class PromptHeader(NamedTuple):
         """The words of the user message."""
         return tuple(words for words, _ in self.user if words)
 
-    @property
+    @cached_property
     def texts(self) -> tuple[str, ...]:
         """The texts of every request."""
-        return (
-            self.system,
-            *(text for example in self.examples for text in example),
-            *filter(None, [self.lead]),
-        )
+        return (self.system, *chain(*self.examples), *filter(None, [self.lead]))
+
+    @cached_property
+    def size(self) -> int:
+        """The bytes of these texts."""
+        return byte_size(self.texts)
 
     def answer_tokens(self, items: int, limits: Limits) -> int:
         """The token limit of an answer about so many items, at least that of one item."""
@@ -206,57 +209,26 @@ class PromptHeader(NamedTuple):
         return min(max(most, entry * items), limits.max_output_tokens)
 
 
-class TokenBudget:
-    """Checks whether texts fit the model. A token has at least one byte, so most texts need no
-    tokenizer.
+class RequestBuffer:
+    """The texts of a request, up to the model's context, less the answer and a reserve. A token has
+    at least one byte, so most texts need no tokenizer.
     """
 
-    def __init__(self, ctx: NodeCalls) -> None:
-        self._ctx = ctx
-
-    def buffer(self, header: PromptHeader, *texts: str) -> RequestBuffer:
-        """A request buffer that begins with the header's texts and these texts."""
-        return RequestBuffer(self, header, (*header.texts, *texts))
-
-    def free(self, header: PromptHeader, items: int) -> int:
-        """Tokens available for the prompt."""
-        limits = self._ctx.limits
-        return limits.context_tokens - RESERVE - header.answer_tokens(items, limits)
-
-    def require(self, header: PromptHeader, items: int, *texts: str) -> None:
-        """Raise TooLong if a request of the header and these texts does not fit."""
-        free, limits = self.free(header, items), self._ctx.limits
-        all_texts = (*header.texts, *texts)
-        if byte_size(all_texts) > free:
-            tokens = self.count(all_texts)
-            if tokens > free:
-                raise TooLong(
-                    tokens + RESERVE, header.answer_tokens(items, limits), limits.context_tokens
-                )
-
-    def count(self, texts: Iterable[str]) -> int:
-        """Count the tokens of texts."""
-        return sum(map(self._ctx.count_tokens, texts))
-
-
-class RequestBuffer:
-    """The texts of a request, up to its token budget."""
-
-    def __init__(self, budget: TokenBudget, header: PromptHeader, texts: Sequence[str]) -> None:
-        self._budget, self._header = budget, header
-        self._texts = list(texts)
-        self._size = byte_size(texts)
+    def __init__(self, ctx: NodeCalls, header: PromptHeader, *texts: str) -> None:
+        self._ctx, self._header = ctx, header
+        self._texts = [*header.texts, *texts]
+        self._size = header.size + byte_size(texts)
         self._tokens = 0
         self._counted = 0
 
     def takes(self, items: int, *texts: str) -> bool:
         """Add texts if the request, with so many items, still fits; return whether it does."""
-        free = self._budget.free(self._header, items)
-        size = self._size + byte_size(texts)
+        limits, size = self._ctx.limits, self._size + byte_size(texts)
+        free = limits.context_tokens - RESERVE - self._header.answer_tokens(items, limits)
         if size > free:
-            self._tokens += self._budget.count(self._texts[self._counted :])
+            self._tokens += sum(map(self._ctx.count_tokens, self._texts[self._counted :]))
             self._counted = len(self._texts)
-            tokens = self._tokens + self._budget.count(texts)
+            tokens = self._tokens + sum(map(self._ctx.count_tokens, texts))
             if tokens > free:
                 return False
             self._tokens, self._counted = tokens, self._counted + len(texts)
@@ -375,7 +347,6 @@ class PromptBuilder(ABC):
         self.ctx, self.node, self.rows = ctx, node, rows
         self.outcomes: dict[int, Outcome] = {}
         self.size = rows.items.num_rows
-        self.budget = TokenBudget(ctx)
         self.keys = Keys(node, rows)
         own = [[(path, path) for path in prompt.item_fields] for prompt in node.prompt.all]
         self.records = Records(rows.left, own)
@@ -450,32 +421,29 @@ class PromptBuilder(ABC):
             )
         return header
 
-    def compose(
-        self, work: Work, item: int, header: PromptHeader, count: int, **texts: str
-    ) -> Request:
-        """The request for some work on `count` items, one of them `item`; `texts` are those of the
-        template.
+    def compose(self, work: Work, item: int, header: PromptHeader, **texts: str) -> Request:
+        """The request for some work, of which `item` is an item; `texts` are those of the template.
+        Raises TooLong if work that cannot be split does not fit the model.
         """
-        left = self.keys.left[item]
-        texts |= {"context": self.keys.context(left), "again": self._again(work, item)}
-        user = paragraphs(header.lead, *(words + texts[name] for words, name in header.user))
-        request = self.ctx.request(
-            header.prompt,
-            header.system,
-            user,
-            header.schema or None,
-            self.rows.partition[left],
-            work.limit or header.answer_tokens(count, self.ctx.limits),
-        )
+        left, limits = self.keys.left[item], self.ctx.limits
+        context, tokens = self.keys.context(left), header.answer_tokens(len(work.items), limits)
+        if len(work.items) == 1:
+            reasons = self.rows.reasons[item] if self.rows.reasons else ()
+            sent = [
+                context,
+                *(words + texts[n] for words, n in header.user if n in texts),
+                *reasons,
+            ]
+            if not RequestBuffer(self.ctx, header).takes(1, *sent):
+                whole = sum(map(self.ctx.count_tokens, (*header.texts, *sent)))
+                raise TooLong(whole + RESERVE, tokens, limits.context_tokens)
+        texts |= {"context": context, "again": self._again(work, item)}
+        user = paragraphs(header.lead, *[words + texts[name] for words, name in header.user])
+        partition, schema = self.rows.partition[left], header.schema or None
+        tokens = work.limit or tokens
+        request = self.ctx.request(header.prompt, header.system, user, schema, partition, tokens)
         request = worded(request, header) if header.words else request
         return sampled(request, work.sample, self.temperature) if work.sample else request
-
-    def compose_whole(self, work: Work, item: int, header: PromptHeader, **texts: str) -> Request:
-        """The request for work that cannot be split. Raises TooLong."""
-        reasons = self.rows.reasons[item] if self.rows.reasons else ()
-        sent = [words + texts[name] for words, name in header.user if name in texts]
-        self.budget.require(header, 1, self.keys.context(self.keys.left[item]), *sent, *reasons)
-        return self.compose(work, item, header, 1, **texts)
 
     def _again(self, work: Work, item: int) -> str:
         """What a request says about earlier answers that were refused; "" if there are none."""
@@ -494,7 +462,7 @@ class PromptBuilder(ABC):
         """
         none = AnswerSchema(())
         header = PromptHeader.of(template, prompt, none, instruction=words.instruction, **values)
-        return header._replace(schema={}, words=words.words, examples=words.examples)
+        return replace(header, schema={}, words=words.words, examples=words.examples)
 
     def accept_word(self, work: Work, reply: Reply | RowError, words: Words) -> list[Work]:
         """Read a one-word reply.
@@ -526,23 +494,23 @@ class PromptBuilder(ABC):
 
         With `cut` the reply may end at the token limit.
         """
-        work = work._replace(calls=(*work.calls, *calls_of(reply)))
+        own = calls_of(reply)
         try:
-            values = read(answer_text(reply, cut=cut))
+            self._finish(work, Outcome(read(answer_text(reply, cut=cut)), None, own))
         except Invalid as error:
+            work = work._replace(calls=(*work.calls, *own))
             if error.kind == "truncated" and not cut:
                 return self._longer(work, reply, error)
             if not work.reason:
                 return [work._replace(reason=str(error))]
             self.fail(work, error)
         except RowError as error:
+            work = work._replace(calls=(*work.calls, *own))
             if error.kind == "rejected" and work.limit and not work.half:
                 # The endpoint took the shorter limit: the model gives no longer answer.
                 self._most = work.limit // 2
                 return self._longer(work._replace(limit=self._most), reply, error)
             self.fail(work, error)
-        else:
-            self._finish(work, Outcome(values, None, calls_of(reply)))
         return []
 
     def _longer(self, work: Work, reply: Reply | RowError, error: RowError | Invalid) -> list[Work]:
@@ -551,7 +519,7 @@ class PromptBuilder(ABC):
         another reason than the limit is repeated once, as an invalid one.
         """
         sent, limits = self.request(work), self.ctx.limits
-        used = RESERVE + self.budget.count(message.content for message in sent.messages)
+        used = RESERVE + sum(self.ctx.count_tokens(each.content) for each in sent.messages)
         most = min(self._most, limits.context_tokens - used)
         if limits.assumed:
             most = min(most, _GROWTH * self.request(work._replace(limit=0)).max_tokens)
@@ -645,7 +613,7 @@ class ItemPrompts(PromptBuilder):
             if buffer is None:
                 header = self.header(self.prompt_of(own[0]), self.layouts[1])
                 context = self.keys.context(self.keys.left[own[0]])
-                buffer, shown = self.budget.buffer(header, context, *header.headings), set()
+                buffer, shown = RequestBuffer(self.ctx, header, context, *header.headings), set()
             if buffer.takes(len(block) + len(own), *self.lines(own, shown, len(items))):
                 block += own
                 continue

@@ -90,7 +90,7 @@ class GroupPrompts(_WholePrompts):
         header = self.header(self.prompt_of(item), "parts" if earlier else "rows")
         members = half(part.members, work.half) if lists_only(self.node) else part.members
         lines = numbered(map(self._record, members))
-        return self.compose_whole(work, item, header, records="\n".join(lines))
+        return self.compose(work, item, header, records="\n".join(lines))
 
     def _record(self, member: int | Outcome) -> str:
         if not isinstance(member, Outcome):
@@ -150,7 +150,7 @@ class WindowPrompts(_WholePrompts):
         window = self._windows[work.items[0]]
         header = self.header(self.prompt_of(window[0]), "window")
         lines = numbered(map(self.record_of, window))
-        return self.compose_whole(work, window[0], header, records="\n".join(lines))
+        return self.compose(work, window[0], header, records="\n".join(lines))
 
     def accept(self, work: Work, reply: Reply | RowError) -> list[Work]:
         """Record the ranking of a window."""

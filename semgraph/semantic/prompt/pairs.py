@@ -104,7 +104,7 @@ class PairPrompts(ItemPrompts):
         item, count = work.items[0], len(work.items)
         header = self.header(self.prompt_of(item), self.layouts[count > 1])
         if count == 1:
-            return self.compose_whole(work, item, header, **self._pair_texts(item, header.prompt))
+            return self.compose(work, item, header, **self._pair_texts(item, header.prompt))
         lists, rights = self._numbers(work)
         first = {self.right[i]: i for i in reversed(work.items)}
         lefts = numbered(
@@ -113,7 +113,7 @@ class PairPrompts(ItemPrompts):
         )
         others = numbered([self._other_record(first[r]) for r in rights], _first_right(lists))
         texts = {"lefts": "\n".join(lefts), "rights": "\n".join(others)}
-        return self.compose(work, item, header, count, **texts)
+        return self.compose(work, item, header, **texts)
 
     def _pair_texts(self, item: int, prompt: Prompt) -> dict[str, str]:
         number = self.prompt_of(item)

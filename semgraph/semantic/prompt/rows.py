@@ -117,9 +117,9 @@ class RowPrompts(ItemPrompts):
         header = self.header(self.prompt_of(item), self.layouts[count > 1])
         if count == 1:
             text = header.prompt.item.render(self.values_of(work))
-            return self.compose_whole(work, item, header, row=text)
+            return self.compose(work, item, header, row=text)
         records = numbered(map(self.record_of, work.items))
-        return self.compose(work, item, header, count, records="\n".join(records))
+        return self.compose(work, item, header, records="\n".join(records))
 
     def lines(self, own: Sequence[int], shown: set[int], count: int) -> list[str]:  # noqa: ARG002
         """The record of a row."""
@@ -277,4 +277,4 @@ class ReviewPrompts(RowPrompts):
         text = header.prompt.item.render(self.values_of(work))
         values = self._answers[item].values or {}
         given = json_line({name: values[name] for name, _ in self.node.answers})
-        return self.compose_whole(work, item, header, row=text, given=given)
+        return self.compose(work, item, header, row=text, given=given)
