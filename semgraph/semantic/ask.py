@@ -21,7 +21,7 @@ from semgraph.expr.duckdb import ORDINAL
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import python_rows
 from semgraph.logical.node import Node
-from semgraph.logical.prompt import PromptSet, plain
+from semgraph.logical.prompt import plain
 from semgraph.logical.relational import Input
 from semgraph.logical.semantic import Answering, Check, Semantic, SemMap
 from semgraph.relational.batch import (
@@ -42,7 +42,7 @@ from semgraph.semantic.answers import (
     shaped,
 )
 from semgraph.semantic.context import Context
-from semgraph.semantic.contract import SCORE, Outcome, Rows, answer_schema
+from semgraph.semantic.contract import SCORE, Outcome, Rows, answer_schema, prompt_numbers
 from semgraph.semantic.implementation import Implementation
 from semgraph.semantic.watch import Watched
 
@@ -238,19 +238,6 @@ def known_partitions(table: pa.Table, context: AnswerContext) -> list[str] | Non
     return batch.owners(context.partition_column)
 
 
-def _prompts(table: pa.Table, prompts: PromptSet) -> list[int | None]:
-    if not prompts.on:
-        return [0] * table.num_rows
-    everything = prompts.all
-    chosen: list[int | None] = []
-    for value in values(pick(table, prompts.on)):
-        prompt = prompts.pick(value)
-        chosen.append(
-            None if prompt is None else next(i for i, p in enumerate(everything) if p is prompt)
-        )
-    return chosen
-
-
 async def ask(
     node: Semantic,
     left: pa.Table,
@@ -268,7 +255,9 @@ async def ask(
     left rows, if no column has them. `beside` is what the node's check sees beside the answer of
     each item (for sem_agg: of each group).
     """
-    prompts = _prompts(left, node.prompt)
+    prompts: list[int | None] = [0] * left.num_rows
+    if on := node.prompt.on:
+        prompts = prompt_numbers(node.prompt, values(pick(left, on)))
     units = items["group"] if node.keyword == "sem_agg" else range(len(items["left"]))
     unasked = _without_records(node, left, items["left"])
     if None in prompts:

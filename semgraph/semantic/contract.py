@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from semgraph.expr.types import python_values
 from semgraph.llm.base import Vectors
-from semgraph.logical.prompt import Prompt, show
+from semgraph.logical.prompt import Prompt, PromptSet, show
 from semgraph.logical.semantic import Semantic
 
 Block = Sequence[int]
@@ -284,6 +284,14 @@ def answer_schema(node: Semantic, *, scored: bool = False) -> pa.Schema:
             *([pa.field(SCORE, pa.float64())] if scored else []),
         ]
     )
+
+
+def prompt_numbers(prompts: PromptSet, picked: Sequence[str | None]) -> list[int | None]:
+    """The number of the prompt of each row, by its value of `on`; None without one."""
+    first = {id(prompt): i for i, prompt in reversed([*enumerate(prompts.all)])}
+    places = {value: first[id(prompt)] for value, prompt in prompts.prompts}
+    rest = None if prompts.otherwise is None else first[id(prompts.otherwise)]
+    return [places.get(value or "", rest) for value in picked]
 
 
 def split_by_key(keys: Keys, items: Iterable[int]) -> list[list[int]]:

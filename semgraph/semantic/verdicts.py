@@ -27,6 +27,7 @@ from semgraph.semantic.contract import (
     RowEstimate,
     Rows,
     log_odds,
+    prompt_numbers,
     refuse_answers,
     verdict_field,
 )
@@ -87,20 +88,12 @@ class _File:
 
     def wrong(self, what: str, hint: str | None = None) -> PlanError:
         """The error to raise."""
-        return PlanError(
-            Problem(
-                f"the labels {self._path}: {what}",
-                self._node.step or None,
-                self._node.origin,
-                hint=hint,
-            )
-        )
+        return _wrong_labels(self._node, self._path, what, hint)
 
     def side(self, like: pa.Table, names: Sequence[str], prefix: str = "") -> pa.Table:
         """The columns of one side that the prompts read, with its types."""
-        return pa.table(
-            {name: self.column(prefix + name, like.schema.field(name)) for name in names}
-        )
+        fields = {name: like.schema.field(name) for name in names}
+        return pa.table({name: self.column(prefix + name, f) for name, f in fields.items()})
 
     def column(self, name: str, field: pa.Field[Any]) -> pa.ChunkedArray[Any]:
         """A column with the type of a field."""
@@ -113,18 +106,23 @@ class _File:
         except pa.ArrowException as error:
             raise self.wrong(f'column "{name}": {str(error).splitlines()[0]}') from error
 
-    def prompts(self) -> Sequence[int]:
+    def prompts(self) -> list[int]:
         """For each row the index of its prompt."""
         prompts = self._node.prompt
         if not prompts.on:
             return [0] * self._table.num_rows
-        numbers = []
-        for value in self.column(prompts.on, pa.field(prompts.on, pa.string())).to_pylist():
-            prompt = prompts.pick(value)
-            if prompt is None:
-                raise self.wrong(f'there is no prompt for {prompts.on} "{value}"')
-            numbers.append(next(i for i, p in enumerate(prompts.all) if p is prompt))
-        return numbers
+        picked = self.column(prompts.on, pa.field(prompts.on, pa.string())).to_pylist()
+        numbers = prompt_numbers(prompts, picked)
+        if None in numbers:
+            value = picked[numbers.index(None)]
+            raise self.wrong(f'there is no prompt for {prompts.on} "{value}"')
+        return [number or 0 for number in numbers]
+
+
+def _wrong_labels(node: Semantic, path: str, what: str, hint: str | None = None) -> PlanError:
+    return PlanError(
+        Problem(f"the labels {path}: {what}", node.step or None, node.origin, hint=hint)
+    )
 
 
 def _read(file: Path) -> pa.Table:
@@ -296,24 +294,21 @@ class ByLogOdds(PerItem[N]):
             what = (
                 f"{sum(labels)} of the {len(labels)} rows that the model answered are labelled yes"
             )
-            raise self._wrong(node, f"{what}: calibration needs at least {_LEAST} of yes and of no")
+            raise _wrong_labels(
+                node, self.labels, f"{what}: calibration needs at least {_LEAST} of yes and of no"
+            )
         curve = fitted(scores, labels)
         if curve.slope <= 0:
-            raise self._wrong(
-                node,
-                "the model's answers do not follow them: rows labelled no have the higher log-odds",
+            what = (
+                "the model's answers do not follow them: rows labelled no have the higher log-odds"
             )
+            raise _wrong_labels(node, self.labels, what)
         ctx.note(
             f"step {node.step}: calibrated on {len(labels)} labelled rows of {self.labels}: yes from log-odds "
             f"{-curve.offset / curve.slope:.2f} on; {left_out_correct(scores, labels)} of {len(labels)} are right "
             "when each is left out"
         )
         return curve
-
-    def _wrong(self, node: Semantic, what: str) -> PlanError:
-        return PlanError(
-            Problem(f"the labels {self.labels}: {what}", node.step or None, node.origin)
-        )
 
 
 def _centred(rows: Rows, scores: dict[int, float]) -> dict[int, float]:
