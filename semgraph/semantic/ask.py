@@ -262,18 +262,13 @@ async def ask(
     unasked = _without_records(node, left, items["left"])
     if None in prompts:
         unasked |= _without_prompt(node, left, zip(units, items["left"], strict=True), prompts)
-    accepted = [i for i, unit in enumerate(units) if unit not in unasked] if unasked else None
-    if accepted is not None:
-        items = {name: [column[i] for i in accepted] for name, column in items.items()}
-    if "group" in items:
-        items = {**items, "group": dense(items["group"])[0]}
     asked, numbers = node, [prompt or 0 for prompt in prompts]
     if isinstance(node, SemMap) and node.form and numbers:
         asked, numbers = shaped(node, values(pick(left, node.form)), numbers)
     rows = Rows(
         _flat(left, node.prompt.fields),
         None if right is None else _flat(right, node.prompt.other_fields),
-        pa.table({name: pa.array(column, pa.int64()) for name, column in items.items()}),
+        _accepted(items, units, unasked),
         owners or partition_names(left, context),
         numbers,
         times,
@@ -307,15 +302,30 @@ async def watched(
     return table
 
 
+def _accepted(
+    items: Mapping[str, Sequence[int]], units: Sequence[int], unasked: Mapping[int, str]
+) -> pa.Table:
+    """The items that are asked about, with groups from 0."""
+    accepted = [i for i, unit in enumerate(units) if unit not in unasked]
+    columns = {name: [column[i] for i in accepted] for name, column in items.items()}
+    if "group" in columns:
+        columns["group"] = dense(columns["group"])[0]
+    return pa.table({name: pa.array(column, pa.int64()) for name, column in columns.items()})
+
+
 def rows_at(table: pa.Table, places: Sequence[int]) -> pa.Table:
     """The rows of a table at some places."""
     return table.take(pa.array(places, pa.int64()))
 
 
-def positions_of(places: Sequence[int], rows: int) -> pa.Array[Any]:
-    """For each of so many rows where its number is in `places`, or NULL."""
-    position = {place: i for i, place in enumerate(places)}
-    return pa.array(map(position.get, range(rows)), pa.int64())
+def answer_columns(
+    node: Semantic, answers: pa.Table, places: Sequence[int], rows: int
+) -> dict[str, Any]:
+    """Answers to the rows at some places, as columns of so many rows; the others are NULL."""
+    number = {place: i for i, place in enumerate(places)}
+    positions = pa.array(map(number.get, range(rows)), pa.int64())
+    names = [f.name for f in node.answer_fields()]
+    return {name: answers.column(name).combine_chunks().take(positions) for name in names}
 
 
 def _table(node: Semantic, answers: Sequence[Outcome], like: pa.Table) -> pa.Table:

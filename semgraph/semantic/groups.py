@@ -37,10 +37,10 @@ from semgraph.semantic.ask import (
     Answered,
     Flags,
     QuestionKey,
+    answer_columns,
     ask,
     evidence,
     failures,
-    positions_of,
     prompt_texts,
     question_keys,
     rows_at,
@@ -125,12 +125,9 @@ async def sem_agg(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerConte
         node, table, keys, groups, _beside(node, columns | add, asked), context
     )
     errors = values(answers.column("error"))
-    positions = positions_of(places, len(heads))
-    for f in node.answer_fields():
-        column = answers.column(f.name).combine_chunks().take(positions)
-        if f.name in otherwise and not asked.all():
-            column = pc.if_else(pa.array(asked), column, otherwise[f.name])
-        columns[f.name] = column
+    columns |= answer_columns(node, answers, places, len(heads))
+    for name in otherwise if not asked.all() else ():
+        columns[name] = pc.if_else(pa.array(asked), columns[name], otherwise[name])
     stays = np.ones(len(heads), bool)
     keeps_failed = node.on_error == "null"
     if not keeps_failed:

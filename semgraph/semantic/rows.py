@@ -36,11 +36,11 @@ from semgraph.semantic.ask import (
     Failure,
     Flags,
     QuestionKey,
+    answer_columns,
     ask,
     beside_answers,
     evidence,
     failures,
-    positions_of,
     question_keys,
     rows_at,
 )
@@ -175,7 +175,7 @@ async def sem_map(node: SemMap, inputs: Sequence[pa.Table], context: AnswerConte
     asked = await _ask_rows(node, table, selected, context, ~selected)
     errors = values(asked.answers.column("error"))
     otherwise = dict(node.otherwise)
-    columns = _with_answers(node, table, asked)
+    columns = answer_columns(node, asked.answers, asked.rows, table.num_rows)
     for f in node.answer_fields():
         if f.name in otherwise and not selected.all():
             rest = await column_of(otherwise[f.name], node.input, rows, context.now, f.type)
@@ -206,16 +206,8 @@ async def sem_filter(
         for answer in values(asked.answers.column("keep"))
     ]
     failed = _failures(node, table, asked.rows, values(asked.answers.column("error")))
-    return _answered(node, table, asked, _with_answers(node, table, asked), keep, failed)
-
-
-def _with_answers(node: SemMap | SemFilter, table: pa.Table, asked: _RowAnswers) -> dict[str, Any]:
-    """The columns of all rows, and their answers; NULL for rows that were not asked about."""
-    columns: dict[str, Any] = {name: table.column(name) for name in table.column_names}
-    positions = positions_of(asked.rows, table.num_rows)
-    for f in node.answer_fields():
-        columns[f.name] = asked.answers.column(f.name).combine_chunks().take(positions)
-    return columns
+    columns = answer_columns(node, asked.answers, asked.rows, table.num_rows)
+    return _answered(node, table, asked, columns, keep, failed)
 
 
 def _answered(
@@ -226,9 +218,9 @@ def _answered(
     stays: Flags,
     failed: tuple[Failure, ...],
 ) -> Answered:
-    """The result: of some columns the rows that stay."""
+    """The result: the rows that stay, with their answers."""
     places = np.flatnonzero(stays).tolist()
-    result = pa.table(columns)
+    result = pa.table({**dict(zip(table.column_names, table.columns, strict=True)), **columns})
     if len(places) < table.num_rows:
         result = result.filter(pa.array(stays))
     return Answered(

@@ -15,6 +15,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta
 from functools import cached_property
@@ -27,6 +28,7 @@ from semgraph.logical.prompt import Prompt, plain
 from semgraph.logical.semantic import Semantic
 from semgraph.semantic.contract import Words
 
+_USUAL = re.compile(r"\d{4}-\d\d-\d\d(?:T\d\d:\d\d:\d\dZ)?", re.ASCII)
 _YEAR_FIRST = re.compile(r"(\d{4})([/.])(\d\d?)\2(\d\d?)(?!\d)", re.ASCII)
 _YEAR = r"(\d{4}|\d{5}(?=-)|[+-]\d{4,6})"
 _CALENDAR = re.compile(_YEAR + r"(?:-(\d\d?)(?:-(\d\d?)(?:[T ] *(.+))?)?)?", re.ASCII)
@@ -40,6 +42,10 @@ def time_in(text: str, *, utc: bool) -> tuple[datetime, bool]:
     A partial date is its first instant, 24:00 the next day, a time without a zone UTC. The order of
     day and month is never guessed. `utc` converts to UTC. Raises ValueError or OverflowError.
     """
+    if _USUAL.fullmatch(text):
+        with suppress(ValueError):  # 24:00
+            moment = datetime.fromisoformat(text)
+            return moment if moment.tzinfo else moment.replace(tzinfo=UTC), False
     text = re.sub(r"\s*(UTC|GMT|Z)$", "Z", _YEAR_FIRST.sub(r"\1-\3-\4", text.strip().upper()))
     years = next_day = 0
     if match := _CALENDAR.fullmatch(text):  # else a week, or a date without separators
@@ -186,10 +192,9 @@ def _read_fields(
 ) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise Invalid(f"{path or 'the answer'} must be an object")
-    if len(value) != len(fields) or any(name not in value for name, _ in fields):
-        raise Invalid(
-            f"{path or 'the answer'} must have exactly the keys {', '.join(name for name, _ in fields)}"
-        )
+    if value.keys() != dict(fields).keys():
+        names = ", ".join(name for name, _ in fields)
+        raise Invalid(f"{path or 'the answer'} must have exactly the keys {names}")
     prefix = f"{path}." if path else ""
     return {name: read_value(kind, value[name], prefix + name, notes) for name, kind in fields}
 

@@ -81,7 +81,7 @@ def numbered(records: Iterable[str], first: int = 1) -> list[str]:
 
 def paragraphs(*parts: str) -> str:
     """Join the parts that are not empty with blank lines."""
-    return "\n\n".join(part.strip() for part in parts if part.strip())
+    return "\n\n".join(filter(None, map(str.strip, parts)))
 
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -239,7 +239,7 @@ class RequestBuffer:
 
 def byte_size(texts: Iterable[str]) -> int:
     """Bytes of texts, with separators."""
-    return sum(len(text.encode("utf-8", "surrogatepass")) + 2 for text in texts)
+    return sum(2 + len(t if t.isascii() else t.encode("utf-8", "surrogatepass")) for t in texts)
 
 
 _SHORTEST = 100  # characters of a text with halves: a long answer on a shorter one repeats itself
@@ -447,10 +447,10 @@ class PromptBuilder(ABC):
 
     def _again(self, work: Work, item: int) -> str:
         """What a request says about earlier answers that were refused; "" if there are none."""
+        if not self.rows.reasons and not work.reason:
+            return ""
         reasons = [*self.rows.reasons[item]] if self.rows.reasons else []
         reasons += [work.reason[:_LONGEST_REASON]] if work.reason else []
-        if not reasons:
-            return ""
         several = len(reasons) > 1
         return filled("again", reasons="; ".join(reasons), one=not several, several=several)
 
