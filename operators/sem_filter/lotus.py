@@ -27,22 +27,15 @@ from semgraph.lotus import Bridge, Model, Texts, by_prompt, invalid_verdict, lac
 
 
 @dataclass(frozen=True)
-class Lotus(op.Implementation[op.SemFilter]):
+class Lotus(op.PerItem[op.SemFilter]):
     """Sends each row alone, in LOTUS's words; with `reasoning` the model reasons before it answers."""
 
-    same = True
     extra = "lotus"
     reasoning: bool = False
 
     def refuses(self, node: op.SemFilter, limits: op.Limits) -> str | None:
         """It needs LOTUS, and a prompt without answers besides the verdict."""
         return op.refuse_answers(node, "LOTUS's sem_filter returns only the verdict") or lacking()
-
-    def estimate(
-        self, node: op.SemFilter, rows: op.RowEstimate, seen: op.Observed | None
-    ) -> op.Cost:
-        """A call for each row, in one round."""
-        return op.Cost.of_items(rows.items, rows.items, seen)
 
     async def answer(self, node: op.SemFilter, rows: op.Rows, ctx: op.Context) -> pa.Table:
         """One run of LOTUS for each prompt."""

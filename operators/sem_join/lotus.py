@@ -27,10 +27,9 @@ from semgraph.lotus import Bridge, Model, Texts, claim, invalid_verdict, lacking
 
 
 @dataclass(frozen=True)
-class Lotus(op.Implementation[op.SemJoin]):
+class Lotus(op.PerItem[op.SemJoin]):
     """Sends each pair alone, in LOTUS's words; with `reasoning` the model reasons before it answers."""
 
-    same = True
     extra = "lotus"
     reasoning: bool = False
 
@@ -40,10 +39,6 @@ class Lotus(op.Implementation[op.SemJoin]):
             names = ", ".join(name for name, _ in node.answers)
             return f"LOTUS's sem_join returns only whether a pair matches, and the prompt also returns {names}; use block"
         return lacking()
-
-    def estimate(self, node: op.SemJoin, rows: op.RowEstimate, seen: op.Observed | None) -> op.Cost:
-        """A call for each pair, in one round."""
-        return op.Cost.of_items(rows.items, rows.items, seen)
 
     async def answer(self, node: op.SemJoin, rows: op.Rows, ctx: op.Context) -> pa.Table:
         """One run of LOTUS for all left rows with the same prompt and candidates."""

@@ -24,19 +24,14 @@ from semgraph.semantic.prompt.builder import answer_instructions
 
 
 @dataclass(frozen=True)
-class Lotus(op.Implementation[op.SemMap]):
+class Lotus(op.PerItem[op.SemMap]):
     """Sends each row alone, in LOTUS's words."""
 
-    same = True
     extra = "lotus"
 
     def refuses(self, node: op.SemMap, limits: op.Limits) -> str | None:
         """It needs LOTUS, and a step without a check."""
         return op.refuse_check(node, "LOTUS asks about an item once") or lacking()
-
-    def estimate(self, node: op.SemMap, rows: op.RowEstimate, seen: op.Observed | None) -> op.Cost:
-        """A call for each row, in one round."""
-        return op.Cost.of_items(rows.items, rows.items, seen)
 
     async def answer(self, node: op.SemMap, rows: op.Rows, ctx: op.Context) -> pa.Table:
         """One run of LOTUS for each prompt."""

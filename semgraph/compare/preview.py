@@ -24,10 +24,9 @@ from semgraph.logical.node import walk
 from semgraph.logical.semantic import Semantic
 from semgraph.meter import StepMetrics
 from semgraph.physical.plan import PhysicalPlan
-from semgraph.semantic.ask import watched
 from semgraph.semantic.context import DryRun, DryRunEnded, PlannedRequests
 from semgraph.semantic.contract import Cost, Keys, Observed, RowEstimate, Rows
-from semgraph.semantic.implementation import Implementation
+from semgraph.semantic.implementation import Implementation, watched
 
 _SAMPLE = 200  # items with counted prompts
 Batches = Mapping[str, PlannedRequests]

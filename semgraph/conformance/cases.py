@@ -23,12 +23,10 @@ from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Input
 from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.meter import StepMetrics
-from semgraph.semantic.answers import check_answer
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import Rows, answer_schema
-from semgraph.semantic.implementation import Implementation
+from semgraph.semantic.implementation import Implementation, Watched, check_answer
 from semgraph.semantic.library import Library
-from semgraph.semantic.watch import Watched
 
 _TEXT: Any = pa.string()
 LEFT: Any = pa.schema({"name": _TEXT, "at": TIMESTAMP, "kind": _TEXT, "reference": _TEXT})

@@ -5,14 +5,13 @@ schemas that rows bring; and answers that name records of their row by numbers.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from semgraph.errors import DataError, EngineError, Fault, RowError
+from semgraph.errors import DataError, Fault, RowError
 from semgraph.expr.types import Type, parse_type
 from semgraph.logical.prompt import Prompt, PromptSet
 from semgraph.logical.schema import NAME
@@ -21,12 +20,9 @@ from semgraph.relational.batch import values as column_values
 from semgraph.semantic.contract import (
     SCORE,
     Outcome,
-    Rows,
     answer_schema,
-    verdict_field,
 )
 from semgraph.semantic.prompt.answers import LEFT_OUT, Note
-from semgraph.semantic.watch import named
 
 SCHEMA_HINT = 'write types by name, such as {"title": {"type": "string", "describe": "a job"}}'
 _QUOTED = 120
@@ -61,74 +57,6 @@ def outcomes(node: Semantic, table: pa.Table) -> list[Outcome]:  # noqa: ARG001
         Outcome(None if error else dict(zip(names, row, strict=True)), error, tuple(calls))
         for row, (error, calls) in zip(rows, ends, strict=True)
     ]
-
-
-def check_answer(
-    node: Semantic, rows: Rows, table: pa.Table, implementation: object = None
-) -> None:
-    """Check the table of an implementation; `implementation` is named in the error, with its file.
-
-    Raises:
-        EngineError: The schema is wrong, an item is missing, unknown or twice, or an item has
-            neither verdict nor error.
-    """
-    expected = answer_schema(node)
-    wrong: str | None
-    if not isinstance(table, pa.Table):
-        wrong = f"it returned a {type(table).__name__}, not a pyarrow.Table"
-    elif not table.schema.equals(expected) and not _scored(node, table):
-        wrong = f"it returned columns ({_columns(table.schema)}), expected ({_columns(expected)})"
-    else:
-        wrong = _wrong_items(node, rows, table.column("item").to_pylist()) or _no_verdict(
-            node, table
-        )
-    if wrong:
-        who = "its implementation" if implementation is None else named(implementation)
-        raise EngineError(
-            f"step {node.step}: {who} broke its contract: {wrong}. Correct its `answer`"
-        )
-
-
-def _scored(node: Semantic, table: pa.Table) -> bool:
-    return node.keyword in {"sem_filter", "sem_join"} and table.schema.equals(
-        answer_schema(node, scored=True)
-    )
-
-
-def _wrong_items(node: Semantic, rows: Rows, items: Sequence[Any]) -> str | None:
-    count = len(rows.groups()) if node.keyword == "sem_agg" else rows.items.num_rows
-    seen = Counter(items)
-    missing = [i for i in range(count) if i not in seen]
-    invalid = [i for i, n in seen.items() if n > 1 or i is None or not 0 <= i < count]
-    if not missing and not invalid:
-        return None
-    parts = [f"missing: {_first(missing)}"] * bool(missing) + [
-        f"twice or unknown: {_first(invalid)}"
-    ] * bool(invalid)
-    return f"each of the {count} items must come once; {'; '.join(parts)}"
-
-
-def _no_verdict(node: Semantic, table: pa.Table) -> str | None:
-    verdict = verdict_field(node)
-    if verdict is None:
-        return None
-    import pyarrow.compute as pc
-
-    bare = pc.and_(pc.is_null(table.column("error")), pc.is_null(table.column(verdict.name)))
-    item = pc.index(bare, True).as_py()
-    return (
-        None
-        if item < 0
-        else f'item {table.column("item")[item].as_py()} has neither "{verdict.name}" nor an error'
-    )
-
-
-def _first(items: Sequence[Any]) -> str:
-    return ", ".join(map(str, items[:5])) + (", ..." if len(items) > 5 else "")
-
-
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{schema.field(i).name}: {schema.field(i).type}" for i in range(len(schema)))
 
 
 def shaped(

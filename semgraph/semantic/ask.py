@@ -6,7 +6,6 @@ Implementations never see `how`, `keep` or `on_error`.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -34,7 +33,6 @@ from semgraph.relational.batch import (
 from semgraph.relational.segments import column_of
 from semgraph.semantic.answers import (
     answer_table,
-    check_answer,
     checked_outcome,
     needed_records,
     numbers_of_rows,
@@ -43,8 +41,7 @@ from semgraph.semantic.answers import (
 )
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import SCORE, Outcome, Rows, answer_schema, prompt_numbers
-from semgraph.semantic.implementation import Implementation
-from semgraph.semantic.watch import Watched
+from semgraph.semantic.implementation import Implementation, check_answer, watched
 
 _NO_MESSAGE = "it does not meet the check"
 
@@ -109,8 +106,6 @@ class Failure:
 
 
 Flags = npt.NDArray[np.bool_]
-_WARN_SECONDS = 5.0  # without an await: the tables of a run are larger than those of a check
-_LOG = logging.getLogger("semgraph")
 _SIDES = pa.list_(pa.list_(pa.int64()))
 
 
@@ -285,21 +280,6 @@ async def ask(
     answers = dict(zip(places, outcomes(asked, table), strict=True))
     answers |= {unit: Outcome(None, error) for unit, error in unasked.items()}
     return _table(asked, [answers[unit] for unit in sorted(answers)], table)
-
-
-async def watched(
-    implementation: Implementation[Any], node: Semantic, rows: Rows, ctx: Context
-) -> pa.Table:
-    """The answers of an implementation; logs a warning if it blocked the event loop.
-
-    Raises:
-        EngineError: It raised an error that is not semgraph's; names step, file and line.
-    """
-    call = Watched(implementation.answer(node, rows, ctx), implementation, node.step)
-    table: pa.Table = await call
-    if call.longest > _WARN_SECONDS:
-        _LOG.warning(call.blocked())
-    return table
 
 
 def _accepted(

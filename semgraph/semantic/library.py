@@ -29,8 +29,7 @@ from semgraph.optimizer import check_choices, optimized
 from semgraph.python_files import code_folders, files_by_name, module_of
 from semgraph.semantic.clustering import Algorithm, ClusterFile, check_extra
 from semgraph.semantic.contract import OPERATORS, REFERENCES, Cost, Observed, RowEstimate
-from semgraph.semantic.implementation import Implementation
-from semgraph.semantic.watch import named
+from semgraph.semantic.implementation import Implementation, named
 from semgraph.shipped import operators_folder
 
 _NODES: dict[str, type[Semantic]] = {

@@ -16,7 +16,7 @@ import semgraph
 from semgraph.conformance.cases import LIBRARY
 from semgraph.conformance.oracle import Grams, Mind, Oracle
 from semgraph.errors import EngineError, PlanError
-from semgraph.semantic import watch as watching
+from semgraph.semantic import implementation as watching
 from semgraph.semantic.contract import OPERATORS
 from tests.conformance.test_checking import write
 
