@@ -94,43 +94,31 @@ class Cascade(op.Implementation[op.SemJoin]):
             return await ctx.ask_packed(node, rows, rows.blocks(node, pairs=self.pairs))
         own, other = self._columns(node)
         lefts, rights = op.column_texts(rows.left, own), op.column_texts(rows.right, other)
-        pairs = list(zip(rows.lefts, rows.rights, strict=True))
-        verdicts = {
-            i: None if not op.key(lefts[a]) or not op.key(rights[b]) else False
-            for i, (a, b) in enumerate(pairs)
-        }
-        comparable = [i for i, verdict in verdicts.items() if verdict is not None]
-        matches = {
-            i for i in comparable if op.key(lefts[pairs[i][0]]) == op.key(rights[pairs[i][1]])
-        }
+        texts = [(lefts[a], rights[b]) for a, b in zip(rows.lefts, rows.rights, strict=True)]
+        keys = {text: op.key(text) for text in (*lefts, *rights)}
+        comparable = [i for i, (a, b) in enumerate(texts) if keys[a] and keys[b]]
+        matches = {i for i in comparable if keys[texts[i][0]] == keys[texts[i][1]]}
         if self.jaccard is not None:
-            near = await asyncio.to_thread(
-                _near,
-                {lefts[pairs[i][0]] for i in comparable},
-                {rights[pairs[i][1]] for i in comparable},
-                self.jaccard,
-            )
-            matches |= {i for i in comparable if (lefts[pairs[i][0]], rights[pairs[i][1]]) in near}
+            own_texts, other_texts = ({texts[i][side] for i in comparable} for side in (0, 1))
+            near = await asyncio.to_thread(_near, own_texts, other_texts, self.jaccard)
+            matches |= {i for i in comparable if texts[i] in near}
         decided = dict.fromkeys(matches, _MATCH)
         unlike = [i for i in comparable if i not in matches]
         if self.proxy == "logit":
             scores = await self._probabilities(node, rows, ctx, unlike)
         else:
-            scores = await self._cosines(rows, ctx, unlike, pairs, lefts, rights)
+            scores = await self._cosines(rows, ctx, unlike, texts)
         for i, score in scores.items():
             if score < self.reject:
                 decided[i] = _NO_MATCH
             elif self.accept is not None and score >= self.accept:
                 decided[i] = _MATCH
-        open_items = [
-            i
-            for i in range(len(pairs))
-            if i not in decided or (node.answers and decided[i] is _MATCH)
-        ]
-        part = rows.only(open_items)
+        asked = {i for i, outcome in decided.items() if node.answers and outcome is _MATCH}
+        rest = [i for i in range(len(texts)) if i not in decided or i in asked]
+        part = rows.only(rest)
         table = await ctx.ask_packed(node, part, part.blocks(node, pairs=self.pairs))
-        decided |= dict(zip(open_items, op.outcomes(node, table), strict=True))
-        return op.answer_table(node, [decided[i] for i in range(len(pairs))])
+        decided |= dict(zip(rest, op.outcomes(node, table), strict=True))
+        return op.answer_table(node, [decided[i] for i in range(len(texts))])
 
     def _columns(self, node: op.SemJoin) -> tuple[str, str]:
         own, other = node.prompt.fields, node.prompt.other_fields
@@ -153,33 +141,25 @@ class Cascade(op.Implementation[op.SemJoin]):
         return {item: 1 / (1 + math.exp(-max(odds, -700.0))) for item, odds in answered}
 
     async def _cosines(
-        self,
-        rows: op.Rows,
-        ctx: op.Context,
-        items: list[int],
-        pairs: list[tuple[int, int]],
-        lefts: list[str],
-        rights: list[str],
+        self, rows: op.Rows, ctx: op.Context, items: list[int], texts: list[tuple[str, str]]
     ) -> dict[int, float]:
         """The cosine of each pair. Texts of two partitions are never sent together."""
         import numpy as np
 
         cosines: dict[int, float] = {}
-        for partition in dict.fromkeys(rows.partition[pairs[i][0]] for i in items):
-            own = [i for i in items if rows.partition[pairs[i][0]] == partition]
-            texts = list(
-                dict.fromkeys(
-                    text for i in own for text in (lefts[pairs[i][0]], rights[pairs[i][1]])
-                )
-            )
-            vectors = await ctx.embed(texts, partition)
+        lefts = rows.lefts
+        by_partition: dict[str, list[int]] = {}
+        for i in items:
+            by_partition.setdefault(rows.partition[lefts[i]], []).append(i)
+        for partition, own in by_partition.items():
+            distinct = list(dict.fromkeys(text for i in own for text in texts[i]))
+            vectors = await ctx.embed(distinct, partition)
             lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
             # NaN, which no threshold decides, for a text without a vector
             nothing = np.full_like(vectors, np.nan)
             unit = np.divide(vectors, lengths, out=nothing, where=lengths > 0)
-            place = {text: n for n, text in enumerate(texts)}
-            a = unit[[place[lefts[pairs[i][0]]] for i in own]]
-            b = unit[[place[rights[pairs[i][1]]] for i in own]]
+            place = {text: n for n, text in enumerate(distinct)}
+            a, b = (unit[[place[texts[i][side]] for i in own]] for side in (0, 1))
             cosines |= dict(zip(own, (a * b).sum(axis=1).tolist(), strict=True))
         return cosines
 

@@ -6,7 +6,7 @@ Implementations never see `how`, `keep` or `on_error`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
@@ -254,9 +254,7 @@ async def ask(
     if on := node.prompt.on:
         prompts = prompt_numbers(node.prompt, values(pick(left, on)))
     units = items["group"] if node.keyword == "sem_agg" else range(len(items["left"]))
-    unasked = _without_records(node, left, items["left"])
-    if None in prompts:
-        unasked |= _without_prompt(node, left, zip(units, items["left"], strict=True), prompts)
+    unasked = _unasked(node, left, list(zip(units, items["left"], strict=True)), prompts)
     asked, numbers = node, [prompt or 0 for prompt in prompts]
     if isinstance(node, SemMap) and node.form and numbers:
         asked, numbers = shaped(node, values(pick(left, node.form)), numbers)
@@ -382,32 +380,29 @@ def _replaced(refused: Outcome, later: Outcome) -> Outcome:
     return Outcome(values, later.error, tuple(calls))
 
 
-def _without_records(node: Semantic, left: pa.Table, lefts: Sequence[int]) -> dict[int, str]:
-    """The error of each item that must name one of the records of a row, and whose row has none."""
+def _unasked(
+    node: Semantic,
+    left: pa.Table,
+    items: Sequence[tuple[int, int]],
+    prompts: Sequence[int | None],
+) -> dict[int, str]:
+    """The error for each item (for sem_agg: each group) that has a row without a prompt, or without
+    the records of which it must name one; `items` are pairs of item and left row.
+    """
     unasked: dict[int, str] = {}
     for name in needed_records(node):
         listed = values(left.column(name))
-        for item, row in enumerate(lefts):
-            if not listed[row]:
-                unasked[item] = f"no_records: {name} is empty: ask only when: len({name}) > 0"
+        error = f"no_records: {name} is empty: ask only when: len({name}) > 0"
+        unasked |= {item: error for item, row in items if not listed[row]}
+    if None in prompts:
+        on, known = node.prompt.on, ", ".join(value for value, _ in node.prompt.prompts)
+        picked = values(pick(left, on))
+        for item, row in items:
+            if prompts[row] is None:
+                value = "NULL" if picked[row] is None else f'"{picked[row]}"'
+                what = f"there is none for {on} {value}, only for {known}"
+                unasked[item] = f"no_prompt: {what}: add otherwise to the prompt"
     return unasked
-
-
-def _without_prompt(
-    node: Semantic,
-    left: pa.Table,
-    items: Iterable[tuple[int, int]],
-    prompts: Sequence[int | None],
-) -> dict[int, str]:
-    """The error of each item (for sem_agg: of each group) that has a row without a prompt."""
-    known = ", ".join(value for value, _ in node.prompt.prompts)
-    picked = values(pick(left, node.prompt.on))
-    shown = ["NULL" if value is None else f'"{value}"' for value in picked]
-    return {
-        unit: f"no_prompt: there is none for {node.prompt.on} {shown[row]}, only for {known}: add otherwise to the prompt"
-        for unit, row in items
-        if prompts[row] is None
-    }
 
 
 def prompt_texts(table: pa.Table, paths: Sequence[str]) -> list[str]:

@@ -82,19 +82,17 @@ class Rows(NamedTuple):
                 raise ValueError(f"{name}={size}: a block holds at least 1")
         if order is not None and order not in self.left.column_names:
             known = ", ".join(self.left.column_names) or "none"
-            raise ValueError(
-                f'order="{order}" is no column that the prompts name; they name {known}'
-            )
+            what = f'order="{order}" is no column that the prompts name'
+            raise ValueError(f"{what}; they name {known}")
+        if self.right is None:
+            right = pairs = None
         keys = Keys(node, self)
         values = None if order is None else python_values(self.left.column(order))
         cut: list[list[int]] = []
         for items in split_by_key(keys, range(self.items.num_rows)):
             if values is not None:
                 items.sort(key=lambda item: _sortable(values[keys.left[item]]))
-            if self.right is None:
-                cut += _cut(by_key(items, keys.left), left, None)
-            else:
-                cut += _pair_blocks(self, items, left, right, pairs)
+            cut += _blocks(self, items, left, right, pairs)
         return cut
 
     @property
@@ -343,14 +341,15 @@ class Keys:
         return self._rendered[left]
 
 
-def _pair_blocks(
+def _blocks(
     rows: Rows, items: Sequence[int], left: int | None, right: int | None, pairs: int | None
 ) -> Iterator[list[int]]:
-    lefts, rights = rows.lefts, rows.rights
+    lefts = rows.lefts
     lists = by_key(items, lefts)
     if right is None:
         yield from _cut(lists, left, pairs)
         return
+    rights = rows.rights
     for block in _cut(lists, left, None):
         distinct = list(dict.fromkeys(rights[item] for item in block))
         for i in range(0, len(distinct), right):
