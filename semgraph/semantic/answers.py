@@ -59,7 +59,7 @@ def outcomes(node: Semantic, table: pa.Table) -> list[Outcome]:  # noqa: ARG001
     ]
 
 
-def shaped(
+def with_row_schemas(
     node: SemMap, forms: Sequence[str | None], prompts: Sequence[int]
 ) -> tuple[SemMap, list[int]]:
     """The node with a prompt for each answer schema of its rows, and the number of each row's prompt
@@ -74,26 +74,26 @@ def shaped(
         DataError: A row has no valid schema.
     """
     numbers: dict[tuple[int, str], int] = {}
-    shaped_prompts: list[Prompt] = []
+    prompts_by_schema: list[Prompt] = []
     rows = []
     for number, text in zip(prompts, forms, strict=True):
         key = (number, text or "")
         if key not in numbers:
-            numbers[key] = len(shaped_prompts)
+            numbers[key] = len(prompts_by_schema)
             try:
-                shaped_prompts.append(_with_answer_schema(node.prompt.all[number], text or ""))
+                prompts_by_schema.append(_with_answer_schema(node.prompt.all[number], text or ""))
             except Fault as fault:
                 quote = "" if text is None else f": {text[:_QUOTED]}"
                 what = f"{node.form} is no schema: {fault.what}{quote}"
                 raise DataError(what, hint=fault.hint or SCHEMA_HINT) from None
         rows.append(numbers[key])
     return replace(
-        node, prompt=PromptSet(tuple(("", prompt) for prompt in shaped_prompts), node.prompt.on)
+        node, prompt=PromptSet(tuple(("", prompt) for prompt in prompts_by_schema), node.prompt.on)
     ), rows
 
 
 def _with_answer_schema(prompt: Prompt, text: str) -> Prompt:
-    fields, meanings = form_of(text)
+    fields, meanings = parse_answer_schema(text)
     name = next(name for name, kind in prompt.returns if kind.name == "json")
     returns = tuple(
         (n, replace(kind, fields=fields) if n == name else kind) for n, kind in prompt.returns
@@ -102,7 +102,9 @@ def _with_answer_schema(prompt: Prompt, text: str) -> Prompt:
     return replace(prompt, returns=returns, describe=(*prompt.describe, *described))
 
 
-def form_of(text: str) -> tuple[tuple[tuple[str, Type], ...], tuple[tuple[str, str], ...]]:
+def parse_answer_schema(
+    text: str,
+) -> tuple[tuple[tuple[str, Type], ...], tuple[tuple[str, str], ...]]:
     """The fields of an answer schema in JSON: types by name, and their meanings. Raises Fault."""
     try:
         data = json.loads(text)

@@ -37,7 +37,7 @@ from semgraph.semantic.answers import (
     needed_records,
     numbers_of_rows,
     outcomes,
-    shaped,
+    with_row_schemas,
 )
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import SCORE, Outcome, Rows, answer_schema, prompt_numbers
@@ -47,7 +47,7 @@ _NO_MESSAGE = "it does not meet the check"
 
 
 async def refused(
-    node: Answering, check: Check, answers: pa.Table, beside: pa.Table, now: datetime | None
+    node: Answering, check: Check, answers: pa.Table, check_input: pa.Table, now: datetime | None
 ) -> dict[int, str]:
     """The answers that do not meet a check, by their places, each with its message.
 
@@ -57,7 +57,7 @@ async def refused(
         node: The operator.
         check: Its check.
         answers: The answers of an implementation.
-        beside: What the check sees beside each of them.
+        check_input: What the check sees beside each of them.
         now: The value of `$now`.
     """
     places = _judged(node, answers)
@@ -65,7 +65,7 @@ async def refused(
         return {}
     source = _seen_by(node, check)
     columns = {
-        name: (beside if name in beside.column_names else answers).column(name)
+        name: (check_input if name in check_input.column_names else answers).column(name)
         for name in source.schema.names
     }
     rows = Batch.of_table(pa.table(columns).take(pa.array(places, pa.int64())))
@@ -241,13 +241,13 @@ async def ask(
     context: AnswerContext,
     times: Sequence[int] = (),
     owners: Sequence[str] | None = None,
-    beside: pa.Table | None = None,
+    check_input: pa.Table | None = None,
 ) -> pa.Table:
     """Pass items to the implementation and check its answers: every item once, in order.
 
     A row without a prompt is not sent: it gets an error. `items` are the columns of `Rows.items`.
     `times` says how many equal rows each left row stands for. `owners` are the partitions of the
-    left rows, if no column has them. `beside` is what the node's check sees beside the answer of
+    left rows, if no column has them. `check_input` is what the node's check sees beside the answer of
     each item (for sem_agg: of each group).
     """
     prompts: list[int | None] = [0] * left.num_rows
@@ -257,7 +257,7 @@ async def ask(
     unasked = _unasked(node, left, list(zip(units, items["left"], strict=True)), prompts)
     asked, numbers = node, [prompt or 0 for prompt in prompts]
     if isinstance(node, SemMap) and node.form and numbers:
-        asked, numbers = shaped(node, values(pick(left, node.form)), numbers)
+        asked, numbers = with_row_schemas(node, values(pick(left, node.form)), numbers)
     rows = Rows(
         _flat(left, node.prompt.fields),
         None if right is None else _flat(right, node.prompt.other_fields),
@@ -269,8 +269,8 @@ async def ask(
     places = [unit for unit in dict.fromkeys(units) if unit not in unasked]
     if not rows.items.num_rows:
         table = answer_schema(asked).empty_table()
-    elif isinstance(node, Answering) and node.check is not None and beside is not None:
-        table = await _checked(node, node.check, asked, rows, rows_at(beside, places), context)
+    elif isinstance(node, Answering) and node.check is not None and check_input is not None:
+        table = await _checked(node, node.check, asked, rows, rows_at(check_input, places), context)
     else:
         table = await _answers(asked, rows, context)
     if not unasked:
@@ -332,7 +332,7 @@ async def _checked(
     check: Check,
     asked: Semantic,
     rows: Rows,
-    beside: pa.Table,
+    check_input: pa.Table,
     context: AnswerContext,
 ) -> pa.Table:
     """The answers; those that do not meet the check are requested again, then they are errors.
@@ -342,11 +342,11 @@ async def _checked(
         check: Its check, with the retries that are left.
         asked: The operator that the implementation answers.
         rows: The items.
-        beside: What the check sees beside the answer of each.
+        check_input: What the check sees beside the answer of each.
         context: The implementation and its environment.
     """
     table = await _answers(asked, rows, context)
-    messages = await refused(node, check, table, beside, context.now)
+    messages = await refused(node, check, table, check_input, context.now)
     if not messages:
         return table
     answers = outcomes(asked, table)
@@ -360,7 +360,7 @@ async def _checked(
         replace(check, retries=check.retries - 1),
         asked,
         rows.again(messages),
-        rows_at(beside, [*messages]),
+        rows_at(check_input, [*messages]),
         context,
     )
     for place, later in zip(messages, outcomes(asked, again), strict=True):
@@ -420,20 +420,20 @@ class QuestionKey(NamedTuple):
 
     partition: str
     text: str
-    form: str | None
+    schema: str | None
     checked: str = ""
 
 
 def question_keys(node: Semantic, rows: pa.Table, context: AnswerContext) -> list[QuestionKey]:
     """The key of each row."""
-    form = node.form if isinstance(node, SemMap) else ""
-    forms = values(pick(rows, form)) if form else [""] * rows.num_rows
+    column = node.form if isinstance(node, SemMap) else ""
+    schemas = values(pick(rows, column)) if column else [""] * rows.num_rows
     texts = prompt_texts(rows, node.prompt.fields)
     checked = check_texts(node, rows)
-    return list(map(QuestionKey, partition_names(rows, context), texts, forms, checked))
+    return list(map(QuestionKey, partition_names(rows, context), texts, schemas, checked))
 
 
-def beside_answers(node: Semantic, rows: pa.Table) -> pa.Table | None:
+def check_input_of(node: Semantic, rows: pa.Table) -> pa.Table | None:
     """The columns of rows that the check of their operator reads; None if it has none."""
     check = node.check if isinstance(node, Answering) else None
     if check is None:
@@ -443,8 +443,10 @@ def beside_answers(node: Semantic, rows: pa.Table) -> pa.Table | None:
 
 def check_texts(node: Semantic, rows: pa.Table) -> list[str]:
     """The columns that the check of an operator reads of each row, as JSON."""
-    beside = beside_answers(node, rows)
-    return [""] * rows.num_rows if beside is None else prompt_texts(beside, beside.column_names)
+    check_input = check_input_of(node, rows)
+    if check_input is None:
+        return [""] * rows.num_rows
+    return prompt_texts(check_input, check_input.column_names)
 
 
 def evidence(

@@ -122,7 +122,7 @@ async def sem_agg(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerConte
     groups = [rows_by_group[place] for place in places]
     keys = question_keys(node, table, context)
     answers = await _group_answers(
-        node, table, keys, groups, _beside(node, columns | add, asked), context
+        node, table, keys, groups, _check_input(node, columns | add, asked), context
     )
     errors = values(answers.column("error"))
     columns |= answer_columns(node, answers, places, len(heads))
@@ -148,7 +148,7 @@ async def sem_agg(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerConte
     )
 
 
-def _beside(node: SemAgg, groups: Mapping[str, Any], asked: Flags) -> pa.Table | None:
+def _check_input(node: SemAgg, groups: Mapping[str, Any], asked: Flags) -> pa.Table | None:
     """The columns of the groups that are asked about which the check reads; None without a check."""
     if node.check is None:
         return None
@@ -161,7 +161,7 @@ async def _group_answers(
     table: pa.Table,
     keys: Sequence[QuestionKey],
     groups: Sequence[Sequence[int]],
-    beside: pa.Table | None,
+    check_input: pa.Table | None,
     context: AnswerContext,
 ) -> pa.Table:
     """The answer for each group; groups of equal rows are one question, if the check sees the same
@@ -169,13 +169,13 @@ async def _group_answers(
     """
     kinds, _ = dense(keys)
     seen = [""] * len(groups)
-    if beside is not None and beside.num_columns:
-        seen = prompt_texts(beside, beside.column_names)
+    if check_input is not None and check_input.num_columns:
+        seen = prompt_texts(check_input, check_input.column_names)
     rows = [tuple(kinds[row] for row in own) for own in groups]
     numbers, first = dense(list(zip(rows, seen, strict=True)))
     items = _items([groups[i] for i in first])
-    beside = None if beside is None else rows_at(beside, first)
-    return rows_at(await ask(node, table, None, items, context, beside=beside), numbers)
+    check_input = None if check_input is None else rows_at(check_input, first)
+    return rows_at(await ask(node, table, None, items, context, check_input=check_input), numbers)
 
 
 def _items(groups: Sequence[Sequence[int]]) -> dict[str, list[int]]:

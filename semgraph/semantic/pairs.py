@@ -28,7 +28,7 @@ from semgraph.semantic.ask import (
     AnswerContext,
     Answered,
     ask,
-    beside_answers,
+    check_input_of,
     check_texts,
     evidence,
     failures,
@@ -167,8 +167,10 @@ async def _answers(
     right = rows_at(inputs[1], [pairs[i].right for i in first_right])
     columns = {"left": [kind for kind, _ in items], "right": [side for _, side in items]}
     owners = [pairs[i].owner for i in first]
-    beside = _beside(node, rows_at(left, columns["left"]), rows_at(right, columns["right"]))
-    answers = await ask(node, left, right, columns, context, owners=owners, beside=beside)
+    check_input = _check_input(
+        node, rows_at(left, columns["left"]), rows_at(right, columns["right"])
+    )
+    answers = await ask(node, left, right, columns, context, owners=owners, check_input=check_input)
     place = {question: item for item, question in enumerate(items)}
     return rows_at(answers, [place[question] for question in questions])
 
@@ -181,12 +183,12 @@ def _right_check_texts(node: SemJoin, right: pa.Table) -> list[str]:
     return prompt_texts(right, sorted(under(paths, node.alias) or right.column_names))
 
 
-def _beside(node: SemJoin, left: pa.Table, right: pa.Table) -> pa.Table | None:
+def _check_input(node: SemJoin, left: pa.Table, right: pa.Table) -> pa.Table | None:
     """What the join's check reads of the left and right row of each item; None without a check."""
-    beside = beside_answers(node, left)
-    if beside is None or node.check is None or node.alias not in node.check.roots:
-        return beside
-    columns = dict(zip(beside.column_names, beside.columns, strict=True))
+    check_input = check_input_of(node, left)
+    if check_input is None or node.check is None or node.alias not in node.check.roots:
+        return check_input
+    columns = dict(zip(check_input.column_names, check_input.columns, strict=True))
     return pa.table({**columns, node.alias: _right_rows(node, right)})
 
 

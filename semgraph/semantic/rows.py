@@ -38,7 +38,7 @@ from semgraph.semantic.ask import (
     QuestionKey,
     answer_columns,
     ask,
-    beside_answers,
+    check_input_of,
     evidence,
     failures,
     question_keys,
@@ -354,7 +354,9 @@ async def _answers(
     node: SemMap | SemFilter, left: pa.Table, context: AnswerContext, times: Sequence[int] = ()
 ) -> pa.Table:
     items = {"left": range(left.num_rows)}
-    return await ask(node, left, None, items, context, times, beside=beside_answers(node, left))
+    return await ask(
+        node, left, None, items, context, times, check_input=check_input_of(node, left)
+    )
 
 
 async def _reusing_known(
