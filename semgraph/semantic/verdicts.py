@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -126,19 +126,15 @@ def _wrong_labels(node: Semantic, path: str, what: str, hint: str | None = None)
 
 
 def _read(file: Path) -> pa.Table:
-    match file.suffix.lower():
-        case ".csv":
-            from pyarrow import csv
+    from pyarrow import csv, json, parquet
 
-            return csv.read_csv(file)
-        case ".jsonl" | ".ndjson":
-            from pyarrow import json
-
-            return json.read_json(file).flatten()
-        case ".parquet":
-            from pyarrow import parquet
-
-            return parquet.read_table(file).flatten()
+    readers: dict[str, Callable[[Path], pa.Table]] = {
+        ".csv": csv.read_csv,
+        ".parquet": parquet.read_table,
+        **dict.fromkeys((".jsonl", ".ndjson"), json.read_json),
+    }
+    if reader := readers.get(file.suffix.lower()):
+        return reader(file).flatten()
     raise pa.ArrowInvalid("it must be a .csv, .jsonl or .parquet file")
 
 
