@@ -89,16 +89,16 @@ _NAME = 60  # longest text, in letters, that is taken for a name when similar on
 def meant(what: str, key: str, steps: Sequence[str], rows: Callable[[str], Sequence[Row]]) -> Found:
     """The rows that contain a text, those of the last step first.
 
-    Exact keys and texts take precedence over prefixes.
+    Exact keys and texts take precedence over prefixes, and these over other parts of texts.
 
     Args:
-        what: A key or its beginning, a text or its beginning.
+        what: A key or its beginning, a text or a part of it.
         key: The name of the key property.
         steps: The steps with rows, in order of computation.
         rows: The rows of a step.
 
     Raises:
-        PlanError: Several keys or texts have this prefix; they are listed.
+        PlanError: Several keys or texts have this part; they are listed.
     """
     for own in (True, False):  # rows with this key, before rows that refer to it
         for name in reversed(steps):
@@ -107,12 +107,14 @@ def meant(what: str, key: str, steps: Sequence[str], rows: Callable[[str], Seque
                 if own:
                     _only_text([(name, str(row[key])) for row in matches], what)
                 return [(name, row) for row in matches]
-    begun = [
+    every = [
         (step, row, text)
         for step in reversed(steps)
         for row in rows(step)
-        for text in _texts_with_prefix(row, what)
+        for text in texts(visible(row))
     ]
+    begun = [one for one in every if what and one[2].casefold().startswith(what.casefold())]
+    begun = begun or [one for one in every if what and what.casefold() in one[2].casefold()]
     whole = _only_text([(step, text) for step, _, text in begun], what)
     return [(step, row) for step, row, _ in begun if step == begun[0][0]] if whole else []
 
@@ -136,12 +138,6 @@ def nearest(what: str, rows: Iterable[Row]) -> str | None:
     return did_you_mean(what, sorted(names)) if len(what) <= _NAME else None
 
 
-def _texts_with_prefix(row: Row, what: str) -> set[str]:
-    return {
-        text for text in texts(visible(row)) if what and text.casefold().startswith(what.casefold())
-    }
-
-
 def visible(row: Row) -> dict[str, Any]:
     """The columns of a recorded row that are the plan's."""
     return {name: value for name, value in row.items() if name not in _HIDDEN}
@@ -154,10 +150,12 @@ def _only_text(pairs: Sequence[tuple[str, str]], what: str) -> str | None:
         step_of.setdefault(text.casefold(), (step, text))
     if len(step_of) > 1:
         hint = "write more of the one that is meant"
+        begun = all(text.startswith(what.casefold()) for text in step_of)
+        part = "the beginning" if begun else "a part"
         listed = [f'  "{_cut(text)}"   step {step}' for step, text in step_of.values()]
         more = [f"  … and {len(listed) - _LISTED:,} more"] if len(listed) > _LISTED else []
         raise PlanError(
-            Problem(f'"{what}" is the beginning of {len(listed):,} values', hint=hint),
+            Problem(f'"{what}" is {part} of {len(listed):,} values', hint=hint),
             *listed[:_LISTED],
             *more,
         )

@@ -14,11 +14,10 @@ from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from semgraph.cli import graphs, machine, plans, records, run
 from semgraph.cli.compare import compare
-from semgraph.cli.options import INTERRUPTED, Commands, CommonOptions, everywhere
+from semgraph.cli.options import INTERRUPTED, CommandGroup, Commands, CommonOptions, everywhere
 from semgraph.cli.serve import serve
 from semgraph.errors import did_you_mean
 
@@ -27,6 +26,7 @@ _OTHER_SPELLINGS = {
     "--fresh": "--no-cache",
     "--json": "--format json",
     "--model": "--llm",
+    "--variants": "--implementations A,B, or --variant NAME:STEP=IMPLEMENTATION twice",
     "--way": "--variant",
     "--ways": "--implementations",
 }
@@ -34,7 +34,7 @@ _ALLOCATIONS = 500_000  # between collections: modules, plans and their texts st
 _UsageError: Any = typer.BadParameter.__bases__[0]  # of the click that typer uses
 
 
-class Root(TyperGroup):
+class Root(CommandGroup):
     """The command `semgraph`; suggests the right option for another spelling."""
 
     def invoke(self, ctx: Any) -> Any:

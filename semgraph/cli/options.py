@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from semgraph.cli import completion
 from semgraph.display import in_shell
@@ -303,6 +303,22 @@ def _console(options: CommonOptions, *, stderr: bool) -> Console:
     return Console(file=stream, no_color=options.no_color or None, width=width, highlight=False)
 
 
+def _plain_flags(command: Any, ctx: Any) -> None:
+    """Show the flags of a command without a type."""
+    for parameter in command.get_params(ctx):
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+
+
+class CommandGroup(TyperGroup):
+    """A group of commands."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help page."""
+        _plain_flags(self, ctx)
+        super().format_help(ctx, formatter)
+
+
 class Command(TyperCommand):
     """A command whose help page says where the common options are described, in place of their
     descriptions.
@@ -310,6 +326,7 @@ class Command(TyperCommand):
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help page."""
+        _plain_flags(self, ctx)
         common = [p for p in self.params if getattr(p, "rich_help_panel", None) == _PANEL]
         self.epilog = _DESCRIBED if common else None
         try:
@@ -326,6 +343,9 @@ def _hide(parameters: Sequence[Any], *, hidden: bool) -> None:
 
 class Commands(typer.Typer):
     """A group of commands of this kind."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"cls": CommandGroup, **settings})
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[Decorated], Decorated]:
         """Add a function to the group, as `typer.Typer.command` does."""

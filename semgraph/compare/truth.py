@@ -86,7 +86,7 @@ def _elements(
             yield dict(zip(key, _values(row, key), strict=True)) | values
 
 
-_FLAGS = {"yes": True, "no": False}
+_FLAGS = {"yes": True, "no": False, "true": True, "false": False, "1": True, "0": False}
 
 
 @dataclass(frozen=True)
@@ -165,15 +165,12 @@ def elements(path: str, kind: Type, values: Iterable[Any], source: str) -> tuple
 
 
 def are_flags(values: Any) -> bool:
-    """Whether all values are booleans, or `yes` and `no`."""
-    return all(
-        value is None or str(value).lower() in {*_FLAGS, "true", "false"}
-        for value in _plain(values)
-    )
+    """Whether all values are booleans, `yes` and `no`, or 1 and 0."""
+    return all(value is None or isinstance(_flag(value), bool) for value in _plain(values))
 
 
 def with_flags(rows: Any, columns: Mapping[str, Any], flags: Iterable[str]) -> Any:
-    """Rows with `yes` and `no` converted to booleans.
+    """Rows with `yes` and `no`, and 1 and 0, converted to booleans.
 
     Args:
         rows: The rows.
@@ -192,7 +189,8 @@ def with_flags(rows: Any, columns: Mapping[str, Any], flags: Iterable[str]) -> A
 
 
 def _flag(value: Any) -> Any:
-    return _FLAGS.get(value.strip().lower(), value) if isinstance(value, str) else value
+    whole = int(value) if isinstance(value, float) and value.is_integer() else value
+    return _FLAGS.get(str(whole).strip().lower(), value)
 
 
 def _plain(values: Any) -> list[Any]:
@@ -417,7 +415,7 @@ def _refuse_labels(
 
 def _are_labels(values: Any) -> bool:
     known = [value for value in _plain(values) if value is not None]
-    return bool(known) and (are_flags(known) or {str(value) for value in known} <= {"0", "1"})
+    return bool(known) and are_flags(known)
 
 
 def _ignored(unknown: Sequence[str], node: Semantic) -> tuple[str, ...]:

@@ -42,6 +42,7 @@ from semgraph.expr.scalar import (
     ROWS,
     Faithful,
     Scalar,
+    called_in,
     from_ast,
     short,
     to_sql,
@@ -81,6 +82,10 @@ SELECT function_name, function_type, bool_and(stability IS DISTINCT FROM 'VOLATI
 FROM duckdb_functions() WHERE function_type IN ('scalar', 'aggregate', 'window', 'macro')
 GROUP BY ALL
 """
+_WORDS = """
+SELECT lower(function_name) FROM duckdb_functions() UNION SELECT keyword_name FROM duckdb_keywords()
+UNION SELECT type_name FROM duckdb_types() UNION VALUES ('id'), ('try'), ('unnest')
+"""
 _CLOCK = ("now", "time", "today", "date", "age", "ago")
 
 
@@ -94,6 +99,7 @@ class _Catalog:
         aggregates: Aggregate functions.
         several: Functions that return several rows, and macros over them.
         hidden: Macros over an aggregate.
+        words: What may stand before a parenthesis: functions, keywords, types.
     """
 
     volatile: frozenset[str]
@@ -101,6 +107,7 @@ class _Catalog:
     aggregates: frozenset[str]
     several: frozenset[str]
     hidden: frozenset[str]
+    words: frozenset[str]
 
 
 @lru_cache(maxsize=1)
@@ -121,6 +128,7 @@ def _catalog(con: duckdb.DuckDBPyConnection) -> _Catalog:
         aggregate,
         _callers(called_by, {"unnest"}),
         _callers(called_by, aggregate) - aggregate,
+        frozenset(name for (name,) in con.cursor().sql(_WORDS).fetchall()),
     )
 
 
@@ -214,6 +222,15 @@ def refuse_volatile(scalar: Scalar, con: duckdb.DuckDBPyConnection) -> None:
         raise Fault(f'"{name}" would make the plan give another result each time', hint=hint)
 
 
+@lru_cache(maxsize=8192)
+def _refuse_foreign(scalar: Scalar) -> None:
+    """Refuse a function of another database, which the parser would translate. Raises Fault."""
+    known = _catalog(connection()).words | {own.name for own in own_calls(scalar.sql)}
+    name = next((name for name in called_in(scalar.text) if name not in known), None)
+    if name is not None:
+        raise _no_function(scalar, name)
+
+
 def _one_argument_age(call: exp.Anonymous) -> bool:
     return str(call.this).lower() == "age" and len(call.expressions) == 1
 
@@ -221,7 +238,12 @@ def _one_argument_age(call: exp.Anonymous) -> bool:
 ORDINAL = "_o"
 UNGROUPED = re.compile(r'column "(?P<name>[^"]+)" must appear in the GROUP BY clause')
 _NO_FUNCTION = re.compile(r"Function with name (?P<name>\w+) does not exist!")
-_NOW_OR_QUOTED = re.compile(rf"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\${NOW}\b""")
+_CHANGED = re.compile(rf"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\${NOW}\b|\b(?i:error)(?=\s*\()""")
+_FAIL = "semgraph_error"
+"""`error` as statements have it: DuckDB calls its own volatile, and refuses it in orders and among
+distinct values.
+"""
+_RAISED = "Python exception occurred while executing the UDF: ValueError: "
 
 
 @lru_cache(maxsize=1)
@@ -253,9 +275,16 @@ def connection() -> duckdb.DuckDBPyConnection:
             type=PythonUDFType.ARROW,
             null_handling=FunctionNullHandling.SPECIAL,
         )
+    con.create_function(
+        _FAIL, _fail, ["VARCHAR"], "NULL", type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL
+    )  # fmt: skip
     con.execute("SET lock_configuration=true")
     atexit.register(con.close)
     return con
+
+
+def _fail(texts: pa.Array) -> pa.Array:  # type: ignore[type-arg]  # DuckDB evaluates it
+    raise ValueError(texts[0].as_py() or "")
 
 
 def is_aggregate(call: exp.Func) -> bool:
@@ -339,17 +368,21 @@ _CALLS = {
 """Hints for names of aggregates that are written as columns."""
 
 
-def with_now(sql: str) -> str:
-    """A statement with a typed parameter for the time; the same text if it has none.
-    Texts may hold "$now".
+def executable(sql: str) -> str:
+    """SQL as DuckDB executes it: a typed parameter for the time, and `error` of its own. Texts and
+    names may hold either word.
     """
-    return _NOW_OR_QUOTED.sub(
-        lambda m: f"CAST({m[0]} AS TIMESTAMPTZ)" if m[0] == f"${NOW}" else m[0], sql
-    )
+
+    def changed(match: re.Match[str]) -> str:
+        if match[0] == f"${NOW}":
+            return f"CAST({match[0]} AS TIMESTAMPTZ)"
+        return _FAIL if match[0].lower() == "error" else match[0]
+
+    return _CHANGED.sub(changed, sql)
 
 
 def _asks_now(sql: str) -> bool:
-    return any(match[0] == f"${NOW}" for match in _NOW_OR_QUOTED.finditer(sql))
+    return any(match[0] == f"${NOW}" for match in _CHANGED.finditer(sql))
 
 
 @lru_cache(maxsize=8192)
@@ -447,6 +480,8 @@ def check_scalar(scalar: Scalar, schema: pa.Schema) -> dict[str, pa.DataType | N
     """
     types = {path: type_of_path(path, schema) for path in scalar.columns}
     refuse_volatile(scalar, connection())
+    if "(" in scalar.text:
+        _refuse_foreign(scalar)
     if "CAST(" in scalar.sql:
         _refuse_failing_casts(scalar)
     return types
@@ -455,7 +490,7 @@ def check_scalar(scalar: Scalar, schema: pa.Schema) -> dict[str, pa.DataType | N
 def _bound(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
     """The type that DuckDB finds. Raises Fault."""
     binds = scalar.shared_ast.find(exp.Lambda, exp.Comprehension) is not None
-    sql = with_now(to_sql(with_bound_fields(scalar.ast)) if binds else scalar.sql)
+    sql = executable(to_sql(with_bound_fields(scalar.ast)) if binds else scalar.sql)
     read = _columns_read(scalar, schema)  # few columns: quick, and often bound before
     try:
         kind = bind(f"SELECT {sql} AS x FROM ({empty_relation(read)}) AS {ROWS}")
@@ -503,10 +538,7 @@ def refused(scalar: Scalar, error: str) -> Fault:
     """
     unknown = _NO_FUNCTION.search(error)
     if unknown is not None:
-        what = f'"{short(scalar.text)}": there is no function "{unknown["name"]}"'
-        fault = UnknownFunction(what, there="functions of your own: --functions DIR")
-        fault.name = unknown["name"]
-        return fault.nearest_of()
+        return _no_function(scalar, unknown["name"])
     name = _first_aggregate(scalar)
     if UNGROUPED.search(error) and name:
         hint = "compute it in an aggregate or a group_join step and use its column here"
@@ -519,6 +551,13 @@ def refused(scalar: Scalar, error: str) -> Fault:
     if own is not None and own.name in message:
         return Fault(f'"{short(scalar.text)}": {message}', there=f"its signature: {own.signature}")
     return Fault(f'"{short(scalar.text)}": {message}')
+
+
+def _no_function(scalar: Scalar, name: str) -> UnknownFunction:
+    what = f'"{short(scalar.text)}": there is no function "{name}"'
+    fault = UnknownFunction(what, there="functions of your own: --functions DIR")
+    fault.name = name
+    return fault.nearest_of()
 
 
 def _first_aggregate(scalar: Scalar) -> str | None:
@@ -583,11 +622,10 @@ class Prepared:
         self._lock = threading.Lock()
         self._cursor = connection().cursor()
         self._slots = {name: _Slot(table.schema) for name, table in like.items()}
-        timed = with_now(sql)
-        self._timed = timed != sql
+        self._timed = _asks_now(sql)
         for name, slot in self._slots.items():
             self._cursor.register(name.strip('"'), slot)
-        self._cursor.execute("PREPARE statement AS " + timed)
+        self._cursor.execute("PREPARE statement AS " + executable(sql))
         [self._parsed] = self._cursor.extract_statements(_EXECUTE)
 
     def run(self, tables: Mapping[str, pa.Table], now: datetime | None = None) -> pa.Table:
@@ -598,6 +636,8 @@ class Prepared:
                 for name, table in tables.items():
                     self._slots[name].table = table
                 rows = _rows(self._cursor.execute(statement))
+            except duckdb.InvalidInputException as error:
+                raise duckdb.InvalidInputException(str(error).replace(_RAISED, "")) from None
             finally:
                 for slot in self._slots.values():
                     slot.clear()
@@ -661,6 +701,7 @@ def constant(scalar: Scalar) -> Any:
         raise Fault(
             f'"{scalar.text}" depends on the rows', hint="a constant: numbers and parameters"
         )
+    refuse_volatile(scalar, connection())
     cursor: Any = connection().cursor()
     try:
         row = cursor.execute(f"SELECT {scalar.sql}").fetchone()
@@ -736,7 +777,7 @@ def check_over_rows(scalar: Scalar, schema: pa.Schema, *, windows: bool = True) 
         return
     try:
         bind(
-            f"SELECT {with_now(scalar.sql)} AS x, {ORDINAL} FROM ({_empty(scalar, schema)}) AS {ROWS}"
+            f"SELECT {executable(scalar.sql)} AS x, {ORDINAL} FROM ({_empty(scalar, schema)}) AS {ROWS}"
         )
     except duckdb.Error as error:
         raise refused(scalar, str(error)) from None
@@ -760,7 +801,7 @@ def type_over_groups(scalar: Scalar, schema: pa.Schema, groups: Sequence[str] = 
         )
     if UNKNOWN in types.values():
         return UNKNOWN
-    columns = [with_now(scalar.sql), f"min({ORDINAL})", *groups]
+    columns = [executable(scalar.sql), f"min({ORDINAL})", *groups]
     grouped = f" GROUP BY {', '.join(str(i + 3) for i in range(len(groups)))}" if groups else ""
     read = _columns_read(scalar, schema, "".join(groups))
     try:

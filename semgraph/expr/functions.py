@@ -104,6 +104,49 @@ def terms(text: str) -> list[str]:
     return [term for word in found for part in _PART.findall(word) for term in _pairs(part)]
 
 
+def name_keys(text: str) -> str:
+    r"""The keys of what may be a name in a text, one on a line: up to five words, also with the signs
+    between and beside them; of scripts without blanks up to twelve letters.
+
+    >>> {"node.js", "u.s.", "in the u"} <= set(name_keys("Node.js in the U.S., again").split("\n"))
+    True
+    """
+    text = key(text)
+    parts = _name_parts(text)
+    befores = [0, *(end for _, end, _ in parts)]
+    afters = [*(start for start, _, _ in parts), len(text)]
+    found = dict[str, None]()
+    for first, (start, _, _) in enumerate(parts):
+        before = len(text[befores[first] : start].rpartition(" ")[2][-3:])
+        room = 60
+        for last, (_, end, size) in enumerate(parts[first : first + 12], start=first):
+            room -= size
+            if room < 0:
+                break
+            after = len(text[end : afters[last + 1]].partition(" ")[0][:3])
+            for more in range(before + 1):
+                found |= dict.fromkeys(text[start - more : end + n] for n in range(after + 1))
+    whole = runs(text)
+    for n in range(1, 6):
+        found |= dict.fromkeys(" ".join(whole[i : i + n]) for i in range(len(whole)))
+    return "\n".join(found)
+
+
+def _name_parts(text: str) -> list[tuple[int, int, int]]:
+    """Where words begin and end, or the letters of scripts without blanks; of a name at most five
+    words or twelve letters: their sizes add up to 60.
+    """
+    at, found = 0, list[tuple[int, int, int]]()
+    for run in runs(text):
+        at = text.index(run, at)
+        for part in _PART.findall(run):
+            undivided = _UNDIVIDED.match(part) is not None
+            for one in letters(part) if undivided else [part]:
+                found.append((at, at + len(one), 5 if undivided else 12))
+                at += len(one)
+    return found
+
+
 def letters(text: str) -> list[str]:
     """The characters of a text, each with the marks on it."""
     return _with_marks(r".[{}\u1160-\u11ff]*", True).findall(text)
@@ -258,6 +301,7 @@ TEXT_FUNCTIONS: dict[str, TextFunction] = {
     "key": TextFunction(key, ("VARCHAR",), "VARCHAR", pa.string()),
     "words": TextFunction(words, ("VARCHAR",), "VARCHAR", pa.string()),
     "word_count": TextFunction(word_count, ("VARCHAR",), "BIGINT", pa.int64()),
+    "name_keys": TextFunction(name_keys, ("VARCHAR",), "VARCHAR", pa.string()),
     "alike": TextFunction(alike, ("VARCHAR", "VARCHAR"), "DOUBLE", pa.float64()),
     "char_entropy": TextFunction(char_entropy, ("VARCHAR",), "DOUBLE", pa.float64()),
     "cut": TextFunction(cut, ("VARCHAR", "BIGINT"), "VARCHAR", pa.string()),

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
-from typing import Any
+from itertools import pairwise
+from math import isfinite
+from typing import Any, ClassVar, cast
 
 from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.duckdb import DuckDB
@@ -28,7 +30,7 @@ from semgraph.expr.own_functions import (
     with_own_calls,
 )
 
-_RESERVED = re.compile(r"_(o|p|m|q|l)|_x\d+(_\d+)?", re.IGNORECASE)
+_RESERVED = re.compile(r"_(o|p|m|q|l)|_x\d+|_[xy]\d+_\d+", re.IGNORECASE)
 
 ROWS, LEFT, RIGHT, INNER = '"#rows"', '"#left"', '"#right"', '"#inner"'
 STORED, STEP, PAIRS = '"#stored"', '"#step"', '"#pairs"'
@@ -95,16 +97,56 @@ def depth(text: str) -> int:
     return len(wanted)
 
 
+def called_in(text: str) -> Iterator[str]:
+    """The words before an opening parenthesis in an expression as it is written, in lower case.
+
+    >>> list(called_in("iif(a IN (1, 2), upper(b), 'f(x)')"))
+    ['iif', 'in', 'upper']
+    """
+    for token, following in pairwise(_DIALECT.tokenize(text)):
+        plain = token.token_type not in {TokenType.STRING, TokenType.IDENTIFIER, *_TEXTS}
+        if plain and following.token_type == TokenType.L_PAREN and token.text[:1].isalpha():
+            yield token.text.lower()
+
+
 class Faithful(DuckDB):
-    """DuckDB's dialect, where paths into JSON stay texts, and a list comprehension is of all before
-    its FOR.
+    """DuckDB's dialect, where paths into JSON stay texts, a list comprehension is of all before its
+    FOR, and what follows IN in brackets is a list. It logs nothing.
 
     sqlglot reads paths by rules of its own: it drops the slice of `$[1:2]`, cannot write `$..name`,
     and takes `a.b` for a path, which is one key in DuckDB.
     """
 
+    class Tokenizer(DuckDB.Tokenizer):
+        """sqlglot's, without operators that DuckDB lacks or that mean something else there."""
+
+        KEYWORDS: ClassVar = {
+            word: kind
+            for word, kind in DuckDB.Tokenizer.KEYWORDS.items()
+            if word not in {"<=>", "DIV", "RLIKE", "REGEXP"}
+        }
+
+    class Generator(DuckDB.Generator):  # type: ignore[misc, valid-type]  # assigned there
+        """sqlglot's, silent: DuckDB refuses what it does not have."""
+
+        def unsupported(self, message: str) -> None:
+            """Leave it to DuckDB."""
+
     class Parser(DuckDB.Parser):  # type: ignore[misc, valid-type]  # assigned there
-        """sqlglot's, which reads `[a <> b FOR a IN list]` as `[a <> (b FOR a IN list)]`."""
+        """sqlglot's, which reads `[a <> b FOR a IN list]` as `[a <> (b FOR a IN list)]`, and
+        `a IN [b, NULL]` as `a IN (b, NULL)`.
+        """
+
+        FUNCTIONS: ClassVar = {**DuckDB.Parser.FUNCTIONS}
+        FUNCTIONS.pop("DECODE")  # of which it drops the second argument
+
+        def _warn_unsupported(self) -> None:
+            """A statement: `_admit` refuses it."""
+
+        def _parse_in(self, this: exp.Expr | None, alias: bool = False) -> exp.In:
+            if self._curr.token_type != TokenType.L_BRACKET:
+                return cast("exp.In", super()._parse_in(this, alias))
+            return cast("exp.In", self.expression(exp.In(this=this, field=self._parse_bitwise())))
 
         def parse(self, raw_tokens: list[Token], sql: str | None = None) -> list[exp.Expr | None]:
             """The trees of statements."""
@@ -122,7 +164,7 @@ class Faithful(DuckDB):
 def _of_whole_item(comprehension: exp.Comprehension) -> None:
     """Let a comprehension take what its item of a list has before it."""
     item: exp.Expr = comprehension
-    while isinstance(item.parent, (exp.Binary, exp.Unary)) and not isinstance(
+    while isinstance(item.parent, (exp.Binary, exp.Unary, exp.In)) and not isinstance(
         item.parent, exp.Paren
     ):
         item = item.parent
@@ -466,12 +508,16 @@ def parse_scalar(
     known = params or {}
     names = _PARAMETER_NAME.findall(source) if "$" in source else ()
     own = called_of(source, functions)
-    values = (repr(known.get(name)) for name in names)
+    values = (repr(known[name]) if name in known else "" for name in names)
     key = (source, *values, *(function.sql_name for function in own))
     if key not in _scalars:
         if len(_scalars) >= _MOST_PARSED:
             _scalars.clear()
-        _scalars[key] = _parse(source, known, own)
+        try:
+            _scalars[key] = _parse(source, known, own)
+        except (RecursionError, MemoryError):
+            what = f'cannot read the expression "{short(source)}"'
+            raise Fault(what, there="it is nested too deeply") from None
     return _scalars[key]
 
 
@@ -491,7 +537,7 @@ def _parse(source: str, params: Mapping[str, Any], own: Sequence[OwnFunction]) -
         tree = _with_own_calls(tree, source, own)
         nodes = list(tree.walk())
     if any(map(_is_rewritten, nodes)):
-        tree = bounded(_substitute(tree, params))
+        tree = bounded(_substitute(tree, params, source))
         nodes = list(tree.walk())
     reads_back = not tree.comments and all(type(node) in _READ_BACK for node in nodes)
     try:
@@ -522,6 +568,7 @@ def _with_own_calls(tree: exp.Expr, source: str, own: Sequence[OwnFunction]) -> 
 _OPERATOR = r"(?:is|in|like|ilike|glob|similar|not|between|and|or|collate)\b"
 _FIRST = re.compile(rf"\s*([A-Za-z_]+)(?=\s*(?:[^\w\s(\"'*]|\Z)|\s+{_OPERATOR})", re.IGNORECASE)
 _WORDS = {TokenType.DROP, TokenType.ALTER, TokenType.CREATE, TokenType.GRANT, TokenType.INSERT}
+_TEXTS = {TokenType.BYTE_STRING, TokenType.HEREDOC_STRING, TokenType.NATIONAL_STRING}
 _STATEMENTS = frozenset(
     word
     for word, kind in _DIALECT.tokenizer_class.KEYWORDS.items()
@@ -540,9 +587,10 @@ def _read(source: str) -> exp.Expr:
         for token in () if several else tokens[1:]:
             if token.token_type in _WORDS:
                 token.token_type = TokenType.VAR
+        _as_duckdb(tokens, source)
         parsed = _DIALECT.parser().parse(tokens, source)
         lacks = _unclosed(tokens)
-    except (SqlglotError, RecursionError) as error:
+    except SqlglotError as error:
         parsed, lacks = [], _first_line(error)
     if lacks is not None:
         raise Fault(f'cannot read the expression "{short(source)}"', there=lacks)
@@ -551,6 +599,21 @@ def _read(source: str) -> exp.Expr:
         msg = f'"{short(source)}" is not one expression'
         raise Fault(msg, hint="scalars only: no statement, no semicolon")
     return tree
+
+
+def _as_duckdb(tokens: Sequence[Token], source: str) -> None:
+    r"""Let texts such as `E'\n'` and `$$a$$` be texts. Raises Fault for `'a' 'b'`, which the parser
+    takes and DuckDB refuses.
+    """
+    for i, token in enumerate(tokens):
+        if token.token_type in _TEXTS:
+            if re.search(r"\\[uU]", source[token.start : token.end]):
+                raise Fault(f'"{short(source)}": no escape \\u', hint="write the letter itself")
+            token.token_type = TokenType.STRING
+        if not i or not token.token_type == tokens[i - 1].token_type == TokenType.STRING:
+            continue
+        if "\n" not in source[tokens[i - 1].end + 1 : token.start]:
+            raise Fault(f'"{short(source)}": two texts in a row', hint="join texts with ||")
 
 
 def _source(value: object) -> object:
@@ -609,7 +672,7 @@ def _makes_id(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and str(node.this).lower() == "id"
 
 
-def _substitute(tree: exp.Expr, params: Mapping[str, Any]) -> exp.Expr:
+def _substitute(tree: exp.Expr, params: Mapping[str, Any], source: str) -> exp.Expr:
     """A tree, changed, with values in place of parameters, and ids computed. Raises Fault."""
     root = exp.Paren(this=tree)
     for node in list(tree.find_all(exp.Anonymous, *_PARAMETERS)):
@@ -617,18 +680,20 @@ def _substitute(tree: exp.Expr, params: Mapping[str, Any]) -> exp.Expr:
             listed = exp.Anonymous(this="json_array", expressions=node.expressions)
             node.set("this", "uuid5")
             node.set("expressions", [exp.cast(listed, "varchar", copy=False)])
-        elif isinstance(node, _PARAMETERS) and (name := _name_of_parameter(node)) != NOW:
+        elif isinstance(node, _PARAMETERS) and (name := _name_of_parameter(node, source)) != NOW:
             node.replace(literal(_value_of(name, params)))
     changed: exp.Expr = root.this
     changed.pop()
     return changed
 
 
-def _name_of_parameter(node: exp.Expr) -> str:
-    """The name of a parameter. Raises Fault for a placeholder without one."""
-    if node.this is None:
-        raise Fault('"?" has no place in an expression', hint="a parameter is written $NAME")
-    return str(node.this.name if isinstance(node.this, exp.Expr) else node.this)
+def _name_of_parameter(node: exp.Expr, source: str) -> str:
+    """The name of a parameter. Raises Fault for one that is not written `$NAME`, such as `?`, `:a`."""
+    name = node.this.name if isinstance(node.this, exp.Expr) else node.this
+    if name not in _PARAMETER_NAME.findall(source):
+        what = f'"{short(source)}": "{name or "?"}" is no parameter as it is written'
+        raise Fault(what, hint="a parameter is written $NAME")
+    return str(name)
 
 
 def _value_of(name: str, params: Mapping[str, Any]) -> Any:
@@ -648,6 +713,8 @@ def literal(value: Any) -> exp.Expr:
     if isinstance(value, (list, tuple)):
         refuse_many(len(value))
         return exp.Array(expressions=[literal(v) for v in value])
+    if isinstance(value, float) and not isfinite(value):
+        return exp.cast(exp.Literal.string(str(value)), "double")
     if isinstance(value, (int, float)) and value < 0:
         return exp.Paren(this=exp.convert(value))
     if value is None or isinstance(value, (str, int, float, bool)):

@@ -76,6 +76,8 @@ _ELSEWHERE = {
     "varchar": "string", "int": "int64", "integer": "int64", "bigint": "int64", "float": "double", "number": "double",
     "float64": "double", "bool": "boolean", "object": "struct", "array": "list",
 }  # fmt: skip
+MAX_LEVELS = 100
+"""Of lists and structs in a type."""
 _TOKEN = re.compile(r"""\s*([^\W\d]\w*|\d+|[<>\[\],:]|"(?:[^"]|"")*")""")
 _WORD = re.compile(r"[^\W\d]\w*|\d+")
 
@@ -301,7 +303,11 @@ def parse_type(text: str) -> Type:
 @lru_cache(maxsize=1024)
 def parse_answer_type(text: str) -> Type:
     """Read the type of an answer, which may be `ref<NAME>`. Raises Fault."""
-    tokens = list(_tokens(text))
+    tokens, level = list(_tokens(text)), 0
+    for sign in tokens:
+        level += (sign == "<") - (sign == ">")
+        if level > MAX_LEVELS:
+            raise Fault(f'type "{text[:40]}...": at most {MAX_LEVELS} levels')
     tokens.append("")
     kind = _parse(tokens, text)
     if tokens != [""]:

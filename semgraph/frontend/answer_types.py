@@ -37,7 +37,7 @@ def answer_types(returns: Any) -> Any:
 
 def _written(name: str, value: Any) -> Any:
     """A type as a plan writes it; what a plan may write stays as it is."""
-    if value is None or isinstance(value, (str, Mapping, int, float, list, tuple)):
+    if value is None or isinstance(value, (str, Mapping, int, float, list, tuple, set, frozenset)):
         return value
     try:
         return _text(value)

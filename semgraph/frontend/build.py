@@ -361,6 +361,9 @@ class _Arguments:
         if kind == "body":
             options |= {"round": self.values.get("name", ANY_COLUMN), "source": self.source}
         argument_value = _READERS[kind](value, self.scope, options)
+        if f.default is dataclasses.MISSING and argument_value == ():
+            what = "one expression" if kind == "order" else "one column"
+            raise Fault(f"{self.cls.keyword} needs at least {what}")
         if kind == "prompt" and argument_value is None:
             self.lacks_argument = True
         if kind == "body" and any(isinstance(n, Unknown) for n in walk(argument_value["body"])):

@@ -731,7 +731,7 @@ def _graph_of(text: str, file: str) -> Graph:
     try:
         return Graph.build(mapping(document.data, "a mapping with nodes and edges"))
     except Fault as fault:
-        raise PlanError(document.problem(fault)) from None
+        raise PlanError(*map(document.problem, each(fault))) from None
 
 
 def _inputs(head: Head) -> None:

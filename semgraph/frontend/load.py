@@ -63,7 +63,6 @@ from semgraph.frontend.document import (
     read_file,
     stamp,
     unknown,
-    unknown_key,
     walk_paths,
     wrong,
 )
@@ -320,8 +319,8 @@ class Loader:
 
     def _form(self, value: Any, path: Trail) -> Relation | Pruned:
         if isinstance(value, Mapping):
-            for fault in known_keys(value, ("if", "do"), "a step as a mapping"):
-                raise fault
+            if faults := known_keys(value, ("if", "do"), "a step as a mapping"):
+                raise Faults(faults)
             if "do" not in value:
                 raise Fault('a step with if needs "do"', hint="write {if: $flag, do: [...]}")
             if "if" in value and not at("if", holds, value["if"], self.params):
@@ -431,9 +430,8 @@ class Loader:
         if not isinstance(item, Mapping):
             raise wrong("{merge: {from: STEP, node: LABEL}}", item)
         words = [key for key in item if key in _WRITES]
-        for key in item:
-            if key not in _WRITES and key != "if":
-                raise unknown_key("a write", key, [*_WRITES, "if"])
+        if faults := known_keys(item, (*_WRITES, "if"), "a write"):
+            raise Faults(faults)
         if len(words) != 1:
             there = "here: " + (", ".join(words) or "none")
             raise Fault("one merge, delete or schema on a line", there=there)

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean, each
+from semgraph.errors import Fault, Faults, PlanError, Position, Problem, did_you_mean, each
 from semgraph.expr.types import Type, parse_answer_type
 from semgraph.frontend.arguments import PartlyWrong
 from semgraph.frontend.document import (
@@ -82,12 +82,15 @@ class Prompts:
                 "several prompts need a prompt for a value",
                 hint=f"write {{on: {on}, VALUE: name, otherwise: name}}",
             )
-        pairs = []
+        pairs: list[tuple[str, Prompt]] = []
+        wrong_ones: list[Fault] = []
         for key, name in rest.items():
             try:
                 pairs.append((key, self._one(name, answers)))
             except Fault as fault:
-                raise fault.under(key) from None
+                wrong_ones.append(fault.under(key))
+        if wrong_ones:
+            raise Faults(wrong_ones)
         return PromptSet(
             tuple(pairs), on, None if otherwise is None else self._one(otherwise, answers)
         )
@@ -149,14 +152,15 @@ class Prompts:
 
 
 _prompts: dict[tuple[str, ...], Prompt] = {}  # by text, file, name and values of parameters
-_PARAMETER = re.compile(r"\{\$([A-Za-z_]\w*)\}")
+_PARAMETER = re.compile(r"\{\$([^{}]*)\}")
 _MOST_PROMPTS = 512
 
 
 def read_prompt(path: Path, params: Mapping[str, Any] | None = None) -> Prompt:
     """A prompt file. Raises PlanError with all its problems."""
     text, file, values = read_text(path, "prompt"), shown(path), params or {}
-    key = (text, file, path.stem, *(repr(values.get(n)) for n in _PARAMETER.findall(text)))
+    names = _PARAMETER.findall(text)
+    key = (text, file, path.stem, *(repr(values[n]) if n in values else "" for n in names))
     prompt = _prompts.get(key)
     if prompt is None:
         prompt = _prompt_of(_parts(text, file), path.stem, values)
@@ -303,8 +307,13 @@ def _front(front: Document, problems: list[Problem]) -> tuple[Answers, Described
     answers: Answers = ()
     describe: Described = ()
     try:
-        answers, described = _answers(mapping(data.get("returns"), "types by name"), "returns")
-        describe = (*described, *_describe(data.get("describe"), answers))
+        types = mapping(data.get("returns"), "types by name")
+        answers, describe = _answers(types, "returns")
+    except Fault as fault:
+        problems += [front.problem(part) for part in each(fault)]
+        answers, describe = getattr(fault, "rest", ((), ()))
+    try:
+        describe = (*describe, *_describe(data.get("describe"), answers))
     except Fault as fault:
         problems += [front.problem(part) for part in each(fault)]
     role, tokens = data.get("role", "default"), data.get("max_tokens", 1024)
@@ -336,10 +345,14 @@ def _answer(name: str, value: Any) -> tuple[Type, str]:
         raise Fault(f'"{name}" is no name', hint="letters, digits and _, not starting with a digit")
     if not isinstance(value, Mapping):
         if not isinstance(value, str):
-            raise wrong("a type such as string", value)
+            words = isinstance(value, (list, tuple, set, frozenset))
+            hint = (
+                'one of a few words is enum<a, b>, in Python Literal["a", "b"]' if words else None
+            )
+            raise wrong("a type such as string", value, hint)
         return parse_answer_type(value), ""
-    for fault in known_keys(value, ("type", "describe"), "an answer"):
-        raise fault
+    if faults := known_keys(value, ("type", "describe"), "an answer"):
+        raise Faults(faults)
     text = value.get("describe", "")
     if not isinstance(value.get("type"), str) or not isinstance(text, str):
         raise Fault(
@@ -350,15 +363,18 @@ def _answer(name: str, value: Any) -> tuple[Type, str]:
 
 
 def _describe(value: Any, answers: Answers) -> Described:
-    described = []
     known = list(_paths(answers))
-    for name, text in mapping(value, "texts by name").items():
-        if name not in known:
-            raise unknown(name, known, "no answer", "answers", "describe", name)
-        if not isinstance(text, str):
-            raise wrong("a text", text).under("describe", name)
-        described.append((name, text))
-    return tuple(described)
+    texts = mapping(value, "texts by name")
+    faults = [
+        wrong("a text", text).under("describe", name)
+        if name in known
+        else unknown(name, known, "no answer", "answers", "describe", name)
+        for name, text in texts.items()
+        if name not in known or not isinstance(text, str)
+    ]
+    if faults:
+        raise Faults(faults)
+    return tuple(texts.items())
 
 
 def _paths(answers: Answers, prefix: str = "") -> Iterator[str]:

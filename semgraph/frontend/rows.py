@@ -159,10 +159,7 @@ def _time(value: Any) -> datetime:
     elif isinstance(value, date) and not isinstance(value, datetime):
         time = datetime(value.year, value.month, value.day, tzinfo=UTC)
     if not isinstance(time, datetime):
-        raise Fault(
-            f"{shown(value)} is not a time",
-            hint='write it in ISO 8601, such as "2025-01-15T10:30:00Z"',
-        )
+        raise Fault(f"{shown(value)} is not a time", hint=_unix(value))
     try:
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
     except OverflowError:
@@ -185,7 +182,17 @@ def _iso(text: str, read: Callable[[str], Any]) -> Any:
         if _SLASHED.match(text):
             what = f"{shown(text)} is not ISO 8601: day or month first?"
             raise Fault(what, hint="write year-month-day: 2025-01-15") from None
-        raise Fault(f"{shown(text)} is not ISO 8601", hint="such as 2025-01-15T10:30:00Z") from None
+        raise Fault(f"{shown(text)} is not ISO 8601", hint=_unix(text)) from None
+
+
+def _unix(value: object) -> str:
+    """How a time is written; for seconds or milliseconds since 1970, this one."""
+    number = re.fullmatch(r"\s*(\d{9,10}|\d{13})(\.\d+)?\s*", str(value))
+    if number is None:
+        return 'write it in ISO 8601, such as "2025-01-15T10:30:00Z"'
+    seconds = int(number[1]) / (1000 if len(number[1]) == 13 else 1)
+    time = datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+    return f'a Unix time: write "{time}", as datetime.fromtimestamp(seconds, UTC).isoformat() does'
 
 
 def _json(value: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from semgraph.errors import PlanError, Problem
 from semgraph.llm.base import LLM, Borrowed, Embedder, Limits
@@ -19,8 +19,13 @@ from semgraph.llm.trust import require_trusted
 NO_KEY = "none"
 """What servers without keys are sent as one."""
 
+if TYPE_CHECKING:
+    from semgraph.llm.recording import Recording
 
-def build_model(spec: ModelSpec, settings: Settings, recording: Path | None = None) -> LLM:
+
+def build_model(
+    spec: ModelSpec, settings: Settings, recording: Path | Recording | None = None
+) -> LLM:
     """The bare endpoint of a specification. Nothing is opened or loaded yet.
 
     Args:
@@ -77,7 +82,7 @@ def wrapped_model(model: LLM, limiter: Limiter, stack: Stack) -> LLM:
     return stack.model(Borrowed(model), limiter, ahead)
 
 
-def build_embedder(settings: Settings, recording: Path | None = None) -> Embedder:
+def build_embedder(settings: Settings, recording: Path | Recording | None = None) -> Embedder:
     """The bare embedder of the settings. Nothing is opened or loaded yet.
 
     Args:
@@ -159,7 +164,7 @@ class Endpoints:
         return Endpoints(self.make_limiter, self.limiters, self.local)
 
     def wrapped_models(
-        self, settings: Settings, stack: Stack, recording: Path | None = None
+        self, settings: Settings, stack: Stack, recording: Path | Recording | None = None
     ) -> LLM:
         """The models of all roles behind one `LLM`, each wrapped. Closing it leaves them open.
 
@@ -175,21 +180,21 @@ class Endpoints:
         return Roles(**{role: wrapped[str(settings.model(role))] for role in settings.roles})
 
     def wrapped_embedder(
-        self, settings: Settings, stack: Stack, recording: Path | None = None
+        self, settings: Settings, stack: Stack, recording: Path | Recording | None = None
     ) -> Embedder:
         """The embedder, wrapped. Closing it leaves it open. Raises as `build_embedder`."""
         embedder, limiter = self.embedder(settings, recording)
         return _unrecorded(stack, settings.embedder).embedder(Borrowed(embedder), limiter)
 
     def model(
-        self, spec: ModelSpec, settings: Settings, recording: Path | None = None
+        self, spec: ModelSpec, settings: Settings, recording: Path | Recording | None = None
     ) -> tuple[LLM, Limiter]:
         """The model of a specification, bare, and its limiter. Raises as `build_model`."""
         model: LLM = self._opened(spec, lambda: build_model(spec, settings, recording))
         return model, self._limiter(spec, settings, model.limits.in_flight)
 
     def embedder(
-        self, settings: Settings, recording: Path | None = None
+        self, settings: Settings, recording: Path | Recording | None = None
     ) -> tuple[Embedder, Limiter]:
         """The embedder, bare, and its limiter. Raises as `build_embedder`."""
         spec = settings.embedder
@@ -230,7 +235,9 @@ def _unrecorded(stack: Stack, spec: ModelSpec) -> Stack:
     return replace(stack, journal=None) if spec.provider == "recorded" else stack
 
 
-def _recording(spec: ModelSpec, settings: Settings, plan_recording: Path | None) -> Path:
+def _recording(
+    spec: ModelSpec, settings: Settings, plan_recording: Path | Recording | None
+) -> Path | Recording:
     if spec.model:
         return settings.cwd / spec.model
     if plan_recording is None:

@@ -266,8 +266,16 @@ def _store(text: str, base: Path) -> str:
     """A store, `sqlite:PATH` with an absolute path."""
     if text.startswith("shards:"):
         raise _Wrong(DIVIDED, hint=ONE_STORE)
-    scheme, colon, path = text.partition(":")
-    return f"sqlite:{_path(path, base)}" if scheme == "sqlite" and colon and path else text
+    scheme, _, path = text.partition(":")
+    if scheme == "sqlite" and path:
+        return f"sqlite:{_path(path, base)}"
+    if text in ("memory", "neo4j", "neo4j-local") or scheme.split("+")[0] in {"neo4j", "bolt"}:
+        return text
+    known = "sqlite:PATH, memory, neo4j, neo4j://HOST:PORT, neo4j-local"
+    hint = did_you_mean(text, ("memory", "neo4j", "neo4j-local"))
+    if text == "sqlite" or text.endswith((".db", ".sqlite", ".sqlite3")):
+        hint = f"write sqlite:{'graph.db' if text == 'sqlite' else text}"
+    raise _Wrong(f'unknown store "{text}"', there=f"stores: {known}", hint=hint)
 
 
 def _number(key: str, value: Any, type_: type) -> float | int:

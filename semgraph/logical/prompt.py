@@ -239,10 +239,12 @@ class PromptSet:
         return PromptSet(named, self.on, self.otherwise and replace(self.otherwise, alias=alias))
 
     def pick(self, value: str | None) -> Prompt | None:
-        """The prompt for a value of `on`."""
+        """The prompt for a value of `on`, as it is written or in other case."""
         if not self.on:
             return self.prompts[0][1]
-        return dict(self.prompts).get(value or "", self.otherwise)
+        named, word = dict(self.prompts), (value or "").strip()
+        near = (prompt for name, prompt in self.prompts if name.lower() == word.lower())
+        return named.get(word) or next(near, self.otherwise)
 
 
 def without_forms(answers: tuple[tuple[str, Type], ...]) -> tuple[tuple[str, Type], ...]:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, Self
 import pyarrow as pa
 
 from semgraph.errors import Fault, Faults
-from semgraph.expr.duckdb import always, expect_type, with_now
+from semgraph.expr.duckdb import always, executable, expect_type
 from semgraph.expr.scalar import Scalar, lists_of, parse_scalar, replace_column
 from semgraph.expr.types import sql_type, type_of_arrow
 from semgraph.logical.node import Needs, Node, RowsTrait, argument, under
@@ -130,11 +130,6 @@ class Project(Computing):
     tag: ClassVar[str] = "Project"
 
     def infer(self) -> pa.Schema:
-        if not self.columns:
-            raise Fault(
-                "project needs at least one column",
-                hint="write {name: expression}, or a list of names",
-            )
         return pa.schema(typed(self.columns, self.input.schema, "columns"))
 
     @property
@@ -293,7 +288,7 @@ class Aggregate(Node):
         if clash:
             raise Fault(f'"{min(clash)}" is in by and in add', "add", min(clash))
         equal = [
-            with_now(computed_sql(scalar, f.type))
+            executable(computed_sql(scalar, f.type))
             for (_, scalar), f in zip(self.by, groups, strict=True)
         ]
         result = pa.schema([*groups, *typed_of_groups(self.add, self.input.schema, "add", equal)])
@@ -395,6 +390,8 @@ class Join(Node):
         left, right = self.input.schema, self.other.schema
         alias = self.alias or "_right"
         check_using(self.using, left, right)
+        with self.faults_at("alias"):
+            fresh(left, alias, "alias")
         if not self.using and self.where is None:
             raise Fault("a join needs using or where", hint='all pairs: where: "TRUE"')
         if self.where is not None:
@@ -408,8 +405,6 @@ class Join(Node):
             raise Fault(
                 "an inner or left join needs alias, the name of the column with the other row"
             )
-        with self.faults_at("alias"):
-            fresh(left, self.alias, "alias")
         return combined(left, right, self.alias, self.fields)
 
     def narrowed(self, needed: frozenset[str]) -> Node:

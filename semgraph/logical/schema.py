@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, did_you_mean
+from semgraph.errors import Fault, Faults, did_you_mean
 from semgraph.expr.canonical import canonical
 from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.expr.scalar import Scalar
@@ -188,155 +188,180 @@ class Graph:
     @classmethod
     def build(cls, data: Mapping[str, Any]) -> Graph:
         """From the plain data of a `graph.yaml`. Raises Fault, with the path into the data."""
-        _known(data, GRAPH_KEYS)
+        reader = _GraphReader()
+        graph = reader.graph(data)
+        if reader.faults:
+            raise Faults(reader.faults)
+        return graph
+
+
+class _GraphReader:
+    """Reads the plain data of a graph, and collects what is wrong with it."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+
+    def fault(self, what: str, *path: str | int, **more: str | None) -> None:
+        self.faults.append(Fault(what, *path, **more))
+
+    def graph(self, data: Mapping[str, Any]) -> Graph:
+        self.known(data, GRAPH_KEYS)
         key, partition = (
-            _name(data.get(k, d), k) for k, d in (("key", "uuid"), ("partition", "group_id"))
+            self.name(data.get(k, d), k) for k, d in (("key", "uuid"), ("partition", "group_id"))
         )
         common = {key: Type("string"), partition: Type("string")}
-        common |= _types(_mapping(data.get("common"), "common"), "common")
+        common |= self.types(self.mapping(data.get("common"), "common"), "common")
         labels: dict[str, Label] = {}
+        drawn: dict[str, tuple[Mapping[str, Any], str]] = {}
         for section, kind in (("nodes", "node"), ("edges", "edge")):
-            for name, body in _mapping(data.get(section), section).items():
+            for name, value in self.mapping(data.get(section), section).items():
                 if name in labels:
-                    raise Fault(f'"{name}" is a node label already', section, name)
-                labels[name] = _label(name, kind, _mapping(body, section, name), common, section)
+                    self.fault(f'"{name}" is a node label already', section, name)
+                    continue
+                body = self.mapping(value, section, name)
+                labels[name] = self.label(name, kind, body, common, section)
+                if "draw" in body:
+                    drawn[name] = self.mapping(body["draw"], section, name, "draw"), section
+        if isinstance(data.get("nodes"), Mapping):
+            self.ends(labels)
+        draw = self.draw(self.mapping(data.get("draw"), "draw"), labels.values(), "draw")
+        draws = {
+            name: self.draw(own, [labels[name]], section, name, "draw")
+            for name, (own, section) in drawn.items()
+        }
+        return Graph(str(data.get("graph", "graph")), key, partition, labels, draw, draws)
+
+    def mapping(self, value: object, *path: str) -> Mapping[str, Any]:
+        if isinstance(value, Mapping):
+            return value
+        if value is not None:
+            self.fault(f"expected a mapping, found {value}", *path)
+        return {}
+
+    def texts(self, value: object, *path: str) -> tuple[str, ...]:
+        if value is None:
+            return ()
+        if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) for v in value):
+            self.fault(f"expected a list of names, found {value}", *path)
+            return ()
+        return tuple(value)
+
+    def known(self, data: Mapping[str, Any], keys: Iterable[str], *path: str) -> None:
+        there = "keys: " + ", ".join(sorted(keys))
+        for key in data:
+            if key not in keys:
+                near = did_you_mean(str(key), keys)
+                self.fault(f'unknown key "{key}"', *path, key, there=there, hint=near)
+
+    def name(self, name: object, *path: str) -> str:
+        if not isinstance(name, str) or not NAME.match(name):
+            hint = "letters, digits and _, not starting with a digit"
+            self.fault(f'invalid name "{name}"', *path, hint=hint)
+        return str(name)
+
+    def ends(self, labels: Mapping[str, Label]) -> None:
         for label in labels.values():
             for end in (label.source, label.target) if label.kind == "edge" else ():
                 if end not in labels or labels[end].kind != "node":
-                    msg = (
+                    what = (
                         f'"{end}" is not a node label' if end else "an edge needs source and target"
                     )
-                    raise Fault(msg, "edges", label.name, hint=did_you_mean(end, labels))
-        draw = _draw(_mapping(data.get("draw"), "draw"), labels.values(), "draw")
-        draws = {
-            name: _draw(_mapping(body["draw"], section, name, "draw"), [labels[name]], section, name, "draw")
-            for section in ("nodes", "edges")
-            for name, body in _mapping(data.get(section), section).items()
-            if body and "draw" in body
-        }  # fmt: skip
-        return cls(str(data.get("graph", "graph")), key, partition, labels, draw, draws)
+                    self.fault(what, "edges", label.name, hint=did_you_mean(end, labels))
 
+    def draw(self, data: Mapping[str, Any], labels: Collection[Label], *path: str) -> Draw:
+        self.known(data, DRAWN, *path)
+        for name, prop in data.items():
+            kind = "node" if name == "node" else "edge"
+            known = {p for label in labels if label.kind == kind for p in label.properties}
+            if name in DRAWN and str(prop) not in known:
+                what = f'no {kind} has a property "{prop}"'
+                self.fault(what, *path, name, hint=did_you_mean(str(prop), known))
+        return Draw(**{DRAWN[name]: str(prop) for name, prop in data.items() if name in DRAWN})
 
-def _mapping(value: object, *path: str) -> Mapping[str, Any]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise Fault(f"expected a mapping, found {value}", *path)
-    return value
+    def types(self, data: Mapping[str, Any], *path: str) -> dict[str, Type]:
+        types = {}
+        for name, text in data.items():
+            self.name(name, *path, str(name))
+            try:
+                types[name] = parse_type(str(text))
+            except Fault as fault:
+                types[name] = Type("unknown")
+                self.faults.append(fault.under(*path, name))
+        return types
 
-
-def _texts(value: object, *path: str) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) for v in value):
-        raise Fault(f"expected a list of names, found {value}", *path)
-    return tuple(value)
-
-
-def _known(data: Mapping[str, Any], keys: Iterable[str], *path: str) -> None:
-    for key in data:
-        if key not in keys:
-            msg = f'unknown key "{key}"'
-            raise Fault(
-                msg,
-                *path,
-                key,
-                there="keys: " + ", ".join(sorted(keys)),
-                hint=did_you_mean(str(key), keys),
-            )
-
-
-def _name(name: object, *path: str) -> str:
-    if not isinstance(name, str) or not NAME.match(name):
-        msg = f'invalid name "{name}"'
-        raise Fault(msg, *path, hint="letters, digits and _, not starting with a digit")
-    return name
-
-
-def _draw(data: Mapping[str, Any], labels: Collection[Label], *path: str) -> Draw:
-    _known(data, DRAWN, *path)
-    for name, prop in data.items():
-        kind = "node" if name == "node" else "edge"
-        known = {p for label in labels if label.kind == kind for p in label.properties}
-        if str(prop) not in known:
-            msg = f'no {kind} has a property "{prop}"'
-            raise Fault(msg, *path, name, hint=did_you_mean(str(prop), known))
-    return Draw(**{DRAWN[name]: str(prop) for name, prop in data.items()})
-
-
-def _types(data: Mapping[str, Any], *path: str) -> dict[str, Type]:
-    types = {}
-    for name, text in data.items():
-        try:
-            types[_name(name, *path, str(name))] = parse_type(str(text))
-        except Fault as fault:
-            raise (fault if fault.path else fault.under(*path, name)) from None
-    return types
-
-
-def _derived(
-    data: Mapping[str, Any], properties: Mapping[str, Type], *path: str
-) -> dict[str, Derived]:
-    result = {}
-    for name, how in data.items():
-        if isinstance(how, Mapping):
-            derived = Derived(_name(name, *path), "embed", str(how.get("embed", "")))
-        else:
+    def derived(
+        self, data: Mapping[str, Any], properties: Mapping[str, Type], *path: str
+    ) -> dict[str, Derived]:
+        result = {}
+        for name, how in data.items():
             call = re.fullmatch(r"([a-z_]+)\(([^\W\d]\w*)\)", str(how))
-            if call is None or call[1] not in TEXT_FUNCTIONS:
-                there = "functions: " + ", ".join(TEXT_FUNCTIONS)
-                raise Fault(
-                    f'cannot read "{how}"',
-                    *path,
-                    name,
-                    there=there,
-                    hint="write key(name), or {embed: name}",
+            self.name(name, *path)
+            if isinstance(how, Mapping):
+                self.known(how, ("embed",), *path, name)
+                derived = Derived(name, "embed", str(how.get("embed", "")))
+            elif call is not None and call[1] in TEXT_FUNCTIONS:
+                derived = Derived(name, call[1], call[2])
+            else:
+                there, hint = (
+                    "functions: " + ", ".join(TEXT_FUNCTIONS),
+                    "write key(name), or {embed: name}",
                 )
-            derived = Derived(_name(name, *path), call[1], call[2])
-        if derived.of not in properties:
-            msg = f'no property "{derived.of}"'
-            raise Fault(msg, *path, name, hint=did_you_mean(derived.of, properties))
-        result[name] = derived
-    return result
+                self.fault(f'cannot read "{how}"', *path, name, there=there, hint=hint)
+                continue
+            self.among(derived.of, properties, *path, name)
+            result[name] = derived
+        return result
 
+    def among(self, name: str, properties: Collection[str], *path: str | int) -> None:
+        if name not in properties:
+            self.fault(f'no property "{name}"', *path, hint=did_you_mean(name, properties))
 
-def _label(
-    name: str, kind: str, body: Mapping[str, Any], common: Mapping[str, Type], section: str
-) -> Label:
-    path = (section, _name(name, section))
-    _known(body, EDGE_KEYS if kind == "edge" else LABEL_KEYS, *path)
-    own = _types(_mapping(body.get("properties"), *path, "properties"), *path, "properties")
-    derived = _derived(_mapping(body.get("derived"), *path, "derived"), own, *path, "derived")
-    texts = {d.name: Type("string") for d in derived.values() if d.by != "embed"}
-    properties = {**common, **own, **texts}
-    indexes = _mapping(body.get("fulltext"), *path, "fulltext").items()
-    fulltext = {i: _texts(props, *path, "fulltext", i) for i, props in indexes}
-    index = _texts(body.get("index"), *path, "index")
-    listed = [(("fulltext", name), props) for name, props in fulltext.items()] + [
-        (("index",), index)
-    ]
-    for where, props in listed:
-        for i, prop in enumerate(props):
-            if prop not in properties:
-                raise Fault(
-                    f'no property "{prop}"', *path, *where, i, hint=did_you_mean(prop, properties)
+    def label(
+        self,
+        name: str,
+        kind: str,
+        body: Mapping[str, Any],
+        common: Mapping[str, Type],
+        section: str,
+    ) -> Label:
+        path = (section, self.name(name, section))
+        self.known(body, EDGE_KEYS if kind == "edge" else LABEL_KEYS, *path)
+        own = self.types(
+            self.mapping(body.get("properties"), *path, "properties"), *path, "properties"
+        )
+        derived = self.derived(
+            self.mapping(body.get("derived"), *path, "derived"), own, *path, "derived"
+        )
+        texts = {d.name: Type("string") for d in derived.values() if d.by != "embed"}
+        properties = {**common, **own, **texts}
+        indexes = self.mapping(body.get("fulltext"), *path, "fulltext").items()
+        fulltext = {i: self.texts(props, *path, "fulltext", i) for i, props in indexes}
+        index = self.texts(body.get("index"), *path, "index")
+        for i, props in fulltext.items():
+            if body["fulltext"][i] in (None, []):
+                self.fault("a full-text index needs a property", *path, "fulltext", i)
+            for n, prop in enumerate(props):
+                self.among(prop, properties, *path, "fulltext", i, n)
+        for n, prop in enumerate(index):
+            self.among(prop, properties, *path, "index", n)
+        opened = self.texts(body.get("open"), *path, "open")
+        for n, word in enumerate(opened):
+            if word not in OPEN:
+                self.fault(
+                    f'"{word}" cannot be open', *path, "open", n, hint="labels or attributes"
                 )
-    opened = _texts(body.get("open"), *path, "open")
-    for i, word in enumerate(opened):
-        if word not in OPEN:
-            raise Fault(f'"{word}" cannot be open', *path, "open", i, hint="labels or attributes")
-    return Label(
-        name=name,
-        kind="node" if kind == "node" else "edge",
-        properties=properties,
-        derived=derived,
-        fulltext=fulltext,
-        index=index,
-        open=frozenset(opened),
-        source=str(body.get("source", "")),
-        target=str(body.get("target", "")),
-        ignore=frozenset(_texts(body.get("ignore"), *path, "ignore")),
-    )
+        return Label(
+            name=name,
+            kind="node" if kind == "node" else "edge",
+            properties=properties,
+            derived=derived,
+            fulltext=fulltext,
+            index=index,
+            open=frozenset(opened),
+            source=str(body.get("source", "")),
+            target=str(body.get("target", "")),
+            ignore=frozenset(self.texts(body.get("ignore"), *path, "ignore")),
+        )
 
 
 _TELLING = 4  # letters from which a name is hardly another one by chance

@@ -7,6 +7,7 @@ acts before k.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +18,8 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from semgraph.expr.scalar import LEFT, PAIRS, STEP, STORED
+from semgraph.errors import DataError
+from semgraph.expr.scalar import LEFT, PAIRS, STEP, STORED, short
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import VECTOR
 from semgraph.physical.search_rows import RowSearch
@@ -96,6 +98,9 @@ def _for_rows(hits: Sequence[pa.Table], ordinals: Sequence[int]) -> pa.Table:
     return whole.set_column(whole.schema.get_field_index("_q"), "_q", pa.array(own))
 
 
+_INNER = re.compile(r'column "_[xy](\d+)_(\d+)" of the rows')
+
+
 class StoreQueries:
     """The searches of one round trip, over the same rows and label.
 
@@ -140,12 +145,21 @@ class StoreQueries:
         """The hits of searches by number, `wanted` says how many of each method; one round trip."""
         queries = {n: self._queries(n, k) for n, k in wanted.items()}
         flat = [query for parts in queries.values() for query in parts]
-        tables = iter(await store.search(flat, self.rows) if flat else [])
+        try:
+            tables = iter(await store.search(flat, self.rows) if flat else [])
+        except DataError as error:
+            what = _INNER.sub(self._written, error.problem.what)
+            raise DataError(what, hint=error.problem.hint) from error.__cause__
         hits = {}
         for n, parts in queries.items():
             first, *rest = (next(tables) for _ in parts)
             hits[n] = Batch.of_table(self._together(n, first, rest[0]) if rest else first)
         return hits
+
+    def _written(self, column: re.Match[str]) -> str:
+        """What the plan compares, for a column of the store's rows."""
+        method = self.searches[int(column[1])].spec.node.methods[int(column[2])]
+        return f'"{short(method.to.text)}"'
 
     def _together(self, n: int, confined: pa.Table, everyone: pa.Table) -> pa.Table:
         """The hits of both queries; of one that has no values to look for, those of its own rows

@@ -313,7 +313,9 @@ def _between(tree: exp.Between, scope: NameScope) -> Code:
 
 @_of(exp.In)
 def _in(tree: exp.In, scope: NameScope) -> Code:
-    if tree.args.get("query") or tree.args.get("field") or tree.args.get("unnest"):
+    if (listed := tree.args.get("field")) is not None:
+        return value(exp.ArrayContains(this=listed, expression=tree.this), scope)
+    if tree.args.get("query") or tree.args.get("unnest"):
         raise Unsupported("IN of a list")
     if len(tree.expressions) == 1:
         only = value(tree.expressions[0], scope)
@@ -342,10 +344,11 @@ def _division(tree: exp.Div, scope: NameScope) -> Code:
 def _negation(tree: exp.Neg, scope: NameScope) -> Code:
     code = value(tree.this, scope)
     _need(code.kind, "the negation of", SMALL, INT, DOUBLE, FRACTION)
-    if isinstance(tree.this, exp.Literal):
+    if isinstance(tree.this, exp.Literal) and code.kind != FRACTION:
         # to DuckDB the least number of 32 bits is a literal of its own
         return Code(f"(-{code.text})", SMALL if code.text == str(2**31) else code.kind)
-    text = f"negated({code.text})"
+    # decimals have no -0.0
+    text = f"subtract(0.0, {code.text})" if code.kind == FRACTION else f"negated({code.text})"
     return Code(f"{code.kind}({text})" if code.kind in _WHOLE else text, code.kind)
 
 

@@ -273,9 +273,4 @@ def announcement(
 
 def recordings(plan: LogicalPlan) -> bool:
     """Whether recorded answers to the plan's example are shipped."""
-    folder = Path(plan.file).parent / "recordings"
-    return (
-        any(path.name.startswith(plan.name) for path in folder.glob("*"))
-        if folder.is_dir()
-        else False
-    )
+    return (Path(plan.file).parent / "recordings" / f"{plan.name}.jsonl").is_file()

@@ -230,7 +230,7 @@ class ByLogOdds(PerItem[N]):
     threshold: float = 0.5
     labels: str = ""
     split: bool = False
-    _curves: dict[str, Curve] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _curves: dict[Any, Curve] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold < 1:
@@ -259,15 +259,16 @@ class ByLogOdds(PerItem[N]):
         """
         verdict = verdict_field(node)
         assert verdict is not None
-        if self.labels and rows.items.num_rows and node.fingerprint not in self._curves:
-            self._curves[node.fingerprint] = await self._calibrated(node, rows, ctx)
+        key = (node.fingerprint, self._stamp())
+        if self.labels and rows.items.num_rows and key not in self._curves:
+            self._curves[key] = await self._calibrated(node, rows, ctx)
         answers = await ctx.ask_words(node, rows)
         scores = {
             item: log_odds(outcome)
             for item, outcome in enumerate(answers)
             if outcome.values is not None
         }
-        curve = self._curves.get(node.fingerprint) or Curve(1.0, -ctx.limits.yes_from)
+        curve = self._curves.get(key) or Curve(1.0, -ctx.limits.yes_from)
         scores = {item: curve.log_odds(score) for item, score in scores.items()}
         if self.split:
             scores = _centred(rows, scores)
@@ -277,6 +278,12 @@ class ByLogOdds(PerItem[N]):
                 values={verdict.name: score > least, SCORE: score}
             )
         return answers
+
+    def _stamp(self) -> tuple[int, int] | None:
+        """What changes when the labels do."""
+        file = Path(self.labels).expanduser()
+        status = file.stat() if file.is_file() else None
+        return status and (status.st_mtime_ns, status.st_size)
 
     async def _calibrated(self, node: Semantic, rows: Rows, ctx: Context) -> Curve:
         labelled = read_labels(node, rows, self.labels)

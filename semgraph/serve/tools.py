@@ -205,7 +205,8 @@ def _require_columns(spec: InputSpec, columns: Iterable[str], rows: Iterable[Any
 
 
 def tools_of(names: Iterable[str], settings: Settings, group: str | None = None) -> list[PlanTool]:
-    """The tools for plans by name or path; `all` stands for every plan that is no part of another.
+    """The tools for plans by name or path; `all` stands for every plan that is no part of another,
+    and with a group does not change the indexes of all.
 
     Args:
         names: The plans.
@@ -216,7 +217,7 @@ def tools_of(names: Iterable[str], settings: Settings, group: str | None = None)
         PlanError: A plan is wrong or does not exist, two have one name, or one changes the schema
             of the store where the server has one group.
     """
-    tools = [PlanTool(file, group) for file in _files(names, settings)]
+    tools = [PlanTool(file, group) for file in _files(names, settings, group)]
     problems = [problem for tool in tools for problem in _problems(tool)]
     by_name: dict[str, PlanTool] = {}
     for tool in tools:
@@ -229,14 +230,14 @@ def tools_of(names: Iterable[str], settings: Settings, group: str | None = None)
     return tools
 
 
-def _files(names: Iterable[str], settings: Settings) -> Iterator[PlanFile]:
+def _files(names: Iterable[str], settings: Settings, group: str | None) -> Iterator[PlanFile]:
     seen = set()
     for name in names:
-        files = (
-            grouped(listed(settings.functions))[0]
-            if name == ALL
-            else [plan_file(name, settings.functions)]
-        )
+        if name == ALL:
+            every = grouped(listed(settings.functions))[0]
+            files = [file for file in every if group is None or file.plan.schema is None]
+        else:
+            files = [plan_file(name, settings.functions)]
         for file in files:
             if (path := file.path.resolve()) not in seen:
                 seen.add(path)

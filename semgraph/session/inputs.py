@@ -28,11 +28,20 @@ from semgraph.execution.windows import without_nul
 from semgraph.formats import dollars, plural
 from semgraph.frontend.frame import Frame
 from semgraph.frontend.inputs import LoadedInput
-from semgraph.frontend.rows import read_rows, set_aside, shown
+from semgraph.frontend.rows import few, read_rows, set_aside, shown
 from semgraph.logical.absent import without_absent
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
-from semgraph.logical.relational import Add, Computing, GroupJoin, Input, Join, Require, Union
+from semgraph.logical.relational import (
+    Add,
+    Computing,
+    Filter,
+    GroupJoin,
+    Input,
+    Join,
+    Require,
+    Union,
+)  # fmt: skip
 from semgraph.logical.schema import PATH
 from semgraph.logical.semantic import SemMap
 from semgraph.logical.sinks import Delete, Merge
@@ -41,6 +50,7 @@ from semgraph.semantic.answers import SCHEMA_HINT, parse_answer_schema
 from semgraph.session.resources import Resources
 from semgraph.session.run import RunRequest, run_plan
 from semgraph.stores.base import open_for_reading
+from semgraph.stores.conditions import Value, evaluate
 
 
 @dataclass(frozen=True)
@@ -199,7 +209,26 @@ def typed_inputs(
         whole = rows is None or (windowing is None and plan.windows is not None)
         tables[name] = table if whole else table.slice(0, min(rows or 0, table.num_rows))
     _refuse_schemas(plan, tables)
+    _refuse_groups(plan, tables)
     return tables
+
+
+def _refuse_groups(plan: LogicalPlan, tables: Mapping[str, pa.Table]) -> None:
+    """Refuse rows of which no group is one that the plan takes. Raises InputError."""
+    for rule in (node for node in walk(*plan.roots) if isinstance(node, Require)):
+        if rule.where.columns != rule.says.columns or len(rule.where.columns) != 1:
+            continue
+        own = rule.where.columns[0]
+        for name, column in _origins(rule.input, own, (Filter,)):
+            spec = plan.inputs[name]
+            if not tables.get(name) or column not in group_columns(plan, spec):
+                continue
+            groups = pa.table({own: tables[name].column(column).unique().drop_null()})
+            values = [Value(scalar.sql, scalar.columns) for scalar in (rule.where, rule.says)]
+            admitted, says = (array.to_pylist() for array in evaluate(values, groups))
+            if admitted and not any(admitted):
+                hint = f". Write other names into the column {column}"
+                raise InputError(*few([f"input {name}: {text}{hint}" for text in says]))
 
 
 def _refuse_schemas(plan: LogicalPlan, tables: Mapping[str, pa.Table]) -> None:
@@ -219,21 +248,23 @@ def _refuse_schemas(plan: LogicalPlan, tables: Mapping[str, pa.Table]) -> None:
         raise InputError(*problems[:_MOST_PROBLEMS])
 
 
-def _origins(node: Node, path: str) -> Iterator[tuple[str, str]]:
-    """The inputs and their columns from which a column comes unchanged, and that no filter leaves out."""
+def _origins(node: Node, path: str, also: tuple[type[Node], ...] = ()) -> Iterator[tuple[str, str]]:
+    """The inputs and their columns from which a column comes unchanged, and that no filter leaves out.
+    `also` are further operators that leave it as it is.
+    """
     name, _, rest = path.partition(".")
     if isinstance(node, Input) and not rest:
         yield node.name, name
     elif isinstance(node, Computing) and (scalar := dict(node.columns).get(name)) is not None:
         if PATH.match(scalar.text):
-            yield from _origins(node.input, f"{scalar.text}.{rest}" if rest else scalar.text)
+            yield from _origins(node.input, f"{scalar.text}.{rest}" if rest else scalar.text, also)
     elif isinstance(node, Join) and node.alias and name == node.alias:
-        yield from _origins(node.other, rest)
+        yield from _origins(node.other, rest, also)
     elif isinstance(node, Union):
         for relation in node.relations:
-            yield from _origins(relation, path)
-    elif isinstance(node, (Add, GroupJoin, Require)):
-        yield from _origins(node.input, path)
+            yield from _origins(relation, path, also)
+    elif isinstance(node, (Add, GroupJoin, Require, *also)):
+        yield from _origins(node.inputs[0], path, also)
 
 
 def refuse_lost(result: Result, inputs: Mapping[str, pa.Table]) -> None:

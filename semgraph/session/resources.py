@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from semgraph.errors import PlanError, Problem, SemgraphError, StoreUnavailable, did_you_mean
+from semgraph.errors import PlanError, Problem, SemgraphError, StoreUnavailable
 from semgraph.execution.observations import ObservationFile
 from semgraph.execution.runtime import Clock, Opened
 from semgraph.llm.base import LLM, Borrowed, Embedder, Limits, Usage
@@ -35,7 +35,7 @@ from semgraph.llm.endpoints import (
     wrapped_model,
 )
 from semgraph.llm.journal import Journal, JournalLocked
-from semgraph.llm.recording import Recorder
+from semgraph.llm.recording import Recorder, Recording
 from semgraph.llm.settings import DIVIDED, ONE_STORE, Settings
 from semgraph.llm.stack import Budget, Limiter, Stack, bound
 from semgraph.llm.trust import require_trusted
@@ -507,7 +507,9 @@ class Resources:
                 )
             )
 
-    def _models(self, endpoints: Endpoints, stack: Stack, recording: Path, scope: str) -> LLM:
+    def _models(
+        self, endpoints: Endpoints, stack: Stack, recording: Path | Recording, scope: str
+    ) -> LLM:
         """The models of all roles behind one `LLM`, in a scope of the journal. All scopes share
         endpoints and limiters.
         """
@@ -517,7 +519,7 @@ class Resources:
         return wrapped_model(own, self._limiter(own, own.limits.in_flight), stack)
 
     def _embedder(
-        self, endpoints: Endpoints, stack: Stack, recording: Path, scope: str
+        self, endpoints: Endpoints, stack: Stack, recording: Path | Recording, scope: str
     ) -> Embedder:
         """The embedder, in a scope of the journal."""
         stack, own = replace(stack, scope=scope), self.objects.embedder
@@ -550,9 +552,10 @@ class Resources:
             for model in used:
                 budget.require_price(model.name, model.dollars(token))
 
-    def _clock(self, recording: Path) -> Clock:
+    def _clock(self, recording: Path | Recording) -> Clock:
         spec = self.settings.model()
-        if self.objects.llm is not None or spec.provider != "recorded":
+        own = self.objects.llm is not None or isinstance(recording, Recording)
+        if own or spec.provider != "recorded":
             return lambda _name: datetime.now(UTC)
         from semgraph.llm.recording import Recorded
 
@@ -588,17 +591,11 @@ class Resources:
             from semgraph.stores.neo4j.store import local_store
 
             return local_store(self.settings.cwd / ".semgraph" / "neo4j"), None
-        if name == "neo4j" or name.split(":")[0].split("+")[0] in {"neo4j", "bolt"}:
-            if name != "neo4j" and env.get("NEO4J_PASSWORD"):
-                require_trusted("NEO4J_PASSWORD", name, self.settings["store"], self.settings)
-            return _neo4j(name, env), None
         if name.startswith("shards:"):  # of a record
             raise PlanError(Problem(DIVIDED, hint=ONE_STORE))
-        known = "sqlite:PATH, memory, neo4j, neo4j://HOST:PORT, neo4j-local"
-        hint = did_you_mean(name, ("memory", "neo4j", "neo4j-local"))
-        if name == "sqlite" or name.endswith((".db", ".sqlite", ".sqlite3")):
-            hint = f"write sqlite:{'graph.db' if name == 'sqlite' else name}"
-        raise PlanError(Problem(f'unknown store "{name}"', there=f"stores: {known}", hint=hint))
+        if name != "neo4j" and env.get("NEO4J_PASSWORD"):
+            require_trusted("NEO4J_PASSWORD", name, self.settings["store"], self.settings)
+        return _neo4j(name, env), None
 
     async def prune(
         self, before: float | None, groups: Iterable[str] | str | None
@@ -655,9 +652,11 @@ class Resources:
             )
 
 
-def recording_of(plan: LogicalPlan) -> Path:
-    """The file of a plan's own recording."""
-    return Path(plan.file).parent / "recordings" / f"{plan.name}.jsonl"
+def recording_of(plan: LogicalPlan) -> Path | Recording:
+    """The file of a plan's own recording; an empty one for a plan without calls that has none."""
+    file = Path(plan.file).parent / "recordings" / f"{plan.name}.jsonl"
+    needs = Needs.of(plan)
+    return file if needs.roles or needs.embeds or file.exists() else Recording()
 
 
 def journal_of_shard(journal: Path, shards: int, number: int) -> Path:

@@ -19,7 +19,7 @@ import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
-from semgraph.errors import EngineError, Fault
+from semgraph.errors import DataError, EngineError, Fault
 from semgraph.expr import Scalar, Type
 from semgraph.expr.duckdb import type_of as type_of_scalar
 from semgraph.expr.scalar import ROWS, Faithful, from_ast
@@ -370,7 +370,7 @@ def _is_plain_constant(value: Value) -> bool:
     """
     try:
         array = constant(value)
-    except (duckdb.Error, pa.ArrowException):
+    except (DataError, pa.ArrowException):
         return False
     values: Any = array.flatten() if isinstance(array, pa.ListArray) else array
     if pa.types.is_floating(values.type):
@@ -395,7 +395,7 @@ def values_of(terms: Sequence[Term]) -> tuple[Value, ...]:
 
 
 def evaluate(values: Sequence[Value], rows: pa.Table) -> list[pa.Array[Any]]:
-    """What each value is for each of the rows, in canonical types."""
+    """What each value is for each of the rows, in canonical types. Raises DataError."""
     from semgraph.expr.duckdb import prepared
 
     if not values:
@@ -406,9 +406,12 @@ def evaluate(values: Sequence[Value], rows: pa.Table) -> list[pa.Array[Any]]:
     read_of = sorted({path.split(".")[0] for value in values for path in value.columns})
     numbered = rows.select(read_of).append_column("#n", pa.array(range(rows.num_rows), pa.int64()))
     listed = ", ".join(f'{value.sql} AS "{i}"' for i, value in enumerate(values))
-    table = prepared(f'SELECT {listed} FROM {ROWS} ORDER BY "#n"', {ROWS: numbered}).run(
-        {ROWS: numbered}
-    )
+    sql = f'SELECT {listed} FROM {ROWS} ORDER BY "#n"'
+    try:
+        table = prepared(sql, {ROWS: numbered}).run({ROWS: numbered})
+    except duckdb.Error as error:
+        what = f"a condition cannot be computed: {str(error).splitlines()[0]}"
+        raise DataError(what) from error
     return [_canonical(table.column(i).combine_chunks()) for i in range(len(values))]
 
 

@@ -244,6 +244,16 @@ def test_the_common_options_are_described_once_and_work_everywhere(
     assert "No such option" not in project(*command, "-h", "--embedder", "local").err
 
 
+@pytest.mark.parametrize("args", [(), ("run",), ("plans",), ("plans", "list"), ("serve",)])
+def test_flags_have_no_type_in_help(project: Project, args: tuple[str, ...]) -> None:
+    assert "bool" not in project(*args, "--help").out
+
+
+def test_the_word_of_python_names_the_option(project: Project) -> None:
+    done = project("compare", "people", "--step", "told", "--variants", "per_row")
+    assert "Write --implementations" in done.err
+
+
 @pytest.mark.parametrize(
     ("args", "kind"),
     [

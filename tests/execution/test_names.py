@@ -61,7 +61,9 @@ async def test_a_variable_of_a_pattern_is_called_what_the_plan_calls_it(
     assert await rows(tmp_path, steps) == [{"who": "Ben Ray"}]
 
 
-@pytest.mark.parametrize("name", ["_o", "_p", "_m", "_q", "_l", "_O", "_x0", "_x1_0"])
+@pytest.mark.parametrize(
+    "name", ["_o", "_p", "_m", "_q", "_l", "_O", "_x0", "_x1_0", "_y0_1", "_Y12_3"]
+)
 async def test_a_name_of_the_engine_is_refused_where_it_is_written(
     tmp_path: Path, name: str
 ) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from semgraph.errors import Fault
-from semgraph.expr.duckdb import bind, check_scalar, empty_relation, type_of_path, with_now
+from semgraph.expr.duckdb import bind, check_scalar, empty_relation, executable, type_of_path
 from semgraph.expr.inference import _RULES, inferred
 from semgraph.expr.scalar import ROWS, Faithful, parse_scalar
 from semgraph.expr.types import TIMESTAMP, type_of_arrow
@@ -67,7 +67,7 @@ EXPRESSIONS = st.recursive(st.sampled_from(LEAVES), forms, max_leaves=8)
 
 def bound(text: str) -> pa.DataType | str:
     """The canonical type that DuckDB's binder finds, or what it says instead."""
-    sql = with_now(parse_scalar(text).sql)
+    sql = executable(parse_scalar(text).sql)
     try:
         kind = bind(f"SELECT {sql} AS x FROM ({empty_relation(SCHEMA)}) AS {ROWS}")
         return type_of_arrow(kind).arrow

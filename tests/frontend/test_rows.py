@@ -141,7 +141,11 @@ def test_what_is_plainly_of_the_type_is_taken(kind, value, found):
         ("boolean", 1, "1 is not true or false"),
         ("timestamp", "03/04/25", '"03/04/25" is not ISO 8601: day or month first?'),
         ("timestamp", "15.01.2025", "day or month first?"),
-        ("timestamp", "yesterday", '"yesterday" is not ISO 8601. Such as 2025-01-15T10:30:00Z'),
+        (
+            "timestamp",
+            "yesterday",
+            '"yesterday" is not ISO 8601. Write it in ISO 8601, such as "2025-01-15T10:30:00Z"',
+        ),
         ("timestamp", 1736935200, "1736935200 is not a time"),
         ("date", NAIVE, "is not a date"),
         ("json", "{", '"{" is not JSON'),

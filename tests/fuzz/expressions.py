@@ -81,12 +81,19 @@ class Expressions:
         rng: Where chance comes from.
         params: Names of the plan's parameters, with their values.
         python: Whether functions of Python are called, which DuckDB alone does not have.
+        lambdas: Whether lambdas and comprehensions over ranges are drawn, which `scalar` does not
+            evaluate.
     """
 
     def __init__(
-        self, rng: random.Random, params: Mapping[str, Any], *, python: bool = False
+        self,
+        rng: random.Random,
+        params: Mapping[str, Any],
+        *,
+        python: bool = False,
+        lambdas: bool = False,
     ) -> None:
-        self.rng, self.params, self.python = rng, params, python
+        self.rng, self.params, self.python, self.lambdas = rng, params, python, lambdas
 
     def pick(self, *choices: Any) -> Any:
         """One of some things."""
@@ -190,7 +197,9 @@ class Expressions:
         if self.python and self.chance(0.1):
             size = self.pick(1, 2, 3, inner() if self.chance(0.2) else 1)
             return f"len(chunk({inner('string')}, {size}, 0, 'words'))"
-        form = self.rng.randrange(10)
+        form = self.rng.randrange(11)
+        if form == 10:
+            return f"len({self._range(schema, depth)})"
         if form < 3:
             return f"({inner()} {self.pick('+', '-', '*')} {inner()})"
         if form == 3:
@@ -215,6 +224,20 @@ class Expressions:
             else f"year({inner('timestamp')})"
         )
 
+    def _range(self, schema: Schema, depth: int) -> str:
+        """A list whose length is a value of the row: the engine guards it."""
+        made = f"range({self.pick(0, 1)}, {self.leaf(schema, 'int64')})"
+        if not self.lambdas:
+            return made
+        inner = {**schema, "i": "int64"}
+        test = self.draw(inner, "boolean", min(depth, 1))
+        return self.pick(
+            made,
+            f"list_filter({made}, lambda i: {test})",
+            f"list_transform({made}, lambda i: {self.draw(inner, 'int64', min(depth, 1))})",
+            f"[i FOR i IN {made} IF {test}]",
+        )
+
     def _double(self, schema: Schema, _kind: Kind, depth: int) -> str:
         def inner(kind: Kind = "double") -> str:
             return self.draw(schema, kind, depth)
@@ -237,7 +260,9 @@ class Expressions:
         def inner(kind: Kind = "string") -> str:
             return self.draw(schema, kind, depth)
 
-        form = self.rng.randrange(7)
+        form = self.rng.randrange(8)
+        if form == 7:
+            return f"repeat({inner()}, {self.pick(0, 1, 2)})"
         if form < 2:
             return f"({inner()} || {inner()})"
         if form == 2:
@@ -269,8 +294,11 @@ class Expressions:
         if form == 9:
             return f"({inner(kind)} IS {self.pick('', 'NOT ')}DISTINCT FROM {inner(kind)})"
         if form == 10:
-            listed = ", ".join(self.leaf(schema, kind) for _ in range(self.rng.randint(1, 3)))
-            return f"({inner(kind)} {self.pick('', 'NOT ')}IN ({listed}))"
+            items = [self.leaf(schema, kind) for _ in range(self.rng.randint(1, 3))]
+            if self.chance(0.5):  # a list, in which NULL counts for nothing
+                items[0] = self.pick("NULL", items[0])
+                return f"({inner(kind)} {self.pick('', 'NOT ')}IN [{', '.join(items)}])"
+            return f"({inner(kind)} {self.pick('', 'NOT ')}IN ({', '.join(items)}))"
         if form == 11:
             return f"({inner(kind)} {self.pick('', 'NOT ')}BETWEEN {inner(kind)} AND {inner(kind)})"
         if form == 12:

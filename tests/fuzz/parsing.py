@@ -129,6 +129,15 @@ class _Parser:
 
     def ranged(self, left: Tree) -> Tree:
         if self.word("IN"):
+            if self.sign("["):
+                return (
+                    "call",
+                    "list_contains",
+                    (("list", self.listed("]")), left),
+                    False,
+                    (),
+                    None,
+                )
             self.need("(")
             return ("in", left, self.listed(")"))
         self.need("BETWEEN")

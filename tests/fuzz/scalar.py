@@ -230,6 +230,12 @@ def _sorted(values: list[Any]) -> list[Any]:
     return sorted(values, key=cmp_to_key(lambda a, b: ordered(a, b, descending=False)))
 
 
+def _range(first: int, last: int) -> list[int]:
+    if last - first > 1_000_000:
+        raise Uncomputable(f"range({first}, {last})")
+    return list(range(first, last))
+
+
 def _chunk(text: str, size: int, overlap: int, by: str) -> list[list[str]]:
     if size < 1 or overlap or by != "words":
         raise Uncomputable(f"chunk with {size}, {overlap}, {by}")
@@ -239,6 +245,8 @@ def _chunk(text: str, size: int, overlap: int, by: str) -> list[list[str]]:
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "chunk": _chunk,
+    "range": _range,
+    "repeat": lambda text, times: text * max(times, 0),
     "length": len,
     "len": len,
     "upper": str.upper,

@@ -1,7 +1,7 @@
 """What holds after statements that arrive in any order and are read any number together.
 
 Memories with times (graphiti, mem0g) follow `timeline`. Mem0 has no past: of a matter it keeps the
-statement that arrived last.
+statement that arrived last. In raptor, graphrag and hipporag nothing ends.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from benchmarks.world import StandIn
+from semgraph.stores.sqlite.store import SqliteStore
 from tests.memories.conftest import turn
 from tests.plans.timeline import Held, Statement, timeline
 
@@ -131,3 +133,43 @@ async def test_mem0_compares_statements_with_memories_and_not_with_each_other(me
     mem0 = memory("mem0")
     await mem0.tell(turn(1, "I live in Oslo."), turn(2, "I live in Riga."))
     assert len(await mem0.rows("Memory")) == 2
+
+
+MOVES = (
+    ("I live in Oslo.", "Ada Costa"), ("I live in Riga. I know Ada Costa.", "Ben Ito"),
+    ("I have moved to Riga.", "Ada Costa"), ("I lead Project KITE.", "Ben Ito"),
+    ("I live in Oslo again.", "Ada Costa"), ("I live in Oslo.", "Ada Costa"),
+    ("I lead Project Kite.", "Ben Ito"), ("I live in OSLO.", "Ada Costa"), ("I have moved to Oslo.", "Ben Ito"),
+)  # fmt: skip
+"""People who move and return, in several spellings."""
+
+
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("raptor", ["Passage"]),
+        ("graphrag", ["Entity", "RELATED", "Finding"]),
+        ("hipporag", ["Passage", "Phrase", "SAYS", "CONTAINS", "ALIKE"]),
+    ],
+)
+async def test_memories_without_ends_are_the_same_in_any_number_of_parts(
+    memory: Any, model: StandIn, name: str, labels: list[str]
+) -> None:
+    """In several runs, and, where a memory has windows, in windows of several turns."""
+    turns = [turn(day, text, who) for day, (text, who) in enumerate(MOVES, start=1)]
+    found = []
+    for together in (len(turns), 1, 3, 8):
+        told = memory(name, model, SqliteStore(":memory:"))
+        for first in range(0, len(turns), together):
+            assert not (await told.tell(*turns[first : first + together])).failed
+        found.append({label: _plain(await told.rows(label)) for label in labels})
+    assert found == [found[0]] * len(found)
+
+
+def _plain(rows: Sequence[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Rows by id, without vectors; turns are a set."""
+    return {
+        row["id"]: {name: value for name, value in row.items() if not name.endswith("_embedding")}
+        | {"turns": sorted(row.get("turns") or [])}
+        for row in rows
+    }

@@ -256,9 +256,23 @@ class TestCalibration:
         with pytest.raises(PlanError, match=r"none\.csv: it cannot be read"):
             await run(tmp_path, "logit(labels=none.csv)", ["a 2.0"], Sliding(Mind()))
 
+    async def test_labels_are_read_again_when_their_file_changes(self, tmp_path):
+        path = labelled(tmp_path, LABELS)
+        plan = tmp_path / "again.yaml"
+        plan.write_text(PLAN.lstrip().format(way=f"logit(labels={path})"), encoding="utf-8")
+        async with sg.Session(
+            llm=Sliding(Mind()), embedder=Grams(), store="memory", journal=False, runs=""
+        ) as session:
+            kept = []
+            for least in (3, 5):
+                labelled(tmp_path, {float(n): str(n > least).lower() for n in range(10)})
+                result = await session.arun(plan, texts=rows("a 1.0", "b 4.9", "c 9.0"))
+                kept.append([row["text"] for row in result.tables["told"].to_pylist()])
+        assert kept == [["b 4.9", "c 9.0"], ["c 9.0"]]
+
     async def test_windows_share_one_calibration(self):
         logit = ByLogOdds(labels="never read")
-        logit._curves[node("sem_filter").fingerprint] = fitted(
+        logit._curves[node("sem_filter").fingerprint, None] = fitted(
             [0.0, 1.0, 4.0, 5.0], [False, False, True, True]
         )
         llm = Oracle(mind("sem_filter"))

@@ -162,12 +162,6 @@ def test_from_when_a_fact_without_a_date_holds_is_said_to_the_model(memory: Memo
     assert f"without a date in the message, {undated}." in shown
 
 
-async def test_facts_of_one_episode_are_not_compared_with_each_other(memory: Memory) -> None:
-    await memory.hear("I live in Rome. I live in Oslo.")
-    assert memory.model.calls["verdict"] == 0
-    assert [f["invalid_at"] for f in (await memory.graph()).facts] == [None, None]
-
-
 async def test_the_same_fact_twice_in_one_episode_is_one(memory: Memory) -> None:
     await memory.hear("I live in Rome. I live in Rome.")
     assert (await memory.graph()).arrows == [("Ann", "LIVES_IN", "Rome")]

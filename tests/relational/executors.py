@@ -87,14 +87,16 @@ def of_node(node: Node) -> Segment:
 
 
 def by_duckdb(segment: Segment, inputs: Mapping[str, list[Row]]) -> list[Row] | None:
-    """The rows that DuckDB computes; None where it fails."""
+    """The rows that DuckDB computes; None where it fails on a row. What passed the checks, it binds."""
     tables = {
         name: table_of(inputs[source.name], runtime_schema(source))  # type: ignore[attr-defined]
         for name, source in segment.inputs
     }
     try:
         table = asyncio.run(execute(segment.sql, tables, runtime_schema(segment.root), NOW))
-    except DataError:
+    except DataError as error:
+        if "Binder Error" in str(error):
+            raise
         return None
     return tuples_of(table)
 

@@ -26,6 +26,9 @@ SCALARS = [
     "s < t", "s <= 'a'", "d = e", "d <> e", "d < e", "d <= e", "d > e", "d >= 0.6", "d = 2", "n < d", "at < till", "at = $now", "day < day",
     "yes = no", "n IS DISTINCT FROM m", "d IS NOT DISTINCT FROM e", "s IS DISTINCT FROM NULL", "s = NULL", "n BETWEEN m AND 3",
     "n NOT BETWEEN 1 AND m", "n IN (1, m, NULL)", "s IN ('a', t)", "s NOT IN ('a', 'é')", "d IN (0.5, e)", "at IN (till, $now)",
+    "n IN k", "n NOT IN k", "s IN ['a', NULL]", "s NOT IN [NULL, t]", "NULL IN [s]", "n IN []", "m IN [1, NULL, 3]", "m IN [n] AND yes", "s IN l[1:2]".replace("l[1:2]", "l"),
+    "[m IN [n, 1] FOR m IN k]", "list_filter(k, lambda x: x IN [1, NULL])", "[n] IN ll".replace("[n] IN ll", "n IN [x + 1 FOR x IN k]"),
+    "-0.0", "-(0.0)", "-0.0 * d", "coalesce(d, -0.0)", "-(CASE WHEN yes THEN 0.0 ELSE 0.5 END)", "-(-0.0)",
     "n + m", "n - m", "n * m", "m + 1", "2 * 1000", "2147483647 + m", "d + e", "d - e", "d * e", "d * 2", "d / e", "n / m", "1.0 / (m + 1)",
     "d / 100", "-n", "-d", "-(-1)", "-0.5 * d", "coalesce(s, t, '')", "coalesce(n, 0)", "coalesce(d, n)", "coalesce(d, 0.5)",
     "coalesce(l, [])", "coalesce(rs, [])", "coalesce(r.in.at, at, $now)", "coalesce(NULL, n)", "greatest(n, m)", "least(n, m, 1)",
@@ -73,7 +76,7 @@ OF_GROUPS = [
 REFUSED = [
     "n = '7'", "coalesce(at, '2020-01-01')", "n > 0.5", "d = '1'", "CAST(d AS TEXT)", "s::DATE", "at + INTERVAL 1 DAY", "r = r", "l < l",
     "n // m", "n % m", "json_extract_string(s, '$.a')", "s LIKE 'a%'", "regexp_matches(s, t)", "regexp_matches(s, '(a+)+b')", "regexp_matches(s, '(a|ab)*c')",
-    "regexp_matches(s, 'é', 'i')", "regexp_matches(s, '[^a]', 'i')", "regexp_matches(s, '\\s')", "regexp_matches(s, '(?i)a')", "n IN l".replace("l", "k"),
+    "regexp_matches(s, 'é', 'i')", "regexp_matches(s, '[^a]', 'i')", "regexp_matches(s, '\\s')", "regexp_matches(s, '(?i)a')",
     "sum(d) OVER ()", "list(s) OVER ()", "sum(m) OVER (ORDER BY n ROWS 1 PRECEDING)", "lag(s, 2) OVER ()", "mean_vector(vs)", "list_sort(rs)",
     "99999999999999999999", "list_transform(k, lambda x: x)", "reverse(s)", "list_sort([d, e])", "list_contains([d], e)",
 ]  # fmt: skip

@@ -79,3 +79,30 @@ def test_a_table_of_answers_has_nulls_where_there_are_none() -> None:
         {"item": 1, "match": False, "verdict": None, "note": None, "error": None, "calls": []},
         {"item": 2, "match": None, "verdict": None, "note": None, "error": "x: y", "calls": []},
     ]
+
+
+@pytest.mark.parametrize(
+    ("said", "yes"),
+    [
+        ("yes", True), ("No.", False), (" Yes\n", True), ("**No**, because it is late.", False), ('"Yes"', True), ("no\nIt is not.", False), ("Yes, it does.", True),
+        ("Not sure", None), ("yesterday", None), ("None", None), ("nothing", None), ("No idea", None), ("no-one", None), ("Yes/No", None), ("No doubt it is", None),
+        ("I think yes", None), ("nope", None), ("", None), ("不", None),
+    ],
+)  # fmt: skip
+def test_a_verdict_is_a_word_that_stands_alone(said: str, yes: bool | None) -> None:
+    from types import SimpleNamespace
+
+    from semgraph.llm.base import Reply
+    from semgraph.semantic.prompt.answers import DIGITS, YES_NO, Invalid, read_word
+
+    node: Any = SimpleNamespace(keyword="sem_filter")
+    if yes is None:
+        with pytest.raises(Invalid):
+            read_word(node, YES_NO, Reply(said), 0.0)
+    else:
+        assert read_word(node, YES_NO, Reply(said), 0.0)["keep"] is yes
+    score: Any = SimpleNamespace(keyword="sem_topk")
+    for text in ("10", "7/10", "3.5", "-5", "7th"):
+        with pytest.raises(Invalid):
+            read_word(score, DIGITS, Reply(text), 0.0)
+    assert read_word(score, DIGITS, Reply("9."), 0.0)["score"] == 100

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from semgraph.expr.functions import alike, key, overlap, terms, words
+from semgraph.expr.functions import alike, key, name_keys, overlap, terms, words
 from semgraph.stores.base import Method
 
 NAMES = [
@@ -112,3 +112,17 @@ def test_forms_of_a_name_are_one_name(script, name):
     assert key(key(name)) == key(name)
     assert words(words(name)) == words(name)
     assert overlap(sentence(script, name), name) > 0
+
+
+@pytest.mark.parametrize(("script", "name"), NAMES)
+def test_the_keys_of_a_sentence_have_the_name_in_it(script, name):
+    for form in forms(sentence(script, name)):
+        assert key(name) in name_keys(form).split("\n")
+        assert len(name_keys(form * 20)) < 200 * len(form * 20)
+
+
+def test_keys_of_names_have_the_signs_beside_them_and_not_those_of_other_words():
+    found = name_keys("Ann, at AT&T (in C++), saw _x.").split("\n")
+    assert {"ann", "at&t", "c++", "_x", "ann at", "(in c++)"} <= set(found)
+    assert {"", "an", "c+", "&", "++"} & set(found) == {"c+"}
+    assert name_keys(" ... ") == ""

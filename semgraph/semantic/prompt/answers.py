@@ -357,6 +357,10 @@ def by_default(node: Semantic, yes_no: str) -> Words | None:
     return YES_NO if single and yes_no == "word" else None
 
 
+_FIRST_WORD = re.compile(r"""[\s"'*_`(\[]*(\w+)(?!\w|['’/.-]\w|[ \t]+\w)""")
+"""A word that stands alone, as in "No." and "**No**, because …", not in "No idea"."""
+
+
 def read_word(node: Semantic, words: Words, reply: Reply, yes_from: float) -> dict[str, Any]:
     """The verdict of a one-word reply, and under `logprobs` the log-probabilities of the words, if
     any.
@@ -370,8 +374,8 @@ def read_word(node: Semantic, words: Words, reply: Reply, yes_from: float) -> di
     Raises:
         Invalid: It is none of the words.
     """
-    text = reply.text.strip().lower()
-    matches = [word for word in words.words if text.startswith(word)]
+    found = _FIRST_WORD.match(reply.text)
+    matches = [word for word in words.words if found and found[1].lower() == word]
     if reply.logprobs and max(reply.logprobs) > -math.inf:
         matches = [words.words[reply.logprobs.index(max(reply.logprobs))]]
     if not matches:

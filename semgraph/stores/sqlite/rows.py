@@ -66,7 +66,8 @@ class RequestRows:
         """A column of the rows in SQL. Calls with the same `name` share one column."""
         if name not in self._names:
             self._names[name] = f"r.c{len(self._columns)}"
-            kind, what = kind or type_of_arrow(array.type), f'column "{name}" of the rows'
+            shown = name[0] if isinstance(name, tuple) else getattr(name, "sql", name)
+            kind, what = kind or type_of_arrow(array.type), f'column "{shown}" of the rows'
             self._columns.append(encode(typed(array, kind, what), kind, what))
         return self._names[name]
 
