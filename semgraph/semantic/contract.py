@@ -317,28 +317,26 @@ class Keys:
         self._columns = {path: python_values(rows.left.column(path)) for path in paths}
         groups = rows.groups() if node.keyword == "sem_agg" else []
         self._groups = {item: number for number, items in enumerate(groups) for item in items}
-        self._rendered: dict[int, str] = {}
+        self._keys: dict[int, tuple[str, int, str, int]] = {}
 
     def of(self, item: int) -> tuple[str, int, str, int]:
         """Partition, prompt, rendered context, and for sem_agg the group."""
-        left = self.left[item]
-        rows = self._rows
-        return (
-            rows.partition[left],
-            rows.prompt[left],
-            self.context(left),
-            self._groups.get(item, 0),
-        )
+        key = self._of_left(self.left[item])
+        return (*key[:3], self._groups[item]) if self._groups else key
 
     def context(self, left: int) -> str:
         """The rendered context of a left row."""
-        context = self._contexts[self._rows.prompt[left]]
-        if context is None:
-            return ""
-        if left not in self._rendered:
-            values = {path: self._columns[path][left] for path in context.fields}
-            self._rendered[left] = context.render(values).strip()
-        return self._rendered[left]
+        return self._of_left(left)[2]
+
+    def _of_left(self, left: int) -> tuple[str, int, str, int]:
+        key = self._keys.get(left)
+        if key is None:
+            prompt, text = self._rows.prompt[left], ""
+            if context := self._contexts[prompt]:
+                values = {path: self._columns[path][left] for path in context.fields}
+                text = context.render(values).strip()
+            key = self._keys[left] = (self._rows.partition[left], prompt, text, 0)
+        return key
 
 
 def _blocks(

@@ -41,7 +41,7 @@ Placeholders = Sequence[tuple[str, str]]
 
 
 class Records:
-    """The rows of a table as records of their prompts; each record is made once.
+    """The rows of a table as texts and records of their prompts, each made once.
 
     Args:
         table: The rows.
@@ -53,10 +53,18 @@ class Records:
         self._columns = {path: python_values(table.column(path)) for path in paths}
         self._placeholders = placeholders
         self._records: dict[tuple[int, int], str] = {}
+        self._texts: dict[tuple[int, int], str] = {}
 
     def values(self, row: int, prompt: int) -> dict[str, Any]:
         """The values of a row by placeholder."""
         return {name: self._columns[path][row] for name, path in self._placeholders[prompt]}
+
+    def text(self, row: int, prompt: int, template: Template) -> str:
+        """The row in the words of a prompt."""
+        text = self._texts.get((row, prompt))
+        if text is None:
+            text = self._texts[row, prompt] = template.render(self.values(row, prompt))
+        return text
 
     def record(self, row: int, prompt: int) -> str:
         """The row as JSON on one line."""

@@ -116,11 +116,16 @@ class PairPrompts(ItemPrompts):
         return self.compose(work, item, header, **texts)
 
     def _pair_texts(self, item: int, prompt: Prompt) -> dict[str, str]:
-        number = self.prompt_of(item)
-        other = self.others.values(self.right[item], number)
-        shared = {name: other[name] for name, _ in prompt.shared_fields}
-        left = prompt.item.render(self.records.values(self.keys.left[item], number) | shared)
-        return {"left": left} | ({"right": prompt.other.render(other)} if prompt.other else {})
+        left, right, number = self.keys.left[item], self.right[item], self.prompt_of(item)
+        if prompt.shared_fields:
+            other = self.others.values(right, number)
+            shared = {name: other[name] for name, _ in prompt.shared_fields}
+            texts = {"left": prompt.item.render(self.records.values(left, number) | shared)}
+        else:
+            texts = {"left": self.records.text(left, number, prompt.item)}
+        if prompt.other:
+            texts["right"] = self.others.text(right, number, prompt.other)
+        return texts
 
     def _numbers(self, work: Work) -> tuple[list[list[int]], dict[int, int]]:
         """The items of each left row, in the order of their numbers (from 1), and the number of
