@@ -41,27 +41,28 @@ from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.semantic.answers import answer_table, outcomes
 from semgraph.semantic.clustering import Edges, Vectors
+from semgraph.semantic.context import Context
 from semgraph.semantic.contract import (
     Block,
-    Context,
     Cost,
-    Implementation,
     Observed,
     Outcome,
-    Packed,
     Part,
-    PerItem,
     Ranking,
     RowEstimate,
     Rows,
     answer_schema,
+    column_texts,
+    cosines,
     log_odds,
+    queries,
+    question_text,
     refuse_answers,
     refuse_check,
+    row_texts,
 )
-from semgraph.semantic.texts import column_texts, cosines, queries, question_text, row_texts
-from semgraph.semantic.verdicts import ByLogOdds
-from semgraph.semantic.votes import Vote
+from semgraph.semantic.implementation import Implementation, Packed, PerItem
+from semgraph.semantic.verdicts import ByLogOdds, Vote
 
 __all__ = [
     "Block", "ByLogOdds", "Context", "Cost", "Edges", "Implementation", "Limits", "ModelUnavailable",

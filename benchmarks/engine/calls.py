@@ -30,7 +30,7 @@ from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Input
 from semgraph.logical.semantic import SemFilter
 from semgraph.meter import StepMetrics
-from semgraph.semantic.context import NodeContext
+from semgraph.semantic.context import Context
 from semgraph.semantic.contract import Rows
 from semgraph.semantic.library import Library
 
@@ -177,7 +177,7 @@ async def operator(url: str, closing: AsyncExitStack) -> Run:
         left = pa.table([list(numbers), [f"c{n % 97}" for n in numbers], texts], schema=columns)
         items = pa.table({"left": pa.array(range(calls), pa.int64())})
         rows = Rows(left, None, items, ["g"] * calls, [0] * calls)
-        async with NodeContext(model, embedder, node, StepMetrics()) as context:
+        async with Context(model, embedder, node, StepMetrics()) as context:
             answers = await way.answer(node, rows, context)
         if answers.column("error").null_count != calls:
             raise ValueError(answers)

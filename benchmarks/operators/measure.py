@@ -24,7 +24,7 @@ from semgraph.llm.openai import OpenAI
 from semgraph.llm.stack import Limiter, Stack
 from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
-from semgraph.semantic.context import NodeContext
+from semgraph.semantic.context import Context
 from semgraph.semantic.library import Library
 
 MODEL = "gpt-4.1-mini"
@@ -105,7 +105,7 @@ async def _run(
     llm = Stack(journal=journal).model(OpenAI(MODEL, url, "none"), Limiter(in_flight=64))
     embedder = OpenAIEmbedder("stand-in", None, url, "none")
     try:
-        async with NodeContext(llm, embedder, task.node, counted) as ctx:
+        async with Context(llm, embedder, task.node, counted) as ctx:
             node, rows = task.node, task.rows
             with watch:
                 answers = await way.answer(node, rows, ctx)

@@ -30,7 +30,7 @@ from semgraph.llm.journal import Journal
 from semgraph.llm.stack import Budget, Limiter, Stack
 from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
-from semgraph.semantic.context import NodeContext
+from semgraph.semantic.context import Context
 from semgraph.semantic.contract import Rows
 from semgraph.semantic.library import Library
 from semgraph.session import PlanLike, Session
@@ -146,7 +146,7 @@ class Asking:
                 stack = Stack(budget=budget, journal=journal)
                 llm = stack.model(self.llm, Limiter(self.llm.limits.in_flight))
                 embedder = stack.embedder(self.embedder, Limiter(1))
-                async with NodeContext(llm, embedder, node, metrics) as context:
+                async with Context(llm, embedder, node, metrics) as context:
                     found = await implementation.answer(node, rows, context)
         except BudgetReached as error:
             raise Stopped(self._told(str(error))) from None

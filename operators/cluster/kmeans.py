@@ -19,7 +19,7 @@ from semgraph.operator import Vectors
 EXTRA = "kmeans"
 
 
-def refuses(k: int, starts: int, cosine: bool) -> str | None:  # noqa: ARG001
+def refuses(k: int, starts: int, cosine: bool) -> str | None:
     """It refuses parameters out of range."""
     if k < 1:
         return "k must be at least 1"
@@ -29,8 +29,8 @@ def refuses(k: int, starts: int, cosine: bool) -> str | None:  # noqa: ARG001
 
 
 def cluster(
-    keys: Sequence[Any],  # noqa: ARG001
-    edges: None,  # noqa: ARG001
+    keys: Sequence[Any],
+    edges: None,
     vectors: Vectors,
     seed: int,
     k: int = 8,

@@ -19,7 +19,7 @@ from semgraph.operator import Edges
 _ROUNDS = 1_000_000  # each move raises a bounded sum, so this is never reached
 
 
-def cluster(keys: Sequence[Any], edges: Edges, vectors: None, seed: int) -> list[int]:  # noqa: ARG001
+def cluster(keys: Sequence[Any], edges: Edges, vectors: None, seed: int) -> list[int]:
     """Labels by propagation; nothing is drawn."""
     neighbours: list[dict[int, float]] = [{} for _ in keys]
     for a, b, weight in edges:

@@ -29,7 +29,7 @@ def refuses(resolution: float, iterations: int) -> str | None:
 def cluster(
     keys: Sequence[Any],
     edges: Edges,
-    vectors: None,  # noqa: ARG001
+    vectors: None,
     seed: int,
     resolution: float = 1.0,
     iterations: int = 2,

@@ -22,7 +22,7 @@ def refuses(resolution: float) -> str | None:
 def cluster(
     keys: Sequence[Any],
     edges: Edges,
-    vectors: None,  # noqa: ARG001
+    vectors: None,
     seed: int,
     resolution: float = 1.0,
 ) -> list[int]:

@@ -10,25 +10,15 @@ Source: the left fold; in databases, the accumulate step of an aggregate functio
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from semgraph.operator import (
-    Context,
-    Cost,
-    Implementation,
-    Observed,
-    Outcome,
-    Part,
-    RowEstimate,
-    Rows,
-    SemAgg,
-    answer_table,
-    dataclass,
-    pa,
-)
+import pyarrow as pa
+
+import semgraph.operator as op
 
 
 @dataclass(frozen=True)
-class Fold(Implementation[SemAgg]):
+class Fold(op.Implementation[op.SemAgg]):
     """Folds all groups concurrently."""
 
     same = False
@@ -38,14 +28,14 @@ class Fold(Implementation[SemAgg]):
         if self.rows < 1:
             raise ValueError("rows must be at least 1")
 
-    def estimate(self, node: SemAgg, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
+    def estimate(self, node: op.SemAgg, rows: op.RowEstimate, seen: op.Observed | None) -> op.Cost:
         """A call for each `rows` rows of a group, sequentially."""
         calls = math.ceil(rows.items / rows.groups / self.rows) if rows.groups else 0
-        return Cost.of_items(calls * rows.groups, rows.items, seen)._replace(
+        return op.Cost.of_items(calls * rows.groups, rows.items, seen)._replace(
             rounds=calls, least=calls * rows.groups
         )
 
-    async def answer(self, node: SemAgg, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: op.SemAgg, rows: op.Rows, ctx: op.Context) -> pa.Table:
         """Fold step by step, all groups together."""
         groups = [_Group(number, items, self.rows) for number, items in enumerate(rows.groups())]
         while open_groups := [group for group in groups if not group.done]:
@@ -55,7 +45,7 @@ class Fold(Implementation[SemAgg]):
                 strict=True,
             ):
                 group.take(outcome)
-        return answer_table(node, [group.result for group in groups if group.result is not None])
+        return op.answer_table(node, [group.result for group in groups if group.result is not None])
 
 
 class _Group:
@@ -63,18 +53,18 @@ class _Group:
 
     def __init__(self, number: int, items: list[int], size: int) -> None:
         self.number, self.rest, self.size = number, items, size
-        self.result: Outcome | None = None
+        self.result: op.Outcome | None = None
 
     @property
     def done(self) -> bool:
         return self.result is not None and (not self.rest or self.result.error is not None)
 
-    def part(self) -> Part:
+    def part(self) -> op.Part:
         """The items of the next call."""
         before = [] if self.result is None else [self.result]
-        return Part(self.number, [*before, *self.rest[: self.size]])
+        return op.Part(self.number, [*before, *self.rest[: self.size]])
 
-    def take(self, outcome: Outcome) -> None:
+    def take(self, outcome: op.Outcome) -> None:
         """Take an answer, or retry with fewer rows."""
         if (outcome.error or "").startswith("too_long:") and min(self.size, len(self.rest)) > 1:
             self.size = min(self.size, len(self.rest)) // 2

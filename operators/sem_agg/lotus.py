@@ -14,53 +14,42 @@ Source: LOTUS (Patel et al., VLDB 2025), the package lotus-ai.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
+import pyarrow as pa
+
+import semgraph.operator as op
 from semgraph.lotus import Bridge, Model, Texts, Unanswered, lacking, loaded
-from semgraph.operator import (
-    Context,
-    Cost,
-    Implementation,
-    Limits,
-    Observed,
-    Outcome,
-    RowEstimate,
-    Rows,
-    SemAgg,
-    answer_table,
-    dataclass,
-    pa,
-    refuse_check,
-)
 from semgraph.semantic.prompt.answers import AnswerSchema, Invalid, parse
-from semgraph.semantic.prompt.records import answer_instructions
+from semgraph.semantic.prompt.builder import answer_instructions
 
 
 @dataclass(frozen=True)
-class Lotus(Implementation[SemAgg]):
+class Lotus(op.Implementation[op.SemAgg]):
     """An answer that does not fit the schema is an error of the group; it is not requested again."""
 
     same = False
     extra = "lotus"
 
-    def refuses(self, node: SemAgg, limits: Limits) -> str | None:  # noqa: ARG002
+    def refuses(self, node: op.SemAgg, limits: op.Limits) -> str | None:
         """It needs LOTUS, and a step without a check."""
-        return refuse_check(node, "LOTUS asks about an item once") or lacking()
+        return op.refuse_check(node, "LOTUS asks about an item once") or lacking()
 
-    def estimate(self, node: SemAgg, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
+    def estimate(self, node: op.SemAgg, rows: op.RowEstimate, seen: op.Observed | None) -> op.Cost:
         """A call for each group that fits the model."""
-        return Cost.of_items(rows.groups, rows.items, seen)
+        return op.Cost.of_items(rows.groups, rows.items, seen)
 
-    async def answer(self, node: SemAgg, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: op.SemAgg, rows: op.Rows, ctx: op.Context) -> pa.Table:
         """One run of LOTUS for each group."""
         parts = await loaded()
         bridge, texts = Bridge(ctx), Texts(parts, node, rows)
 
-        def run(items: list[int]) -> Outcome:
+        def run(items: list[int]) -> op.Outcome:
             mixed = texts.mixed(items)
             if mixed:
-                return Outcome(None, mixed)
-            left: int = rows.items.column("left")[items[0]].as_py()
+                return op.Outcome(None, mixed)
+            left = rows.lefts[items[0]]
             prompt = node.prompt.all[rows.prompt[left]]
             schema = AnswerSchema.of(prompt)
             question = texts.documents(items, one_context=True, more=answer_instructions(schema))
@@ -79,11 +68,11 @@ class Lotus(Implementation[SemAgg]):
                 )
                 values = schema.read(parse(answers.outputs[0]), ctx.note)
             except Unanswered as error:
-                return Outcome(None, error.faults[0][1].error, tuple(model.calls))
+                return op.Outcome(None, error.faults[0][1].error, tuple(model.calls))
             except Invalid as error:
-                return Outcome(None, f"{error.kind}: {error}", tuple(model.calls))
-            return Outcome(values, None, tuple(model.calls))
+                return op.Outcome(None, f"{error.kind}: {error}", tuple(model.calls))
+            return op.Outcome(values, None, tuple(model.calls))
 
-        return answer_table(
+        return op.answer_table(
             node, await bridge.run([partial(run, items) for items in rows.groups()])
         )

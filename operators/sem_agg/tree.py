@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
-from semgraph.operator import (
-    Context,
-    Cost,
-    Implementation,
-    Observed,
-    Outcome,
-    Part,
-    RowEstimate,
-    Rows,
-    SemAgg,
-    answer_table,
-    dataclass,
-    pa,
-)
+import pyarrow as pa
+
+import semgraph.operator as op
 
 
 @dataclass(frozen=True)
-class Tree(Implementation[SemAgg]):
+class Tree(op.Implementation[op.SemAgg]):
     """For groups of any size. Parts are of about equal size, and smaller if they do not fit the
     model.
     """
@@ -35,31 +25,33 @@ class Tree(Implementation[SemAgg]):
         if self.fan_in < 2:
             raise ValueError("fan_in must be at least 2")
 
-    def estimate(self, node: SemAgg, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
+    def estimate(self, node: op.SemAgg, rows: op.RowEstimate, seen: op.Observed | None) -> op.Cost:
         """The calls of all levels; levels are sequential."""
         size = math.ceil(rows.items / rows.groups) if rows.groups else 0
         calls, rounds = (1, 1) if size else (0, 0)
         while size > self.fan_in:
             size = math.ceil(size / self.fan_in)
             calls, rounds = calls + size, rounds + 1
-        return Cost.of_items(calls * rows.groups, rows.items, seen)._replace(
+        return op.Cost.of_items(calls * rows.groups, rows.items, seen)._replace(
             rounds=rounds, least=calls * rows.groups
         )
 
-    async def answer(self, node: SemAgg, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: op.SemAgg, rows: op.Rows, ctx: op.Context) -> pa.Table:
         """Combine level by level, all groups together."""
         groups = [
             _Group(number, list(items), self.fan_in) for number, items in enumerate(rows.groups())
         ]
         while open_groups := [group for group in groups if group.result is None]:
-            parts = [Part(group.number, part) for group in open_groups for part in group.divide()]
+            parts = [
+                op.Part(group.number, part) for group in open_groups for part in group.divide()
+            ]
             outcomes = iter(await ctx.ask_groups(node, rows, parts))
             for group in open_groups:
                 group.take(outcomes)
-        return answer_table(node, [group.result for group in groups if group.result is not None])
+        return op.answer_table(node, [group.result for group in groups if group.result is not None])
 
 
-Members = list[int | Outcome]
+Members = list[int | op.Outcome]
 
 
 class _Group:
@@ -67,7 +59,7 @@ class _Group:
 
     def __init__(self, number: int, members: Members, fan_in: int) -> None:
         self.number, self.members, self.fan_in = number, members, fan_in
-        self.result: Outcome | None = None
+        self.result: op.Outcome | None = None
         self._parts: list[Members] = []
 
     def divide(self) -> list[Members]:
@@ -82,7 +74,7 @@ class _Group:
     def _is_sent(self, part: Members) -> bool:
         return len(part) > 1 or len(self.members) == 1
 
-    def take(self, outcomes: Iterator[Outcome]) -> None:
+    def take(self, outcomes: Iterator[op.Outcome]) -> None:
         """Replace parts by their answers. Parts that do not fit the model get smaller."""
         left: Members = []
         smaller = False
@@ -100,5 +92,5 @@ class _Group:
         self.members = left
         if smaller:
             self.fan_in = max(2, self.fan_in // 2)
-        if self.result is None and len(left) == 1 and isinstance(left[0], Outcome):
+        if self.result is None and len(left) == 1 and isinstance(left[0], op.Outcome):
             self.result = left[0]

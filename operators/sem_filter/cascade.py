@@ -39,34 +39,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
-from semgraph.operator import (
-    Context,
-    Cost,
-    Implementation,
-    Observed,
-    Outcome,
-    RowEstimate,
-    Rows,
-    SemFilter,
-    answer_table,
-    cosines,
-    dataclass,
-    log_odds,
-    outcomes,
-    pa,
-    question_text,
-    refuse_answers,
-    row_texts,
-)
+import pyarrow as pa
+
+import semgraph.operator as op
 
 _CANDIDATES = 10
 _NOTHING = -math.inf, math.inf
 
 
+class _Sample(NamedTuple):
+    """The readable rows of a partition and prompt, each as often as it occurs, and the places of the
+    sample among them.
+    """
+
+    partition: str
+    prompt: int
+    rows: list[int]
+    places: list[int]
+
+    @property
+    def drawn(self) -> list[int]:
+        """The rows of the sample."""
+        return [self.rows[place] for place in self.places]
+
+
 @dataclass(frozen=True)
-class Cascade(Implementation[SemFilter]):
+class Cascade(op.Implementation[op.SemFilter]):
     """Recall and precision are relative to the model's own answers, with probability 1 - delta; see
     the module.
     """
@@ -99,85 +100,96 @@ class Cascade(Implementation[SemFilter]):
         for_precision = math.log(self.delta / 2 / _CANDIDATES) / math.log(self.precision)
         return math.ceil(max(for_recall, for_precision))
 
-    def refuses(self, node: SemFilter, limits: object) -> str | None:  # noqa: ARG002
+    def refuses(self, node: op.SemFilter, limits: object) -> str | None:
         """It cannot give answers about rows that it does not send."""
-        return refuse_answers(node, "it keeps rows without a call")
+        return op.refuse_answers(node, "it keeps rows without a call")
 
-    def estimate(self, node: SemFilter, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
+    def estimate(
+        self, node: op.SemFilter, rows: op.RowEstimate, seen: op.Observed | None
+    ) -> op.Cost:
         """The sample, packed, and in a second round at most all other rows; for `logit` a call for
         each row.
         """
         if rows.items <= self.sample:
-            return Cost.of_items(math.ceil(rows.items / self.rows), rows.items, seen)
+            return op.Cost.of_items(math.ceil(rows.items / self.rows), rows.items, seen)
         sample, rest = (math.ceil(n / self.rows) for n in (self.sample, rows.items - self.sample))
         proxy = rows.items if self.proxy == "logit" else 0
-        return Cost.of_items(sample + rest + proxy, rows.items, seen)._replace(
+        return op.Cost.of_items(sample + rest + proxy, rows.items, seen)._replace(
             rounds=2, least=sample + proxy
         )
 
-    async def answer(self, node: SemFilter, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: op.SemFilter, rows: op.Rows, ctx: op.Context) -> pa.Table:
         """Answer the samples, learn the thresholds, answer the rows in between."""
-        texts = row_texts(node, rows)
-        groups: dict[tuple[str, int], list[int]] = {}
-        for item in range(rows.items.num_rows):
-            groups.setdefault((rows.partition[item], rows.prompt[item]), []).append(item)
-        large = {}
-        for group, items in groups.items():
-            readable = [item for item in items if texts[item]]
-            if len(readable) > self.sample:
-                repeated = [
-                    item for item in readable for _ in range(rows.times[item] if rows.times else 1)
-                ]
-                places = ctx.random(group[0], "sample", str(group[1])).sample(
-                    range(len(repeated)), self.sample
-                )
-                large[group] = repeated, places
-        drawn = {repeated[place] for repeated, places in large.values() for place in places}
-        unread = {item for repeated, _ in large.values() for item in repeated} - drawn
+        texts = op.row_texts(node, rows)
+        samples = self._samples(rows, ctx, texts)
+        drawn = {item for one in samples for item in one.drawn}
+        unread = {item for one in samples for item in one.rows} - drawn
         verdicts = await self._ask(
             node, rows, ctx, [i for i in range(rows.items.num_rows) if i not in unread]
         )
-        between = []
-        for group, (repeated, places) in large.items():
-            readable = list(dict.fromkeys(repeated))
+        between: list[int] = []
+        for one in samples:
+            readable = list(dict.fromkeys(one.rows))
             if self.proxy == "logit":
                 scores = await self._log_odds(node, rows.only(readable), ctx)
             else:
-                scores = await self._cosines(node, ctx, group, [texts[item] for item in readable])
-            by_item = dict(zip(readable, scores, strict=True))
-            of_rows = {place: by_item[item] for place, item in enumerate(repeated)}
-            of_rows = {place: score for place, score in of_rows.items() if not math.isnan(score)}
-            kept = {
-                place: _keeps(verdicts[repeated[place]]) for place in places if place in of_rows
-            }
-            low, high = self.thresholds(of_rows, kept) if of_rows else _NOTHING
-            for item in readable:
-                score = by_item[item]  # NaN for a text without a vector
-                if item not in verdicts and (math.isnan(score) or low <= score < high):
-                    between.append(item)
-                elif item not in verdicts:
-                    verdicts[item] = Outcome({"keep": by_item[item] >= high})
+                scores = await self._cosines(node, ctx, one, [texts[item] for item in readable])
+            between += self._decide(one, dict(zip(readable, scores, strict=True)), verdicts)
         verdicts |= await self._ask(node, rows, ctx, sorted(between))
-        return answer_table(node, [verdicts[item] for item in range(rows.items.num_rows)])
+        return op.answer_table(node, [verdicts[item] for item in range(rows.items.num_rows)])
+
+    def _samples(self, rows: op.Rows, ctx: op.Context, texts: Sequence[str]) -> list[_Sample]:
+        """A sample of each partition and prompt with more readable rows than a sample has."""
+        groups: dict[tuple[str, int], list[int]] = {}
+        for item in range(rows.items.num_rows):
+            if texts[item]:
+                groups.setdefault((rows.partition[item], rows.prompt[item]), []).append(item)
+        samples = []
+        for (partition, prompt), readable in groups.items():
+            if len(readable) > self.sample:
+                times = rows.times or [1] * rows.items.num_rows
+                repeated = [item for item in readable for _ in range(times[item])]
+                draws = ctx.random(partition, "sample", str(prompt))
+                places = draws.sample(range(len(repeated)), self.sample)
+                samples.append(_Sample(partition, prompt, repeated, places))
+        return samples
+
+    def _decide(
+        self, one: _Sample, score_of: dict[int, float], verdicts: dict[int, op.Outcome]
+    ) -> list[int]:
+        """Decide rows by their scores, which are NaN for a text without a vector; returns those that
+        go to the model.
+        """
+        scores = {place: score_of[item] for place, item in enumerate(one.rows)}
+        scores = {place: score for place, score in scores.items() if not math.isnan(score)}
+        kept = {place: _keeps(verdicts[one.rows[place]]) for place in one.places if place in scores}
+        low, high = self.thresholds(scores, kept) if scores else _NOTHING
+        between = []
+        for item, score in score_of.items():
+            if item not in verdicts and (math.isnan(score) or low <= score < high):
+                between.append(item)
+            elif item not in verdicts:
+                verdicts[item] = op.Outcome({"keep": score >= high})
+        return between
 
     async def _ask(
-        self, node: SemFilter, rows: Rows, ctx: Context, items: list[int]
-    ) -> dict[int, Outcome]:
+        self, node: op.SemFilter, rows: op.Rows, ctx: op.Context, items: list[int]
+    ) -> dict[int, op.Outcome]:
         part = rows.only(items)
         table = await ctx.ask_packed(node, part, part.blocks(node, left=self.rows))
-        return dict(zip(items, outcomes(node, table), strict=True))
+        return dict(zip(items, op.outcomes(node, table), strict=True))
 
-    async def _log_odds(self, node: SemFilter, rows: Rows, ctx: Context) -> list[float]:
+    async def _log_odds(self, node: op.SemFilter, rows: op.Rows, ctx: op.Context) -> list[float]:
         """Log-odds of yes; 0 for a row without an answer."""
         outcomes = await ctx.ask_words(node, rows, role=self.role)
-        return [log_odds(outcome) if outcome.values is not None else 0.0 for outcome in outcomes]
+        return [op.log_odds(outcome) if outcome.values is not None else 0.0 for outcome in outcomes]
 
     async def _cosines(
-        self, node: SemFilter, ctx: Context, group: tuple[str, int], texts: list[str]
+        self, node: op.SemFilter, ctx: op.Context, one: _Sample, texts: list[str]
     ) -> list[float]:
-        partition, prompt = group
-        vectors = await ctx.embed([question_text(node.prompt.all[prompt]), *texts], partition)
-        return cosines(vectors[1:], vectors[0])
+        question = op.question_text(node.prompt.all[one.prompt])
+        vectors = await ctx.embed([question, *texts], one.partition)
+        return op.cosines(vectors[1:], vectors[0])
 
     def thresholds(self, scores: dict[int, float], kept: dict[int, bool]) -> tuple[float, float]:
         """The thresholds from a labelled sample: scores below the first are dropped, scores from the
@@ -194,7 +206,7 @@ class Cascade(Implementation[SemFilter]):
         return min(low, high), high  # rows that satisfy both are kept
 
 
-def _keeps(outcome: Outcome) -> bool:
+def _keeps(outcome: op.Outcome) -> bool:
     return outcome.values is not None and bool(outcome.values["keep"])
 
 

@@ -17,48 +17,32 @@ Source: LOTUS (Patel et al., VLDB 2025), the package lotus-ai.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
+import pyarrow as pa
+
+import semgraph.operator as op
 from semgraph.lotus import Bridge, Model, Texts, by_prompt, invalid_verdict, lacking, loaded
-from semgraph.operator import (
-    Context,
-    Cost,
-    Implementation,
-    Limits,
-    Observed,
-    Outcome,
-    RowEstimate,
-    Rows,
-    SemFilter,
-    answer_table,
-    dataclass,
-    pa,
-    refuse_answers,
-)
 
 
 @dataclass(frozen=True)
-class Lotus(Implementation[SemFilter]):
+class Lotus(op.PerItem[op.SemFilter]):
     """Sends each row alone, in LOTUS's words; with `reasoning` the model reasons before it answers."""
 
-    same = True
     extra = "lotus"
     reasoning: bool = False
 
-    def refuses(self, node: SemFilter, limits: Limits) -> str | None:  # noqa: ARG002
+    def refuses(self, node: op.SemFilter, limits: op.Limits) -> str | None:
         """It needs LOTUS, and a prompt without answers besides the verdict."""
-        return refuse_answers(node, "LOTUS's sem_filter returns only the verdict") or lacking()
+        return op.refuse_answers(node, "LOTUS's sem_filter returns only the verdict") or lacking()
 
-    def estimate(self, node: SemFilter, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
-        """A call for each row, in one round."""
-        return Cost.of_items(rows.items, rows.items, seen)
-
-    async def answer(self, node: SemFilter, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: op.SemFilter, rows: op.Rows, ctx: op.Context) -> pa.Table:
         """One run of LOTUS for each prompt."""
         parts = await loaded()
         bridge, texts = Bridge(ctx), Texts(parts, node, rows)
 
-        def run(items: list[int]) -> dict[int, Outcome]:
+        def run(items: list[int]) -> dict[int, op.Outcome]:
             prompt = node.prompt.all[rows.prompt[lefts[items[0]]]]
             question = texts.documents(items)
             model = Model(
@@ -73,10 +57,12 @@ class Lotus(Implementation[SemFilter]):
                 question.documents, model, question.instruction, strategy=strategy
             )
             return {
-                item: Outcome(None if answer.error else {"keep": keep}, answer.error, answer.calls)
+                item: op.Outcome(
+                    None if answer.error else {"keep": keep}, answer.error, answer.calls
+                )
                 for item, keep, answer in zip(items, verdicts.outputs, model.answers, strict=True)
             }
 
-        lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
+        lefts = rows.lefts
         verdicts = await bridge.gather([partial(run, items) for items in by_prompt(rows)])
-        return answer_table(node, [verdicts[item] for item in range(len(lefts))])
+        return op.answer_table(node, [verdicts[item] for item in range(len(lefts))])

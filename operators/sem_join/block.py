@@ -10,24 +10,17 @@ row and its candidates in a call.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from semgraph.operator import (
-    Context,
-    Cost,
-    Implementation,
-    Observed,
-    RowEstimate,
-    Rows,
-    SemJoin,
-    dataclass,
-    pa,
-)
+import pyarrow as pa
+
+import semgraph.operator as op
 
 _PAIRS = 256
 
 
 @dataclass(frozen=True)
-class Block(Implementation[SemJoin]):
+class Block(op.Implementation[op.SemJoin]):
     """Sends only candidate pairs: a left record names the right records to compare it with.
 
     `pairs` limits calls below the model's context, because small models lose track in long lists of
@@ -51,16 +44,16 @@ class Block(Implementation[SemJoin]):
         own = self.left * self.right if self.left is not None and self.right is not None else _PAIRS
         return own if self.pairs is None else self.pairs
 
-    def estimate(self, node: SemJoin, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
+    def estimate(self, node: op.SemJoin, rows: op.RowEstimate, seen: op.Observed | None) -> op.Cost:
         """A call for each block, in one round."""
         calls = math.ceil(rows.items / self._most)
         if self.left is not None or self.right is not None:
             wide = math.ceil(rows.left / (self.left or max(rows.left, 1)))
             high = 1 if self.right is None else math.ceil(rows.right / self.right)
             calls = max(calls, wide * high)
-        return Cost.of_items(min(calls, rows.items), rows.items, seen)
+        return op.Cost.of_items(min(calls, rows.items), rows.items, seen)
 
-    async def answer(self, node: SemJoin, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: op.SemJoin, rows: op.Rows, ctx: op.Context) -> pa.Table:
         """Send the pairs in blocks."""
         blocks = rows.blocks(node, left=self.left, right=self.right, pairs=self._most)
         return await ctx.ask_packed(node, rows, blocks)

@@ -28,35 +28,19 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal
 
-from semgraph.operator import (
-    Context,
-    Cost,
-    Implementation,
-    Limits,
-    Observed,
-    Outcome,
-    RowEstimate,
-    Rows,
-    SemJoin,
-    alike,
-    answer_table,
-    column_texts,
-    dataclass,
-    grams,
-    key,
-    log_odds,
-    outcomes,
-    pa,
-)
+import pyarrow as pa
+
+import semgraph.operator as op
 
 _PERMUTATIONS = 128
-_MATCH, _NO_MATCH = Outcome({"match": True}), Outcome({"match": False})
+_MATCH, _NO_MATCH = op.Outcome({"match": True}), op.Outcome({"match": False})
 
 
 @dataclass(frozen=True)
-class Cascade(Implementation[SemJoin]):
+class Cascade(op.Implementation[op.SemJoin]):
     """Cheap stages first, then the model for the rest."""
 
     same = False
@@ -82,7 +66,7 @@ class Cascade(Implementation[SemJoin]):
         if self.pairs < 1:
             raise ValueError("pairs must be at least 1")
 
-    def refuses(self, node: SemJoin, limits: Limits) -> str | None:  # noqa: ARG002
+    def refuses(self, node: op.SemJoin, limits: op.Limits) -> str | None:
         """It needs columns that the prompt names."""
         for side, name, known in (
             ("left", self.left, node.prompt.fields),
@@ -97,56 +81,46 @@ class Cascade(Implementation[SemJoin]):
         reason = None if self.jaccard is None else super().lacks()
         return reason and f"{reason}, or use jaccard=null"
 
-    def estimate(self, node: SemJoin, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
+    def estimate(self, node: op.SemJoin, rows: op.RowEstimate, seen: op.Observed | None) -> op.Cost:
         """At most all pairs, in blocks; for `logit` also a call for each pair."""
         proxy = rows.items if self.proxy == "logit" else 0
         calls = -(-rows.items // self.pairs) + proxy
-        return Cost.of_items(calls, rows.items, seen)._replace(rounds=2 if proxy else 1, least=0)
+        return op.Cost.of_items(calls, rows.items, seen)._replace(rounds=2 if proxy else 1, least=0)
 
-    async def answer(self, node: SemJoin, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: op.SemJoin, rows: op.Rows, ctx: op.Context) -> pa.Table:
         """Decide easy pairs, and send the rest, and pairs whose answers were refused."""
         assert rows.right is not None
         if rows.reasons:
             return await ctx.ask_packed(node, rows, rows.blocks(node, pairs=self.pairs))
         own, other = self._columns(node)
-        lefts, rights = column_texts(rows.left, own), column_texts(rows.right, other)
-        pairs = [(pair["left"], pair["right"]) for pair in rows.items.to_pylist()]
-        verdicts = {
-            i: None if not key(lefts[a]) or not key(rights[b]) else False
-            for i, (a, b) in enumerate(pairs)
-        }
-        comparable = [i for i, verdict in verdicts.items() if verdict is not None]
-        matches = {i for i in comparable if key(lefts[pairs[i][0]]) == key(rights[pairs[i][1]])}
+        lefts, rights = op.column_texts(rows.left, own), op.column_texts(rows.right, other)
+        texts = [(lefts[a], rights[b]) for a, b in zip(rows.lefts, rows.rights, strict=True)]
+        keys = {text: op.key(text) for text in (*lefts, *rights)}
+        comparable = [i for i, (a, b) in enumerate(texts) if keys[a] and keys[b]]
+        matches = {i for i in comparable if keys[texts[i][0]] == keys[texts[i][1]]}
         if self.jaccard is not None:
-            near = await asyncio.to_thread(
-                _near,
-                {lefts[pairs[i][0]] for i in comparable},
-                {rights[pairs[i][1]] for i in comparable},
-                self.jaccard,
-            )
-            matches |= {i for i in comparable if (lefts[pairs[i][0]], rights[pairs[i][1]]) in near}
+            own_texts, other_texts = ({texts[i][side] for i in comparable} for side in (0, 1))
+            near = await asyncio.to_thread(_near, own_texts, other_texts, self.jaccard)
+            matches |= {i for i in comparable if texts[i] in near}
         decided = dict.fromkeys(matches, _MATCH)
         unlike = [i for i in comparable if i not in matches]
         if self.proxy == "logit":
             scores = await self._probabilities(node, rows, ctx, unlike)
         else:
-            scores = await self._cosines(rows, ctx, unlike, pairs, lefts, rights)
+            scores = await self._cosines(rows, ctx, unlike, texts)
         for i, score in scores.items():
             if score < self.reject:
                 decided[i] = _NO_MATCH
             elif self.accept is not None and score >= self.accept:
                 decided[i] = _MATCH
-        open_items = [
-            i
-            for i in range(len(pairs))
-            if i not in decided or (node.answers and decided[i] is _MATCH)
-        ]
-        part = rows.only(open_items)
+        asked = {i for i, outcome in decided.items() if node.answers and outcome is _MATCH}
+        rest = [i for i in range(len(texts)) if i not in decided or i in asked]
+        part = rows.only(rest)
         table = await ctx.ask_packed(node, part, part.blocks(node, pairs=self.pairs))
-        decided |= dict(zip(open_items, outcomes(node, table), strict=True))
-        return answer_table(node, [decided[i] for i in range(len(pairs))])
+        decided |= dict(zip(rest, op.outcomes(node, table), strict=True))
+        return op.answer_table(node, [decided[i] for i in range(len(texts))])
 
-    def _columns(self, node: SemJoin) -> tuple[str, str]:
+    def _columns(self, node: op.SemJoin) -> tuple[str, str]:
         own, other = node.prompt.fields, node.prompt.other_fields
         if self.left is None and self.right is None:
             both = [(a, b) for a in own for b in other if a.split(".")[-1] == b.split(".")[-1]]
@@ -155,45 +129,37 @@ class Cascade(Implementation[SemJoin]):
         return self.left or own[0], self.right or other[0]
 
     async def _probabilities(
-        self, node: SemJoin, rows: Rows, ctx: Context, items: list[int]
+        self, node: op.SemJoin, rows: op.Rows, ctx: op.Context, items: list[int]
     ) -> dict[int, float]:
         """The probability of yes of each pair with an answer."""
         answers = await ctx.ask_words(node, rows.only(items), role=self.role)
         answered = [
-            (item, log_odds(answer))
+            (item, op.log_odds(answer))
             for item, answer in zip(items, answers, strict=True)
             if answer.values is not None
         ]
         return {item: 1 / (1 + math.exp(-max(odds, -700.0))) for item, odds in answered}
 
     async def _cosines(
-        self,
-        rows: Rows,
-        ctx: Context,
-        items: list[int],
-        pairs: list[tuple[int, int]],
-        lefts: list[str],
-        rights: list[str],
+        self, rows: op.Rows, ctx: op.Context, items: list[int], texts: list[tuple[str, str]]
     ) -> dict[int, float]:
         """The cosine of each pair. Texts of two partitions are never sent together."""
         import numpy as np
 
         cosines: dict[int, float] = {}
-        for partition in dict.fromkeys(rows.partition[pairs[i][0]] for i in items):
-            own = [i for i in items if rows.partition[pairs[i][0]] == partition]
-            texts = list(
-                dict.fromkeys(
-                    text for i in own for text in (lefts[pairs[i][0]], rights[pairs[i][1]])
-                )
-            )
-            vectors = await ctx.embed(texts, partition)
+        lefts = rows.lefts
+        by_partition: dict[str, list[int]] = {}
+        for i in items:
+            by_partition.setdefault(rows.partition[lefts[i]], []).append(i)
+        for partition, own in by_partition.items():
+            distinct = list(dict.fromkeys(text for i in own for text in texts[i]))
+            vectors = await ctx.embed(distinct, partition)
             lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
             # NaN, which no threshold decides, for a text without a vector
             nothing = np.full_like(vectors, np.nan)
             unit = np.divide(vectors, lengths, out=nothing, where=lengths > 0)
-            place = {text: n for n, text in enumerate(texts)}
-            a = unit[[place[lefts[pairs[i][0]]] for i in own]]
-            b = unit[[place[rights[pairs[i][1]]] for i in own]]
+            place = {text: n for n, text in enumerate(distinct)}
+            a, b = (unit[[place[texts[i][side]] for i in own]] for side in (0, 1))
             cosines |= dict(zip(own, (a * b).sum(axis=1).tolist(), strict=True))
         return cosines
 
@@ -212,7 +178,7 @@ def _near(lefts: Iterable[str], rights: Iterable[str], least: float) -> set[tupl
         (text, other)
         for text in lefts
         for other in index.query(_hashes(text))
-        if alike(text, other) >= least
+        if op.alike(text, other) >= least
     }
 
 
@@ -220,5 +186,5 @@ def _hashes(text: str) -> object:
     from datasketch import MinHash
 
     hashes = MinHash(num_perm=_PERMUTATIONS)
-    hashes.update_batch([gram.encode("utf-8", "surrogatepass") for gram in grams(text) or ("",)])
+    hashes.update_batch([gram.encode("utf-8", "surrogatepass") for gram in op.grams(text) or ("",)])
     return hashes

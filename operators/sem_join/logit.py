@@ -18,41 +18,32 @@ Sources: Fisher (1936) for the calibration; Otsu (1979) for the split.
 
 from __future__ import annotations
 
-from semgraph.operator import (
-    ByLogOdds,
-    Context,
-    Cost,
-    Observed,
-    Outcome,
-    RowEstimate,
-    Rows,
-    SemJoin,
-    answer_table,
-    dataclass,
-    outcomes,
-    pa,
-)
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+import semgraph.operator as op
 
 
 @dataclass(frozen=True)
-class Logit(ByLogOdds[SemJoin]):
+class Logit(op.ByLogOdds[op.SemJoin]):
     """Sends each pair alone, in the prompt's words, and asks for one word; see the module."""
 
-    def estimate(self, node: SemJoin, rows: RowEstimate, seen: Observed | None) -> Cost:
+    def estimate(self, node: op.SemJoin, rows: op.RowEstimate, seen: op.Observed | None) -> op.Cost:
         """A call for each pair; with answers at most a second one for each."""
-        cost = Cost.of_items(rows.items, rows.items, seen)
+        cost = op.Cost.of_items(rows.items, rows.items, seen)
         return (
             cost._replace(calls=2 * rows.items, rounds=2, least=rows.items)
             if node.answers
             else cost
         )
 
-    async def answer(self, node: SemJoin, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: op.SemJoin, rows: op.Rows, ctx: op.Context) -> pa.Table:
         """Send each pair, and matching pairs again for their answers. Where answers were refused,
         the verdicts stay.
         """
         if rows.reasons:
-            verdicts = [Outcome({"match": True})] * rows.items.num_rows
+            verdicts = [op.Outcome({"match": True})] * rows.items.num_rows
         else:
             verdicts = await self.verdicts(node, rows, ctx)
         matching = [
@@ -63,8 +54,8 @@ class Logit(ByLogOdds[SemJoin]):
         table = await ctx.ask_packed(
             node, rows.only(matching), ([item] for item in range(len(matching)))
         )
-        for item, answer in zip(matching, outcomes(node, table), strict=True):
+        for item, answer in zip(matching, op.outcomes(node, table), strict=True):
             verdict = verdicts[item]
             values = None if answer.values is None else {**(verdict.values or {}), **answer.values}
             verdicts[item] = answer._replace(values=values, calls=(*verdict.calls, *answer.calls))
-        return answer_table(node, verdicts, scored=True)
+        return op.answer_table(node, verdicts, scored=True)

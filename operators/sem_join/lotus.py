@@ -17,50 +17,35 @@ Source: LOTUS (Patel et al., VLDB 2025), the package lotus-ai.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
+import pyarrow as pa
+
+import semgraph.operator as op
 from semgraph.lotus import Bridge, Model, Texts, claim, invalid_verdict, lacking, loaded
-from semgraph.operator import (
-    Context,
-    Cost,
-    Implementation,
-    Limits,
-    Observed,
-    Outcome,
-    RowEstimate,
-    Rows,
-    SemJoin,
-    answer_table,
-    dataclass,
-    pa,
-)
 
 
 @dataclass(frozen=True)
-class Lotus(Implementation[SemJoin]):
+class Lotus(op.PerItem[op.SemJoin]):
     """Sends each pair alone, in LOTUS's words; with `reasoning` the model reasons before it answers."""
 
-    same = True
     extra = "lotus"
     reasoning: bool = False
 
-    def refuses(self, node: SemJoin, limits: Limits) -> str | None:  # noqa: ARG002
+    def refuses(self, node: op.SemJoin, limits: op.Limits) -> str | None:
         """It needs LOTUS, and a prompt without answers besides the match."""
         if node.answers:
             names = ", ".join(name for name, _ in node.answers)
             return f"LOTUS's sem_join returns only whether a pair matches, and the prompt also returns {names}; use block"
         return lacking()
 
-    def estimate(self, node: SemJoin, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
-        """A call for each pair, in one round."""
-        return Cost.of_items(rows.items, rows.items, seen)
-
-    async def answer(self, node: SemJoin, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: op.SemJoin, rows: op.Rows, ctx: op.Context) -> pa.Table:
         """One run of LOTUS for all left rows with the same prompt and candidates."""
         parts = await loaded()
         bridge, texts = Bridge(ctx), Texts(parts, node, rows)
 
-        def run(lefts: list[int], rights: tuple[int, ...]) -> dict[tuple[int, int], Outcome]:
+        def run(lefts: list[int], rights: tuple[int, ...]) -> dict[tuple[int, int], op.Outcome]:
             import pandas as pd
 
             prompt = node.prompt.all[rows.prompt[lefts[0]]]
@@ -75,7 +60,7 @@ class Lotus(Implementation[SemJoin]):
             )  # fmt: skip
             pairs = [(left, right) for left in lefts for right in rights]
             return {
-                pair: Outcome(
+                pair: op.Outcome(
                     None if answer.error else {"match": match}, answer.error, answer.calls
                 )
                 for pair, match, answer in zip(
@@ -85,16 +70,16 @@ class Lotus(Implementation[SemJoin]):
 
         runs = [partial(run, lefts, rights) for (_, rights), lefts in _by_candidates(rows).items()]
         verdicts = await bridge.gather(runs)
-        return answer_table(
-            node, [verdicts[pair["left"], pair["right"]] for pair in rows.items.to_pylist()]
+        return op.answer_table(
+            node, [verdicts[pair] for pair in zip(rows.lefts, rows.rights, strict=True)]
         )
 
 
-def _by_candidates(rows: Rows) -> dict[tuple[int, tuple[int, ...]], list[int]]:
+def _by_candidates(rows: op.Rows) -> dict[tuple[int, tuple[int, ...]], list[int]]:
     """Left rows by prompt and candidates."""
     candidates: dict[int, list[int]] = {}
-    for pair in rows.items.to_pylist():
-        candidates.setdefault(pair["left"], []).append(pair["right"])
+    for left, right in zip(rows.lefts, rows.rights, strict=True):
+        candidates.setdefault(left, []).append(right)
     groups: dict[tuple[int, tuple[int, ...]], list[int]] = {}
     for left, rights in candidates.items():
         groups.setdefault((rows.prompt[left], tuple(rights)), []).append(left)

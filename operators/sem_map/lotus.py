@@ -12,49 +12,33 @@ Source: LOTUS (Patel et al., VLDB 2025), the package lotus-ai.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
+import pyarrow as pa
+
+import semgraph.operator as op
 from semgraph.lotus import Bridge, Model, Texts, by_prompt, lacking, loaded
-from semgraph.operator import (
-    Context,
-    Cost,
-    Implementation,
-    Limits,
-    Observed,
-    Outcome,
-    RowEstimate,
-    Rows,
-    SemMap,
-    answer_table,
-    dataclass,
-    pa,
-    refuse_check,
-)
 from semgraph.semantic.prompt.answers import AnswerSchema, Invalid, Note, parse
-from semgraph.semantic.prompt.records import answer_instructions
+from semgraph.semantic.prompt.builder import answer_instructions
 
 
 @dataclass(frozen=True)
-class Lotus(Implementation[SemMap]):
+class Lotus(op.PerItem[op.SemMap]):
     """Sends each row alone, in LOTUS's words."""
 
-    same = True
     extra = "lotus"
 
-    def refuses(self, node: SemMap, limits: Limits) -> str | None:  # noqa: ARG002
+    def refuses(self, node: op.SemMap, limits: op.Limits) -> str | None:
         """It needs LOTUS, and a step without a check."""
-        return refuse_check(node, "LOTUS asks about an item once") or lacking()
+        return op.refuse_check(node, "LOTUS asks about an item once") or lacking()
 
-    def estimate(self, node: SemMap, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
-        """A call for each row, in one round."""
-        return Cost.of_items(rows.items, rows.items, seen)
-
-    async def answer(self, node: SemMap, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: op.SemMap, rows: op.Rows, ctx: op.Context) -> pa.Table:
         """One run of LOTUS for each prompt."""
         parts = await loaded()
         bridge, texts = Bridge(ctx), Texts(parts, node, rows)
 
-        def run(items: list[int]) -> dict[int, Outcome]:
+        def run(items: list[int]) -> dict[int, op.Outcome]:
             prompt = node.prompt.all[rows.prompt[lefts[items[0]]]]
             schema = AnswerSchema.of(prompt)
             question = texts.documents(items, more=answer_instructions(schema))
@@ -63,19 +47,19 @@ class Lotus(Implementation[SemMap]):
                 question.documents, model, question.instruction, response_format=schema.schema
             )
             return {
-                item: Outcome(None, answer.error, answer.calls)
+                item: op.Outcome(None, answer.error, answer.calls)
                 if answer.error
                 else _read(schema, text, answer.calls, ctx.note)
                 for item, text, answer in zip(items, answers.outputs, model.answers, strict=True)
             }
 
-        lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
+        lefts = rows.lefts
         answers = await bridge.gather([partial(run, items) for items in by_prompt(rows)])
-        return answer_table(node, [answers[item] for item in range(len(lefts))])
+        return op.answer_table(node, [answers[item] for item in range(len(lefts))])
 
 
-def _read(schema: AnswerSchema, text: str, calls: tuple[str, ...], note: Note) -> Outcome:
+def _read(schema: AnswerSchema, text: str, calls: tuple[str, ...], note: Note) -> op.Outcome:
     try:
-        return Outcome(schema.read(parse(text), note), None, calls)
+        return op.Outcome(schema.read(parse(text), note), None, calls)
     except Invalid as error:
-        return Outcome(None, f"{error.kind}: {error}", calls)
+        return op.Outcome(None, f"{error.kind}: {error}", calls)

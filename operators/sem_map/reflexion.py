@@ -13,27 +13,16 @@ that earlier ones are neither lost nor paid twice.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from semgraph.operator import (
-    Context,
-    Cost,
-    Implementation,
-    Observed,
-    Outcome,
-    RowEstimate,
-    Rows,
-    SemMap,
-    answer_table,
-    dataclass,
-    key,
-    outcomes,
-    pa,
-)
+import pyarrow as pa
+
+import semgraph.operator as op
 
 
 @dataclass(frozen=True)
-class Reflexion(Implementation[SemMap]):
+class Reflexion(op.Implementation[op.SemMap]):
     """One call for each row, and one for each round of a row. A row with a failed round is an
     error.
     """
@@ -45,15 +34,17 @@ class Reflexion(Implementation[SemMap]):
         if not 1 <= self.rounds <= 3:
             raise ValueError("rounds must be from 1 to 3")
 
-    def estimate(self, node: SemMap, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
+    def estimate(self, node: op.SemMap, rows: op.RowEstimate, seen: op.Observed | None) -> op.Cost:
         """At most a call for each row and round; rounds are sequential."""
         calls = rows.items * (1 + self.rounds)
-        return Cost.of_items(calls, calls, seen)._replace(rounds=1 + self.rounds, least=rows.items)
+        return op.Cost.of_items(calls, calls, seen)._replace(
+            rounds=1 + self.rounds, least=rows.items
+        )
 
-    async def answer(self, node: SemMap, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: op.SemMap, rows: op.Rows, ctx: op.Context) -> pa.Table:
         """Send each row alone, then its answer."""
         first = await ctx.ask_packed(node, rows, ([item] for item in range(rows.items.num_rows)))
-        answers = outcomes(node, first)
+        answers = op.outcomes(node, first)
         open_items = [item for item, outcome in enumerate(answers) if outcome.error is None]
         for _ in range(self.rounds):
             reviews = await ctx.ask_reviews(
@@ -66,19 +57,19 @@ class Reflexion(Implementation[SemMap]):
                 if answers[item].error is None and answers[item].values != before.values:
                     changed.append(item)
             open_items = changed
-        return answer_table(node, answers)
+        return op.answer_table(node, answers)
 
 
-def merged(node: SemMap, answer: Outcome, review: Outcome) -> Outcome:
+def merged(node: op.SemMap, answer: op.Outcome, review: op.Outcome) -> op.Outcome:
     """An answer merged with its review: lists are extended, all other values are replaced."""
     calls = (*answer.calls, *review.calls)
     if review.values is None or answer.values is None:
-        return Outcome(None, review.error, calls)
+        return op.Outcome(None, review.error, calls)
     values = dict(answer.values)
     for name, kind in node.answers:
         change = review.values[name]
         values[name] = _united(answer.values[name], change) if kind.item is not None else change
-    return Outcome(values, None, calls)
+    return op.Outcome(values, None, calls)
 
 
 def _united(records: list[Any] | None, more: list[Any] | None) -> list[Any] | None:
@@ -96,7 +87,7 @@ def _united(records: list[Any] | None, more: list[Any] | None) -> list[Any] | No
 def _normal(value: Any) -> Any:
     """A value that is equal for records that differ only in case and white space."""
     if isinstance(value, str):
-        return key(value)
+        return op.key(value)
     if isinstance(value, Mapping):
         return tuple((name, _normal(inner)) for name, inner in value.items())
     return tuple(map(_normal, value)) if isinstance(value, list) else value

@@ -16,32 +16,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-from semgraph.operator import (
-    Context,
-    Cost,
-    Implementation,
-    ModelUnavailable,
-    Observed,
-    Outcome,
-    RowEstimate,
-    Rows,
-    SemTopk,
-    answer_table,
-    dataclass,
-    pa,
-    queries,
-    row_texts,
-)
+import pyarrow as pa
+
+import semgraph.operator as op
 
 _LOADED: dict[tuple[str, str | None], Any] = {}
 _LOCK = Lock()
 
 
 @dataclass(frozen=True)
-class CrossEncoder(Implementation[SemTopk]):
+class CrossEncoder(op.Implementation[op.SemTopk]):
     """Rows without text are ranked last."""
 
     same = False
@@ -56,14 +44,14 @@ class CrossEncoder(Implementation[SemTopk]):
         if self.batch < 1:
             raise ValueError("batch must be at least 1")
 
-    def estimate(self, node: SemTopk, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
+    def estimate(self, node: op.SemTopk, rows: op.RowEstimate, seen: op.Observed | None) -> op.Cost:
         """No calls."""
-        return Cost(0, 1, 0, 0)
+        return op.Cost(0, 1, 0, 0)
 
-    async def answer(self, node: SemTopk, rows: Rows, ctx: Context) -> pa.Table:  # noqa: ARG002
+    async def answer(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> pa.Table:
         """Score all rows of all groups."""
-        lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
-        texts, questions = row_texts(node, rows), queries(node, rows)
+        lefts = rows.lefts
+        texts, questions = op.row_texts(node, rows), op.queries(node, rows)
         readable = [item for item, left in enumerate(lefts) if texts[left]]
         pairs = [(questions[lefts[item]], texts[lefts[item]]) for item in readable]
         scores = (
@@ -72,8 +60,8 @@ class CrossEncoder(Implementation[SemTopk]):
             else {}
         )
         least = min(scores.values(), default=0.0) - 1.0
-        return answer_table(
-            node, [Outcome({"score": scores.get(item, least)}) for item in range(len(lefts))]
+        return op.answer_table(
+            node, [op.Outcome({"score": scores.get(item, least)}) for item in range(len(lefts))]
         )
 
     def _scores(self, pairs: list[tuple[str, str]]) -> list[float]:
@@ -85,7 +73,7 @@ class CrossEncoder(Implementation[SemTopk]):
         try:
             from sentence_transformers import CrossEncoder as Model
         except ImportError as error:
-            raise ModelUnavailable(f"cross_encoder: {self.lacks() or error}") from error
+            raise op.ModelUnavailable(f"cross_encoder: {self.lacks() or error}") from error
         with _LOCK:
             model = _LOADED.get((self.model, self.device))
             if model is None:
@@ -95,7 +83,7 @@ class CrossEncoder(Implementation[SemTopk]):
                 except (OSError, ValueError, RuntimeError) as error:
                     first = (str(error).splitlines() or [type(error).__name__])[0]
                     problem = f'cross_encoder: the model "{self.model}" cannot be loaded: {first}'
-                    raise ModelUnavailable(
+                    raise op.ModelUnavailable(
                         f"{problem}. Name a different model, or a folder: cross_encoder(model=...)"
                     ) from error
                 _LOADED[self.model, self.device] = model

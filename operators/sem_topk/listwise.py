@@ -7,25 +7,15 @@ not relevance.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from semgraph.operator import (
-    Context,
-    Cost,
-    Implementation,
-    Observed,
-    Outcome,
-    Ranking,
-    RowEstimate,
-    Rows,
-    SemTopk,
-    answer_table,
-    dataclass,
-    pa,
-)
+import pyarrow as pa
+
+import semgraph.operator as op
 
 
 @dataclass(frozen=True)
-class Listwise(Implementation[SemTopk]):
+class Listwise(op.Implementation[op.SemTopk]):
     """Few calls, but the rank of a row may depend on its window, so answers may differ from the
     reference.
 
@@ -41,14 +31,14 @@ class Listwise(Implementation[SemTopk]):
         if self.window < 2:
             raise ValueError("window must be at least 2")
 
-    def refuses(self, node: SemTopk, limits: object) -> str | None:  # noqa: ARG002
+    def refuses(self, node: op.SemTopk, limits: object) -> str | None:
         """It cannot return more than half a window."""
         if node.k * 2 <= self.window:
             return None
         most, needed = self.window // 2, node.k * 2
         return f"windows of {self.window} return at most {most} rows, not {node.k}; use listwise(window={needed})"
 
-    def estimate(self, node: SemTopk, rows: RowEstimate, seen: Observed | None) -> Cost:
+    def estimate(self, node: op.SemTopk, rows: op.RowEstimate, seen: op.Observed | None) -> op.Cost:
         """The calls of all rounds; rounds are sequential."""
         left = math.ceil(rows.items / rows.groups) if rows.groups else 0
         calls, rounds = (1, 1) if left > 1 else (0, 0)
@@ -56,11 +46,11 @@ class Listwise(Implementation[SemTopk]):
             full, rest = divmod(left, self.window)
             calls, rounds = calls + full + (rest > node.k), rounds + 1
             left = full * node.k + min(rest, node.k)
-        return Cost.of_items(calls * rows.groups, rows.items, seen)._replace(
+        return op.Cost.of_items(calls * rows.groups, rows.items, seen)._replace(
             rounds=rounds, least=calls * rows.groups
         )
 
-    async def answer(self, node: SemTopk, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> pa.Table:
         """Rank round by round, all groups together."""
         refusal = self.refuses(node, ctx.limits)
         if refusal:
@@ -72,7 +62,7 @@ class Listwise(Implementation[SemTopk]):
             for (group, window), ranking in zip(windows, rankings, strict=True):
                 group.take(window, ranking)
         outcomes = {item: outcome for group in groups for item, outcome in group.outcomes().items()}
-        return answer_table(node, [outcomes[item] for item in range(rows.items.num_rows)])
+        return op.answer_table(node, [outcomes[item] for item in range(rows.items.num_rows)])
 
 
 class _Group:
@@ -83,7 +73,7 @@ class _Group:
         self.done = len(items) < 2
         self._stay = list(items)
         self._out: list[list[int]] = []
-        self._errors: dict[int, Outcome] = {}
+        self._errors: dict[int, op.Outcome] = {}
         self._calls: dict[int, tuple[str, ...]] = dict.fromkeys(items, ())
 
     def divide(self) -> list[list[int]]:
@@ -93,7 +83,7 @@ class _Group:
         self._out.append([])
         return [window for window in windows if len(window) > self.k or len(windows) == 1]
 
-    def take(self, window: list[int], ranking: Ranking) -> None:
+    def take(self, window: list[int], ranking: op.Ranking) -> None:
         """Advance the best of a window; the last window ranks the group."""
         for item in window:
             self._calls[item] += ranking.calls
@@ -107,20 +97,22 @@ class _Group:
             eliminated = set(ranking.order[self.k :])
             self._stay = [item for item in self._stay if item not in eliminated]
 
-    def _without(self, window: list[int], ranking: Ranking) -> None:
+    def _without(self, window: list[int], ranking: op.Ranking) -> None:
         if not ranking.faulty and len(window) > self.k + 1:
             self.window = min(self.window, max(self.k + 1, len(window) // 2))
             return
-        failed = ranking.faulty or dict.fromkeys(window, Outcome(None, ranking.error))
+        failed = ranking.faulty or dict.fromkeys(window, op.Outcome(None, ranking.error))
         for item, outcome in failed.items():
-            self._errors[item] = Outcome(None, outcome.error, (*self._calls[item], *outcome.calls))
+            self._errors[item] = op.Outcome(
+                None, outcome.error, (*self._calls[item], *outcome.calls)
+            )
         self._stay = [item for item in self._stay if item not in self._errors]
         self.done = len(self._stay) < 2
 
-    def outcomes(self) -> dict[int, Outcome]:
+    def outcomes(self) -> dict[int, op.Outcome]:
         """The score of each row, by its rank."""
         places = [*self._stay, *(item for out in reversed(self._out) for item in out)]
         return self._errors | {
-            item: Outcome({"score": 100.0 * (1 - place / self.size)}, None, self._calls[item])
+            item: op.Outcome({"score": 100.0 * (1 - place / self.size)}, None, self._calls[item])
             for place, item in enumerate(places)
         }

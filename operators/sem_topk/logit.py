@@ -9,25 +9,20 @@ Source: Liu et al., G-Eval (EMNLP 2023), for scores weighted by the probabilitie
 
 from __future__ import annotations
 
-from semgraph.operator import (
-    Context,
-    Limits,
-    PerItem,
-    Rows,
-    SemTopk,
-    answer_table,
-    dataclass,
-    pa,
-)
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+import semgraph.operator as op
 
 
 @dataclass(frozen=True)
-class Logit(PerItem[SemTopk]):
+class Logit(op.PerItem[op.SemTopk]):
     """Scores each row alone, from 0 to 100, in the prompt's words."""
 
     same = False
 
-    def refuses(self, node: SemTopk, limits: Limits) -> str | None:  # noqa: ARG002
+    def refuses(self, node: op.SemTopk, limits: op.Limits) -> str | None:
         """Refuse a model that is known to return no log-probabilities."""
         return (
             "the model returns no log-probabilities; use pointwise"
@@ -35,6 +30,6 @@ class Logit(PerItem[SemTopk]):
             else None
         )
 
-    async def answer(self, node: SemTopk, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> pa.Table:
         """Ask for a digit for each row."""
-        return answer_table(node, await ctx.ask_words(node, rows))
+        return op.answer_table(node, await ctx.ask_words(node, rows))

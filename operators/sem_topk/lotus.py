@@ -20,31 +20,18 @@ Source: LOTUS (Patel et al., VLDB 2025), the package lotus-ai.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
+import pyarrow as pa
+
+import semgraph.operator as op
 from semgraph.lotus import Bridge, Group, Model, Sorter, Texts, invalid_number, lacking, loaded
-from semgraph.operator import (
-    Context,
-    Cost,
-    Implementation,
-    Limits,
-    Observed,
-    Outcome,
-    RowEstimate,
-    Rows,
-    SemTopk,
-    answer_table,
-    cosines,
-    dataclass,
-    pa,
-    queries,
-    row_texts,
-)
 
 
 @dataclass(frozen=True)
-class Lotus(Implementation[SemTopk]):
+class Lotus(op.Implementation[op.SemTopk]):
     """Correct if the model's comparisons are consistent with one order; with `reasoning` the model
     reasons before it answers.
     """
@@ -55,13 +42,13 @@ class Lotus(Implementation[SemTopk]):
     reasoning: bool = False
     cascade_threshold: float | None = None
 
-    def refuses(self, node: SemTopk, limits: Limits) -> str | None:  # noqa: ARG002
+    def refuses(self, node: op.SemTopk, limits: op.Limits) -> str | None:
         """It needs LOTUS, and no cascade."""
         if self.cascade_threshold is not None:
             return "LOTUS 1.2.4's sem_topk fails with any cascade_threshold (it never requests log-probabilities)"
         return lacking()
 
-    def estimate(self, node: SemTopk, rows: RowEstimate, seen: Observed | None) -> Cost:
+    def estimate(self, node: op.SemTopk, rows: op.RowEstimate, seen: op.Observed | None) -> op.Cost:
         """The expected comparisons of each group; groups are concurrent."""
         size = rows.items / rows.groups if rows.groups else 0
         depth = math.ceil(math.log2(max(2.0, size)))
@@ -71,20 +58,20 @@ class Lotus(Implementation[SemTopk]):
             calls = rounds = max(0.0, size - 1 + node.k * depth)
         else:
             calls, rounds = max(0.0, 2 * size + node.k * math.log2(node.k + 1)), float(depth)
-        return Cost.of_items(calls * rows.groups, 2 * calls * rows.groups, seen)._replace(
+        return op.Cost.of_items(calls * rows.groups, 2 * calls * rows.groups, seen)._replace(
             rounds=rounds
         )
 
-    async def answer(self, node: SemTopk, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> pa.Table:
         """One run of LOTUS for each group."""
         parts = await loaded()
         bridge, texts = Bridge(ctx), Texts(parts, node, rows)
-        lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
+        lefts = rows.lefts
 
-        def run(items: list[int]) -> dict[int, Outcome]:
+        def run(items: list[int]) -> dict[int, op.Outcome]:
             mixed = texts.mixed(items)
             if mixed:
-                return dict.fromkeys(items, Outcome(None, mixed))
+                return dict.fromkeys(items, op.Outcome(None, mixed))
             prompt = node.prompt.all[rows.prompt[lefts[items[0]]]]
             model = Model(bridge, parts, prompt, [rows.partition[lefts[items[0]]]], invalid_number)
             question = texts.documents(items, one_context=True)
@@ -93,25 +80,25 @@ class Lotus(Implementation[SemTopk]):
 
         groups = [await self._ordered(node, rows, ctx, items) for items in rows.groups()]
         orders = await bridge.gather([partial(run, items) for items in groups])
-        return answer_table(node, [orders[item] for item in range(len(lefts))])
+        return op.answer_table(node, [orders[item] for item in range(len(lefts))])
 
     async def _ordered(
-        self, node: SemTopk, rows: Rows, ctx: Context, items: list[int]
+        self, node: op.SemTopk, rows: op.Rows, ctx: op.Context, items: list[int]
     ) -> list[int]:
         """The items as LOTUS is to get them: its quick sorts take the k-th of a stretch for their
         pivot.
         """
         if self.method == "quick":
-            partition = rows.partition[rows.items.column("left")[items[0]].as_py()]
+            partition = rows.partition[rows.lefts[items[0]]]
             return ctx.random(partition, "pivot", str(len(items))).sample(items, len(items))
         if self.method != "quick-sem":
             return items
         part = rows.only(items)
-        lefts: list[int] = part.items.column("left").to_pylist()  # type: ignore[assignment]
-        texts, query = row_texts(node, rows), queries(node, rows)[lefts[0]]
+        lefts = part.lefts
+        texts, query = op.row_texts(node, rows), op.queries(node, rows)[lefts[0]]
         vectors = await ctx.embed(
             [query or " ", *(texts[left] or " " for left in lefts)], rows.partition[lefts[0]]
         )
-        similarity = dict(zip(items, cosines(vectors[1:], vectors[0]), strict=True))
+        similarity = dict(zip(items, op.cosines(vectors[1:], vectors[0]), strict=True))
         known = {item: 0.0 if math.isnan(cosine) else cosine for item, cosine in similarity.items()}
         return sorted(items, key=lambda item: -known[item])

@@ -16,30 +16,16 @@ Source: Hoare (1961); LOTUS's sem_topk for pivots by embedding, which compares p
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from typing import Literal
 
-from semgraph.operator import (
-    Context,
-    Cost,
-    Implementation,
-    Observed,
-    Outcome,
-    Ranking,
-    RowEstimate,
-    Rows,
-    SemTopk,
-    answer_table,
-    cosines,
-    dataclass,
-    field,
-    pa,
-    queries,
-    row_texts,
-)
+import pyarrow as pa
+
+import semgraph.operator as op
 
 
 @dataclass(frozen=True)
-class Quickselect(Implementation[SemTopk]):
+class Quickselect(op.Implementation[op.SemTopk]):
     """Correct if the model's comparisons are consistent with one order. It always ends, because each
     round fixes the rank of a pivot.
     """
@@ -52,7 +38,7 @@ class Quickselect(Implementation[SemTopk]):
         if self.batch < 1:
             raise ValueError("batch must be at least 1")
 
-    def estimate(self, node: SemTopk, rows: RowEstimate, seen: Observed | None) -> Cost:
+    def estimate(self, node: op.SemTopk, rows: op.RowEstimate, seen: op.Observed | None) -> op.Cost:
         """An approximation: a pass over all rows, then over 2 * k, halved until the k best are
         sorted.
         """
@@ -63,14 +49,14 @@ class Quickselect(Implementation[SemTopk]):
             if left <= self.batch + 1:
                 break
             left = min(2 * node.k, left - 1) if left > 2 * node.k else left / 2
-        return Cost.of_items(calls * rows.groups, calls * self.batch * rows.groups, seen)._replace(
-            rounds=rounds
-        )
+        return op.Cost.of_items(
+            calls * rows.groups, calls * self.batch * rows.groups, seen
+        )._replace(rounds=rounds)
 
-    async def answer(self, node: SemTopk, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> pa.Table:
         """Cut round by round, all groups together."""
         likely = await self._likely(node, rows, ctx)
-        lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
+        lefts = rows.lefts
         draws = {partition: ctx.random(partition, "pivot") for partition in rows.partition}
         drawn = [draws[rows.partition[left]].random() for left in lefts]
         groups = [_Group(items, node.k, self.batch, likely, drawn) for items in rows.groups()]
@@ -86,15 +72,15 @@ class Quickselect(Implementation[SemTopk]):
             for group, segment in open_segments:
                 group.cut(segment)
         outcomes = {item: outcome for group in groups for item, outcome in group.outcomes().items()}
-        return answer_table(node, [outcomes[item] for item in range(rows.items.num_rows)])
+        return op.answer_table(node, [outcomes[item] for item in range(rows.items.num_rows)])
 
-    async def _likely(self, node: SemTopk, rows: Rows, ctx: Context) -> list[float]:
+    async def _likely(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> list[float]:
         """For each item a guess of its score; 0 if nothing is known."""
-        lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
+        lefts = rows.lefts
         likely = [0.0] * len(lefts)
         if self.pivot == "random":
             return likely
-        texts, questions = row_texts(node, rows), queries(node, rows)
+        texts, questions = op.row_texts(node, rows), op.queries(node, rows)
         groups: dict[tuple[str, str], list[int]] = {}
         for item, left in enumerate(lefts):
             groups.setdefault((rows.partition[left], questions[left]), []).append(item)
@@ -104,7 +90,7 @@ class Quickselect(Implementation[SemTopk]):
                 vectors = await ctx.embed(
                     [question, *(texts[lefts[item]] for item in readable)], partition
                 )
-                for item, cosine in zip(readable, cosines(vectors[1:], vectors[0]), strict=True):
+                for item, cosine in zip(readable, op.cosines(vectors[1:], vectors[0]), strict=True):
                     likely[item] = 0.0 if math.isnan(cosine) else cosine
         return likely
 
@@ -133,7 +119,7 @@ class _Group:
         self.size = len(items)
         self.segments = [_Segment(items)]
         self._calls: dict[int, tuple[str, ...]] = dict.fromkeys(items, ())
-        self._errors: dict[int, Outcome] = {}
+        self._errors: dict[int, op.Outcome] = {}
 
     def open(self) -> list[_Segment]:
         """The ranges that overlap the first k ranks and are not sorted."""
@@ -160,7 +146,7 @@ class _Group:
         rest = [item for item in segment.items if item != segment.pivot]
         return [sorted([segment.pivot, *rest[i : i + batch]]) for i in range(0, len(rest), batch)]
 
-    def take(self, segment: _Segment, window: list[int], ranking: Ranking) -> None:
+    def take(self, segment: _Segment, window: list[int], ranking: op.Ranking) -> None:
         """Sort the rows of a window before or after the pivot; a ranking of the whole range sorts
         it.
         """
@@ -174,7 +160,7 @@ class _Group:
         segment.worse += ranking.order[place + 1 :]
         segment.done = len(window) == len(segment.items)
 
-    def _without(self, segment: _Segment, window: list[int], ranking: Ranking) -> None:
+    def _without(self, segment: _Segment, window: list[int], ranking: op.Ranking) -> None:
         """Rows that fail alone are errors; if none does, windows get smaller, and of a pair both rows
         are errors.
         """
@@ -187,7 +173,7 @@ class _Group:
                 self._fail(item, ranking.error, ())
 
     def _fail(self, item: int, error: str | None, calls: tuple[str, ...]) -> None:
-        self._errors[item] = Outcome(None, error, (*self._calls[item], *calls))
+        self._errors[item] = op.Outcome(None, error, (*self._calls[item], *calls))
 
     def cut(self, segment: _Segment) -> None:
         """Replace the range by its parts; if some rows could not be compared, it stays whole."""
@@ -206,12 +192,12 @@ class _Group:
         parts = [sorted(better), [segment.pivot], sorted(worse)]
         self.segments[at : at + 1] = [_Segment(items, segment.batch) for items in parts if items]
 
-    def outcomes(self) -> dict[int, Outcome]:
+    def outcomes(self) -> dict[int, op.Outcome]:
         """The score of each row, by its rank."""
         places = [
             item for segment in self.segments for item in segment.items if item not in self._errors
         ]
         return self._errors | {
-            item: Outcome({"score": 100.0 * (1 - place / self.size)}, None, self._calls[item])
+            item: op.Outcome({"score": 100.0 * (1 - place / self.size)}, None, self._calls[item])
             for place, item in enumerate(places)
         }

@@ -13,43 +13,33 @@ selection by tournament.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
-from semgraph.operator import (
-    Context,
-    Cost,
-    Implementation,
-    Observed,
-    Outcome,
-    Ranking,
-    RowEstimate,
-    Rows,
-    SemTopk,
-    answer_table,
-    dataclass,
-    pa,
-)
+import pyarrow as pa
+
+import semgraph.operator as op
 
 
 @dataclass(frozen=True)
-class Tournament(Implementation[SemTopk]):
+class Tournament(op.Implementation[op.SemTopk]):
     """Correct if the model's comparisons are consistent with one order. No comparison is repeated."""
 
     same = False
 
-    def estimate(self, node: SemTopk, rows: RowEstimate, seen: Observed | None) -> Cost:
+    def estimate(self, node: op.SemTopk, rows: op.RowEstimate, seen: op.Observed | None) -> op.Cost:
         """An upper bound of the matches; rounds are sequential."""
         size = math.ceil(rows.items / rows.groups) if rows.groups else 0
         if size < 2:
-            return Cost(0, 0)
+            return op.Cost(0, 0)
         depth = math.floor(math.log2(size))
         more = min(node.k, size) - 1
         rounds = depth + more * math.ceil(math.log2(depth + 2))
         calls = min(size - 1 + more * (depth + 2), size * (size - 1) // 2) * rows.groups
-        return Cost.of_items(calls, 2 * calls, seen)._replace(
+        return op.Cost.of_items(calls, 2 * calls, seen)._replace(
             rounds=rounds, least=(size - 1) * rows.groups
         )
 
-    async def answer(self, node: SemTopk, rows: Rows, ctx: Context) -> pa.Table:
+    async def answer(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> pa.Table:
         """Play round by round, all groups together."""
         cups = [_Cup(items, node.k) for items in rows.groups()]
         while matches := [(cup, match) for cup in cups for match in cup.draw()]:
@@ -57,7 +47,7 @@ class Tournament(Implementation[SemTopk]):
             for (cup, match), ranking in zip(matches, rankings, strict=True):
                 cup.take(match, ranking)
         outcomes = {item: outcome for cup in cups for item, outcome in cup.outcomes().items()}
-        return answer_table(node, [outcomes[item] for item in range(rows.items.num_rows)])
+        return op.answer_table(node, [outcomes[item] for item in range(rows.items.num_rows)])
 
 
 class _Cup:
@@ -73,7 +63,7 @@ class _Cup:
         self._waiting: list[int] = []
         self._eliminated: list[int] = []
         self._calls: dict[int, tuple[str, ...]] = dict.fromkeys(items, ())
-        self._errors: dict[int, Outcome] = {}
+        self._errors: dict[int, op.Outcome] = {}
 
     def draw(self) -> list[list[int]]:
         """The matches of the next round: neighbours in row order; the last match may have three
@@ -96,7 +86,7 @@ class _Cup:
             self._waiting += self._lost_to[best]
         self._in, self._waiting = sorted(self._waiting), []
 
-    def take(self, match: list[int], ranking: Ranking) -> None:
+    def take(self, match: list[int], ranking: op.Ranking) -> None:
         """Advance the winner."""
         for item in match:
             self._calls[item] += ranking.calls
@@ -108,7 +98,7 @@ class _Cup:
             self._lost_to[winner] += losers
             self._eliminated += reversed(losers)
 
-    def _without(self, match: list[int], ranking: Ranking) -> None:
+    def _without(self, match: list[int], ranking: op.Ranking) -> None:
         """Rows that fail alone are errors; if none does, all rows of the match are."""
         failed = {item: outcome.error for item, outcome in ranking.faulty.items()} or dict.fromkeys(
             match, ranking.error
@@ -116,12 +106,12 @@ class _Cup:
         for item in match:
             if item in failed:
                 alone = ranking.faulty[item].calls if item in ranking.faulty else ()
-                self._errors[item] = Outcome(None, failed[item], (*self._calls[item], *alone))
+                self._errors[item] = op.Outcome(None, failed[item], (*self._calls[item], *alone))
                 self._waiting += self._lost_to[item]
             else:
                 self._in.append(item)
 
-    def outcomes(self) -> dict[int, Outcome]:
+    def outcomes(self) -> dict[int, op.Outcome]:
         """The score of each row, by its rank."""
         rest = [*self._in, *reversed(self._eliminated)]
         places = [
@@ -130,6 +120,6 @@ class _Cup:
             if item not in self._errors
         ]
         return self._errors | {
-            item: Outcome({"score": 100.0 * (1 - place / self.size)}, None, self._calls[item])
+            item: op.Outcome({"score": 100.0 * (1 - place / self.size)}, None, self._calls[item])
             for place, item in enumerate(places)
         }

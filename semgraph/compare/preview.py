@@ -25,8 +25,8 @@ from semgraph.logical.semantic import Semantic
 from semgraph.meter import StepMetrics
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.semantic.context import DryRun, DryRunEnded, PlannedRequests
-from semgraph.semantic.contract import Cost, Implementation, Keys, Observed, RowEstimate, Rows
-from semgraph.semantic.watch import watched
+from semgraph.semantic.contract import Cost, Keys, Observed, RowEstimate, Rows
+from semgraph.semantic.implementation import Implementation, watched
 
 _SAMPLE = 200  # items with counted prompts
 Batches = Mapping[str, PlannedRequests]

@@ -60,7 +60,7 @@ from semgraph.llm.settings import Settings
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import SemAgg, Semantic
 from semgraph.meter import StepMetrics
-from semgraph.semantic.contract import Implementation
+from semgraph.semantic.implementation import Implementation
 from semgraph.semantic.library import Library
 from semgraph.stores.base import Store
 

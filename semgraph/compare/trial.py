@@ -37,16 +37,9 @@ from semgraph.relational.batch import INPUT_ROW
 from semgraph.scores import ScoredGraph
 from semgraph.semantic.answers import answer_table
 from semgraph.semantic.ask import AnswerContext, Answered
-from semgraph.semantic.context import NodeContext
-from semgraph.semantic.contract import (
-    Context,
-    Cost,
-    Implementation,
-    Observed,
-    Outcome,
-    RowEstimate,
-    Rows,
-)
+from semgraph.semantic.context import Context
+from semgraph.semantic.contract import Cost, Observed, Outcome, RowEstimate, Rows
+from semgraph.semantic.implementation import Implementation
 from semgraph.semantic.library import Library
 from semgraph.semantic.operators import answer
 from semgraph.stores.base import Store
@@ -402,7 +395,7 @@ async def _answered(
     frozen: Frozen,
     part: InputPart,
     variant: Implementation[Any],
-    ctx: NodeContext,
+    ctx: Context,
     column: str,
 ) -> Answered:
     return await answer(
@@ -415,7 +408,7 @@ async def _answered(
 async def seen_rows(frozen: Frozen, llm: LLM, embedder: Embedder, column: str) -> list[Rows]:
     """The rows that a variant will answer, collected by an implementation without calls."""
     variant = RowsProbe()
-    async with NodeContext(llm, embedder, frozen.node, StepMetrics()) as ctx:
+    async with Context(llm, embedder, frozen.node, StepMetrics()) as ctx:
         for part in frozen.parts:
             await _answered(frozen, part, variant, ctx, column)
     return variant.seen
@@ -435,7 +428,7 @@ async def try_variant(
     """
     node = frozen.node
     began = time.perf_counter()
-    async with NodeContext(
+    async with Context(
         counted(llm, ledger),
         CountedEmbedder(opened.embedder, ledger),
         node,

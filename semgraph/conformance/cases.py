@@ -23,11 +23,10 @@ from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Input
 from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.meter import StepMetrics
-from semgraph.semantic.answers import check_answer
-from semgraph.semantic.context import NodeContext
-from semgraph.semantic.contract import Implementation, Rows, answer_schema
+from semgraph.semantic.context import Context
+from semgraph.semantic.contract import Rows, answer_schema
+from semgraph.semantic.implementation import Implementation, Watched, check_answer
 from semgraph.semantic.library import Library
-from semgraph.semantic.watch import Watched
 
 _TEXT: Any = pa.string()
 LEFT: Any = pa.schema({"name": _TEXT, "at": TIMESTAMP, "kind": _TEXT, "reference": _TEXT})
@@ -294,7 +293,7 @@ async def run(
     """The checked answers of an implementation, by item; `instead` replaces the case's node."""
     llm = llm if llm is not None else Oracle(mind(case.operator))
     instead, rows = instead or case.node(), case.rows()
-    async with NodeContext(llm, Grams(), instead, metrics or StepMetrics()) as ctx:
+    async with Context(llm, Grams(), instead, metrics or StepMetrics()) as ctx:
         table = await Watched(
             implementation.answer(instead, rows, ctx), implementation, instead.step
         ).ended()

@@ -16,8 +16,8 @@ from semgraph.conformance.suite import Agreement, Candidate, Outcomes, agreement
 from semgraph.errors import PlanError, Problem
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.plan import Choice
+from semgraph.semantic.implementation import named
 from semgraph.semantic.library import FOLDERS, Library
-from semgraph.semantic.watch import named
 
 
 class ImplementationFile(NamedTuple):

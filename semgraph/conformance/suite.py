@@ -30,9 +30,9 @@ from semgraph.llm.base import LLM, Limits, Reply, Request
 from semgraph.logical.plan import Choice
 from semgraph.logical.prompt import plain
 from semgraph.logical.semantic import Check
-from semgraph.semantic.contract import SCORE, Implementation, RowEstimate
+from semgraph.semantic.contract import SCORE, RowEstimate
+from semgraph.semantic.implementation import Blocked, Implementation, named
 from semgraph.semantic.library import invalid_cost
-from semgraph.semantic.watch import Blocked, named
 
 PATIENCE = 15.0
 """The most seconds for one run of a candidate, which takes hundredths."""

@@ -30,7 +30,7 @@ from semgraph.physical.plan import AskModel, GroupEnd, PhysicalNode
 from semgraph.physical.vectors import Partition
 from semgraph.relational.batch import Batch
 from semgraph.semantic.ask import AnswerContext, Answered, Failure
-from semgraph.semantic.context import NodeContext
+from semgraph.semantic.context import Context
 from semgraph.semantic.operators import answer
 
 T = TypeVar("T")
@@ -517,7 +517,7 @@ class Evaluation:
         started = time.perf_counter()
         rows = _AskedRows(partial(runtime.asking, logical), inputs[0].num_rows)
         own = OperatorMetrics(step=metrics)
-        context = NodeContext(
+        context = Context(
             self._llm,
             runtime.embedder,
             logical,
@@ -547,7 +547,7 @@ class Evaluation:
         self,
         node: AskModel,
         answered: Answered,
-        context: NodeContext,
+        context: Context,
         metrics: OperatorMetrics,
         own: OperatorMetrics,
     ) -> None:

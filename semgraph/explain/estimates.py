@@ -28,7 +28,8 @@ from semgraph.logical.search import Search
 from semgraph.logical.semantic import Answering, SemAgg, Semantic, SemJoin, SemTopk
 from semgraph.physical.loops import RoundTable
 from semgraph.physical.plan import PhysicalPlan, SqlSegment
-from semgraph.semantic.contract import Cost, Implementation, RowEstimate
+from semgraph.semantic.contract import Cost, RowEstimate
+from semgraph.semantic.implementation import Implementation
 from semgraph.semantic.library import estimated
 
 _SPREAD = 1.96  # standard deviations on each side: 95 %

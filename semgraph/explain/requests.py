@@ -28,15 +28,16 @@ from semgraph.physical.loops import IterateRows
 from semgraph.physical.plan import PhysicalNode, PhysicalPlan
 from semgraph.relational.batch import Batch
 from semgraph.semantic.ask import AnswerContext
-from semgraph.semantic.context import DryRun, DryRunEnded, NodeContext
-from semgraph.semantic.contract import Implementation, Part, Rows
+from semgraph.semantic.context import Context, DryRun, DryRunEnded
+from semgraph.semantic.contract import Part, Rows
+from semgraph.semantic.implementation import Implementation
 from semgraph.semantic.operators import answer
 from semgraph.stores.base import Store
 
 _TWO = 2  # made-up rows: enough to show several of them in one call
 
 
-async def _ask_singly(node: Semantic, ctx: NodeContext) -> None:
+async def _ask_singly(node: Semantic, ctx: Context) -> None:
     """Send made-up rows, pairs or a group in the prompt's own words, without an implementation."""
     rows = _made_up_rows(node)
     if node.keyword == "sem_agg":

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple, TypeVar
 from semgraph.errors import RowError
 from semgraph.extras import install
 from semgraph.llm.base import Reply, Request
-from semgraph.semantic.contract import Context, Outcome
+from semgraph.semantic.context import Context
+from semgraph.semantic.contract import Outcome
 
 K = TypeVar("K")
 T = TypeVar("T")

@@ -10,8 +10,7 @@ from semgraph.llm.base import Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.lotus.bridge import Bridge, Parts
 from semgraph.semantic.prompt.answers import Invalid
-from semgraph.semantic.prompt.budget import RESERVE, TooLong, byte_size
-from semgraph.semantic.prompt.builder import answer_text, calls_of
+from semgraph.semantic.prompt.builder import RESERVE, TooLong, answer_text, byte_size, calls_of
 
 Chat = Sequence[Mapping[str, Any]]
 

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.lotus.bridge import Parts
-from semgraph.semantic.contract import Keys, Rows
-from semgraph.semantic.prompt.records import paragraphs
-from semgraph.semantic.texts import column_texts
+from semgraph.semantic.contract import Keys, Rows, column_texts
+from semgraph.semantic.prompt.builder import paragraphs
 
 LEFT, RIGHT = "left", "right"
 

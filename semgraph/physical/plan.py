@@ -49,8 +49,8 @@ from semgraph.relational.segments import (
 )
 from semgraph.semantic.ask import Answered, Failure, failures
 from semgraph.semantic.clustering import Algorithm
-from semgraph.semantic.contract import Implementation
-from semgraph.semantic.early_stop import in_chunks, rows_a_call
+from semgraph.semantic.implementation import Implementation
+from semgraph.semantic.rows import in_chunks, rows_a_call
 from semgraph.stores.base import SearchQuery, StoreReads
 
 _NO_CONTENT = {"step", "origin", "schema", "owner"}

@@ -1,30 +1,28 @@
-"""Answer tables, made from outcomes and checked when an implementation returns them; and the answer
-schemas that rows bring.
+"""Answer tables, made from outcomes and checked when an implementation returns them; the answer
+schemas that rows bring; and answers that name records of their row by numbers.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from semgraph.errors import DataError, EngineError, Fault
+from semgraph.errors import DataError, Fault, RowError
 from semgraph.expr.types import Type, parse_type
 from semgraph.logical.prompt import Prompt, PromptSet
 from semgraph.logical.schema import NAME
 from semgraph.logical.semantic import Semantic, SemMap
+from semgraph.relational.batch import values as column_values
 from semgraph.semantic.contract import (
     SCORE,
     Outcome,
-    Rows,
     answer_schema,
-    verdict_field,
 )
-from semgraph.semantic.watch import named
+from semgraph.semantic.prompt.answers import LEFT_OUT, Note
 
 SCHEMA_HINT = 'write types by name, such as {"title": {"type": "string", "describe": "a job"}}'
 _QUOTED = 120
@@ -49,88 +47,19 @@ def answer_table(node: Semantic, outcomes: Sequence[Outcome], *, scored: bool = 
     return table.append_column(pa.field(SCORE, pa.float64()), pa.array(scores, pa.float64()))
 
 
-def outcomes(node: Semantic, table: pa.Table) -> list[Outcome]:
+def outcomes(node: Semantic, table: pa.Table) -> list[Outcome]:  # noqa: ARG001
     """The outcomes in a table of answers, by item: the reverse of `answer_table`."""
-    names = [f.name for f in answer_schema(node)][1:-2]
+    table = table.sort_by("item")
+    names = [name for name in table.column_names if name not in {"item", "error", "calls"}]
+    rows = zip(*(column_values(table.column(name)) for name in names), strict=True)
+    ends = zip(*(table.column(name).to_pylist() for name in ("error", "calls")), strict=True)
     return [
-        Outcome(
-            None if row["error"] else {name: row[name] for name in names},
-            row["error"],
-            tuple(row["calls"]),
-        )
-        for row in table.sort_by("item").to_pylist()
+        Outcome(None if error else dict(zip(names, row, strict=True)), error, tuple(calls))
+        for row, (error, calls) in zip(rows, ends, strict=True)
     ]
 
 
-def check_answer(
-    node: Semantic, rows: Rows, table: pa.Table, implementation: object = None
-) -> None:
-    """Check the table of an implementation; `implementation` is named in the error, with its file.
-
-    Raises:
-        EngineError: The schema is wrong, an item is missing, unknown or twice, or an item has
-            neither verdict nor error.
-    """
-    expected = answer_schema(node)
-    wrong: str | None
-    if not isinstance(table, pa.Table):
-        wrong = f"it returned a {type(table).__name__}, not a pyarrow.Table"
-    elif not table.schema.equals(expected) and not _scored(node, table):
-        wrong = f"it returned columns ({_columns(table.schema)}), expected ({_columns(expected)})"
-    else:
-        wrong = _wrong_items(node, rows, table.column("item").to_pylist()) or _no_verdict(
-            node, table
-        )
-    if wrong:
-        who = "its implementation" if implementation is None else named(implementation)
-        raise EngineError(
-            f"step {node.step}: {who} broke its contract: {wrong}. Correct its `answer`"
-        )
-
-
-def _scored(node: Semantic, table: pa.Table) -> bool:
-    return node.keyword in {"sem_filter", "sem_join"} and table.schema.equals(
-        answer_schema(node, scored=True)
-    )
-
-
-def _wrong_items(node: Semantic, rows: Rows, items: Sequence[Any]) -> str | None:
-    count = len(rows.groups()) if node.keyword == "sem_agg" else rows.items.num_rows
-    seen = Counter(items)
-    missing = [i for i in range(count) if i not in seen]
-    invalid = [i for i, n in seen.items() if n > 1 or i is None or not 0 <= i < count]
-    if not missing and not invalid:
-        return None
-    parts = [f"missing: {_first(missing)}"] * bool(missing) + [
-        f"twice or unknown: {_first(invalid)}"
-    ] * bool(invalid)
-    return f"each of the {count} items must come once; {'; '.join(parts)}"
-
-
-def _no_verdict(node: Semantic, table: pa.Table) -> str | None:
-    verdict = verdict_field(node)
-    if verdict is None:
-        return None
-    import pyarrow.compute as pc
-
-    bare = pc.and_(pc.is_null(table.column("error")), pc.is_null(table.column(verdict.name)))
-    item = pc.index(bare, True).as_py()
-    return (
-        None
-        if item < 0
-        else f'item {table.column("item")[item].as_py()} has neither "{verdict.name}" nor an error'
-    )
-
-
-def _first(items: Sequence[Any]) -> str:
-    return ", ".join(map(str, items[:5])) + (", ..." if len(items) > 5 else "")
-
-
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{schema.field(i).name}: {schema.field(i).type}" for i in range(len(schema)))
-
-
-def shaped(
+def with_row_schemas(
     node: SemMap, forms: Sequence[str | None], prompts: Sequence[int]
 ) -> tuple[SemMap, list[int]]:
     """The node with a prompt for each answer schema of its rows, and the number of each row's prompt
@@ -145,26 +74,26 @@ def shaped(
         DataError: A row has no valid schema.
     """
     numbers: dict[tuple[int, str], int] = {}
-    shaped_prompts: list[Prompt] = []
+    prompts_by_schema: list[Prompt] = []
     rows = []
     for number, text in zip(prompts, forms, strict=True):
         key = (number, text or "")
         if key not in numbers:
-            numbers[key] = len(shaped_prompts)
+            numbers[key] = len(prompts_by_schema)
             try:
-                shaped_prompts.append(_with_answer_schema(node.prompt.all[number], text or ""))
+                prompts_by_schema.append(_with_answer_schema(node.prompt.all[number], text or ""))
             except Fault as fault:
                 quote = "" if text is None else f": {text[:_QUOTED]}"
                 what = f"{node.form} is no schema: {fault.what}{quote}"
                 raise DataError(what, hint=fault.hint or SCHEMA_HINT) from None
         rows.append(numbers[key])
     return replace(
-        node, prompt=PromptSet(tuple(("", prompt) for prompt in shaped_prompts), node.prompt.on)
+        node, prompt=PromptSet(tuple(("", prompt) for prompt in prompts_by_schema), node.prompt.on)
     ), rows
 
 
 def _with_answer_schema(prompt: Prompt, text: str) -> Prompt:
-    fields, meanings = form_of(text)
+    fields, meanings = parse_answer_schema(text)
     name = next(name for name, kind in prompt.returns if kind.name == "json")
     returns = tuple(
         (n, replace(kind, fields=fields) if n == name else kind) for n, kind in prompt.returns
@@ -173,7 +102,9 @@ def _with_answer_schema(prompt: Prompt, text: str) -> Prompt:
     return replace(prompt, returns=returns, describe=(*prompt.describe, *described))
 
 
-def form_of(text: str) -> tuple[tuple[tuple[str, Type], ...], tuple[tuple[str, str], ...]]:
+def parse_answer_schema(
+    text: str,
+) -> tuple[tuple[tuple[str, Type], ...], tuple[tuple[str, str], ...]]:
     """The fields of an answer schema in JSON: types by name, and their meanings. Raises Fault."""
     try:
         data = json.loads(text)
@@ -201,3 +132,115 @@ def _field(name: str, value: Any) -> tuple[Type, str]:
     ):
         raise Fault(f'"{name}" has no type')
     return parse_type(kind), meaning
+
+
+_DROPPED = object()
+Numbers = Mapping[str, frozenset[int]]
+"""The numbers of a row's records, by the column that has them."""
+
+
+class UnknownNumber(Exception):
+    """An answer has a number that no record has, and may be asked for again."""
+
+
+def numbers_of_rows(node: Semantic, left: pa.Table) -> list[Numbers]:
+    """The numbers of the records of each row; none for operators without refs."""
+    columns = node.numbers_of if isinstance(node, SemMap) else ()
+    if not columns:
+        return []
+    listed = {name: left.column(name).to_pylist() for name, _ in columns}
+    return [
+        {
+            name: frozenset(record["number"] for record in rows[i] or ())
+            for name, rows in listed.items()
+        }
+        for i in range(left.num_rows)
+    ]
+
+
+def checked_numbers(
+    node: Semantic, values: Mapping[str, Any], known: Numbers, note: Note, *, again: bool
+) -> dict[str, Any]:
+    """The answers of a row, without list entries that hold an unknown number where these are
+    dropped; a number that a list repeats is in it once.
+
+    Args:
+        node: A sem_map whose answers name records.
+        values: The answers by name; others pass.
+        known: The numbers of the row's records.
+        note: Receives the entries that are dropped.
+        again: Whether numbers can be asked for again; if not, their entries are dropped, too.
+
+    Raises:
+        UnknownNumber: A number is that of no record, and is asked for again, or nothing is left.
+        RowError: It is in no list, so that there is nothing to drop.
+    """
+    assert isinstance(node, SemMap)
+    again = again or all(unknown == "drop" for _, unknown in node.numbers_of)
+    dropping = {name for name, unknown in node.numbers_of if unknown == "drop" or not again}
+    checked = dict(values)
+    for name, kind in node.answers:
+        checked[name] = _checked(kind, values[name], name, known, dropping, note)
+    lists = [checked[name] for name, kind in node.answers if kind.item is not None]
+    dropped = next((name for name in checked if checked[name] is _DROPPED), None)
+    if not again and (dropped or not any(lists)):
+        return checked_numbers(node, values, known, note, again=True)
+    if dropped:
+        raise RowError("unknown", f"{dropped} names a record that is not listed")
+    return checked
+
+
+def _checked(
+    kind: Type, value: Any, path: str, known: Numbers, dropping: set[str], note: Note
+) -> Any:
+    if value is None or kind.name == "json":
+        return value
+    if kind.ref:
+        if value in known[kind.ref]:
+            return value
+        if kind.ref in dropping:
+            return _DROPPED
+        raise UnknownNumber(f"{path} has {value}, which is the number of no record")
+    if kind.item is not None:
+        entries = [_checked(kind.item, entry, path, known, dropping, note) for entry in value]
+        kept = [entry for entry in entries if entry is not _DROPPED]
+        for _ in entries[len(kept) :]:
+            note(LEFT_OUT, f"{path} has the number of no record")
+        return list(dict.fromkeys(kept)) if kind.item.ref else kept
+    if kind.name != "struct":
+        return value
+    fields = {
+        name: _checked(part, value[name], f"{path}.{name}", known, dropping, note)
+        for name, part in kind.fields
+    }
+    return _DROPPED if _DROPPED in fields.values() else fields
+
+
+def checked_outcome(node: Semantic, outcome: Outcome, known: Numbers, note: Note) -> Outcome:
+    """The outcome of a row without unknown numbers: an implementation that writes its own requests
+    asks no second time.
+    """
+    if outcome.values is None:
+        return outcome
+    try:
+        values = checked_numbers(node, outcome.values, known, note, again=False)
+        return outcome._replace(values=values)
+    except UnknownNumber as error:
+        return Outcome(None, f"invalid: {error}", outcome.calls)
+    except RowError as error:
+        return Outcome(None, f"{error.kind}: {error}", outcome.calls)
+
+
+def needed_records(node: Semantic) -> tuple[str, ...]:
+    """The columns with records of which each answer must name one: a row without is not asked."""
+    if not isinstance(node, SemMap):
+        return ()
+    return tuple(dict.fromkeys(name for _, kind in node.answers for name in _needed_in(kind)))
+
+
+def _needed_in(kind: Type) -> list[str]:
+    if kind.nullable or kind.item is not None or kind.name == "json":
+        return []
+    if kind.ref:
+        return [kind.ref]
+    return [name for _, part in kind.fields for name in _needed_in(part)]

@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from semgraph.expr.duckdb import ORDINAL
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import python_rows
 from semgraph.logical.node import Node
-from semgraph.logical.prompt import PromptSet, plain
+from semgraph.logical.prompt import plain
+from semgraph.logical.relational import Input
 from semgraph.logical.semantic import Answering, Check, Semantic, SemMap
 from semgraph.relational.batch import (
     INPUT_ROW,
@@ -27,18 +30,66 @@ from semgraph.relational.batch import (
     pick,
     values,
 )
-from semgraph.semantic.answers import answer_table, check_answer, outcomes, shaped
-from semgraph.semantic.check import refused, with_refusals
-from semgraph.semantic.context import NodeContext
-from semgraph.semantic.contract import (
-    SCORE,
-    Implementation,
-    Outcome,
-    Rows,
-    answer_schema,
+from semgraph.relational.segments import column_of
+from semgraph.semantic.answers import (
+    answer_table,
+    checked_outcome,
+    needed_records,
+    numbers_of_rows,
+    outcomes,
+    with_row_schemas,
 )
-from semgraph.semantic.refs import checked_outcomes, needed_records, numbers_of_rows
-from semgraph.semantic.watch import watched
+from semgraph.semantic.context import Context
+from semgraph.semantic.contract import SCORE, Outcome, Rows, answer_schema, prompt_numbers
+from semgraph.semantic.implementation import Implementation, check_answer, watched
+
+_NO_MESSAGE = "it does not meet the check"
+
+
+async def refused(
+    node: Answering, check: Check, answers: pa.Table, check_input: pa.Table, now: datetime | None
+) -> dict[int, str]:
+    """The answers that do not meet a check, by their places, each with its message.
+
+    Errors are not judged, nor are pairs that do not match: they have no answers.
+
+    Args:
+        node: The operator.
+        check: Its check.
+        answers: The answers of an implementation.
+        check_input: What the check sees beside each of them.
+        now: The value of `$now`.
+    """
+    places = _judged(node, answers)
+    if not places:
+        return {}
+    source = _seen_by(node, check)
+    columns = {
+        name: (check_input if name in check_input.column_names else answers).column(name)
+        for name in source.schema.names
+    }
+    rows = Batch.of_table(pa.table(columns).take(pa.array(places, pa.int64())))
+    holds = (await column_of(check.where, source, rows, now, pa.bool_())).column("x")
+    wrong = [i for i, value in enumerate(holds) if not value]
+    if not wrong:
+        return {}
+    texts = (await column_of(check.message, source, rows.take(wrong), now, pa.string())).column("x")
+    messages = [(text or "").strip().rstrip(".") or _NO_MESSAGE for text in texts]
+    return {places[i]: message for i, message in zip(wrong, messages, strict=True)}
+
+
+def _judged(node: Answering, answers: pa.Table) -> list[int]:
+    """The places of the answers that a check judges."""
+    errors = values(answers.column("error"))
+    match = values(answers.column("match")) if node.keyword == "sem_join" else [True] * len(errors)
+    return [i for i, error in enumerate(errors) if error is None and match[i]]
+
+
+@lru_cache(maxsize=256)
+def _seen_by(node: Answering, check: Check) -> Input:
+    """The columns that a check reads, as a relation."""
+    fields = [f for f in node.seen_by_check if f.name in check.roots]
+    return Input(name="answers", columns=pa.schema(fields), step=node.step, origin=node.origin)
 
 
 @dataclass(frozen=True)
@@ -54,6 +105,7 @@ class Failure:
     row: dict[str, Any]
 
 
+Flags = npt.NDArray[np.bool_]
 _SIDES = pa.list_(pa.list_(pa.int64()))
 
 
@@ -154,7 +206,7 @@ class AnswerContext:
     """
 
     implementation: Implementation[Any]
-    ctx: NodeContext
+    ctx: Context
     partitions: Sequence[str]
     partition_column: str
     now: datetime | None
@@ -181,72 +233,98 @@ def known_partitions(table: pa.Table, context: AnswerContext) -> list[str] | Non
     return batch.owners(context.partition_column)
 
 
-def _prompts(table: pa.Table, prompts: PromptSet) -> list[int | None]:
-    if not prompts.on:
-        return [0] * table.num_rows
-    everything = prompts.all
-    chosen: list[int | None] = []
-    for value in values(pick(table, prompts.on)):
-        prompt = prompts.pick(value)
-        chosen.append(
-            None if prompt is None else next(i for i, p in enumerate(everything) if p is prompt)
-        )
-    return chosen
-
-
 async def ask(
     node: Semantic,
     left: pa.Table,
     right: pa.Table | None,
-    items: pa.Table,
+    items: Mapping[str, Sequence[int]],
     context: AnswerContext,
     times: Sequence[int] = (),
     owners: Sequence[str] | None = None,
-    beside: pa.Table | None = None,
+    check_input: pa.Table | None = None,
 ) -> pa.Table:
     """Pass items to the implementation and check its answers: every item once, in order.
 
-    A row without a prompt is not sent: it gets an error. `times` says how many equal rows each left
-    row stands for. `owners` are the partitions of the left rows, if no column has them. `beside` is
-    what the node's check sees beside the answer of each item (for sem_agg: of each group).
+    A row without a prompt is not sent: it gets an error. `items` are the columns of `Rows.items`.
+    `times` says how many equal rows each left row stands for. `owners` are the partitions of the
+    left rows, if no column has them. `check_input` is what the node's check sees beside the answer of
+    each item (for sem_agg: of each group).
     """
-    prompts = _prompts(left, node.prompt)
-    unasked = _unasked(node, left, items, prompts)
-    part, units = _without_unasked(node, items, unasked)
-    other = None if right is None else _flat(right, node.prompt.other_fields)
-    numbers = [p or 0 for p in prompts]
-    plain = node
+    prompts: list[int | None] = [0] * left.num_rows
+    if on := node.prompt.on:
+        prompts = prompt_numbers(node.prompt, values(pick(left, on)))
+    units = items["group"] if node.keyword == "sem_agg" else range(len(items["left"]))
+    unasked = _unasked(node, left, list(zip(units, items["left"], strict=True)), prompts)
+    asked, numbers = node, [prompt or 0 for prompt in prompts]
     if isinstance(node, SemMap) and node.form and numbers:
-        node, numbers = shaped(node, values(pick(left, node.form)), numbers)
+        asked, numbers = with_row_schemas(node, values(pick(left, node.form)), numbers)
     rows = Rows(
         _flat(left, node.prompt.fields),
-        other,
-        part,
+        None if right is None else _flat(right, node.prompt.other_fields),
+        _accepted(items, units, unasked),
         owners or partition_names(left, context),
         numbers,
         times,
     )
-    if not part.num_rows:
-        return _with_errors(node, answer_schema(node).empty_table(), units, unasked)
-    if isinstance(plain, Answering) and plain.check is not None and beside is not None:
-        seen = beside.take(pa.array(units, pa.int64()))
-        table = await _checked(plain, plain.check, node, rows, seen, context)
+    places = [unit for unit in dict.fromkeys(units) if unit not in unasked]
+    if not rows.items.num_rows:
+        table = answer_schema(asked).empty_table()
+    elif isinstance(node, Answering) and node.check is not None and check_input is not None:
+        table = await _checked(node, node.check, asked, rows, rows_at(check_input, places), context)
     else:
-        table = await _answers(node, rows, context)
-    return _with_errors(node, table, units, unasked)
+        table = await _answers(asked, rows, context)
+    if not unasked:
+        return table
+    answers = dict(zip(places, outcomes(asked, table), strict=True))
+    answers |= {unit: Outcome(None, error) for unit, error in unasked.items()}
+    return _table(asked, [answers[unit] for unit in sorted(answers)], table)
+
+
+def _accepted(
+    items: Mapping[str, Sequence[int]], units: Sequence[int], unasked: Mapping[int, str]
+) -> pa.Table:
+    """The items that are asked about, with groups from 0."""
+    accepted = [i for i, unit in enumerate(units) if unit not in unasked]
+    columns = {name: [column[i] for i in accepted] for name, column in items.items()}
+    if "group" in columns:
+        columns["group"] = dense(columns["group"])[0]
+    return pa.table({name: pa.array(column, pa.int64()) for name, column in columns.items()})
+
+
+def rows_at(table: pa.Table, places: Sequence[int]) -> pa.Table:
+    """The rows of a table at some places."""
+    return table.take(pa.array(places, pa.int64()))
+
+
+def answer_columns(
+    node: Semantic, answers: pa.Table, places: Sequence[int], rows: int
+) -> dict[str, Any]:
+    """Answers to the rows at some places, as columns of so many rows; the others are NULL."""
+    number = {place: i for i, place in enumerate(places)}
+    positions = pa.array(map(number.get, range(rows)), pa.int64())
+    names = [f.name for f in node.answer_fields()]
+    return {name: answers.column(name).combine_chunks().take(positions) for name in names}
+
+
+def _table(node: Semantic, answers: Sequence[Outcome], like: pa.Table) -> pa.Table:
+    """Outcomes as a table; with scores of verdicts if another one has some."""
+    return answer_table(node, answers, scored=like.schema.equals(answer_schema(node, scored=True)))
 
 
 async def _answers(node: Semantic, rows: Rows, context: AnswerContext) -> pa.Table:
     """The answers of the implementation, in the order of the items."""
     table = await watched(context.implementation, node, rows, context.ctx)
     check_answer(node, rows, table, context.implementation)
+    table = table.sort_by("item")
     if records := numbers_of_rows(node, rows.left):
-        known = [records[left] for left in values(rows.items.column("left"))]
         answered = outcomes(node, table)
-        valid = checked_outcomes(node, answered, known, context.ctx.note)
+        valid = [
+            checked_outcome(node, outcome, records[left], context.ctx.note)
+            for outcome, left in zip(answered, rows.lefts, strict=True)
+        ]
         if valid != answered:
-            table = answer_table(node, valid)
-    return table.sort_by("item")
+            return answer_table(node, valid)
+    return table
 
 
 async def _checked(
@@ -254,7 +332,7 @@ async def _checked(
     check: Check,
     asked: Semantic,
     rows: Rows,
-    beside: pa.Table,
+    check_input: pa.Table,
     context: AnswerContext,
 ) -> pa.Table:
     """The answers; those that do not meet the check are requested again, then they are errors.
@@ -264,125 +342,67 @@ async def _checked(
         check: Its check, with the retries that are left.
         asked: The operator that the implementation answers.
         rows: The items.
-        beside: What the check sees beside the answer of each.
+        check_input: What the check sees beside the answer of each.
         context: The implementation and its environment.
     """
     table = await _answers(asked, rows, context)
-    messages = await refused(node, check, table, beside, context.now)
-    if not messages or not check.retries:
-        return with_refusals(table, messages) if messages else table
+    messages = await refused(node, check, table, check_input, context.now)
+    if not messages:
+        return table
+    answers = outcomes(asked, table)
+    if not check.retries:
+        for place, message in messages.items():
+            answers[place] = Outcome(None, f"check: {message}", answers[place].calls)
+        return _table(asked, answers, table)
     context.ctx.refused(len(messages))
     again = await _checked(
         node,
         replace(check, retries=check.retries - 1),
         asked,
         rows.again(messages),
-        beside.take(pa.array(list(messages), pa.int64())),
+        rows_at(check_input, [*messages]),
         context,
     )
-    return _replaced(table, list(messages), again)
+    for place, later in zip(messages, outcomes(asked, again), strict=True):
+        answers[place] = _replaced(answers[place], later)
+    return _table(asked, answers, table)
 
 
-def _replaced(table: pa.Table, places: Sequence[int], again: pa.Table) -> pa.Table:
-    """Answers with those to a repeated request in the place of refused ones. An error also names
-    the calls of the refused answer.
+def _replaced(refused: Outcome, later: Outcome) -> Outcome:
+    """The answer to a repeated request, with the score of the refused one if it has none: a verdict
+    may not be asked for again. An error also names the calls of the refused answer.
     """
-    calls = values(table.column("calls"))
-    own = [
-        [*dict.fromkeys((*calls[place], *late))] if error else late
-        for place, late, error in zip(
-            places, values(again.column("calls")), values(again.column("error")), strict=True
-        )
-    ]
-    names = again.column_names
-    again = again.set_column(names.index("item"), "item", pa.array(places, pa.int64()))
-    if SCORE in names:  # of the verdict, which may not be asked for again
-        scores = table.column(SCORE).take(pa.array(places, pa.int64()))
-        scores = pc.coalesce(again.column(SCORE), scores)
-        again = again.set_column(names.index(SCORE), again.schema.field(SCORE), scores)
-    again = again.set_column(
-        names.index("calls"),
-        again.schema.field("calls"),
-        pa.array(own, again.schema.field("calls").type),
-    )
-    rest = sorted(set(range(table.num_rows)) - set(places))
-    return pa.concat_tables([table.take(pa.array(rest, pa.int64())), again]).sort_by("item")
+    score = (refused.values or {}).get(SCORE)
+    values = dict(later.values or {})
+    if score is not None and values.get(SCORE) is None:
+        values[SCORE] = score
+    calls = dict.fromkeys((*refused.calls, *later.calls)) if later.error else later.calls
+    return Outcome(values, later.error, tuple(calls))
 
 
 def _unasked(
-    node: Semantic, left: pa.Table, items: pa.Table, prompts: Sequence[int | None]
+    node: Semantic,
+    left: pa.Table,
+    items: Sequence[tuple[int, int]],
+    prompts: Sequence[int | None],
 ) -> dict[int, str]:
     """The error for each item (for sem_agg: each group) that has a row without a prompt, or without
-    the records of which it must name one.
+    the records of which it must name one; `items` are pairs of item and left row.
     """
-    return _without_records(node, left, items) | _without_prompt(node, left, items, prompts)
-
-
-def _without_records(node: Semantic, left: pa.Table, items: pa.Table) -> dict[int, str]:
     unasked: dict[int, str] = {}
     for name in needed_records(node):
         listed = values(left.column(name))
-        for item, row in enumerate(values(items.column("left"))):
-            if not listed[row]:
-                unasked[item] = f"no_records: {name} is empty: ask only when: len({name}) > 0"
+        error = f"no_records: {name} is empty: ask only when: len({name}) > 0"
+        unasked |= {item: error for item, row in items if not listed[row]}
+    if None in prompts:
+        on, known = node.prompt.on, ", ".join(value for value, _ in node.prompt.prompts)
+        picked = values(pick(left, on))
+        for item, row in items:
+            if prompts[row] is None:
+                value = "NULL" if picked[row] is None else f'"{picked[row]}"'
+                what = f"there is none for {on} {value}, only for {known}"
+                unasked[item] = f"no_prompt: {what}: add otherwise to the prompt"
     return unasked
-
-
-def _without_prompt(
-    node: Semantic, left: pa.Table, items: pa.Table, prompts: Sequence[int | None]
-) -> dict[int, str]:
-    if None not in prompts:
-        return {}
-    known = ", ".join(value for value, _ in node.prompt.prompts)
-    picked = [
-        "NULL" if value is None else f'"{value}"' for value in values(pick(left, node.prompt.on))
-    ]
-    lefts, numbers = values(items.column("left")), _units(node, items)
-    return {
-        unit: f"no_prompt: there is none for {node.prompt.on} {picked[row]}, only for {known}: add otherwise to the prompt"
-        for unit, row in zip(numbers, lefts, strict=True)
-        if prompts[row] is None
-    }
-
-
-def _units(node: Semantic, items: pa.Table) -> list[int]:
-    """The number of each item's answer: its group for sem_agg, else its own."""
-    return (
-        values(items.column("group")) if node.keyword == "sem_agg" else list(range(items.num_rows))
-    )
-
-
-def _without_unasked(
-    node: Semantic, items: pa.Table, unasked: Mapping[int, str]
-) -> tuple[pa.Table, list[int]]:
-    """The items that are asked about, groups renumbered, and the original number of each answer."""
-    numbers = _units(node, items)
-    if not unasked:
-        return items, list(dict.fromkeys(numbers))
-    accepted = [i for i, unit in enumerate(numbers) if unit not in unasked]
-    part = items.take(pa.array(accepted, pa.int64()))
-    if "group" in part.column_names:
-        renumbered, _ = dense(values(part.column("group")))
-        part = part.set_column(
-            part.column_names.index("group"), "group", pa.array(renumbered, pa.int64())
-        )
-    return part, list(dict.fromkeys(numbers[i] for i in accepted))
-
-
-def _with_errors(
-    node: Semantic, table: pa.Table, units: Sequence[int], unasked: Mapping[int, str]
-) -> pa.Table:
-    """The answers with their original numbers, and the errors of items that were not asked about,
-    in order.
-    """
-    if not unasked:
-        return table
-    errors = answer_table(node, [Outcome(None, error) for error in unasked.values()])
-    numbered = [
-        part.set_column(0, "item", pa.array(list(numbers), pa.int64()))
-        for part, numbers in ((table, units), (errors, unasked))
-    ]
-    return pa.concat_tables(numbered, promote_options="default").sort_by("item")
 
 
 def prompt_texts(table: pa.Table, paths: Sequence[str]) -> list[str]:
@@ -400,20 +420,20 @@ class QuestionKey(NamedTuple):
 
     partition: str
     text: str
-    form: str | None
+    schema: str | None
     checked: str = ""
 
 
 def question_keys(node: Semantic, rows: pa.Table, context: AnswerContext) -> list[QuestionKey]:
     """The key of each row."""
-    form = node.form if isinstance(node, SemMap) else ""
-    forms = values(pick(rows, form)) if form else [""] * rows.num_rows
+    column = node.form if isinstance(node, SemMap) else ""
+    schemas = values(pick(rows, column)) if column else [""] * rows.num_rows
     texts = prompt_texts(rows, node.prompt.fields)
     checked = check_texts(node, rows)
-    return list(map(QuestionKey, partition_names(rows, context), texts, forms, checked))
+    return list(map(QuestionKey, partition_names(rows, context), texts, schemas, checked))
 
 
-def beside_answers(node: Semantic, rows: pa.Table) -> pa.Table | None:
+def check_input_of(node: Semantic, rows: pa.Table) -> pa.Table | None:
     """The columns of rows that the check of their operator reads; None if it has none."""
     check = node.check if isinstance(node, Answering) else None
     if check is None:
@@ -423,8 +443,10 @@ def beside_answers(node: Semantic, rows: pa.Table) -> pa.Table | None:
 
 def check_texts(node: Semantic, rows: pa.Table) -> list[str]:
     """The columns that the check of an operator reads of each row, as JSON."""
-    beside = beside_answers(node, rows)
-    return [""] * rows.num_rows if beside is None else prompt_texts(beside, beside.column_names)
+    check_input = check_input_of(node, rows)
+    if check_input is None:
+        return [""] * rows.num_rows
+    return prompt_texts(check_input, check_input.column_names)
 
 
 def evidence(

@@ -25,7 +25,7 @@ from semgraph.errors import (
 )
 from semgraph.extras import lacking, requirements
 from semgraph.logical.plan import Choice
-from semgraph.semantic.watch import line_in
+from semgraph.semantic.implementation import line_in
 
 Edges = Sequence[tuple[int, int, float]]
 """Edges between keys by their places: `(a, b, weight)` with a < b, sorted, each pair once."""

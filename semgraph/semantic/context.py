@@ -1,394 +1,137 @@
-"""The `Context` of implementations: the model and the embedder, on behalf of one node.
-
-Each reply is counted for the node when it arrives, whether it is used or not.
-"""
+"""The `Context` of implementations: questions about items, sent by `NodeCalls`."""
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
-import json
-import random
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from itertools import islice
+from typing import Any
 
-import numpy as np
+import pyarrow as pa
 
-from semgraph.errors import BudgetReached, EngineError, RowError, SemgraphError
-from semgraph.llm.base import LLM, Embedder, Embeddings, Limits, Message, Reply, Request, Vectors
-from semgraph.llm.replies import repaired
-from semgraph.llm.stack import bound, innermost
-from semgraph.logical.prompt import Prompt
+from semgraph.errors import RowError, SemgraphError
+from semgraph.llm.base import Reply, Request, Vectors
 from semgraph.logical.semantic import Semantic
-from semgraph.meter import CountedNotes, StepMetrics
 from semgraph.semantic.answers import answer_table
-from semgraph.semantic.contract import REFERENCES, Block, Outcome, Part, Ranking, Rows, Words
+from semgraph.semantic.calls import NodeCalls
+from semgraph.semantic.contract import Block, Outcome, Part, Ranking, Rows, Words
 from semgraph.semantic.prompt.answers import words_of
-from semgraph.semantic.prompt.builder import PromptBuilder, Work
+from semgraph.semantic.prompt.builder import UNASKED, PromptBuilder, Work
 from semgraph.semantic.prompt.groups import GroupPrompts, WindowPrompts
 from semgraph.semantic.prompt.pairs import PairPrompts
-from semgraph.semantic.prompt.reviews import ReviewPrompts
-from semgraph.semantic.prompt.rows import RowPrompts
-from semgraph.semantic.prompt.samples import SamplePrompts
-
-_Task = asyncio.Task[Reply | RowError]
+from semgraph.semantic.prompt.rows import ReviewPrompts, RowPrompts, SamplePrompts
 
 
-class NodeContext:
-    """The `Context` of one node. Use it as an async context manager, or close it: this ends all its
-    requests.
+class Context(NodeCalls):
+    """The services of an implementation. All requests are journalled, limited, budgeted and metered."""
 
-    Args:
-        llm: The model, or the models of all roles. Limits and token counts are those of the role of
-            the node's first prompt.
-        embedder: The embedder.
-        node: The node.
-        metrics: The counters of its step.
-        seed: A further seed of `random`, beside the node and the key.
-        trial: The number of the independent repetition.
-        paid: Ids of the calls that the run has counted; new ones are counted in `replayed`, or in
-            `metrics` if issued.
-        ahead: Whether its requests run ahead.
-        progress: Called with the (left) rows that a reply is about.
-    """
-
-    def __init__(
-        self,
-        llm: LLM,
-        embedder: Embedder,
-        node: Semantic,
-        metrics: StepMetrics,
-        *,
-        seed: str = "",
-        trial: int = 0,
-        paid: set[str] | None = None,
-        ahead: bool = False,
-        progress: Callable[[Iterable[int]], object] | None = None,
-    ) -> None:
-        self._llm, self._embedder, self._node, self._metrics = llm, embedder, node, metrics
-        self._progress = progress
-        self._model = bound(llm, node.prompt.first.role)
-        self._endpoint = innermost(self._model)
-        self._ahead = ahead
-        self._seed, self._trial = seed, trial
-        self._running: set[_Task] = set()
-        self._schemas: dict[int, tuple[Mapping[str, Any], str]] = {}
-        self.calls: list[str] = []
-        self.counted = CountedNotes()
-        self._paid = paid if paid is not None else set()
-        self.replayed = StepMetrics()  # the cost of answers of earlier runs, each once
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
-        """Cancel requests in flight and wait until they have ended."""
-        await _end(self._running)
-
-    @property
-    def limits(self) -> Limits:
-        """The limits of the model."""
-        return self._model.limits
-
-    @property
-    def batch(self) -> int:
-        """The most requests of one of its batches; 0: it sends them directly."""
-        return self.limits.batch if self._ahead else 0
-
-    def count_tokens(self, text: str) -> int:
-        """Count the tokens of a text for that model."""
-        return self._model.count_tokens(text)
-
-    def random(self, partition: str, *key: str) -> random.Random:
-        """A generator seeded by seed, step, trial, partition and key alone."""
-        trial = [str(self._trial)] if self._trial else []
-        text = json.dumps([self._seed, self._node.step, *trial, partition, *key])
-        return random.Random(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())  # noqa: S311
-
-    def request(
-        self,
-        prompt: Prompt,
-        system: str,
-        user: str,
-        schema: Mapping[str, Any] | None,
-        partition: str,
-        max_tokens: int,
-    ) -> Request:
-        """A request of this node; without a schema any text is an answer."""
-        messages = [Message("system", system)] if system else []
-        return Request(
-            role=prompt.role,
-            messages=(*messages, Message("user", user)),
-            schema="" if schema is None else self._schema_text(schema),
-            max_tokens=max_tokens,
-            trial=self._trial,
-            partition=partition,
-            step=self._node.step,
-            ahead=self._ahead,
-        )
-
-    def _schema_text(self, schema: Mapping[str, Any]) -> str:
-        """JSON in the order of the schema's keys, because models answer in that order. Cached by
-        object.
-        """
-        cached = self._schemas.get(id(schema))
-        if cached is None:
-            text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
-            cached = self._schemas[id(schema)] = (schema, text)
-        return cached[1]
-
-    async def ask(
-        self, requests: Iterable[Request]
-    ) -> AsyncGenerator[tuple[int, Reply | RowError], None]:
-        """Send requests, enough at a time to keep the model busy, and yield (index, reply or error)
-        as they arrive.
-        """
-        pending = enumerate(requests)
-        arrived: asyncio.Queue[tuple[int, _Task]] = asyncio.Queue()
-        in_flight: set[_Task] = set()
-        most = max(1, self.batch or self.limits.in_flight * 2)
-
-        def start() -> bool:
-            following = next(pending, None)
-            if following is None:
-                return False
-            index, request = following
-            task = asyncio.create_task(self._complete(request))
-            in_flight.add(task)
-            self._running.add(task)
-            task.add_done_callback(lambda task: arrived.put_nowait((index, task)))
-            return True
-
-        try:
-            more = True
-            while more or in_flight:
-                while more and len(in_flight) < most:
-                    more = start()
-                if in_flight:
-                    index, task = await arrived.get()
-                    in_flight.discard(task)
-                    self._running.discard(task)
-                    yield index, task.result()
-        finally:
-            self._running -= in_flight
-            await _end(in_flight)
-
-    async def _complete(self, request: Request) -> Reply | RowError:
-        try:
-            reply = await self._llm.complete(request)
-        except RowError as error:
-            count_failure(self._metrics, error)
-            self._remember(error.spent)
-            return error
-        except BudgetReached as error:
-            cut, error.__cause__ = error.__cause__, None  # it is counted once
-            if isinstance(cut, RowError):
-                count_failure(self._metrics, cut)
-            raise
-        count_reply(self._metrics, reply)
-        self._remember(reply)
-        for learned in getattr(self._endpoint, "learned", ()):
-            self.note(learned)
-        if request.schema:
-            text, what = repaired(reply.text)
-            if what:
-                self.note("repaired an answer", what)
-                return replace(reply, text=text)
-        return reply
-
-    def _remember(self, reply: object) -> None:
-        if not isinstance(reply, Reply) or not reply.call_id:
-            return
-        self.calls.append(reply.call_id)
-        if reply.origin == "journal" and reply.call_id not in self._paid:
-            count_reply(self.replayed, replace(reply, origin="issued"))
-        self._paid.add(reply.call_id)
-
-    async def embed(self, texts: Sequence[str], partition: str = "") -> Vectors:
-        """Vectors of texts; see `semgraph.semantic.contract.Context`. Equal texts are sent once."""
-        distinct = list(dict.fromkeys(texts))
-        if not distinct:
-            return np.zeros((0, await self._embedder.dimensions()), np.float32)
-        embeddings = await self._embedder.embed(distinct, partition)
-        count_embeddings(self._metrics, embeddings)
-        for i, error in embeddings.failed.items():
-            self.note("texts without a vector", f"“{distinct[i][:60]}”: {error}")
-        place = {text: i for i, text in enumerate(distinct)}
-        return embeddings.vectors[[place[text] for text in texts]]
-
-    async def ask_packed(self, node: Semantic, rows: Rows, blocks: Iterable[Block]) -> Any:
-        """Ask about the items of each block in one call; see
-        `semgraph.semantic.contract.Context`.
-        """
-        items = range(rows.items.num_rows)
-        builder = self._builder(node, rows)
-        if rows.reasons:
-            blocks = ([item] for block in blocks for item in block)
-        await self._ask_all(builder, builder.works(blocks), items)
-        self._metrics.unusable += builder.unusable
-        missing = [item for item in items if item not in builder.outcomes]
-        if missing:
-            raise EngineError(
-                f"step {node.step}: item {missing[0]} is in no block: put each item in one"
-            )
-        return answer_table(node, [builder.outcomes[item] for item in items])
+    async def _run(self, builder: PromptBuilder, works: Iterable[Work]) -> list[Outcome]:
+        """Send requests until each item of a builder has an outcome."""
+        builder.on_answer = self._progress
+        await builder.ask(works)
+        return builder.results()
 
     def _builder(
         self, node: Semantic, rows: Rows, words: Words | None = None
     ) -> RowPrompts | PairPrompts:
         return (RowPrompts if rows.right is None else PairPrompts)(self, node, rows, words)
 
-    async def _ask_all(
-        self,
-        builder: PromptBuilder,
-        works: Iterable[Work],
-        items: Iterable[int],  # noqa: ARG002
-    ) -> None:
-        """Send requests until each of the items has an outcome."""
-        await self._ask(builder, works)
+    async def ask_packed(self, node: Semantic, rows: Rows, blocks: Iterable[Block]) -> pa.Table:
+        """Ask about the items of each block in one call (sem_map, sem_filter, sem_join, and
+        sem_topk with a score for each).
 
-    async def _ask(self, builder: PromptBuilder, works: Iterable[Work]) -> None:
-        if self._progress is not None:
-            builder.on_answer = self._progress
-        await builder.ask(works)
+        One item is sent in the prompt's words, several as numbered records. A block that mixes
+        partitions, prompts or contexts, or does not fit the model, becomes several calls. Ids and
+        types are checked, and missing or wrong answers are requested again. Items with `reasons` are
+        sent alone. Returns what `answer` must return. An item in no block is an EngineError.
+        """
+        builder = self._builder(node, rows)
+        if rows.reasons:
+            blocks = ([item] for block in blocks for item in block)
+        outcomes = await self._run(builder, builder.works(blocks))
+        self._metrics.unusable += builder.unusable
+        return answer_table(node, outcomes)
 
     async def ask_samples(
         self, node: Semantic, rows: Rows, count: int, temperature: float
     ) -> list[list[Outcome]]:
-        """Ask about each item several times; see `semgraph.semantic.contract.Context`."""
-        items = range(rows.items.num_rows)
+        """Ask about each item alone `count` times (sem_map, sem_filter), with answers drawn at a
+        temperature.
+
+        Each draw is a request of its own: it is journalled and replayed by its number, and has a
+        seed where the endpoint takes one. Returns the outcomes of each item, in order.
+        """
         builder = SamplePrompts(self, node, rows, temperature)
-        await self._ask_all(builder, builder.all_works(count), items)
-        return [builder.samples_of(item) for item in items]
+        outcomes = await self._run(builder, builder.all_works(count))
+        return [builder.samples_of(item) for item in range(len(outcomes))]
 
     async def ask_words(
         self, node: Semantic, rows: Rows, words: Words | None = None, *, role: str = ""
     ) -> list[Outcome]:
-        """Ask for one word about each item; see `semgraph.semantic.contract.Context`."""
+        """Ask for one word about each item: yes or no (sem_filter, sem_join), a digit (sem_topk).
+
+        Returns an outcome for each item, in order: the verdict, and under `logprobs` the
+        log-probability of each word; see `log_odds`. If it is not known whether the endpoint has
+        log-probabilities, one item is sent first.
+
+        Args:
+            node: The node. Further answers of a sem_join are not requested.
+            rows: The items.
+            words: Words instead of the operator's own.
+            role: The role of the model; "": that of each prompt.
+
+        Raises:
+            ModelUnavailable: The endpoint has no log-probabilities.
+        """
         rows = rows._replace(reasons=())  # an answer is refused, not the word before it
-        if role:
-            return await self._ask_role(node, rows, words, role)
-        items = range(rows.items.num_rows)
+        if role:  # its calls, counters and notes are those of this context
+            other, node = copy(self), replace(node, prompt=node.prompt.of_role(role))
+            other._bind(role)  # noqa: SLF001
+            other._progress = None  # noqa: SLF001
+            return await other.ask_words(node, rows, words)
         builder = self._builder(node, rows, words or words_of(node))
-        builder.needs_logprobs = True
-        works = list(builder.works([item] for item in items))
-        first = 1 if self.limits.logprobs is None else 0
-        for part in filter(None, (works[:first], works[first:])):
-            await self._ask_all(builder, part, items)
-        return [builder.outcomes[item] for item in items]
-
-    async def _ask_role(
-        self, node: Semantic, rows: Rows, words: Words | None, role: str
-    ) -> list[Outcome]:
-        """Ask the model of another role, and count its calls here."""
-        node = replace(node, prompt=node.prompt.of_role(role))
-        other = NodeContext(
-            self._llm,
-            self._embedder,
-            node,
-            self._metrics,
-            seed=self._seed,
-            trial=self._trial,
-            paid=self._paid,
-            ahead=self._ahead,
-        )
-        async with other:
-            outcomes = await other.ask_words(node, rows, words)
-        self.calls += other.calls
-        self.counted.add(other.counted)
-        self.replayed.add(other.replayed)
-        return outcomes
-
-    def without_logprobs(self) -> str:
-        """The message for an endpoint without log-probabilities."""
-        reference = REFERENCES[self._node.keyword]
-        return (
-            f"step {self._node.step}: {self._model.name} returns no log-probabilities, which logit needs. "
-            f"Use an implementation that needs none: {self._node.step}={reference}"
-        )
-
-    def note(self, what: str, example: str = "") -> None:
-        """Add a note for the user; see `semgraph.semantic.contract.Context`."""
-        self.counted.count(self._node.step if example else "", what, example)
-
-    def refused(self, answers: int) -> None:
-        """Count answers that did not meet the check of the node, and are requested again."""
-        self._metrics.refused += answers
+        builder.needs_logprobs, builder.on_answer = True, self._progress
+        works = builder.works([item] for item in range(rows.items.num_rows))
+        if self.limits.logprobs is None:
+            await builder.ask(islice(works, 1))
+        return await self._run(builder, works)
 
     async def ask_groups(self, node: Semantic, rows: Rows, parts: Iterable[Part]) -> list[Outcome]:
-        """Aggregate each part in one call; see `semgraph.semantic.contract.Context`."""
-        numbered = list(parts)
-        builder = GroupPrompts(self, node, rows, numbered)
-        await self._ask_all(builder, builder.all_works(), range(len(numbered)))
-        return [builder.outcomes[i] for i in range(len(numbered))]
+        """Aggregate each part in one call (sem_agg). Returns an outcome for each part, in order.
+
+        A part that does not fit the model is not sent; its error is of kind `too_long`.
+        """
+        builder = GroupPrompts(self, node, rows, list(parts))
+        return await self._run(builder, builder.all_works())
 
     async def ask_rankings(
         self, node: Semantic, rows: Rows, windows: Iterable[Block]
     ) -> list[Ranking]:
-        """Rank the items of each window in one call; see `semgraph.semantic.contract.Context`."""
+        """Rank the items of each window in one call (sem_topk). Returns a ranking for each window,
+        in order.
+
+        If the endpoint rejects a window, or it does not fit the model, its rows are sent alone, so
+        that one bad row does not fail the rest: rows that fail alone are `faulty`. A window of one
+        row is sent, too.
+        """
         builder = WindowPrompts(self, node, rows, list(windows))
-        await self._ask(builder, builder.all_works())
-        return await builder.rankings()
+        return await builder.rankings(await self._run(builder, builder.all_works()))
 
     async def ask_reviews(
         self, node: Semantic, rows: Rows, answers: Mapping[int, Outcome]
     ) -> dict[int, Outcome]:
-        """Review earlier answers; see `semgraph.semantic.contract.Context`."""
+        """Ask the model to review earlier answers of some items (sem_map), one call per item.
+
+        The question is the prompt's section `# reflexion`, or a general one. An outcome has all
+        answers: the additions to a list, and the corrected value of everything else. The outcome of
+        an item without an answer is its error.
+        """
         builder = ReviewPrompts(self, node, rows, answers)
-        await builder.ask(Work((item,)) for item in answers)
+        await builder.ask(builder.all_works())
         return builder.outcomes
 
 
-async def _end(tasks: set[_Task]) -> None:
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def count_reply(metrics: StepMetrics, reply: Reply) -> None:
-    """Count a reply for a step, by its origin, with its tokens and dollars if it was issued now."""
-    metrics.attempts += reply.attempts
-    if reply.origin == "journal":
-        metrics.calls_journal += 1
-    elif reply.origin == "coalesced":
-        metrics.calls_coalesced += 1
-    else:
-        metrics.calls_issued += 1
-        metrics.tokens_in += reply.usage.prompt
-        metrics.tokens_cached += reply.usage.cached
-        metrics.tokens_out += reply.usage.completion
-        _add_dollars(metrics, reply.dollars)
-
-
-def _add_dollars(metrics: StepMetrics, dollars: float | None) -> None:
-    """Add dollars to a step; the sum is unknown if one of them is."""
-    unknown = metrics.dollars is None or dollars is None
-    metrics.dollars = None if unknown else (metrics.dollars or 0.0) + (dollars or 0.0)
-
-
-def count_failure(metrics: StepMetrics, error: RowError) -> None:
-    """Count a failed request for a step: its attempts, and the paid answer if there was one."""
-    spent = error.spent if isinstance(error.spent, Reply) else None
-    metrics.attempts += error.attempts
-    if spent is not None:
-        count_reply(metrics, spent)
-        metrics.attempts -= spent.attempts
-
-
-def count_embeddings(metrics: StepMetrics, embeddings: Embeddings) -> None:
-    """Count embeddings for a step: calls, attempts, tokens and dollars."""
-    metrics.embeddings += embeddings.calls
-    metrics.attempts += embeddings.attempts
-    metrics.tokens_in += embeddings.usage.prompt
-    _add_dollars(metrics, embeddings.dollars)
-
-
-_UNASKED = "unasked: only planned"
 _SAMPLE = 200  # requests with counted tokens
 
 
@@ -414,7 +157,7 @@ class PlannedRequests:
             self.first.append(request)
 
 
-class DryRun(NodeContext):
+class DryRun(Context):
     """A context that counts requests and sends none: no item gets an answer, so implementations end
     after their first round.
 
@@ -422,7 +165,7 @@ class DryRun(NodeContext):
         embeds: Whether texts are embedded; if not, an implementation that needs vectors ends with
             DryRunEnded.
         most: The number of requests after which it ends with DryRunEnded; None: no limit.
-        arguments: Those of NodeContext.
+        arguments: Those of Context.
 
     Attributes:
         batches: The counted requests, by role.
@@ -440,58 +183,18 @@ class DryRun(NodeContext):
         """The first request, if any."""
         return next((batch.first[0] for batch in self.batches.values()), None)
 
-    def _count(self, requests: Iterable[Request]) -> None:
-        for request in requests:
-            self.batches.setdefault(request.role, PlannedRequests()).add(request)
-            if self._most is not None:
-                self._most -= 1
-                if not self._most:
-                    raise DryRunEnded
-
     async def ask(
         self, requests: Iterable[Request]
     ) -> AsyncGenerator[tuple[int, Reply | RowError], None]:
-        """Count the requests."""
+        """Count the requests. Raises DryRunEnded after the last one."""
         for index, request in enumerate(requests):
-            self._count([request])
-            yield index, RowError("unasked", "only planned")
+            self.batches.setdefault(request.role, PlannedRequests()).add(request)
+            if sum(batch.calls for batch in self.batches.values()) == self._most:
+                raise DryRunEnded
+            yield index, RowError(UNASKED, "only planned")
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Vectors:
         """Vectors of texts, if texts are embedded. Raises DryRunEnded."""
         if not self._embeds:
             raise DryRunEnded
         return await super().embed(texts, partition)
-
-    async def _ask_all(
-        self, builder: PromptBuilder, works: Iterable[Work], items: Iterable[int]
-    ) -> None:
-        self._count(builder.requests(works, []))
-        builder.outcomes |= dict.fromkeys(items, Outcome(None, _UNASKED))
-
-    async def ask_words(
-        self, node: Semantic, rows: Rows, words: Words | None = None, *, role: str = ""
-    ) -> list[Outcome]:
-        """Count the requests about the items."""
-        node = replace(node, prompt=node.prompt.of_role(role)) if role else node
-        return await super().ask_words(node, rows, words)
-
-    async def ask_rankings(
-        self, node: Semantic, rows: Rows, windows: Iterable[Block]
-    ) -> list[Ranking]:
-        """Count the requests about the windows."""
-        numbered = list(windows)
-        builder = WindowPrompts(self, node, rows, numbered)
-        self._count(builder.requests(builder.all_works(), []))
-        return [
-            Ranking(None, _UNASKED, (), dict.fromkeys(window, Outcome(None, _UNASKED)))
-            for window in numbered
-        ]
-
-    async def ask_reviews(
-        self,
-        node: Semantic,  # noqa: ARG002
-        rows: Rows,  # noqa: ARG002
-        answers: Mapping[int, Outcome],
-    ) -> dict[int, Outcome]:
-        """Review nothing, because no item has an answer."""
-        return dict.fromkeys(answers, Outcome(None, _UNASKED))

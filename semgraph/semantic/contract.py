@@ -1,29 +1,19 @@
-"""The contract between the engine and the implementations of semantic operators. Authors import it
-from `semgraph.operator`.
-
-The engine selects the rows and pairs, and handles `how`, `keep`, errors and assembly; an
-implementation only answers items, by their numbers.
+"""What the engine and the implementations of semantic operators give each other: items and outcomes.
+Authors import it from `semgraph.operator`.
 """
 
 from __future__ import annotations
 
-import math
-import random
-from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from semgraph.errors import RowError
 from semgraph.expr.types import python_values
-from semgraph.extras import lacking
-from semgraph.llm.base import Limits, Reply, Request, Vectors
-from semgraph.logical.prompt import Prompt
+from semgraph.llm.base import Vectors
+from semgraph.logical.prompt import Prompt, PromptSet, show
 from semgraph.logical.semantic import Semantic
 
-N = TypeVar("N", bound=Semantic)
 Block = Sequence[int]
 REFERENCES = {
     "sem_map": "per_row",
@@ -92,20 +82,31 @@ class Rows(NamedTuple):
                 raise ValueError(f"{name}={size}: a block holds at least 1")
         if order is not None and order not in self.left.column_names:
             known = ", ".join(self.left.column_names) or "none"
-            raise ValueError(
-                f'order="{order}" is no column that the prompts name; they name {known}'
-            )
+            what = f'order="{order}" is no column that the prompts name'
+            raise ValueError(f"{what}; they name {known}")
+        if self.right is None:
+            right = pairs = None
         keys = Keys(node, self)
         values = None if order is None else python_values(self.left.column(order))
         cut: list[list[int]] = []
         for items in split_by_key(keys, range(self.items.num_rows)):
             if values is not None:
                 items.sort(key=lambda item: _sortable(values[keys.left[item]]))
-            if self.right is None:
-                cut += _cut(by_key(items, keys.left), left, None)
-            else:
-                cut += _pair_blocks(self, items, left, right, pairs)
+            cut += _blocks(self, items, left, right, pairs)
         return cut
+
+    @property
+    def lefts(self) -> list[int]:
+        """The left row of each item."""
+        return self._column("left")
+
+    @property
+    def rights(self) -> list[int]:
+        """The right row of each item, for sem_join."""
+        return self._column("right")
+
+    def _column(self, name: str) -> list[int]:
+        return self.items.column(name).to_pylist()  # type: ignore[return-value]
 
     def only(self, items: Sequence[int]) -> Rows:
         """The same rows with some of the items, renumbered in this order."""
@@ -116,23 +117,23 @@ class Rows(NamedTuple):
         """The same rows with the items (for sem_agg: the groups) whose answers were refused,
         renumbered in this order, each with the reason beside earlier ones.
         """
-        units: Sequence[Any] = range(self.items.num_rows)
-        if "group" in self.items.column_names:
-            units = self.items.column("group").to_pylist()
+        grouped = "group" in self.items.column_names
+        units = self._column("group") if grouped else range(self.items.num_rows)
         items = [item for item, unit in enumerate(units) if unit in reasons]
         part = self.only(items)
         before = part.reasons or [()] * len(items)
-        own = [(*b, reasons[units[i]]) for b, i in zip(before, items, strict=True)]
-        if "group" in self.items.column_names:
-            place = {unit: number for number, unit in enumerate(reasons)}
-            groups = pa.array([place[units[item]] for item in items], pa.int64())
-            at = part.items.column_names.index("group")
-            part = part._replace(items=part.items.set_column(at, "group", groups))
-        return part._replace(reasons=own)
+        part = part._replace(
+            reasons=[(*b, reasons[units[i]]) for b, i in zip(before, items, strict=True)]
+        )
+        if not grouped:
+            return part
+        place = {unit: number for number, unit in enumerate(reasons)}
+        groups = pa.array([place[units[item]] for item in items], pa.int64())
+        return part._replace(items=part.items.set_column(0, "group", groups))
 
     def groups(self) -> list[list[int]]:
         """The items of each group, in their order, for sem_agg and sem_topk."""
-        numbers: list[int] = self.items.column("group").to_pylist()  # type: ignore[assignment]
+        numbers = self._column("group")
         groups: list[list[int]] = [[] for _ in range(max(numbers, default=-1) + 1)]
         for item, group in enumerate(numbers):
             groups[group].append(item)
@@ -232,228 +233,6 @@ def log_odds(outcome: Outcome) -> float:
     return float(yes - no)
 
 
-class Context(Protocol):
-    """The services of an implementation. All requests are journalled, limited, budgeted and
-    metered.
-    """
-
-    @property
-    def limits(self) -> Limits:
-        """The limits of the model of the node's role."""
-        ...
-
-    def count_tokens(self, text: str) -> int:
-        """Count the tokens of a text for that model."""
-        ...
-
-    def request(
-        self,
-        prompt: Prompt,
-        system: str,
-        user: str,
-        schema: Mapping[str, Any] | None,
-        partition: str,
-        max_tokens: int,
-    ) -> Request:
-        """A request of this node, for implementations with their own prompts.
-
-        `schema` keeps the order of its properties: models answer in that order. None allows any
-        text.
-        """
-        ...
-
-    def ask(
-        self, requests: Iterable[Request]
-    ) -> AsyncGenerator[tuple[int, Reply | RowError], None]:
-        """Send requests, lazily and bounded, and yield (index, reply or error) as they arrive.
-
-        If you leave it early, close it (`contextlib.aclosing`): that cancels requests in flight.
-
-        Raises:
-            ModelUnavailable: No request will be answered; those in flight are cancelled.
-            BudgetReached: The next request would pass a limit; those in flight are cancelled.
-        """
-        ...
-
-    async def ask_packed(self, node: Semantic, rows: Rows, blocks: Iterable[Block]) -> pa.Table:
-        """Ask about the items of each block in one call (sem_map, sem_filter, sem_join, and
-        sem_topk with a score for each).
-
-        One item is sent in the prompt's words, several as numbered records. A block that mixes
-        partitions, prompts or contexts, or does not fit the model, becomes several calls. Ids and
-        types are checked, and missing or wrong answers are requested again. Items with `reasons` are
-        sent alone. Returns what `answer` must return. An item in no block is an EngineError.
-        """
-        ...
-
-    async def ask_samples(
-        self, node: Semantic, rows: Rows, count: int, temperature: float
-    ) -> list[list[Outcome]]:
-        """Ask about each item alone `count` times (sem_map, sem_filter), with answers drawn at a
-        temperature.
-
-        Each draw is a request of its own: it is journalled and replayed by its number, and has a
-        seed where the endpoint takes one. Returns the outcomes of each item, in order.
-        """
-        ...
-
-    async def ask_words(
-        self, node: Semantic, rows: Rows, words: Words | None = None, *, role: str = ""
-    ) -> list[Outcome]:
-        """Ask for one word about each item: yes or no (sem_filter, sem_join), a digit (sem_topk).
-
-        Returns an outcome for each item, in order: the verdict, and under `logprobs` the
-        log-probability of each word; see `log_odds`. If it is not known whether the endpoint has
-        log-probabilities, one item is sent first.
-
-        Args:
-            node: The node. Further answers of a sem_join are not requested.
-            rows: The items.
-            words: Words instead of the operator's own.
-            role: The role of the model; "": that of each prompt.
-
-        Raises:
-            ModelUnavailable: The endpoint has no log-probabilities.
-        """
-        ...
-
-    def without_logprobs(self) -> str:
-        """The message for an endpoint without log-probabilities: its name, and what to use
-        instead.
-        """
-        ...
-
-    def note(self, what: str, example: str = "") -> None:
-        """Add a note to the run, printed once at its end; with an example, with the step, the number of
-        occurrences and the first example.
-        """
-        ...
-
-    async def ask_groups(self, node: Semantic, rows: Rows, parts: Iterable[Part]) -> list[Outcome]:
-        """Aggregate each part in one call (sem_agg). Returns an outcome for each part, in order.
-
-        A part that does not fit the model is not sent; its error is of kind `too_long`.
-        """
-        ...
-
-    async def ask_rankings(
-        self, node: Semantic, rows: Rows, windows: Iterable[Block]
-    ) -> list[Ranking]:
-        """Rank the items of each window in one call (sem_topk). Returns a ranking for each window,
-        in order.
-
-        If the endpoint rejects a window, or it does not fit the model, its rows are sent alone, so
-        that one bad row does not fail the rest: rows that fail alone are `faulty`. A window of one
-        row is sent, too.
-        """
-        ...
-
-    async def ask_reviews(
-        self, node: Semantic, rows: Rows, answers: Mapping[int, Outcome]
-    ) -> dict[int, Outcome]:
-        """Ask the model to review earlier answers of some items (sem_map), one call per item.
-
-        The question is the prompt's section `# reflexion`, or a general one. An outcome has all
-        answers: the additions to a list, and the corrected value of everything else.
-        """
-        ...
-
-    async def embed(self, texts: Sequence[str], partition: str = "") -> Vectors:
-        """Vectors of texts, shape (texts, dimensions), float32.
-
-        The vector of a text that the embedder rejects is NaN, and a note names the text: decide
-        about its items without it.
-        """
-        ...
-
-    def random(self, partition: str, *key: str) -> random.Random:
-        """A generator seeded by step, partition and key alone, so that runs are reproducible."""
-        ...
-
-
-@dataclass(frozen=True)
-class Implementation(ABC, Generic[N]):
-    """An implementation of a semantic operator. Subclasses are frozen dataclasses; their fields are
-    the parameters that users set.
-
-    `same`: whether it answers as the reference does, provided that the model is a function of the
-    row. It selects the contract suite. `extra`: the extra of semgraph whose packages it needs; "" if
-    none. The first line of the module's docstring is its description.
-    """
-
-    same: ClassVar[bool] = False
-    extra: ClassVar[str] = ""
-
-    def refuses(self, node: N, limits: Limits) -> str | None:  # noqa: ARG002
-        """The reason why it cannot answer this node, or None."""
-        return None
-
-    def lacks(self) -> str | None:
-        """The reason why `extra` cannot be used, with the command that installs it, or None."""
-        return lacking(self.extra) if self.extra else None
-
-    def refusal(self, node: N, limits: Limits) -> str | None:
-        """The reason why it cannot be used for this node, or None: what `refuses` says, then what
-        is not installed.
-        """
-        return self.refuses(node, limits) or self.lacks()
-
-    @abstractmethod
-    def estimate(self, node: N, rows: RowEstimate, seen: Observed | None) -> Cost:
-        """The estimated cost."""
-
-    @abstractmethod
-    async def answer(self, node: N, rows: Rows, ctx: Context) -> pa.Table:
-        """Answer every item once.
-
-        Returns a table with `item` int64 (index into `rows.items`; for sem_agg: the group), the
-        answers, `error` string (NULL: answered) and `calls` list<string> (ids of the calls that the
-        answer is based on). Answers by operator: sem_map and sem_agg `node.answers`; sem_filter
-        `keep` boolean and `node.answers`; sem_join `match` boolean and `node.answers` (NULL without
-        a match); sem_topk
-        `score` double, higher is better, ties in row order (every row needs a score). sem_filter
-        and sem_join may have a last column `score` double, the evidence for the verdict; it is
-        stored with the answers.
-        """
-
-
-@dataclass(frozen=True)
-class PerItem(Implementation[N]):
-    """Sends each item alone, in the prompt's words."""
-
-    same = True
-
-    def estimate(self, node: N, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
-        """A call for each item, in one round."""
-        return Cost.of_items(rows.items, rows.items, seen)
-
-    async def answer(self, node: N, rows: Rows, ctx: Context) -> pa.Table:
-        """Send each item alone."""
-        return await ctx.ask_packed(node, rows, ([item] for item in range(rows.items.num_rows)))
-
-
-@dataclass(frozen=True)
-class Packed(Implementation[N]):
-    """Sends at most `rows` rows in a call, as numbered records; fewer, if they do not fit the model
-    or may not share a request.
-    """
-
-    same = True
-    rows: int = 20
-
-    def __post_init__(self) -> None:
-        if self.rows < 1:
-            raise ValueError("rows must be at least 1")
-
-    def estimate(self, node: N, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
-        """A call for each block, in one round."""
-        return Cost.of_items(math.ceil(rows.items / self.rows), rows.items, seen)
-
-    async def answer(self, node: N, rows: Rows, ctx: Context) -> pa.Table:
-        """Send the rows in blocks."""
-        return await ctx.ask_packed(node, rows, rows.blocks(node, left=self.rows))
-
-
 _VERDICTS: dict[str, pa.Field[Any]] = {
     "sem_filter": pa.field("keep", pa.bool_()),
     "sem_join": pa.field("match", pa.bool_()),
@@ -505,6 +284,14 @@ def answer_schema(node: Semantic, *, scored: bool = False) -> pa.Schema:
     )
 
 
+def prompt_numbers(prompts: PromptSet, picked: Sequence[str | None]) -> list[int | None]:
+    """The number of the prompt of each row, by its value of `on`; None without one."""
+    first = {id(prompt): i for i, prompt in reversed([*enumerate(prompts.all)])}
+    places = {value: first[id(prompt)] for value, prompt in prompts.prompts}
+    rest = None if prompts.otherwise is None else first[id(prompts.otherwise)]
+    return [places.get(value or "", rest) for value in picked]
+
+
 def split_by_key(keys: Keys, items: Iterable[int]) -> list[list[int]]:
     """Items split by partition, prompt, context and group, in order of first appearance."""
     groups: dict[Hashable, list[int]] = {}
@@ -521,42 +308,46 @@ class Keys:
     """The properties of items that must be equal for them to share a request."""
 
     def __init__(self, node: Semantic, rows: Rows) -> None:
-        self.left: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
+        self.left = rows.lefts
         self._rows = rows
-        self._contexts = [prompt.context for prompt in node.prompt.all]
-        paths = dict.fromkeys(path for context in self._contexts for path in context.fields)
-        self._columns = {path: python_values(rows.left.column(path)) for path in paths}
-        own_groups = node.keyword == "sem_agg"
-        self._groups: list[Any] | None = (
-            rows.items.column("group").to_pylist() if own_groups else None
+        self._contexts = [prompt.context or None for prompt in node.prompt.all]
+        paths = dict.fromkeys(
+            path for context in self._contexts if context for path in context.fields
         )
-        self._rendered: dict[int, str] = {}
+        self._columns = {path: python_values(rows.left.column(path)) for path in paths}
+        groups = rows.groups() if node.keyword == "sem_agg" else []
+        self._groups = {item: number for number, items in enumerate(groups) for item in items}
+        self._keys: dict[int, tuple[str, int, str, int]] = {}
 
     def of(self, item: int) -> tuple[str, int, str, int]:
         """Partition, prompt, rendered context, and for sem_agg the group."""
-        left = self.left[item]
-        group = self._groups[item] if self._groups is not None else 0
-        return self._rows.partition[left], self._rows.prompt[left], self.context(left), group
+        key = self._of_left(self.left[item])
+        return (*key[:3], self._groups[item]) if self._groups else key
 
     def context(self, left: int) -> str:
         """The rendered context of a left row."""
-        rendered = self._rendered.get(left)
-        if rendered is None:
-            context = self._contexts[self._rows.prompt[left]]
-            values = {path: self._columns[path][left] for path in context.fields}
-            rendered = self._rendered[left] = context.render(values).strip()
-        return rendered
+        return self._of_left(left)[2]
+
+    def _of_left(self, left: int) -> tuple[str, int, str, int]:
+        key = self._keys.get(left)
+        if key is None:
+            prompt, text = self._rows.prompt[left], ""
+            if context := self._contexts[prompt]:
+                values = {path: self._columns[path][left] for path in context.fields}
+                text = context.render(values).strip()
+            key = self._keys[left] = (self._rows.partition[left], prompt, text, 0)
+        return key
 
 
-def _pair_blocks(
+def _blocks(
     rows: Rows, items: Sequence[int], left: int | None, right: int | None, pairs: int | None
 ) -> Iterator[list[int]]:
-    lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
-    rights: list[int] = rows.items.column("right").to_pylist()  # type: ignore[assignment]
+    lefts = rows.lefts
     lists = by_key(items, lefts)
     if right is None:
         yield from _cut(lists, left, pairs)
         return
+    rights = rows.rights
     for block in _cut(lists, left, None):
         distinct = list(dict.fromkeys(rights[item] for item in block))
         for i in range(0, len(distinct), right):
@@ -587,3 +378,44 @@ def _cut(lists: Sequence[list[int]], left: int | None, pairs: int | None) -> Ite
         lefts += 1
     if block:
         yield block
+
+
+def row_texts(node: Semantic, rows: Rows) -> list[str]:
+    """For each left row the values that its prompt's item names, one per line; "" if all are NULL."""
+    names = [prompt.item_fields for prompt in node.prompt.all]
+    columns = {name: python_values(rows.left.column(name)) for fields in names for name in fields}
+    return [
+        "\n".join(filter(None, (show(columns[f][i]) for f in names[p])))
+        for i, p in enumerate(rows.prompt)
+    ]
+
+
+def column_texts(table: pa.Table, column: str) -> list[str]:
+    """The values of a column as text; "" for NULL."""
+    return [show(value) for value in python_values(table.column(column))]
+
+
+def question_text(prompt: Prompt) -> str:
+    """The question of a prompt without the rows: the words of its item, else its rules."""
+    words = " ".join(" ".join(text for text, _ in prompt.item.parts).split())
+    return words if any(c.isalnum() for c in words) else prompt.rules.strip() or prompt.name
+
+
+def queries(node: Semantic, rows: Rows) -> list[str]:
+    """The query of each left row: its context if the prompt has one, else the question."""
+    keys = Keys(node, rows)
+    own = [question_text(prompt) for prompt in node.prompt.all]
+    return [keys.context(i) or own[p] for i, p in enumerate(rows.prompt)]
+
+
+def cosines(vectors: Vectors, other: Vectors) -> list[float]:
+    """The cosine of each vector, shape (n, dimensions), with another one; 0 for zero vectors,
+    NaN for those of texts without a vector.
+    """
+    import numpy as np
+
+    lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(other)
+    result: list[float] = np.divide(
+        vectors @ other, lengths, out=np.zeros(len(vectors)), where=lengths != 0
+    ).tolist()
+    return result

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
@@ -34,15 +35,16 @@ from semgraph.relational.sql import order_sql, quote
 from semgraph.semantic.ask import (
     AnswerContext,
     Answered,
+    Flags,
     QuestionKey,
+    answer_columns,
     ask,
     evidence,
     failures,
     prompt_texts,
     question_keys,
+    rows_at,
 )
-
-Flags = npt.NDArray[np.bool_]
 
 
 async def row_groups(
@@ -63,20 +65,6 @@ async def row_groups(
     for row, group in zip(values(ordered.column("#o")), values(ordered.column("#g")), strict=True):
         groups.setdefault(group, []).append(row)
     return list(groups.values())
-
-
-async def _ask_groups(
-    node: SemAgg | SemTopk,
-    rows: pa.Table,
-    groups: Sequence[Sequence[int]],
-    context: AnswerContext,
-    beside: pa.Table | None = None,
-) -> pa.Table:
-    """Answer groups of rows."""
-    pairs = [(number, row) for number, group in enumerate(groups) for row in group]
-    numbers, lefts = (pa.array([pair[i] for pair in pairs], pa.int64()) for i in (0, 1))
-    items = pa.table({"group": numbers, "left": lefts})
-    return await ask(node, rows, None, items, context, beside=beside)
 
 
 @lru_cache(maxsize=256)
@@ -125,49 +113,42 @@ async def sem_agg(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerConte
     (table,) = inputs
     rows_by_group = await row_groups(node.input, node.by, node.order, table, context.now)
     asked, otherwise, add = await _group_values(node, table, rows_by_group, context.now)
-    groups = [rows for rows, own in zip(rows_by_group, asked, strict=True) if own]
-    heads = [min(rows) for rows in rows_by_group]
-    first_rows = table.take(pa.array(heads, pa.int64()))
+    heads = [min(rows) for rows in rows_by_group]  # the first row of each group
+    first_rows = rows_at(table, heads)
     columns: dict[str, Any] = {
         name: first_rows.column(name) for name in (*node.by, *hidden(node)[1:])
     }
+    places = np.flatnonzero(asked).tolist()
+    groups = [rows_by_group[place] for place in places]
     keys = question_keys(node, table, context)
-    beside = _beside(node, columns | add, asked)
-    answers = await _distinct_groups(node, table, keys, groups, beside, context)
-    errors = values(answers.column("error"))
-    renumber = {int(g): n for n, g in enumerate(np.flatnonzero(asked))}
-    place = pa.array([renumber.get(g) for g in range(len(rows_by_group))], pa.int64())
-    for f in node.answer_fields():
-        column = answers.column(f.name).combine_chunks().take(place)
-        if f.name in otherwise and not asked.all():
-            column = pc.if_else(pa.array(asked), column, otherwise[f.name])
-        columns[f.name] = column
-    failed = np.asarray(
-        [g in renumber and errors[renumber[g]] is not None for g in range(len(rows_by_group))]
+    answers = await _group_answers(
+        node, table, keys, groups, _check_input(node, columns | add, asked), context
     )
+    errors = values(answers.column("error"))
+    columns |= answer_columns(node, answers, places, len(heads))
+    for name in otherwise if not asked.all() else ():
+        columns[name] = pc.if_else(pa.array(asked), columns[name], otherwise[name])
+    stays = np.ones(len(heads), bool)
     keeps_failed = node.on_error == "null"
-    result = pa.table(columns | add)
-    if failed.any() and not keeps_failed:
-        result = result.filter(pa.array(~failed))
-    answered = [heads[g] for g in renumber]
+    if not keeps_failed:
+        stays[[place for place, error in zip(places, errors, strict=True) if error is not None]] = (
+            False
+        )
+    answered = [heads[place] for place in places]
     input_rows = Batch.of_table(table).input_rows()
     return Answered(
-        conform(result, runtime_schema(node)),
+        conform(pa.table(columns | add).filter(pa.array(stays)), runtime_schema(node)),
         failures(node, table, answered, errors),
         keeps_failed,
         evidence(table, answered, [keys[row].text for row in answered], answers),
         sum(map(len, groups)),
         input_rows=[input_rows[row] for rows in groups for row in rows],
-        sources=[
-            tuple(rows)
-            for rows, without in zip(rows_by_group, failed, strict=True)
-            if keeps_failed or not without
-        ],
-        about=[tuple(rows_by_group[g]) for g in renumber],
+        sources=[tuple(rows_by_group[place]) for place in np.flatnonzero(stays).tolist()],
+        about=[tuple(rows) for rows in groups],
     )
 
 
-def _beside(node: SemAgg, groups: Mapping[str, Any], asked: Flags) -> pa.Table | None:
+def _check_input(node: SemAgg, groups: Mapping[str, Any], asked: Flags) -> pa.Table | None:
     """The columns of the groups that are asked about which the check reads; None without a check."""
     if node.check is None:
         return None
@@ -175,12 +156,12 @@ def _beside(node: SemAgg, groups: Mapping[str, Any], asked: Flags) -> pa.Table |
     return pa.table(columns).filter(pa.array(asked)) if columns else pa.table({})
 
 
-async def _distinct_groups(
+async def _group_answers(
     node: SemAgg,
     table: pa.Table,
     keys: Sequence[QuestionKey],
     groups: Sequence[Sequence[int]],
-    beside: pa.Table | None,
+    check_input: pa.Table | None,
     context: AnswerContext,
 ) -> pa.Table:
     """The answer for each group; groups of equal rows are one question, if the check sees the same
@@ -188,46 +169,50 @@ async def _distinct_groups(
     """
     kinds, _ = dense(keys)
     seen = [""] * len(groups)
-    if beside is not None and beside.num_columns:
-        seen = prompt_texts(beside, beside.column_names)
+    if check_input is not None and check_input.num_columns:
+        seen = prompt_texts(check_input, check_input.column_names)
     rows = [tuple(kinds[row] for row in own) for own in groups]
     numbers, first = dense(list(zip(rows, seen, strict=True)))
-    if beside is not None:
-        beside = beside.take(pa.array(first, pa.int64()))
-    answers = await _ask_groups(node, table, [groups[i] for i in first], context, beside)
-    return answers.take(pa.array(numbers, pa.int64()))
+    items = _items([groups[i] for i in first])
+    check_input = None if check_input is None else rows_at(check_input, first)
+    return rows_at(await ask(node, table, None, items, context, check_input=check_input), numbers)
+
+
+def _items(groups: Sequence[Sequence[int]]) -> dict[str, list[int]]:
+    """The rows of groups as items."""
+    return {
+        "group": [number for number, rows in enumerate(groups) for _ in rows],
+        "left": [row for rows in groups for row in rows],
+    }
 
 
 async def sem_topk(node: SemTopk, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
     """Rank the rows of each group by their scores, and keep the best."""
     (table,) = inputs
-    rows_by_group = await row_groups(node.input, node.by, (), table, context.now)
-    lefts = [row for rows in rows_by_group for row in rows]
-    groups = [group for group, rows in enumerate(rows_by_group) for _ in rows]
+    groups = await row_groups(node.input, node.by, (), table, context.now)
+    items = _items(groups)
+    lefts = items["left"]
     keys = question_keys(node, table, context)
-    answers = await _scores(node, table, keys, rows_by_group, context)
-    errors, scores = values(answers.column("error")), values(answers.column("score"))
+    answers = await _scores(node, table, keys, groups, context)
+    scores = zip(items["group"], lefts, values(answers.column("score")), strict=True)
     ranked = sorted(
-        (g, -s, left, s) for g, left, s in zip(groups, lefts, scores, strict=True) if s is not None
+        (group, -score, row, score) for group, row, score in scores if score is not None
     )
     best: list[tuple[int, int, float]] = []
-    ranks: dict[int, int] = {}
-    for group, _, left, score in ranked:
-        rank = ranks.get(group, 0)
-        ranks[group] = rank + 1
-        if rank < node.k:
-            best.append((left, rank, score))
-    result = table.take(pa.array([left for left, _, _ in best], pa.int64()))
-    result = result.append_column("rank", pa.array([r for _, r, _ in best], pa.int64()))
-    result = result.append_column("score", pa.array([s for _, _, s in best], pa.float64()))
+    for _, rows in groupby(ranked, key=itemgetter(0)):
+        best += [(row, rank, score) for rank, (*_, row, score) in enumerate(islice(rows, node.k))]
+    places = [row for row, _, _ in best]
+    result = rows_at(table, places)
+    result = result.append_column("rank", pa.array([rank for _, rank, _ in best], pa.int64()))
+    result = result.append_column("score", pa.array([score for *_, score in best], pa.float64()))
     return Answered(
         conform(result, runtime_schema(node)),
-        failures(node, table, lefts, errors),
+        failures(node, table, lefts, values(answers.column("error"))),
         node.on_error == "null",
         evidence(table, lefts, [keys[row].text for row in lefts], answers),
         table.num_rows,
-        sources=[(left,) for left, _, _ in best],
-        about=[(left,) for left in lefts],
+        sources=[(row,) for row in places],
+        about=[(row,) for row in lefts],
     )
 
 
@@ -243,14 +228,15 @@ async def _scores(
     """
     kinds, first_rows = dense(keys)
     distinct = [tuple(dict.fromkeys(kinds[row] for row in rows)) for rows in rows_by_group]
-    numbers, first = dense(distinct)
-    groups = [distinct[i] for i in first]
-    answers = await _ask_groups(node, table.take(pa.array(first_rows, pa.int64())), groups, context)
-    pairs = ((number, kind) for number, group in enumerate(groups) for kind in group)
-    place = {pair: item for item, pair in enumerate(pairs)}
-    places = [
-        place[number, kinds[row]]
-        for number, rows in zip(numbers, rows_by_group, strict=True)
-        for row in rows
-    ]
-    return answers.take(pa.array(places, pa.int64()))
+    items = _items([*dict.fromkeys(distinct)])
+    answers = await ask(node, rows_at(table, first_rows), None, items, context)
+    numbers, _ = dense(distinct)
+    place = {pair: item for item, pair in enumerate(zip(*items.values(), strict=True))}
+    return rows_at(
+        answers,
+        [
+            place[number, kinds[row]]
+            for number, rows in zip(numbers, rows_by_group, strict=True)
+            for row in rows
+        ],
+    )

@@ -10,7 +10,7 @@ import inspect
 import math
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, fields, replace
 from functools import cached_property
 from numbers import Real
 from pathlib import Path
@@ -28,15 +28,8 @@ from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemM
 from semgraph.optimizer import check_choices, optimized
 from semgraph.python_files import code_folders, files_by_name, module_of
 from semgraph.semantic.clustering import Algorithm, ClusterFile, check_extra
-from semgraph.semantic.contract import (
-    OPERATORS,
-    REFERENCES,
-    Cost,
-    Implementation,
-    Observed,
-    RowEstimate,
-)
-from semgraph.semantic.watch import named
+from semgraph.semantic.contract import OPERATORS, REFERENCES, Cost, Observed, RowEstimate
+from semgraph.semantic.implementation import Implementation, named
 from semgraph.shipped import operators_folder
 
 _NODES: dict[str, type[Semantic]] = {
@@ -72,8 +65,7 @@ class Library:
     def __init__(self, folders: Iterable[Path | str] = ()) -> None:
         form = "<operator>/<implementation>.py"
         self._folders = code_folders(operators_folder(), folders, "operators", form)
-        self._loaded: dict[Path, type[Implementation[Any]]] = {}
-        self._cluster_files: dict[Path, ClusterFile] = {}
+        self._loaded: dict[Path, Any] = {}
         self._files  # noqa: B018  # raises early
 
     @cached_property
@@ -98,20 +90,15 @@ class Library:
 
         Raises PlanError.
         """
-        listed = []
-        for name in self.names(operator):
-            file = self._files[operator][name]
-            kind = self._fields(operator, file)
-            doc = " ".join(
-                (inspect.getdoc(sys.modules[kind.__module__]) or "").split("\n\n", 1)[0].split()
-            )
-            same, reference = getattr(kind, "same", False), name == REFERENCES.get(operator)
-            extra = self._extra(operator, file)
-            command = install(extra) if extra and missing(extra) else ""
-            listed.append(
-                Listed(name, signature(name, kind), doc, same, reference, extra, command, file)
-            )
-        return listed
+        return [self._listed(operator, name) for name in self.names(operator)]
+
+    def _listed(self, operator: str, name: str) -> Listed:
+        file, reference = self._files[operator][name], name == REFERENCES.get(operator)
+        kind, extra = self._parameters(operator, file), self._load(operator, file).extra
+        text = inspect.getdoc(sys.modules[kind.__module__]) or ""
+        doc, same = " ".join(text.split("\n\n", 1)[0].split()), getattr(kind, "same", False)
+        command = install(extra) if extra and missing(extra) else ""
+        return Listed(name, signature(name, kind), doc, same, reference, extra, command, file)
 
     def get(self, operator: str, choice: Choice, step: str = "") -> Implementation[Any]:
         """The implementation for a choice, with its parameters.
@@ -126,20 +113,14 @@ class Library:
                 cannot be used.
         """
         try:
-            kind = self._load(operator, self._find(operator, choice.name))
-            return _made(kind, choice)
+            return _made(self._load(operator, self._find(operator, choice.name)), choice)
         except PlanError as error:
-            raise PlanError(
-                *(
-                    Problem(p.what, step or p.step, p.position, p.there, p.hint)
-                    for p in error.problems
-                )
-            ) from None
+            raise PlanError(*(replace(p, step=step or p.step) for p in error.problems)) from None
 
     def algorithm(self, choice: Choice) -> Algorithm:
         """The partitioning algorithm of `cluster` for a choice. Raises PlanError as `get`."""
         file = self._find(Cluster.keyword, choice.name)
-        source = self._cluster_file(file)
+        source: ClusterFile = self._load(Cluster.keyword, file)
         return Algorithm(choice, source, _made(source.parameters, choice))
 
     def _find(self, operator: str, name: str) -> Path:
@@ -150,54 +131,39 @@ class Library:
             path = Path(name).resolve()
             if path in files.values():
                 return path
-            folders = ", ".join(str(folder) for folder in self._folders)
-            hint = f"it must be <folder>/{operator}/<name>.py, and the folder named: --operators, or in semgraph.toml"
-            raise PlanError(
-                Problem(
-                    f'"{name}" is in no folder that code is run from',
-                    there=f"folders: {folders}",
-                    hint=hint,
-                )
-            )
-        what, exact = (
-            ("algorithm", EXACT) if operator == Cluster.keyword else ("implementation", ())
-        )
+            there = f"folders: {', '.join(map(str, self._folders))}"
+            where = f"it must be <folder>/{operator}/<name>.py, and the folder named: --operators, or in semgraph.toml"
+            what = f'"{name}" is in no folder that code is run from'
+            raise PlanError(Problem(what, there=there, hint=where))
+        exact = EXACT if operator == Cluster.keyword else ()
+        what = "algorithm" if operator == Cluster.keyword else "implementation"
         known = [*exact, *(self._short(operator, n) for n in self.names(operator))]
-        raise PlanError(
-            Problem(
-                f'unknown {what} "{name}" of {operator}',
-                there=f"{what.capitalize()}s: {', '.join(known)}",
-                hint=did_you_mean(name, [*exact, *files]),
-            )
-        )
+        there = f"{what.capitalize()}s: {', '.join(known)}"
+        hint = did_you_mean(name, [*exact, *files])
+        raise PlanError(Problem(f'unknown {what} "{name}" of {operator}', there=there, hint=hint))
 
     def _short(self, operator: str, name: str) -> str:
         try:
-            return signature(name, self._fields(operator, self._files[operator][name]), short=True)
+            return signature(
+                name, self._parameters(operator, self._files[operator][name]), short=True
+            )
         except PlanError:  # reported when this one is chosen
             return name
 
-    def _fields(self, operator: str, file: Path) -> type[Any]:
+    def _parameters(self, operator: str, file: Path) -> type[Any]:
         """The dataclass of which the fields are the parameters of a file."""
-        if operator == Cluster.keyword:
-            return self._cluster_file(file).parameters
-        return self._load(operator, file)
+        loaded = self._load(operator, file)
+        return loaded.parameters if isinstance(loaded, ClusterFile) else loaded
 
-    def _extra(self, operator: str, file: Path) -> str:
-        if operator == Cluster.keyword:
-            return self._cluster_file(file).extra
-        return self._load(operator, file).extra
-
-    def _cluster_file(self, file: Path) -> ClusterFile:
-        if file not in self._cluster_files:
-            module = module_of("operators", file, f"{Cluster.keyword}_{file.stem}")
-            self._cluster_files[file] = ClusterFile.of(file, module)
-        return self._cluster_files[file]
-
-    def _load(self, operator: str, file: Path) -> type[Implementation[Any]]:
+    def _load(self, operator: str, file: Path) -> Any:
+        """The implementation in a file; the `ClusterFile` of one of `cluster`."""
         if file not in self._loaded:
             module = module_of("operators", file, f"{operator}_{file.stem}")
-            self._loaded[file] = _implementation(operator, file, module)
+            self._loaded[file] = (
+                ClusterFile.of(file, module)
+                if operator == Cluster.keyword
+                else _implementation(operator, file, module)
+            )
         return self._loaded[file]
 
 
@@ -225,67 +191,52 @@ def _implementation(operator: str, file: Path, module: ModuleType) -> type[Imple
         and issubclass(kind, Implementation)
         and kind.__module__ == module.__name__
     ]
+    wanted = _NODES[operator]
     if len(own) != 1:
         names = ", ".join(kind.__name__ for kind in own) or "none"
-        msg = f"{file}: a file holds one implementation, this one holds {names}"
         raise PlanError(
-            Problem(msg, hint=f"write class Name(Implementation[{_NODES[operator].__name__}])")
+            Problem(
+                f"{file}: a file holds one implementation, this one holds {names}",
+                hint=f"write class Name(Implementation[{wanted.__name__}])",
+            )
         )
-    kind = own[0]
-    node = next(
-        (get_args(base)[0] for base in getattr(kind, "__orig_bases__", ()) if get_args(base)), None
-    )
-    if isinstance(node, type) and node is not _NODES[operator]:
-        msg = f"{file}: {kind.__name__} is for {node.__name__}, but its folder is {operator}"
-        raise PlanError(
-            Problem(msg, hint=f"move it, or write Implementation[{_NODES[operator].__name__}]")
-        )
-    missing = sorted(getattr(kind, "__abstractmethods__", ()))
-    if missing:
-        raise PlanError(Problem(f"{file}: {kind.__name__} lacks the method {', '.join(missing)}"))
-    if "__dataclass_params__" not in vars(kind):
-        msg = f"{file}: {kind.__name__} is no dataclass, so it has no parameters"
-        raise PlanError(Problem(msg, hint="write @dataclass(frozen=True) above the class"))
+    (kind,) = own
+    bases = (get_args(base) for base in getattr(kind, "__orig_bases__", ()))
+    node = next((arguments[0] for arguments in bases if arguments), None)
+    what = hint = ""
+    if isinstance(node, type) and node is not wanted:
+        what = f"is for {node.__name__}, but its folder is {operator}"
+        hint = f"move it, or write Implementation[{wanted.__name__}]"
+    elif lacks := sorted(getattr(kind, "__abstractmethods__", ())):
+        what = f"lacks the method {', '.join(lacks)}"
+    elif "__dataclass_params__" not in vars(kind):
+        what = "is no dataclass, so it has no parameters"
+        hint = "write @dataclass(frozen=True) above the class"
+    if what:
+        raise PlanError(Problem(f"{file}: {kind.__name__} {what}", hint=hint or None))
     check_extra(file, kind.extra)
     return kind
 
 
 def _made(kind: type[T], choice: Choice) -> T:
-    known = {f.name: f for f in _parameters(kind)}
-    problems = []
-    hints = get_type_hints(kind)
-    for name, value in choice.params:
+    known, hints = {f.name: f for f in _parameters(kind)}, get_type_hints(kind)
+    given, problems = dict(choice.params), []
+    for name, value in given.items():
         if name not in known:
-            known_params = f"Its parameters: {', '.join(known) or 'none'}"
-            problems.append(
-                Problem(
-                    f'{choice.name} has no parameter "{name}"',
-                    there=known_params,
-                    hint=did_you_mean(name, known),
-                )
-            )
+            there = f"Its parameters: {', '.join(known) or 'none'}"
+            what, hint = f'{choice.name} has no parameter "{name}"', did_you_mean(name, known)
+            problems.append(Problem(what, there=there, hint=hint))
         elif not _fits(hints[name], value):
-            expected = _type_name(hints[name])
-            problems.append(
-                Problem(f"{choice.name}: {name} must be {expected}, not {canonical_json(value)}")
-            )
-    names = {name for name, _ in choice.params}
-    missing = [
-        n
-        for n, f in known.items()
-        if f.default is MISSING and f.default_factory is MISSING and n not in names
-    ]
-    if missing:
-        problems.append(
-            Problem(
-                f"{choice.name} needs {', '.join(missing)}",
-                hint=f"write {choice.name}({missing[0]}=...)",
-            )
-        )
+            must = f"{name} must be {_type_name(hints[name])}, not {canonical_json(value)}"
+            problems.append(Problem(f"{choice.name}: {must}"))
+    needed = [n for n, f in known.items() if f.default is MISSING and f.default_factory is MISSING]
+    if absent := [name for name in needed if name not in given]:
+        hint = f"write {choice.name}({absent[0]}=...)"
+        problems.append(Problem(f"{choice.name} needs {', '.join(absent)}", hint=hint))
     if problems:
         raise PlanError(*problems)
     try:
-        return kind(**dict(choice.params))
+        return kind(**given)
     except ValueError as error:
         raise PlanError(Problem(f"{choice}: {error}")) from None
 
@@ -296,10 +247,8 @@ def _fits(hint: Any, value: Any) -> bool:
         return any(_fits(option, value) for option in get_args(hint))
     if origin is Literal:
         return value in get_args(hint)
-    if hint is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
+    if hint in {int, float}:
+        return isinstance(value, (int, hint)) and not isinstance(value, bool)
     return value is None if hint is NoneType else isinstance(value, hint)
 
 
@@ -308,14 +257,11 @@ def _type_name(hint: Any) -> str:
         return " or ".join(_type_name(option) for option in get_args(hint))
     if get_origin(hint) is Literal:
         return " or ".join(canonical_json(value) for value in get_args(hint))
-    words = {
-        int: "a whole number",
-        float: "a number",
-        str: "text",
-        bool: "true or false",
-        NoneType: "null",
-    }
-    return words.get(hint, str(hint))
+    return _TYPE_NAMES.get(hint, str(hint))
+
+
+_TYPE_NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+_TYPE_NAMES |= {NoneType: "null"}
 
 
 def estimated(
@@ -333,14 +279,11 @@ def estimated(
     except SemgraphError:
         raise
     except Exception as error:
-        raise EngineError(
-            f"{step}{named(implementation, error)} raised {type(error).__name__}: {error}"
-        ) from error
-    wrong = invalid_cost(cost)
-    if wrong is not None:
-        raise EngineError(
-            f"{step}{named(implementation)} broke its contract: {wrong}. Correct its `estimate`"
-        )
+        what = f"raised {type(error).__name__}: {error}"
+        raise EngineError(f"{step}{named(implementation, error)} {what}") from error
+    if wrong := invalid_cost(cost):
+        what = f"broke its contract: {wrong}. Correct its `estimate`"
+        raise EngineError(f"{step}{named(implementation)} {what}")
     return cost
 
 

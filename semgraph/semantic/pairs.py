@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from semgraph.expr.duckdb import ORDINAL
 from semgraph.expr.scalar import LEFT, RIGHT, ROWS, STEP
-from semgraph.logical.node import Node, under, walk
+from semgraph.logical.node import under, walk
 from semgraph.logical.semantic import SemJoin
 from semgraph.relational.batch import (
     INPUT_ROW,
@@ -28,133 +28,116 @@ from semgraph.semantic.ask import (
     AnswerContext,
     Answered,
     ask,
-    beside_answers,
+    check_input_of,
     check_texts,
     evidence,
     failures,
     known_partitions,
     prompt_texts,
+    rows_at,
 )
 
 
-def _matching(left: Sequence[Any], right: Sequence[Any]) -> tuple[list[int], list[int]]:
-    """Pairs of row numbers with equal values, in order of left then right; NULL matches nothing."""
-    places: dict[Any, list[int]] = {}
-    for r, value in enumerate(right):
-        places.setdefault(value, []).append(r)
-    pairs = [
-        (n, r) for n, value in enumerate(left) if None not in value for r in places.get(value, ())
-    ]
-    return [n for n, _ in pairs], [r for _, r in pairs]
+class Pair(NamedTuple):
+    """A candidate pair.
 
-
-def _keys(table: pa.Table, paths: Sequence[str], partitioned: bool) -> list[Any]:
-    columns = [values(pick(table, path)) for path in paths]
-    return list(
-        zip(*columns, *([values(table.column(PARTITION))] if partitioned else []), strict=True)
-    )
-
-
-async def _pairs(
-    node: SemJoin, left: pa.Table, right: pa.Table, now: datetime | None
-) -> tuple[list[int], list[int]]:
-    both = node.input.partitioned and node.other.partitioned
-    plain = all(pa.types.is_string(pick(left, path).type) for path, _ in node.using)
-    if node.using and node.where is None and plain:
-        rows = _keys(left, [a for a, _ in node.using], both)
-        return _matching(rows, _keys(right, [b for _, b in node.using], both))
-    names = {node.input: ROWS, node.other: STEP}
-
-    def source(child: Node) -> str:
-        return names[child]
-
-    on = join_condition(node.input, node.other, node.alias, node.using, node.where)
-    side = right_side(node.other, source, node.alias)
-    columns = f"{LEFT}.{ORDINAL} AS l, {RIGHT}.{RIGHT_ORDINAL} AS r"
-    sql = f"SELECT {columns} FROM {ROWS} AS {LEFT} JOIN {side} AS {RIGHT} ON {on} ORDER BY 1, 2"
-    schema = pa.schema([("l", pa.int64()), ("r", pa.int64())])
-    numbers = await execute(sql, {ROWS: left, STEP: right}, schema, now)
-    return values(numbers.column("l")), values(numbers.column("r"))
-
-
-def _of_one_partition(
-    node: SemJoin,
-    left: pa.Table,
-    right: pa.Table,
-    pairs: tuple[list[int], list[int]],
-    context: AnswerContext,
-) -> tuple[list[int], list[int], list[str]]:
-    """The pairs of rows of one partition, and the partition of each; a row without a partition
-    pairs with rows of all partitions.
-
-    A plan that reads `partition: all` compares rows of all partitions.
+    Args:
+        left: Its left row.
+        right: Its right row.
+        owner: The partition in which they are compared.
     """
-    lefts, rights = pairs
-    own, other = known_partitions(left, context), known_partitions(right, context)
-    if own is None:
-        return lefts, rights, [""] * len(lefts) if other is None else [other[b] for b in rights]
-    across = any(getattr(node, "partition", "") == "all" for node in walk(node.input, node.other))
-    if other is not None and not across:
-        same = [(a, b) for a, b in zip(lefts, rights, strict=True) if own[a] == other[b]]
-        lefts, rights = [a for a, _ in same], [b for _, b in same]
-    return lefts, rights, [own[a] for a in lefts]
+
+    left: int
+    right: int
+    owner: str
 
 
 async def sem_join(node: SemJoin, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
     """Join the pairs of rows whose answer is yes."""
     left, right = inputs[0], inputs[1]
-    candidates = await _pairs(node, left, right, context.now) if right.num_rows else ([], [])
-    lefts, rights, owners = _of_one_partition(node, left, right, candidates, context)
-    left_texts = prompt_texts(left, node.prompt.fields)
-    right_texts = prompt_texts(right, node.prompt.other_fields)
-    checked = _right_check_texts(node, right)
-    sides, sides_first = dense([(right_texts[r], checked[r]) for r in rights])
-    distinct_right = right.take(pa.array([rights[i] for i in sides_first], pa.int64()))
-    questions = list(zip(left_texts, check_texts(node, left), strict=True))
-    keys = [(owner, *questions[row]) for owner, row in zip(owners, lefts, strict=True)]
-    answers = await _answers(node, left, distinct_right, (lefts, sides), keys, context)
+    pairs = await _pairs(node, left, right, context)
+    texts, others = _texts(node, left, right)
+    answers = await _answers(node, inputs, pairs, (texts, others), context)
     errors, match = values(answers.column("error")), values(answers.column("match"))
     keeps_failed = node.on_error == "null"
-    dropped = (
-        set()
-        if keeps_failed
-        else {n for n, error in zip(lefts, errors, strict=True) if error is not None}
-    )
-    chosen = [i for i, matches in enumerate(match) if matches and lefts[i] not in dropped]
-    matched = _matched(
-        node, inputs, ([lefts[i] for i in chosen], [rights[i] for i in chosen]), answers, chosen
-    )
+    dropped: set[int] = set()
+    if not keeps_failed:
+        dropped = {
+            pair.left for pair, error in zip(pairs, errors, strict=True) if error is not None
+        }
+    chosen = [i for i, pair in enumerate(pairs) if match[i] and pair.left not in dropped]
+    matched = _matched(node, inputs, [pairs[i] for i in chosen], rows_at(answers, chosen))
     if node.keep == "one":
         matched = await _first_match(node, matched, context.now)
     result = _assemble(node, left, matched, dropped)
-    numbers, first = dense(list(zip(lefts, sides, owners, strict=True)))
-    answered = [lefts[i] for i in first]
-    answers = answers.take(pa.array(first, pa.int64()))
+    # An item of the evidence is a left row with all right rows that show the same.
+    numbers, first = dense([(pair.left, others[pair.right], pair.owner) for pair in pairs])
+    about = [[pairs[i].left] for i in first]
+    for number, pair in zip(numbers, pairs, strict=True):
+        about[number].append(left.num_rows + pair.right)
+    lefts, answers = [pairs[i].left for i in first], rows_at(answers, first)
+    rights = [others[pairs[i].right][0] for i in first]
     return Answered(
         conform(result, runtime_schema(node)),
-        failures(node, left, answered, values(answers.column("error"))),
+        failures(node, left, lefts, values(answers.column("error"))),
         keeps_failed,
-        evidence(
-            left,
-            answered,
-            [left_texts[row] for row in answered],
-            answers,
-            [right_texts[rights[i]] for i in first],
-        ),
+        evidence(left, lefts, [texts[row][0] for row in lefts], answers, rights),
         len(first),
         sources=_sources(result, left.num_rows),
-        about=_about(lefts, [left.num_rows + right for right in rights], numbers, first),
+        about=[tuple(places) for places in about],
     )
 
 
-def _about(
-    lefts: Sequence[int], rights: Sequence[int], numbers: Sequence[int], first: Sequence[int]
-) -> list[tuple[int, ...]]:
-    """The left row of each item and all right rows of its question."""
-    about = [[lefts[pair]] for pair in first]
-    for number, right in zip(numbers, rights, strict=True):
-        about[number].append(right)
-    return [tuple(places) for places in about]
+async def _pairs(
+    node: SemJoin, left: pa.Table, right: pa.Table, context: AnswerContext
+) -> list[Pair]:
+    """The candidate pairs, in order of left then right. A row without a partition pairs with rows of
+    all partitions; so do all rows in a plan that reads `partition: all`.
+    """
+    found = await _joined(node, left, right, context.now) if right.num_rows else []
+    own, other = known_partitions(left, context), known_partitions(right, context)
+    if own is None:
+        return [Pair(a, b, "" if other is None else other[b]) for a, b in found]
+    across = any(getattr(node, "partition", "") == "all" for node in walk(node.input, node.other))
+    return [Pair(a, b, own[a]) for a, b in found if other is None or across or own[a] == other[b]]
+
+
+async def _joined(
+    node: SemJoin, left: pa.Table, right: pa.Table, now: datetime | None
+) -> list[tuple[int, int]]:
+    """The pairs of row numbers for which the join's condition holds."""
+    both = node.input.partitioned and node.other.partitioned
+    plain = all(pa.types.is_string(pick(left, path).type) for path, _ in node.using)
+    if node.using and node.where is None and plain:
+        places: dict[Any, list[int]] = {}
+        for row, key in enumerate(_keys(right, [path for _, path in node.using], both)):
+            places.setdefault(key, []).append(row)
+        lefts = enumerate(_keys(left, [path for path, _ in node.using], both))
+        return [(row, b) for row, key in lefts if None not in key for b in places.get(key, ())]
+    names = {node.input: ROWS, node.other: STEP}
+    on = join_condition(node.input, node.other, node.alias, node.using, node.where)
+    side = right_side(node.other, names.__getitem__, node.alias)
+    columns = f"{LEFT}.{ORDINAL} AS l, {RIGHT}.{RIGHT_ORDINAL} AS r"
+    sql = f"SELECT {columns} FROM {ROWS} AS {LEFT} JOIN {side} AS {RIGHT} ON {on} ORDER BY 1, 2"
+    schema = pa.schema([("l", pa.int64()), ("r", pa.int64())])
+    numbers = await execute(sql, {ROWS: left, STEP: right}, schema, now)
+    return list(zip(values(numbers.column("l")), values(numbers.column("r")), strict=True))
+
+
+def _keys(table: pa.Table, paths: Sequence[str], partitioned: bool) -> Iterator[tuple[Any, ...]]:
+    """The values that must be equal, of each row."""
+    columns = [values(pick(table, path)) for path in paths]
+    return zip(*columns, *([values(table.column(PARTITION))] if partitioned else []), strict=True)
+
+
+_Texts = list[tuple[str, str]]
+
+
+def _texts(node: SemJoin, left: pa.Table, right: pa.Table) -> tuple[_Texts, _Texts]:
+    """What the prompt and the check read of each left and of each right row, as JSON."""
+    lefts = zip(prompt_texts(left, node.prompt.fields), check_texts(node, left), strict=True)
+    others = prompt_texts(right, node.prompt.other_fields)
+    return list(lefts), list(zip(others, _right_check_texts(node, right), strict=True))
 
 
 def _sources(result: pa.Table, first_right: int) -> list[tuple[int, ...]]:
@@ -168,39 +151,28 @@ def _sources(result: pa.Table, first_right: int) -> list[tuple[int, ...]]:
 
 async def _answers(
     node: SemJoin,
-    left: pa.Table,
-    right: pa.Table,
-    pairs: tuple[Sequence[int], Sequence[int]],
-    keys: Sequence[tuple[str, str, str]],
+    inputs: Sequence[pa.Table],
+    pairs: Sequence[Pair],
+    texts: tuple[_Texts, _Texts],
     context: AnswerContext,
 ) -> pa.Table:
-    """The answer for each pair of a left row and a distinct right row; pairs with equal prompts are
-    one question.
-
-    Args:
-        node: The join.
-        left: Its left rows.
-        right: The distinct right rows.
-        pairs: The left and the right row of each pair.
-        keys: For each pair the partition and what the prompt and the check read of the left row: a
-            left row without a partition is one row for each partition that it is compared with.
-        context: The context.
+    """The answer for each pair. Pairs of which the prompt and the check read the same are one
+    question; a left row without a partition is one row for each that it is compared with.
     """
-    kinds, first = dense(keys)  # equal left rows are one
-    questions = list(zip(kinds, pairs[1], strict=True))
-    distinct = sorted(dict.fromkeys(questions), key=itemgetter(0))  # by left row
-    items = pa.table(
-        {
-            "left": pa.array([kind for kind, _ in distinct], pa.int64()),
-            "right": pa.array([side for _, side in distinct], pa.int64()),
-        }
+    kinds, first = dense([(pair.owner, *texts[0][pair.left]) for pair in pairs])
+    sides, first_right = dense([texts[1][pair.right] for pair in pairs])
+    questions = list(zip(kinds, sides, strict=True))
+    items = sorted(dict.fromkeys(questions), key=itemgetter(0))  # by left row
+    left = rows_at(inputs[0], [pairs[i].left for i in first])
+    right = rows_at(inputs[1], [pairs[i].right for i in first_right])
+    columns = {"left": [kind for kind, _ in items], "right": [side for _, side in items]}
+    owners = [pairs[i].owner for i in first]
+    check_input = _check_input(
+        node, rows_at(left, columns["left"]), rows_at(right, columns["right"])
     )
-    rows = left.take(pa.array([pairs[0][i] for i in first], pa.int64()))
-    owners = [keys[i][0] for i in first]
-    beside = _beside(node, rows, right, items)
-    answers = await ask(node, rows, right, items, context, owners=owners, beside=beside)
-    place = {question: item for item, question in enumerate(distinct)}
-    return answers.take(pa.array([place[question] for question in questions], pa.int64()))
+    answers = await ask(node, left, right, columns, context, owners=owners, check_input=check_input)
+    place = {question: item for item, question in enumerate(items)}
+    return rows_at(answers, [place[question] for question in questions])
 
 
 def _right_check_texts(node: SemJoin, right: pa.Table) -> list[str]:
@@ -211,16 +183,13 @@ def _right_check_texts(node: SemJoin, right: pa.Table) -> list[str]:
     return prompt_texts(right, sorted(under(paths, node.alias) or right.column_names))
 
 
-def _beside(node: SemJoin, left: pa.Table, right: pa.Table, items: pa.Table) -> pa.Table | None:
-    """What the join's check reads of both rows of each item; None without a check."""
-    lefts, rights = (
-        side.take(items.column(name)) for side, name in ((left, "left"), (right, "right"))
-    )
-    beside = beside_answers(node, lefts)
-    if beside is None or node.check is None or node.alias not in node.check.roots:
-        return beside
-    columns = dict(zip(beside.column_names, beside.columns, strict=True))
-    return pa.table({**columns, node.alias: _right_rows(node, rights)})
+def _check_input(node: SemJoin, left: pa.Table, right: pa.Table) -> pa.Table | None:
+    """What the join's check reads of the left and right row of each item; None without a check."""
+    check_input = check_input_of(node, left)
+    if check_input is None or node.check is None or node.alias not in node.check.roots:
+        return check_input
+    columns = dict(zip(check_input.column_names, check_input.columns, strict=True))
+    return pa.table({**columns, node.alias: _right_rows(node, right)})
 
 
 def _right_rows(node: SemJoin, right: pa.Table) -> pa.StructArray:
@@ -231,27 +200,20 @@ def _right_rows(node: SemJoin, right: pa.Table) -> pa.StructArray:
 
 
 def _matched(
-    node: SemJoin,
-    inputs: Sequence[pa.Table],
-    pairs: tuple[list[int], list[int]],
-    answers: pa.Table,
-    items: list[int],
+    node: SemJoin, inputs: Sequence[pa.Table], pairs: Sequence[Pair], answers: pa.Table
 ) -> pa.Table:
-    """The matching pairs as rows: left columns, the struct `alias`, the answers, and `_l` and `#right`,
+    """Matching pairs as rows: left columns, the struct `alias`, the answers, and `_l` and `#right`,
     the numbers of both rows.
     """
-    left, right = inputs
-    result = left.take(pa.array(pairs[0], pa.int64()))
-    other = right.take(pa.array(pairs[1], pa.int64())).combine_chunks()
+    places = {"_l": [pair.left for pair in pairs], "#right": [pair.right for pair in pairs]}
+    result, other = (rows_at(t, rows) for t, rows in zip(inputs, places.values(), strict=True))
     result = result.append_column(node.alias, _right_rows(node, other))
     for name in _hidden_of_right(node):
         result = result.append_column(name, other.column(name))
     for f in node.answer_fields():
-        result = result.append_column(
-            f, answers.column(f.name).combine_chunks().take(pa.array(items, pa.int64()))
-        )
-    for name, places in zip(("_l", "#right"), pairs, strict=True):
-        result = result.append_column(name, pa.array(places, pa.int64()))
+        result = result.append_column(f, answers.column(f.name))
+    for name, numbers in places.items():
+        result = result.append_column(name, pa.array(numbers, pa.int64()))
     return result
 
 
@@ -264,7 +226,7 @@ async def _first_match(node: SemJoin, matched: pa.Table, now: datetime | None) -
     keys = ["_l", *_hidden_of_right(node)[:1]]
     if not node.order:
         _, first = dense(list(zip(*(values(matched.column(name)) for name in keys), strict=True)))
-        return matched.take(pa.array(first, pa.int64()))
+        return rows_at(matched, first)
     over = f"PARTITION BY {', '.join(keys)} ORDER BY {order_sql(node.order, node, ORDINAL)}"
     sql = f"SELECT {ORDINAL} AS o FROM {ROWS} QUALIFY row_number() OVER ({over}) = 1 ORDER BY {ORDINAL}"
     rows = await execute(sql, {ROWS: matched}, pa.schema([("o", pa.int64())]), now)
@@ -285,5 +247,4 @@ def _assemble(node: SemJoin, left: pa.Table, joined: pa.Table, dropped: set[int]
 
 def _numbered(left: pa.Table, places: list[int]) -> pa.Table:
     """Some left rows with their numbers."""
-    numbers = pa.array(places, pa.int64())
-    return left.take(numbers).append_column("_l", numbers)
+    return rows_at(left, places).append_column("_l", pa.array(places, pa.int64()))

@@ -1,14 +1,17 @@
-"""Row-wise semantic operators: sem_map and sem_filter."""
+"""Row-wise semantic operators, sem_map and sem_filter; below a limit they answer rows in chunks,
+until enough of them pass.
+"""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,16 +34,133 @@ from semgraph.semantic.ask import (
     AnswerContext,
     Answered,
     Failure,
+    Flags,
     QuestionKey,
+    answer_columns,
     ask,
-    beside_answers,
+    check_input_of,
     evidence,
     failures,
     question_keys,
+    rows_at,
 )
-from semgraph.semantic.contract import answer_schema
-from semgraph.semantic.early_stop import row_queues, rows_a_call
-from semgraph.semantic.groups import Flags
+from semgraph.semantic.contract import RowEstimate, answer_schema
+from semgraph.semantic.groups import row_groups
+from semgraph.semantic.implementation import Implementation
+from semgraph.semantic.library import estimated
+
+Through = Callable[[Batch], Awaitable[tuple[Batch, Sequence[int]]]]
+
+
+@dataclass
+class _Queue:
+    """The rows of one group in the limit's order, how many were processed, and how many of these
+    stay in the result.
+    """
+
+    rows: list[int]
+    next: int = 0
+    stayed: int = 0
+    taken: list[int] = field(default_factory=list)
+
+
+class Chunks:
+    """The rows of a relation in chunks, in the order of a limit, until enough of each group stay.
+    Iterate over them, and `count` those of the last chunk that stay.
+
+    A chunk fills calls: it has `at_once` new questions, or a multiple.
+
+    Args:
+        groups: The rows of each group.
+        n: How many rows of each are enough.
+        at_once: How many questions fill a call.
+        questions: The question of each row; None for a row that is not asked about.
+        known: The questions that are answered.
+    """
+
+    def __init__(
+        self,
+        groups: Iterable[list[int]],
+        n: int,
+        at_once: int,
+        questions: Sequence[object],
+        known: Collection[object] = (),
+    ) -> None:
+        self._queues = [_Queue(rows) for rows in groups]
+        self._n, self._at_once, self._questions, self._known = n, at_once, questions, known
+
+    def __iter__(self) -> Iterator[list[int]]:
+        while chunk := [row for queue in self._queues for row in self._take(queue)]:
+            yield chunk
+
+    def _take(self, queue: _Queue) -> list[int]:
+        """The rows to process next: as many as are likely to be enough, but at most double the
+        number processed so far.
+        """
+        missing = self._n - queue.stayed
+        queue.taken = []
+        if missing > 0 and queue.next < len(queue.rows):
+            likely = math.ceil(missing * queue.next / queue.stayed) if queue.stayed else queue.next
+            count = max(missing, min(likely, queue.next))
+            new: set[object] = set()
+            for row in queue.rows[queue.next :]:
+                if len(queue.taken) >= count and not len(new) % self._at_once:
+                    break
+                question = self._questions[row]
+                if question is not None and question not in self._known:
+                    new.add(question)
+                queue.taken.append(row)
+            queue.next += len(queue.taken)
+        return queue.taken
+
+    def count(self, stay: Container[int]) -> None:
+        """Count the rows of the last chunk that stay."""
+        for queue in self._queues:
+            queue.stayed += sum(row in stay for row in queue.taken)
+
+
+async def in_chunks(
+    node: SemMap | SemFilter,
+    stop: Stop,
+    rows: Batch,
+    at_once: int,
+    now: datetime | None,
+    through: Through,
+) -> Batch:
+    """Pass the rows of a relation through stacked operators, in chunks, until enough come out.
+
+    Args:
+        node: The lowest operator, which reads the relation.
+        stop: The limit.
+        rows: The relation.
+        at_once: How many rows fill a call.
+        now: `$now`.
+        through: Applies the operators to some rows: the result, and the rows that are in it.
+
+    Returns:
+        The result, in the order of the relation.
+    """
+    groups = await row_groups(node.input, stop.by, stop.order, rows.table, now)
+    chunks = Chunks(groups, stop.n, at_once, range(rows.num_rows))
+    pieces, places = [(await through(rows.slice(0, 0)))[0]], list[int]()
+    for chunk in map(sorted, chunks):
+        piece, stays = await through(rows.take(chunk))
+        pieces.append(piece)
+        passed = sorted({chunk[i] for i in stays})
+        places += passed
+        chunks.count({*passed})
+    order = np.argsort(places).tolist()
+    table = rows_at(pa.concat_tables([piece.table for piece in pieces]), order)
+    sources = [source for piece in pieces for source in piece.sources or ()]
+    return Batch.of_table(table).with_sources([sources[i] for i in order] if sources else None)
+
+
+def rows_a_call(node: SemMap | SemFilter, rows: int, implementation: Implementation[Any]) -> int:
+    """How many rows share a call, by the implementation's estimate: chunks of full calls need no
+    additional call.
+    """
+    cost = estimated(implementation, node, RowEstimate(rows, 0, rows, 0), None)
+    return max(1, math.ceil(rows / cost.calls)) if cost.calls else 1
 
 
 async def sem_map(node: SemMap, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
@@ -52,36 +172,21 @@ async def sem_map(node: SemMap, inputs: Sequence[pa.Table], context: AnswerConte
         selected = await _holds(node.when, node, rows, context)
     if node.form:
         selected &= np.asarray([form is not None for form in values(pick(table, node.form))], bool)
-    row_answers = await _ask_rows(node, table, selected, context, ~selected)
-    index, answers = np.asarray(row_answers.rows, np.int64), row_answers.answers
-    errors = values(answers.column("error"))
-    positions = _positions(index, table.num_rows)
+    asked = await _ask_rows(node, table, selected, context, ~selected)
+    errors = values(asked.answers.column("error"))
     otherwise = dict(node.otherwise)
-    columns: dict[str, Any] = {name: table.column(name) for name in table.column_names}
+    columns = answer_columns(node, asked.answers, asked.rows, table.num_rows)
     for f in node.answer_fields():
-        column = answers.column(f.name).combine_chunks().take(positions)
         if f.name in otherwise and not selected.all():
             rest = await column_of(otherwise[f.name], node.input, rows, context.now, f.type)
-            column = pc.if_else(pa.array(selected), column, rest.array("x"))
-        columns[f.name] = column
-    result = pa.table(columns)
-    keeps_failed = node.on_error == "null"
-    stays = row_answers.reached
-    if not keeps_failed:
-        stays[index[[e is not None for e in errors]]] = False
-    if not stays.all():
-        result = result.filter(pa.array(stays))
-    places = np.flatnonzero(stays).tolist()
-    return Answered(
-        conform(result, runtime_schema(node)),
-        failures(node, table, row_answers.rows, errors),
-        keeps_failed,
-        evidence(table, row_answers.rows, row_answers.texts, answers),
-        len(index),
-        places,
-        sources=_each(places),
-        about=_each(row_answers.rows),
-    )
+            columns[f.name] = pc.if_else(pa.array(selected), columns[f.name], rest.array("x"))
+    stays = asked.reached
+    if node.on_error != "null":
+        stays[[row for row, error in zip(asked.rows, errors, strict=True) if error is not None]] = (
+            False
+        )
+    failed = failures(node, table, asked.rows, errors)
+    return _answered(node, table, asked, columns, stays, failed)
 
 
 async def sem_filter(
@@ -94,28 +199,39 @@ async def sem_filter(
     if node.when is not None and node.otherwise is not None:
         selected = await _holds(node.when, node, rows, context)
         keep = await _holds(node.otherwise, node, rows, context) & ~selected
-    row_answers = await _ask_rows(node, table, selected, context, keep)
-    keep &= row_answers.reached
-    index, answers = np.asarray(row_answers.rows, np.int64), row_answers.answers
-    keeps_failed = node.on_error == "null"
-    keep[index] = [
-        keeps_failed if answer is None else bool(answer)
-        for answer in values(answers.column("keep"))
+    asked = await _ask_rows(node, table, selected, context, keep)
+    keep &= asked.reached
+    keep[asked.rows] = [
+        node.on_error == "null" if answer is None else answer
+        for answer in values(asked.answers.column("keep"))
     ]
-    columns: dict[str, Any] = {name: table.column(name) for name in table.column_names}
-    positions = _positions(index, table.num_rows)
-    for f in node.answer_fields():
-        columns[f.name] = answers.column(f.name).combine_chunks().take(positions)
-    places = np.flatnonzero(keep).tolist()
+    failed = _failures(node, table, asked.rows, values(asked.answers.column("error")))
+    columns = answer_columns(node, asked.answers, asked.rows, table.num_rows)
+    return _answered(node, table, asked, columns, keep, failed)
+
+
+def _answered(
+    node: SemMap | SemFilter,
+    table: pa.Table,
+    asked: _RowAnswers,
+    columns: dict[str, Any],
+    stays: Flags,
+    failed: tuple[Failure, ...],
+) -> Answered:
+    """The result: the rows that stay, with their answers."""
+    places = np.flatnonzero(stays).tolist()
+    result = pa.table({**dict(zip(table.column_names, table.columns, strict=True)), **columns})
+    if len(places) < table.num_rows:
+        result = result.filter(pa.array(stays))
     return Answered(
-        conform(pa.table(columns).filter(pa.array(keep)), runtime_schema(node)),
-        _failures(node, table, row_answers.rows, values(answers.column("error"))),
-        keeps_failed,
-        evidence(table, row_answers.rows, row_answers.texts, answers),
-        len(index),
+        conform(result, runtime_schema(node)),
+        failed,
+        node.on_error == "null",
+        evidence(table, asked.rows, asked.texts, asked.answers),
+        len(asked.rows),
         places,
-        sources=_each(places),
-        about=_each(row_answers.rows),
+        sources=[(place,) for place in places],
+        about=[(row,) for row in asked.rows],
     )
 
 
@@ -125,17 +241,6 @@ async def _holds(
     """For each row whether a condition is true."""
     column = await column_of(scalar, node.input, rows, context.now, pa.bool_())
     return np.asarray([bool(holds) for holds in column.column("x")], bool)
-
-
-def _positions(index: npt.NDArray[np.int64], rows: int) -> pa.Array[Any]:
-    """For each row the place of its number in `index`, or NULL."""
-    place = np.full(rows, -1)
-    place[index] = np.arange(len(index))
-    return pa.array([None if p < 0 else int(p) for p in place], pa.int64())
-
-
-def _each(places: Sequence[int]) -> list[tuple[int]]:
-    return [(place,) for place in places]
 
 
 def _failures(
@@ -186,13 +291,17 @@ async def _ask_rows(
     """
     if node.stop is not None:
         return await _ask_until_enough(node, node.stop, table, selected, context, stay_unasked)
-    index = [int(i) for i in np.flatnonzero(selected)]
-    left = table if len(index) == table.num_rows else table.take(pa.array(index, pa.int64()))
+    index = np.flatnonzero(selected).tolist()
+    left = table if len(index) == table.num_rows else rows_at(table, index)
     keys = question_keys(node, left, context)
-    if context.known is None:
-        whole = await _distinct(node, left, keys, context)
-    else:
+    numbers, first = dense(keys)
+    if context.known is not None:
         whole = _concat(node, await _reusing_known(node, left, keys, context, context.known))
+    elif len(first) == len(keys):
+        whole = await _answers(node, left, context)
+    else:  # rows with equal keys are one question
+        times = np.bincount(np.asarray(numbers)).tolist()
+        whole = rows_at(await _answers(node, rows_at(left, first), context, times), numbers)
     return _RowAnswers(index, [key.text for key in keys], whole, np.ones(table.num_rows, bool))
 
 
@@ -205,32 +314,29 @@ async def _ask_until_enough(
     stay_unasked: Flags,
 ) -> _RowAnswers:
     """Answer the selected rows in the limit's order, chunk by chunk."""
-    queues = await row_queues(node, stop, table, context.now)
     at_once = rows_a_call(node, table.num_rows, context.implementation)
     keys: Sequence[object] = (
         question_keys(node, table, context) if at_once > 1 else range(table.num_rows)
     )
     questions = [key if chosen else None for key, chosen in zip(keys, selected, strict=True)]
-    reached = np.zeros(table.num_rows, bool)
-    answers: dict[int, pa.Table] = {}
-    texts: dict[int, str] = {}
     known = {} if context.known is None else context.known
-    while chunk := [
-        row for queue in queues for row in queue.take(at_once, stop.n, questions, known)
-    ]:
+    groups = await row_groups(node.input, stop.by, stop.order, table, context.now)
+    chunks = Chunks(groups, stop.n, at_once, questions, known)
+    reached = np.zeros(table.num_rows, bool)
+    answers: dict[int, tuple[str, pa.Table]] = {}  # text and answer of each row
+    for chunk in chunks:
         reached[chunk] = True
         index = sorted(row for row in chunk if selected[row])
-        left = table.take(pa.array(index, pa.int64()))
+        left = rows_at(table, index)
         row_keys = question_keys(node, left, context)
-        texts |= {row: key.text for row, key in zip(index, row_keys, strict=True)}
         new = await _reusing_known(node, left, row_keys, context, known)
-        answers |= dict(zip(index, new, strict=True))
-        stays = {row: _stays(node, answer) for row, answer in zip(index, new, strict=True)}
-        for queue in queues:
-            queue.count({row: stays.get(row, bool(stay_unasked[row])) for row in queue.taken})
+        texts = [key.text for key in row_keys]
+        answers |= dict(zip(index, zip(texts, new, strict=True), strict=True))
+        stay = {row for row, answer in zip(index, new, strict=True) if _stays(node, answer)}
+        chunks.count(stay | {row for row in chunk if not selected[row] and stay_unasked[row]})
     rows = sorted(answers)
-    whole = _concat(node, [answers[row] for row in rows])
-    return _RowAnswers(rows, [texts[row] for row in rows], whole, reached)
+    whole = _concat(node, [answers[row][1] for row in rows])
+    return _RowAnswers(rows, [answers[row][0] for row in rows], whole, reached)
 
 
 def _concat(node: SemMap | SemFilter, answers: Sequence[pa.Table]) -> pa.Table:
@@ -244,23 +350,13 @@ def _stays(node: SemMap | SemFilter, answer: pa.Table) -> bool:
     return bool(answer.column("keep")[0].as_py()) if "keep" in answer.column_names else True
 
 
-async def _distinct(
-    node: SemMap | SemFilter, left: pa.Table, keys: Sequence[QuestionKey], context: AnswerContext
-) -> pa.Table:
-    """The answers for some rows. Rows with equal keys are one question."""
-    numbers, first = dense(keys)
-    if len(first) == left.num_rows:
-        return await _answers(node, left, context)
-    distinct = left.take(pa.array(first, pa.int64()))
-    times = np.bincount(np.asarray(numbers)).tolist()
-    return (await _answers(node, distinct, context, times)).take(pa.array(numbers, pa.int64()))
-
-
 async def _answers(
     node: SemMap | SemFilter, left: pa.Table, context: AnswerContext, times: Sequence[int] = ()
 ) -> pa.Table:
-    items = pa.table({"left": pa.array(range(left.num_rows), pa.int64())})
-    return await ask(node, left, None, items, context, times, beside=beside_answers(node, left))
+    items = {"left": range(left.num_rows)}
+    return await ask(
+        node, left, None, items, context, times, check_input=check_input_of(node, left)
+    )
 
 
 async def _reusing_known(
@@ -276,6 +372,6 @@ async def _reusing_known(
     if places:
         counts = Counter(keys)
         times = [counts[keys[place]] for place in places]
-        answers = await _answers(node, left.take(pa.array(places, pa.int64())), context, times)
+        answers = await _answers(node, rows_at(left, places), context, times)
         known |= {keys[place]: answers.slice(i, 1) for i, place in enumerate(places)}
     return [known[key] for key in keys]

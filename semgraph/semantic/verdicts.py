@@ -1,9 +1,9 @@
-"""Verdicts by log-odds, for the implementations `logit` of sem_filter and sem_join."""
+"""Verdicts by log-odds, for the implementations `logit`, and by votes, for `vote`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -13,21 +13,25 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.expr.functions import key
 from semgraph.llm.base import Limits
 from semgraph.logical.semantic import Semantic, SemJoin
 from semgraph.semantic.answers import answer_table
+from semgraph.semantic.context import Context
 from semgraph.semantic.contract import (
     REFERENCES,
     SCORE,
-    Context,
-    N,
+    Cost,
+    Observed,
     Outcome,
-    PerItem,
+    RowEstimate,
     Rows,
     log_odds,
+    prompt_numbers,
     refuse_answers,
     verdict_field,
 )
+from semgraph.semantic.implementation import Implementation, N, PerItem
 
 
 class Labelled(NamedTuple):
@@ -84,20 +88,12 @@ class _File:
 
     def wrong(self, what: str, hint: str | None = None) -> PlanError:
         """The error to raise."""
-        return PlanError(
-            Problem(
-                f"the labels {self._path}: {what}",
-                self._node.step or None,
-                self._node.origin,
-                hint=hint,
-            )
-        )
+        return _wrong_labels(self._node, self._path, what, hint)
 
     def side(self, like: pa.Table, names: Sequence[str], prefix: str = "") -> pa.Table:
         """The columns of one side that the prompts read, with its types."""
-        return pa.table(
-            {name: self.column(prefix + name, like.schema.field(name)) for name in names}
-        )
+        fields = {name: like.schema.field(name) for name in names}
+        return pa.table({name: self.column(prefix + name, f) for name, f in fields.items()})
 
     def column(self, name: str, field: pa.Field[Any]) -> pa.ChunkedArray[Any]:
         """A column with the type of a field."""
@@ -110,34 +106,35 @@ class _File:
         except pa.ArrowException as error:
             raise self.wrong(f'column "{name}": {str(error).splitlines()[0]}') from error
 
-    def prompts(self) -> Sequence[int]:
+    def prompts(self) -> list[int]:
         """For each row the index of its prompt."""
         prompts = self._node.prompt
         if not prompts.on:
             return [0] * self._table.num_rows
-        numbers = []
-        for value in self.column(prompts.on, pa.field(prompts.on, pa.string())).to_pylist():
-            prompt = prompts.pick(value)
-            if prompt is None:
-                raise self.wrong(f'there is no prompt for {prompts.on} "{value}"')
-            numbers.append(next(i for i, p in enumerate(prompts.all) if p is prompt))
-        return numbers
+        picked = self.column(prompts.on, pa.field(prompts.on, pa.string())).to_pylist()
+        numbers = prompt_numbers(prompts, picked)
+        if None in numbers:
+            value = picked[numbers.index(None)]
+            raise self.wrong(f'there is no prompt for {prompts.on} "{value}"')
+        return [number or 0 for number in numbers]
+
+
+def _wrong_labels(node: Semantic, path: str, what: str, hint: str | None = None) -> PlanError:
+    return PlanError(
+        Problem(f"the labels {path}: {what}", node.step or None, node.origin, hint=hint)
+    )
 
 
 def _read(file: Path) -> pa.Table:
-    match file.suffix.lower():
-        case ".csv":
-            from pyarrow import csv
+    from pyarrow import csv, json, parquet
 
-            return csv.read_csv(file)
-        case ".jsonl" | ".ndjson":
-            from pyarrow import json
-
-            return json.read_json(file).flatten()
-        case ".parquet":
-            from pyarrow import parquet
-
-            return parquet.read_table(file).flatten()
+    readers: dict[str, Callable[[Path], pa.Table]] = {
+        ".csv": csv.read_csv,
+        ".parquet": parquet.read_table,
+        **dict.fromkeys((".jsonl", ".ndjson"), json.read_json),
+    }
+    if reader := readers.get(file.suffix.lower()):
+        return reader(file).flatten()
     raise pa.ArrowInvalid("it must be a .csv, .jsonl or .parquet file")
 
 
@@ -300,13 +297,15 @@ class ByLogOdds(PerItem[N]):
             what = (
                 f"{sum(labels)} of the {len(labels)} rows that the model answered are labelled yes"
             )
-            raise self._wrong(node, f"{what}: calibration needs at least {_LEAST} of yes and of no")
+            raise _wrong_labels(
+                node, self.labels, f"{what}: calibration needs at least {_LEAST} of yes and of no"
+            )
         curve = fitted(scores, labels)
         if curve.slope <= 0:
-            raise self._wrong(
-                node,
-                "the model's answers do not follow them: rows labelled no have the higher log-odds",
+            what = (
+                "the model's answers do not follow them: rows labelled no have the higher log-odds"
             )
+            raise _wrong_labels(node, self.labels, what)
         ctx.note(
             f"step {node.step}: calibrated on {len(labels)} labelled rows of {self.labels}: yes from log-odds "
             f"{-curve.offset / curve.slope:.2f} on; {left_out_correct(scores, labels)} of {len(labels)} are right "
@@ -314,18 +313,111 @@ class ByLogOdds(PerItem[N]):
         )
         return curve
 
-    def _wrong(self, node: Semantic, what: str) -> PlanError:
-        return PlanError(
-            Problem(f"the labels {self.labels}: {what}", node.step or None, node.origin)
-        )
-
 
 def _centred(rows: Rows, scores: dict[int, float]) -> dict[int, float]:
     """Log-odds relative to the cut of their partition and prompt."""
-    lefts: Sequence[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
+    lefts = rows.lefts
     groups: dict[tuple[str, int], list[int]] = {}
     for item in scores:
         left = lefts[item]
         groups.setdefault((rows.partition[left], rows.prompt[left]), []).append(item)
     cuts = {group: cut([scores[item] for item in items]) for group, items in groups.items()}
     return {item: scores[item] - cuts[group] for group, items in groups.items() for item in items}
+
+
+_MOST = 100
+
+
+@dataclass(frozen=True)
+class Vote(Implementation[N]):
+    """Asks about each row several times, and takes the answer that agrees most with all of them.
+
+    Args:
+        samples: How often each row is asked about.
+        temperature: The temperature of the requests.
+
+    Raises:
+        ValueError: A parameter is out of range.
+    """
+
+    same = False
+    samples: int = 5
+    temperature: float = 0.7
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.samples <= _MOST:
+            raise ValueError(f"samples must be from 2 to {_MOST}")
+        if not 0 < self.temperature <= 2:
+            raise ValueError("temperature must be above 0, and at most 2")
+
+    def estimate(self, node: N, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
+        """A call for each row and sample, in one round."""
+        calls = rows.items * self.samples
+        return Cost.of_items(calls, calls, seen)
+
+    async def answer(self, node: N, rows: Rows, ctx: Context) -> pa.Table:
+        """Send each row alone, several times."""
+        drawn = await ctx.ask_samples(node, rows, self.samples, self.temperature)
+        scored = verdict_field(node) is not None
+        return answer_table(node, [elected(node, each) for each in drawn], scored=scored)
+
+
+def elected(node: Semantic, samples: Sequence[Outcome]) -> Outcome:
+    """The outcome of a vote: an answer that was drawn, with the share of yes as its `score`.
+
+    Verdicts are counted; on a tie the first one wins. Of the answers with the winning verdict the
+    one wins that agrees most with all of these, field by field; on a tie the first one. So the quote
+    of a yes is what most yes rest on, whatever those said that were outvoted. If fewer than half of
+    the draws are valid, the error of the first failed one is the row's.
+    """
+    valid = [each for each in samples if each.values is not None]
+    if not valid or 2 * len(valid) < len(samples):
+        failed = [each for each in samples if each.values is None]
+        calls = tuple(call for each in failed for call in each.calls)
+        return Outcome(None, failed[0].error, calls)
+    answers: list[Mapping[str, Any]] = [each.values or {} for each in valid]
+    verdict = verdict_field(node)
+    candidates, values = answers, dict[str, Any]()
+    if verdict is not None:
+        votes = [bool(each[verdict.name]) for each in answers]
+        yes = sum(votes)
+        winner = votes[0] if 2 * yes == len(votes) else 2 * yes > len(votes)
+        candidates = [each for each, vote in zip(answers, votes, strict=True) if vote == winner]
+        values[SCORE] = yes / len(votes)
+    names = [name for name, _ in node.answers]
+    best = max(candidates, key=lambda each: _agreement(each, candidates, names))
+    return Outcome({**best, **values}, None, tuple(call for each in samples for call in each.calls))
+
+
+def _agreement(
+    answer: Mapping[str, Any], answers: Sequence[Mapping[str, Any]], names: Sequence[str]
+) -> float:
+    """How far an answer agrees with all answers, itself included."""
+    return math.fsum(
+        similarity(answer[name], other[name]) for other in answers for name in names
+    )  # the exact sum, so that equal answers have equal sums
+
+
+def similarity(one: Any, other: Any) -> float:
+    """How far two values agree, from 0 to 1: of lists the share of common entries, of structs the
+    mean of their fields; all else is equal or not, texts but for case and white space.
+
+    >>> similarity(" Rome", "rome"), similarity(["a", "b"], ["b", "c"])
+    (1.0, 0.3333333333333333)
+    """
+    if isinstance(one, Mapping) and isinstance(other, Mapping) and one.keys() == other.keys():
+        return math.fsum(similarity(one[name], other[name]) for name in one) / max(len(one), 1)
+    if isinstance(one, list) and isinstance(other, list):
+        entries, others = set(map(_normal, one)), set(map(_normal, other))
+        either = entries | others
+        return len(entries & others) / len(either) if either else 1.0
+    return float(_normal(one) == _normal(other))
+
+
+def _normal(value: Any) -> Any:
+    """A value that is equal for texts that differ only in case and white space, and hashable."""
+    if isinstance(value, str):
+        return key(value)
+    if isinstance(value, Mapping):
+        return tuple((name, _normal(inner)) for name, inner in value.items())
+    return tuple(map(_normal, value)) if isinstance(value, list) else value

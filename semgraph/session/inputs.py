@@ -46,7 +46,7 @@ from semgraph.logical.schema import PATH
 from semgraph.logical.semantic import SemMap
 from semgraph.logical.sinks import Delete, Merge
 from semgraph.meter import StepMetrics
-from semgraph.semantic.answers import SCHEMA_HINT, form_of
+from semgraph.semantic.answers import SCHEMA_HINT, parse_answer_schema
 from semgraph.session.resources import Resources
 from semgraph.session.run import RunRequest, run_plan
 from semgraph.stores.base import open_for_reading
@@ -240,7 +240,7 @@ def _refuse_schemas(plan: LogicalPlan, tables: Mapping[str, pa.Table]) -> None:
         there = name in tables and column in tables[name].column_names
         for text in tables[name].column(column).unique().to_pylist() if there else ():
             try:
-                _ = text is None or form_of(text)
+                _ = text is None or parse_answer_schema(text)
             except Fault as fault:
                 what = f"input {name}: {column} is no schema: {fault.what}: {shown(text)}"
                 problems.append(Problem(what, hint=fault.hint or SCHEMA_HINT))
@@ -330,8 +330,8 @@ async def run_before(
         await _refuse_deletes(request.plan, resources)
     done: list[Result] = []
     for name in example_rows(request.plan).after:
-        beside = Path(request.plan.file).parent / f"{name}.yaml"
-        plan = prepare(beside if beside.is_file() else name)
+        check_input = Path(request.plan.file).parent / f"{name}.yaml"
+        plan = prepare(check_input if check_input.is_file() else name)
         one = RunRequest(
             plan,
             {},

@@ -23,7 +23,8 @@ from semgraph.execution.observations import ObservationFile, Seen
 from semgraph.explain import estimates as bounds
 from semgraph.explain.estimates import Amount, total
 from semgraph.meter import OperatorMetrics, StepMetrics
-from semgraph.semantic.contract import Cost, Implementation, RowEstimate
+from semgraph.semantic.contract import Cost, RowEstimate
+from semgraph.semantic.implementation import Implementation
 from tests.optimizer.bench import answered, matched
 
 PLANS = Path(__file__).parents[2] / "plans"

@@ -52,12 +52,13 @@ def aggregates_stand_anywhere() -> None:
 def pairs_of_two_partitions() -> None:
     """A sem_join compares rows of two partitions."""
     from semgraph.semantic.ask import partition_names
+    from semgraph.semantic.pairs import Pair, _joined
 
-    def kept(_node: Any, left: Any, _right: Any, pairs: Any, asking: Any) -> Any:
+    async def kept(node: Any, left: Any, right: Any, asking: Any) -> list[Pair]:
         own = partition_names(left, asking)
-        return pairs[0], pairs[1], [own[a] for a in pairs[0]]
+        return [Pair(a, b, own[a]) for a, b in await _joined(node, left, right, asking.now)]
 
-    _replace("semgraph.semantic.pairs", "_of_one_partition", lambda _: kept)
+    _replace("semgraph.semantic.pairs", "_pairs", lambda _: kept)
 
 
 def ties_in_no_order() -> None:

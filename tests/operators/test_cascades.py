@@ -24,7 +24,7 @@ from semgraph.llm.stack import Roles
 from semgraph.logical.plan import Choice
 from semgraph.logical.prompt import PromptSet
 from semgraph.meter import StepMetrics
-from semgraph.semantic.context import NodeContext
+from semgraph.semantic.context import Context
 
 
 def filter_way(**more: Any) -> Any:
@@ -178,7 +178,7 @@ async def found_of_all(times: list[int], trial: int) -> float:
     texts += [f"good {'0123456789'[i] * 3} {'xyzw qkvj ' * 30}" for i in range(5)]
     case = Case("sem_filter", texts)
     weights = times or [1] * 400 + [400] * 5
-    async with NodeContext(Oracle(GOOD), Grams(), case.node(), StepMetrics(), trial=trial) as ctx:
+    async with Context(Oracle(GOOD), Grams(), case.node(), StepMetrics(), trial=trial) as ctx:
         table = await filter_way(sample=100, rows=100).answer(
             case.node(), case.rows()._replace(times=times), ctx
         )
@@ -245,7 +245,7 @@ returns: [liked]
 async def test_the_log_odds_of_a_small_model_can_be_the_proxy() -> None:
     small, large = Oracle(GOOD, name="small"), Oracle(GOOD, name="large")
     case, metrics = teas(600), StepMetrics()
-    async with NodeContext(Roles(large, small), Grams(), case.node(), metrics) as ctx:
+    async with Context(Roles(large, small), Grams(), case.node(), metrics) as ctx:
         table = await filter_way(proxy="logit").answer(case.node(), case.rows(), ctx)
     keep = table.sort_by("item").column("keep").to_pylist()
     assert keep == [text.startswith("good") for text in case.texts]
@@ -260,9 +260,7 @@ async def test_the_log_odds_of_a_small_model_can_be_the_proxy() -> None:
 async def test_the_guarantee_holds_however_wrong_the_log_odds_are() -> None:
     contrary = Mind(answer=lambda text: {"answer": "no" if "“good" in text else "yes"})
     large, case = Oracle(GOOD), teas(600)
-    async with NodeContext(
-        Roles(large, Oracle(contrary)), Grams(), case.node(), StepMetrics()
-    ) as ctx:
+    async with Context(Roles(large, Oracle(contrary)), Grams(), case.node(), StepMetrics()) as ctx:
         table = await filter_way(proxy="logit").answer(case.node(), case.rows(), ctx)
     keep = table.sort_by("item").column("keep").to_pylist()
     wanted = [text.startswith("good") for text in case.texts]
@@ -276,7 +274,7 @@ async def test_pairs_that_a_small_model_finds_plain_are_not_asked_about() -> Non
     way = LIBRARY.get(
         "sem_join", Choice.parse("cascade(jaccard=null, proxy=logit, reject=0.45, accept=0.55)")
     )
-    async with NodeContext(Roles(large, small), Grams(), case.node(), StepMetrics()) as ctx:
+    async with Context(Roles(large, small), Grams(), case.node(), StepMetrics()) as ctx:
         table = await way.answer(case.node(), case.rows(), ctx)
     assert table.sort_by("item").column("match").to_pylist() == [
         True,

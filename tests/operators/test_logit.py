@@ -277,10 +277,10 @@ class TestCalibration:
         )
         llm = Oracle(mind("sem_filter"))
         from semgraph.meter import StepMetrics
-        from semgraph.semantic.context import NodeContext
+        from semgraph.semantic.context import Context
 
         case = some("sem_filter", 5)
-        async with NodeContext(llm, Grams(), case.node(), StepMetrics()) as ctx:
+        async with Context(llm, Grams(), case.node(), StepMetrics()) as ctx:
             await logit.verdicts(case.node(), case.rows(), ctx)
         assert len(llm.requests) == 5
 

@@ -15,13 +15,13 @@ from semgraph.errors import PlanError, RowError
 from semgraph.llm.base import Limits, Reply, Request
 from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
-from semgraph.semantic.context import NodeContext
+from semgraph.semantic.context import Context
 from semgraph.semantic.contract import RowEstimate
 
 LOUD = replace(mind("sem_topk"), score=lambda text: float(text.split("“")[1].split("”")[0]))
 
 
-class Counting(NodeContext):
+class Counting(Context):
     """Counts the rounds: questions that went out together."""
 
     rounds = 0
@@ -141,7 +141,7 @@ async def test_windows_that_do_not_fit_are_made_smaller() -> None:
     )
     asked, case = node("sem_topk"), Case("sem_topk", [f"{n} {'x' * 200}" for n in range(12)])
     for way in ("listwise(window=12)", "quickselect(batch=11)"):
-        async with NodeContext(padded, Grams(), asked, StepMetrics()) as ctx:
+        async with Context(padded, Grams(), asked, StepMetrics()) as ctx:
             table = await LIBRARY.get("sem_topk", Choice.parse(way)).answer(asked, case.rows(), ctx)
         assert table.column("error").null_count == 12
         scores = table.column("score").to_pylist()

@@ -24,7 +24,7 @@ from semgraph.llm.base import Limits
 from semgraph.llm.openai import OpenAI
 from semgraph.logical.plan import Choice
 from semgraph.semantic.contract import Outcome
-from semgraph.semantic.votes import elected
+from semgraph.semantic.verdicts import elected
 from tests.llm.server import ModelServer, error
 from tests.operators.test_reflexion import node
 from tests.partial import maybe_partial

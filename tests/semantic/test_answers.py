@@ -10,8 +10,9 @@ import pytest
 from semgraph.conformance.cases import LIBRARY, Case
 from semgraph.errors import EngineError
 from semgraph.logical.plan import Choice
-from semgraph.semantic.answers import answer_table, check_answer
+from semgraph.semantic.answers import answer_table
 from semgraph.semantic.contract import Outcome, answer_schema
+from semgraph.semantic.implementation import check_answer
 
 
 def table(operator: str, items: list[Any]) -> tuple[Any, Any, pa.Table]:

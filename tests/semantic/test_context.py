@@ -17,7 +17,8 @@ from semgraph.errors import BudgetReached, RowError
 from semgraph.llm.base import Embeddings, Limits, Reply, Request, Usage
 from semgraph.llm.stack import Roles
 from semgraph.meter import StepMetrics
-from semgraph.semantic.context import NodeContext, count_embeddings, count_failure, count_reply
+from semgraph.semantic.calls import count_embeddings, count_failure, count_reply
+from semgraph.semantic.context import Context
 from tests.operators.cases import NoEmbedder
 
 
@@ -56,11 +57,11 @@ NODE = Case("sem_filter", []).node()
 PROMPT = NODE.prompt.first
 
 
-def context(llm: Any, metrics: StepMetrics | None = None, **more: Any) -> NodeContext:
-    return NodeContext(llm, NoEmbedder(), NODE, metrics or StepMetrics(), **more)  # type: ignore[arg-type]
+def context(llm: Any, metrics: StepMetrics | None = None, **more: Any) -> Context:
+    return Context(llm, NoEmbedder(), NODE, metrics or StepMetrics(), **more)  # type: ignore[arg-type]
 
 
-def asked(ctx: NodeContext, *texts: str) -> Iterator[Request]:
+def asked(ctx: Context, *texts: str) -> Iterator[Request]:
     return (ctx.request(PROMPT, "", text, {"type": "object"}, "g", 5) for text in texts)
 
 
@@ -211,13 +212,13 @@ async def test_limits_and_tokens_are_those_of_the_model_bound_to_the_role() -> N
     llm = Roles(Oracle(Mind()), small)
     node = NODE.with_inputs(NODE.input)
     prompts = replace(node.prompt, prompts=(("", replace(PROMPT, role="small")),))
-    ctx = NodeContext(llm, NoEmbedder(), replace(node, prompt=prompts), StepMetrics())  # type: ignore[arg-type]
+    ctx = Context(llm, NoEmbedder(), replace(node, prompt=prompts), StepMetrics())  # type: ignore[arg-type]
     assert ctx.limits.context_tokens == 10
     assert ctx.count_tokens("12345") == 2
 
 
 async def test_draws_depend_on_seed_step_partition_and_key_alone() -> None:
-    def draw(ctx: NodeContext, partition: str, *key: str) -> float:
+    def draw(ctx: Context, partition: str, *key: str) -> float:
         return ctx.random(partition, *key).random()
 
     one, same, other = context(Scripted()), context(Scripted()), context(Scripted(), seed="x")

@@ -19,9 +19,9 @@ from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Input
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.meter import StepMetrics
-from semgraph.semantic.context import NodeContext
+from semgraph.semantic.context import Context
 from semgraph.semantic.contract import Block, Outcome, Part, Rows
-from semgraph.semantic.prompt.records import json_line
+from semgraph.semantic.prompt.builder import json_line
 from tests.operators.cases import NoEmbedder
 
 PEOPLE = pa.schema([("name", pa.string()), ("born", pa.date32())])
@@ -62,7 +62,7 @@ async def sent(
 ) -> list[Request]:
     """The requests of the first round for some blocks."""
     llm = Oracle(Mind(answer=lambda _: {"answer": "yes"}), limits or Limits())
-    async with NodeContext(llm, NoEmbedder(), asked, StepMetrics()) as ctx:  # type: ignore[arg-type]
+    async with Context(llm, NoEmbedder(), asked, StepMetrics()) as ctx:  # type: ignore[arg-type]
         if asked.keyword == "sem_agg":
             await ctx.ask_groups(asked, rows, [Part(0, block) for block in blocks])
         elif len(blocks[0]) > 1 and asked.keyword == "sem_topk":

@@ -14,7 +14,7 @@ from semgraph.conformance.oracle import Grams, Oracle
 from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
 from semgraph.semantic.ask import AnswerContext, Answered
-from semgraph.semantic.context import NodeContext
+from semgraph.semantic.context import Context
 from semgraph.semantic.operators import answer
 
 TEN = [f"name {i}" for i in range(10)]
@@ -35,7 +35,7 @@ async def asked(operator: str, way: str, left: pa.Table, **more: Any) -> tuple[A
     others = pa.Table.from_pylist(
         [{"name": TEN[i % 10], "weight": None} for i in range(40)], schema=RIGHT
     )
-    async with NodeContext(model, Grams(), wanted, StepMetrics()) as ctx:
+    async with Context(model, Grams(), wanted, StepMetrics()) as ctx:
         asking = AnswerContext(LIBRARY.get(operator, Choice.parse(way)), ctx, [], "", None)
         found = await answer(wanted, [left, others][: len(wanted.inputs)], asking)
     assert not found.failures

@@ -18,15 +18,9 @@ from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.logical.typecheck import Sort, Stop
 from semgraph.semantic.ask import AnswerContext, Answered
-from semgraph.semantic.contract import (
-    Context,
-    Cost,
-    Implementation,
-    Observed,
-    RowEstimate,
-    Rows,
-    answer_schema,
-)
+from semgraph.semantic.context import Context
+from semgraph.semantic.contract import Cost, Observed, RowEstimate, Rows, answer_schema
+from semgraph.semantic.implementation import Implementation
 from semgraph.semantic.operators import answer
 from tests.relational.relations import relation
 

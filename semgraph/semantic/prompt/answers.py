@@ -15,10 +15,11 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type, object_schema
@@ -26,7 +27,39 @@ from semgraph.llm.base import Reply
 from semgraph.logical.prompt import Prompt, plain
 from semgraph.logical.semantic import Semantic
 from semgraph.semantic.contract import Words
-from semgraph.semantic.prompt.times import time_in
+
+_USUAL = re.compile(r"\d{4}-\d\d-\d\d(?:T\d\d:\d\d:\d\dZ)?", re.ASCII)
+_YEAR_FIRST = re.compile(r"(\d{4})([/.])(\d\d?)\2(\d\d?)(?!\d)", re.ASCII)
+_YEAR = r"(\d{4}|\d{5}(?=-)|[+-]\d{4,6})"
+_CALENDAR = re.compile(_YEAR + r"(?:-(\d\d?)(?:-(\d\d?)(?:[T ] *(.+))?)?)?", re.ASCII)
+_MIDNIGHT = re.compile(r"^24(:?00){0,2}([.,]0+)?(?![\d:.,])")
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
+
+def time_in(text: str, *, utc: bool) -> tuple[datetime, bool]:
+    """The time that a text states, and whether it was moved into the years 1 to 9999.
+
+    A partial date is its first instant, 24:00 the next day, a time without a zone UTC. The order of
+    day and month is never guessed. `utc` converts to UTC. Raises ValueError or OverflowError.
+    """
+    if _USUAL.fullmatch(text):
+        with suppress(ValueError):  # 24:00
+            moment = datetime.fromisoformat(text)
+            return moment if moment.tzinfo else moment.replace(tzinfo=UTC), False
+    text = re.sub(r"\s*(UTC|GMT|Z)$", "Z", _YEAR_FIRST.sub(r"\1-\3-\4", text.strip().upper()))
+    years = next_day = 0
+    if match := _CALENDAR.fullmatch(text):  # else a week, or a date without separators
+        year, month, day, clock = match.groups()
+        clock, next_day = _MIDNIGHT.subn("00:00", clock or "00:00")
+        near = 2000 + int(year) % 400  # has the same calendar, and room for offsets
+        text, years = f"{near}-{month or 1:0>2}-{day or 1:0>2}T{clock}", int(year) - near
+    moment = datetime.fromisoformat(text) + timedelta(days=next_day)
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    moment = moment.astimezone(UTC) if utc else moment
+    if MINYEAR <= moment.year + years <= MAXYEAR:
+        return moment.replace(year=moment.year + years), False
+    return (_FIRST if years < 0 else _LAST), True
+
 
 _INT64 = 2**63
 _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
@@ -136,8 +169,11 @@ def read_value(kind: Type, value: Any, path: str, notes: _Notes) -> Any:
         if kind.nullable:
             return None
         raise Invalid(f"{path or 'the answer'} must not be null")
+    fits = isinstance(value, _TYPES.get(kind.name, object))
+    if isinstance(value, bool) and kind.name in {"int64", "double"}:
+        fits = False
     try:
-        return _READERS[kind.name](kind, value, path, notes)
+        return (_READERS[kind.name] if fits else _unfit)(kind, value, path, notes)
     except (ValueError, OverflowError, TypeError, RecursionError):
         if kind.nullable and kind.name in {"timestamp", "date"}:
             where = f"{path}: {json.dumps(value, default=str)[:40]}"
@@ -159,46 +195,35 @@ def _read_fields(
 ) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise Invalid(f"{path or 'the answer'} must be an object")
-    if len(value) != len(fields) or any(name not in value for name, _ in fields):
-        raise Invalid(
-            f"{path or 'the answer'} must have exactly the keys {', '.join(name for name, _ in fields)}"
-        )
+    if value.keys() != dict(fields).keys():
+        names = ", ".join(name for name, _ in fields)
+        raise Invalid(f"{path or 'the answer'} must have exactly the keys {names}")
     prefix = f"{path}." if path else ""
     return {name: read_value(kind, value[name], prefix + name, notes) for name, kind in fields}
 
 
-def _is(kind: type | tuple[type, ...], value: Any) -> None:
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ValueError
+def _unfit(*_: object) -> NoReturn:
+    raise ValueError
 
 
-def _string(_: Type, value: Any, *__: object) -> str:
-    _is(str, value)
+def _string(_: Type, value: str, *__: object) -> str:
     value.replace("\0", "\ud800").encode()  # rejects NUL and lone surrogates
-    return str(value)
+    return value
 
 
-def _int64(_: Type, value: Any, *__: object) -> int:
-    _is((int, float), value)
+def _int64(_: Type, value: float, *__: object) -> int:
     if value != int(value) or not -_INT64 <= value < _INT64:
         raise ValueError
     return int(value)
 
 
-def _double(_: Type, value: Any, *__: object) -> float:
-    _is((int, float), value)
+def _double(_: Type, value: float, *__: object) -> float:
     if not math.isfinite(float(value)):
         raise ValueError
     return float(value)
 
 
-def _boolean(_: Type, value: Any, *__: object) -> bool:
-    _is(bool, value)
-    return bool(value)
-
-
-def _time(kind: Type, value: Any, path: str, notes: _Notes) -> date:
-    _is(str, value)
+def _time(kind: Type, value: str, path: str, notes: _Notes) -> date:
     moment, moved = time_in(value, utc=kind.name == "timestamp")
     what = "moved a date of an answer into the years 1 to 9999"
     notes += [(what, f"{path}: {value:.40}")] * moved
@@ -213,14 +238,13 @@ def _json(kind: Type, value: Any, path: str, notes: _Notes) -> str:
     return _string(kind, "\0" if _ESCAPED_NUL.search(text) else text)
 
 
-def _enum(kind: Type, value: Any, *_: object) -> str:
-    if not isinstance(value, str) or value not in kind.values:
+def _enum(kind: Type, value: str, *_: object) -> str:
+    if value not in kind.values:
         raise ValueError
     return value
 
 
-def _list(kind: Type, value: Any, path: str, notes: _Notes) -> list[Any]:
-    _is(list, value)
+def _list(kind: Type, value: list[Any], path: str, notes: _Notes) -> list[Any]:
     item = kind.item
     assert item is not None
     elements = []
@@ -238,8 +262,12 @@ def _struct(kind: Type, value: Any, path: str, notes: _Notes) -> dict[str, Any]:
     return _read_fields(kind.fields, value, path, notes)
 
 
+_TYPES: dict[str, type | tuple[type, ...]] = {"boolean": bool, "list": list}
+_TYPES |= dict.fromkeys(("int64", "double"), (int, float))
+_TYPES |= dict.fromkeys(("string", "enum", "timestamp", "date"), str)
 _READERS: dict[str, Callable[[Type, Any, str, _Notes], Any]] = {
-    "string": _string, "int64": _int64, "double": _double, "boolean": _boolean, "timestamp": _time, "date": _time,
+    "string": _string, "int64": _int64, "double": _double, "boolean": lambda _, value, *__: value,
+    "timestamp": _time, "date": _time,
     "json": _json, "enum": _enum, "list": _list, "struct": _struct,
 }  # fmt: skip
 
@@ -288,20 +316,14 @@ def _plain_sketch(kind: Type) -> str:
 def _described(kind: Type, path: str, meanings: Mapping[str, str]) -> dict[str, Any]:
     """The JSON Schema of a type, with its meaning and those of its fields."""
     schema = (replace(kind, name="struct") if kind.fields else kind).json_schema()
-    _describe_inner(kind, schema["anyOf"][0] if kind.nullable else schema, path, meanings)
+    inner = schema["anyOf"][0] if kind.nullable else schema
+    part = kind
+    while part.item is not None:
+        part, inner = part.item, inner["items"]
+        inner = inner["anyOf"][0] if part.nullable else inner
+    for name, field in part.fields:
+        inner["properties"][name] = _described(field, f"{path}.{name}", meanings)
     return schema | {"description": meanings[path]} if path in meanings else schema
-
-
-def _describe_inner(
-    kind: Type, schema: dict[str, Any], path: str, meanings: Mapping[str, str]
-) -> None:
-    if kind.item is not None:
-        inner = schema["items"]
-        _describe_inner(
-            kind.item, inner["anyOf"][0] if kind.item.nullable else inner, path, meanings
-        )
-    for name, field in kind.fields:
-        schema["properties"][name] = _described(field, f"{path}.{name}", meanings)
 
 
 YES_NO = Words(

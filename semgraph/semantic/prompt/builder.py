@@ -1,28 +1,326 @@
-"""The base class of prompt builders: from rows to requests, and from replies to outcomes.
+"""What all prompt builders share: rows as records, token budgets, halves of a row whose answer is too
+long, and the base class, which makes requests of rows and outcomes of replies.
 
 A request is a system message (rules, examples, fixed instructions, the question, the answer schema:
 equal for all rows of a prompt, so that providers cache it) and a user message (the context, then
-the row or the records).
+the row or the records). A record is JSON on one line, so that no text of a row can imitate a record,
+or an instruction between records.
 """
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, cast
 
-from semgraph.errors import ModelUnavailable, RowError
-from semgraph.llm.base import Message, Reply, Request
-from semgraph.logical.prompt import Prompt
+import pyarrow as pa
+
+from semgraph.errors import EngineError, ModelUnavailable, RowError
+from semgraph.expr.functions import canonical_json
+from semgraph.expr.types import Type, object_schema, python_values
+from semgraph.llm.base import Limits, Message, Reply, Request
+from semgraph.logical.prompt import Prompt, Template, plain
 from semgraph.logical.semantic import Semantic
-from semgraph.semantic.contract import Context, Keys, Outcome, Rows, Words
+from semgraph.semantic.calls import NodeCalls
+from semgraph.semantic.contract import Block, Keys, Outcome, Rows, Words, by_key, split_by_key
 from semgraph.semantic.prompt.answers import AnswerSchema, Invalid, read_word
-from semgraph.semantic.prompt.budget import RESERVE, PromptHeader, TokenBudget, TooLong
-from semgraph.semantic.prompt.halving import joined
-from semgraph.semantic.prompt.records import Records, paragraphs
 
+# Line separators that JSON does not escape.
+_LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+
+
+Placeholders = Sequence[tuple[str, str]]
+"""The placeholders of a prompt for one side: pairs (placeholder, column)."""
+
+
+class Records:
+    """The rows of a table as texts and records of their prompts, each made once.
+
+    Args:
+        table: The rows.
+        placeholders: Those of each prompt.
+    """
+
+    def __init__(self, table: pa.Table, placeholders: Sequence[Placeholders]) -> None:
+        paths = dict.fromkeys(path for pairs in placeholders for _, path in pairs)
+        self._columns = {path: python_values(table.column(path)) for path in paths}
+        self._placeholders = placeholders
+        self._records: dict[tuple[int, int], str] = {}
+        self._texts: dict[tuple[int, int], str] = {}
+
+    def values(self, row: int, prompt: int) -> dict[str, Any]:
+        """The values of a row by placeholder."""
+        return {name: self._columns[path][row] for name, path in self._placeholders[prompt]}
+
+    def text(self, row: int, prompt: int, template: Template) -> str:
+        """The row in the words of a prompt."""
+        text = self._texts.get((row, prompt))
+        if text is None:
+            text = self._texts[row, prompt] = template.render(self.values(row, prompt))
+        return text
+
+    def record(self, row: int, prompt: int) -> str:
+        """The row as JSON on one line."""
+        line = self._records.get((row, prompt))
+        if line is None:
+            line = self._records[row, prompt] = json_line(self.values(row, prompt))
+        return line
+
+
+def json_line(values: Mapping[str, Any]) -> str:
+    """Values as one line of JSON, in their order."""
+    inner = ",".join(
+        f"{canonical_json(name)}:{canonical_json(plain(value))}" for name, value in values.items()
+    )
+    return "{" + inner.translate(_LINE_ENDS) + "}"
+
+
+def numbered(records: Iterable[str], first: int = 1) -> list[str]:
+    """Lines `1. {...}`."""
+    return [f"{number}. {record}" for number, record in enumerate(records, first)]
+
+
+def paragraphs(*parts: str) -> str:
+    """Join the parts that are not empty with blank lines."""
+    return "\n\n".join(filter(None, map(str.strip, parts)))
+
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_OPTIONAL = re.compile(r"\[\[(\w+):(.*?)\]\]", re.DOTALL)
+_FILLED = re.compile(r"(.*)\{(\w+)\}", re.DOTALL)
+
+
+@cache
+def _template(name: str) -> list[list[str]]:
+    """The paragraphs of the system message, and those of the user message."""
+    text = (_TEMPLATES / f"{name}.txt").read_text(encoding="utf-8")
+    return [part.strip().split("\n\n") for part in text.split("-- user --")]
+
+
+def _chosen(paragraph: str, values: Mapping[str, Any]) -> str:
+    """A paragraph with the optional parts of which the value is not empty."""
+    return _OPTIONAL.sub(lambda part: part[2] if values[part[1]] else "", paragraph)
+
+
+def filled(template: str, **values: Any) -> str:
+    """The system message of a template."""
+    system, *_ = _template(template)
+    return paragraphs(*(_chosen(each, values).format_map(values) for each in system))
+
+
+def question(template: Template) -> str:
+    """A question with field names instead of values; empty if it has no words."""
+    words = "".join(text for text, _ in template.parts)
+    return template.question().strip() if any(c.isalnum() for c in words) else ""
+
+
+def answer_instructions(schema: AnswerSchema) -> str:
+    """The last part of a system message: the form of the answer."""
+    return filled("answer", sketch=schema.sketch, glossary=schema.glossary)
+
+
+RESERVE = 128
+"""Tokens of each request reserved for the model's chat template, and for the reason of a repeated
+request.
+"""
+
+
+class TooLong(RowError):
+    """The request does not fit the model and was not sent."""
+
+    def __init__(self, sent: int, answer: int, limit: int) -> None:
+        super().__init__(
+            "too_long",
+            f"the request has {sent:,} tokens and its answer may have {answer:,}, but the model takes {limit:,} in all. "
+            "Send less of the row (cut(column, n)), lower max_tokens in the prompt, or use a model that takes more",
+        )
+
+
+@dataclass(frozen=True)
+class PromptHeader:
+    """The static part of a prompt's requests: system message and answer schema.
+
+    `schema` is the JSON Schema of the whole reply. `answer` describes the reply, or the entry of one
+    item if the reply is a list. A reply of one of the `words` has no schema: `examples` precede the
+    question, and the user message begins with `lead`. `user` are the paragraphs of the user message:
+    the words, and the name of the text after them.
+    """
+
+    prompt: Prompt
+    system: str
+    schema: dict[str, Any]
+    answer: AnswerSchema
+    user: tuple[tuple[str, str], ...]
+    words: tuple[str, ...] = ()
+    examples: tuple[tuple[str, str], ...] = ()
+    lead: str = ""
+
+    @classmethod
+    def of(
+        cls, template: str, prompt: Prompt, answer: AnswerSchema, listed: str = "", **values: Any
+    ) -> PromptHeader:
+        """The header by a template in `templates/`.
+
+        Args:
+            template: Its name. It shows a request whole: `{name}` is a text, `[[name: ...]]` a part
+                that is there if the text is not empty; empty paragraphs are left out.
+            prompt: The prompt.
+            answer: The answer about an item.
+            listed: The key of the list that has an answer for each item; "": the reply is one answer.
+            values: The texts of the template, beside those of prompt and answer.
+        """
+        values |= {"rules": prompt.rules, "examples": prompt.examples.strip()}
+        values |= {"question": question(prompt.item), "glossary": answer.glossary}
+        values["sketch"] = f'{{"{listed}": [{answer.sketch}, ...]}}' if listed else answer.sketch
+        schema = answer.schema
+        if listed:
+            schema = object_schema({listed: {"type": "array", "items": schema}})
+        user = (_FILLED.fullmatch(_chosen(each, values)) for each in _template(template)[1])
+        texts = [(match[1], match[2]) for match in user if match]
+        return cls(
+            prompt,
+            filled(template, **values),
+            schema,
+            answer,
+            tuple((words, name) for words, name in texts if name not in values),
+            lead=paragraphs(*(values[name] for _, name in texts if name in values)),
+        )
+
+    @property
+    def headings(self) -> tuple[str, ...]:
+        """The words of the user message."""
+        return tuple(words for words, _ in self.user if words)
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """The texts of every request."""
+        return (self.system, *chain(*self.examples), *filter(None, [self.lead]))
+
+    @cached_property
+    def size(self) -> int:
+        """The bytes of these texts."""
+        return byte_size(self.texts)
+
+    def answer_tokens(self, items: int, limits: Limits) -> int:
+        """The token limit of an answer about so many items, at least that of one item."""
+        if self.words:
+            return 1
+        most = max(self.prompt.max_tokens, limits.min_output_tokens)
+        entry = min(most, self.answer.tokens or most)
+        return min(max(most, entry * items), limits.max_output_tokens)
+
+
+class RequestBuffer:
+    """The texts of a request, up to the model's context, less the answer and a reserve. A token has
+    at least one byte, so most texts need no tokenizer.
+    """
+
+    def __init__(self, ctx: NodeCalls, header: PromptHeader, *texts: str) -> None:
+        self._ctx, self._header = ctx, header
+        self._texts = [*header.texts, *texts]
+        self._size = header.size + byte_size(texts)
+        self._tokens = 0
+        self._counted = 0
+
+    def takes(self, items: int, *texts: str) -> bool:
+        """Add texts if the request, with so many items, still fits; return whether it does."""
+        limits, size = self._ctx.limits, self._size + byte_size(texts)
+        free = limits.context_tokens - RESERVE - self._header.answer_tokens(items, limits)
+        if size > free:
+            self._tokens += sum(map(self._ctx.count_tokens, self._texts[self._counted :]))
+            self._counted = len(self._texts)
+            tokens = self._tokens + sum(map(self._ctx.count_tokens, texts))
+            if tokens > free:
+                return False
+            self._tokens, self._counted = tokens, self._counted + len(texts)
+        self._texts += texts
+        self._size = size
+        return True
+
+
+def byte_size(texts: Iterable[str]) -> int:
+    """Bytes of texts, with separators."""
+    return sum(2 + len(t if t.isascii() else t.encode("utf-8", "surrogatepass")) for t in texts)
+
+
+_SHORTEST = 100  # characters of a text with halves: a long answer on a shorter one repeats itself
+_MOST_COMMON = 100  # entries of an overlap, which is one sentence or line
+
+
+def lists_only(node: Semantic) -> bool:
+    """Whether the answer has lists only, so that the answers about two halves add up to it."""
+    return node.keyword in {"sem_map", "sem_agg"} and all(
+        kind.item is not None for _, kind in node.answers
+    )
+
+
+def halved_column(node: Semantic, values: Mapping[str, Any]) -> str | None:
+    """The column of a row to halve: the most records of which each element of the answer names one;
+    where no records are named so by all lists, the longest text that has halves.
+    """
+    if not lists_only(node):
+        return None
+    named = set.intersection(*(_named_once(kind.item) for _, kind in node.answers if kind.item))
+    texts = [name for name, value in values.items() if isinstance(value, str)]
+    wanted = [name for name in values if name in named] or texts
+    by_length = sorted(wanted, key=lambda name: -len(values[name] or ()))
+    return next((name for name in by_length if half(values[name], [0]) != values[name]), None)
+
+
+def _named_once(kind: Type) -> set[str]:
+    """The columns of records of which an element of a list names exactly one."""
+    refs = [part.ref for _, part in (("", kind), *kind.fields) if part.ref and not part.nullable]
+    return {ref for ref in refs if refs.count(ref) == 1}
+
+
+def half(value: Any, sides: Iterable[int]) -> Any:
+    """A half of a text or list, or a half of a half, ...: 0 is the first, 1 the second. The second
+    half of a text begins with the last sentence or line of the first.
+    """
+    is_text = isinstance(value, str)
+    for side in sides:
+        units = _sentences(value) if is_text else value or ()
+        if len(units) > 1:
+            middle = (len(units) + 1) // 2
+            part = units[max(middle - is_text, 1) :] if side else units[:middle]
+            value = "".join(part) if is_text else part
+    return value
+
+
+def _sentences(text: str) -> list[str]:
+    from sentencex import segment
+
+    sentences = segment("en", text) if len(text) >= _SHORTEST else [text]
+    return [line for part in sentences for line in part.splitlines(keepends=True)]
+
+
+def joined(node: Semantic, first: Outcome, second: Outcome, *, overlap: bool) -> Outcome:
+    """The outcome of two halves: the lists of both, or the error of one. Where the halves `overlap`,
+    the shortest run of entries that ends the first list and begins the second is in the result once.
+    """
+    calls = (*first.calls, *second.calls)
+    if first.values is None or second.values is None:
+        return (first if first.values is None else second)._replace(calls=calls)
+    values: dict[str, Any] = {}
+    for name, kind in node.answers:
+        before, more = first.values[name] or [], second.values[name] or []
+        runs = range(1, _MOST_COMMON + 1) if overlap else ()
+        common = next((n for n in runs if before[-n:] == more[:n]), 0)
+        entries = [*before, *more[common:]]
+        if kind.item is not None and kind.item.ref:  # a list has each number once
+            entries = list(dict.fromkeys(entries))
+        values[name] = entries or second.values[name]
+    return Outcome(values, None, calls)
+
+
+UNASKED = "unasked"  # the kind of error with which a dry run answers a request
 _LONGEST_REASON = 160
 _GROWTH = 4  # of the token limit of an answer, if the longest answer of the model is not known
 _MOST_SPLITS = 5  # into 32 parts
@@ -53,10 +351,10 @@ class PromptBuilder(ABC):
     Work is done in rounds: each reply answers items, or adds work to the next round.
     """
 
-    def __init__(self, ctx: Context, node: Semantic, rows: Rows) -> None:
+    def __init__(self, ctx: NodeCalls, node: Semantic, rows: Rows) -> None:
         self.ctx, self.node, self.rows = ctx, node, rows
         self.outcomes: dict[int, Outcome] = {}
-        self.budget = TokenBudget(ctx)
+        self.size = rows.items.num_rows
         self.keys = Keys(node, rows)
         own = [[(path, path) for path in prompt.item_fields] for prompt in node.prompt.all]
         self.records = Records(rows.left, own)
@@ -76,6 +374,9 @@ class PromptBuilder(ABC):
             later: list[Work] = []
             async with aclosing(self.ctx.ask(self.requests(todo, sent))) as replies:
                 async for index, reply in replies:
+                    if isinstance(reply, RowError) and reply.kind == UNASKED:
+                        self.fail(sent[index], reply)
+                        continue
                     repeated = self.accept(sent[index], reply)
                     self.unusable += bool(repeated) and len(sent[index].items) > 1
                     later += repeated
@@ -85,6 +386,14 @@ class PromptBuilder(ABC):
             if not later:
                 return
             todo = sorted(later)
+
+    def results(self) -> list[Outcome]:
+        """The outcome of each item, in order. Raises EngineError if one was in no work."""
+        for item in range(self.size):
+            if item not in self.outcomes:
+                what = f"item {item} is in no block: put each item in one"
+                raise EngineError(f"step {self.node.step}: {what}")
+        return [self.outcomes[item] for item in range(self.size)]
 
     def items_of(self, work: Work) -> Iterable[int]:
         """The items that some work is about."""
@@ -120,50 +429,48 @@ class PromptBuilder(ABC):
             )
         return header
 
-    def compose(
-        self, work: Work, item: int, header: PromptHeader, count: int, *texts: str
-    ) -> Request:
-        """The request for some work on `count` items, one of them `item`."""
-        left = self.keys.left[item]
-        user = paragraphs(
-            header.lead, self.keys.context(left), *texts, self._repetition(work, item)
-        )
-        tokens = work.limit or header.answer_tokens(count, self.ctx.limits)
-        request = self.ctx.request(
-            header.prompt,
-            header.system,
-            user,
-            header.schema or None,
-            self.rows.partition[left],
-            tokens,
-        )
+    def compose(self, work: Work, item: int, header: PromptHeader, **texts: str) -> Request:
+        """The request for some work, of which `item` is an item; `texts` are those of the template.
+        Raises TooLong if work that cannot be split does not fit the model.
+        """
+        left, limits = self.keys.left[item], self.ctx.limits
+        context, tokens = self.keys.context(left), header.answer_tokens(len(work.items), limits)
+        if len(work.items) == 1:
+            reasons = self.rows.reasons[item] if self.rows.reasons else ()
+            sent = [
+                context,
+                *(words + texts[n] for words, n in header.user if n in texts),
+                *reasons,
+            ]
+            if not RequestBuffer(self.ctx, header).takes(1, *sent):
+                whole = sum(map(self.ctx.count_tokens, (*header.texts, *sent)))
+                raise TooLong(whole + RESERVE, tokens, limits.context_tokens)
+        texts |= {"context": context, "again": self._again(work, item)}
+        user = paragraphs(header.lead, *[words + texts[name] for words, name in header.user])
+        partition, schema = self.rows.partition[left], header.schema or None
+        tokens = work.limit or tokens
+        request = self.ctx.request(header.prompt, header.system, user, schema, partition, tokens)
         request = worded(request, header) if header.words else request
         return sampled(request, work.sample, self.temperature) if work.sample else request
 
-    def compose_whole(self, work: Work, item: int, header: PromptHeader, *texts: str) -> Request:
-        """The request for work that cannot be split. Raises TooLong."""
-        reasons = self.rows.reasons[item] if self.rows.reasons else ()
-        self.budget.require(header, 1, self.keys.context(self.keys.left[item]), *texts, *reasons)
-        return self.compose(work, item, header, 1, *texts)
-
-    def _repetition(self, work: Work, item: int) -> str:
+    def _again(self, work: Work, item: int) -> str:
         """What a request says about earlier answers that were refused; "" if there are none."""
+        if not self.rows.reasons and not work.reason:
+            return ""
         reasons = [*self.rows.reasons[item]] if self.rows.reasons else []
         reasons += [work.reason[:_LONGEST_REASON]] if work.reason else []
-        if not reasons:
-            return ""
-        subject = "answer was" if len(reasons) == 1 else "answers were"
-        why = "; ".join(reasons)
-        return f"Your last {subject} not valid: {why}. Answer again, in the form asked for."
+        several = len(reasons) > 1
+        return filled("again", reasons="; ".join(reasons), one=not several, several=several)
 
-    def word_header(self, prompt: Prompt, words: Words) -> PromptHeader:
+    def word_header(
+        self, template: str, prompt: Prompt, words: Words, **values: Any
+    ) -> PromptHeader:
         """The static part of one-word requests: the rules are in the user message, as in the
         examples.
         """
-        lead = paragraphs(prompt.rules, prompt.examples)
-        return PromptHeader(
-            prompt, words.instruction, {}, AnswerSchema(()), words.words, words.examples, lead
-        )
+        none = AnswerSchema(())
+        header = PromptHeader.of(template, prompt, none, instruction=words.instruction, **values)
+        return replace(header, schema={}, words=words.words, examples=words.examples)
 
     def accept_word(self, work: Work, reply: Reply | RowError, words: Words) -> list[Work]:
         """Read a one-word reply.
@@ -195,23 +502,23 @@ class PromptBuilder(ABC):
 
         With `cut` the reply may end at the token limit.
         """
-        work = work._replace(calls=(*work.calls, *calls_of(reply)))
+        own = calls_of(reply)
         try:
-            values = read(answer_text(reply, cut=cut))
+            self._finish(work, Outcome(read(answer_text(reply, cut=cut)), None, own))
         except Invalid as error:
+            work = work._replace(calls=(*work.calls, *own))
             if error.kind == "truncated" and not cut:
                 return self._longer(work, reply, error)
             if not work.reason:
                 return [work._replace(reason=str(error))]
             self.fail(work, error)
         except RowError as error:
+            work = work._replace(calls=(*work.calls, *own))
             if error.kind == "rejected" and work.limit and not work.half:
                 # The endpoint took the shorter limit: the model gives no longer answer.
                 self._most = work.limit // 2
                 return self._longer(work._replace(limit=self._most), reply, error)
             self.fail(work, error)
-        else:
-            self._finish(work, Outcome(values, None, calls_of(reply)))
         return []
 
     def _longer(self, work: Work, reply: Reply | RowError, error: RowError | Invalid) -> list[Work]:
@@ -220,7 +527,7 @@ class PromptBuilder(ABC):
         another reason than the limit is repeated once, as an invalid one.
         """
         sent, limits = self.request(work), self.ctx.limits
-        used = RESERVE + self.budget.count(message.content for message in sent.messages)
+        used = RESERVE + sum(self.ctx.count_tokens(each.content) for each in sent.messages)
         most = min(self._most, limits.context_tokens - used)
         if limits.assumed:
             most = min(most, _GROWTH * self.request(work._replace(limit=0)).max_tokens)
@@ -275,6 +582,109 @@ class PromptBuilder(ABC):
     @abstractmethod
     def done(self, work: Work, outcome: Outcome) -> None:
         """Record the outcome of some work."""
+
+
+class ItemPrompts(PromptBuilder):
+    """Requests about one item in the prompt's words, or about a block of them as numbered records. An
+    answer about a block may leave some of its items open.
+    """
+
+    layouts: ClassVar[tuple[str, str]]
+    """The templates of requests about one item, and about several."""
+
+    def __init__(
+        self, ctx: NodeCalls, node: Semantic, rows: Rows, words: Words | None = None
+    ) -> None:
+        super().__init__(ctx, node, rows)
+        self.words = words
+
+    def works(self, blocks: Iterable[Block]) -> Iterator[Work]:
+        """Blocks as work, split by partition, prompt and context, and cut to fit the model."""
+        for block in blocks:
+            if len(block) == 1:
+                yield Work(tuple(block))
+                continue
+            for items in split_by_key(self.keys, block):
+                if len(items) == 1:
+                    yield Work(tuple(items))
+                else:
+                    yield from self._cut(items)
+
+    def _cut(self, items: Sequence[int]) -> Iterator[Work]:
+        """Whole left rows as long as they fit; a left row that does not fit alone is split."""
+        lists = deque(by_key(items, self.keys.left))
+        buffer: RequestBuffer | None = None
+        block: list[int] = []
+        shown: set[int] = set()
+        while lists:
+            own = lists.popleft()
+            if buffer is None:
+                header = self.header(self.prompt_of(own[0]), self.layouts[1])
+                context = self.keys.context(self.keys.left[own[0]])
+                buffer, shown = RequestBuffer(self.ctx, header, context, *header.headings), set()
+            if buffer.takes(len(block) + len(own), *self.lines(own, shown, len(items))):
+                block += own
+                continue
+            if block:
+                yield Work(tuple(block))
+                lists.appendleft(own)
+            elif len(own) == 1:
+                yield Work((own[0],))
+            else:
+                lists.extendleft(map(list, reversed(halves(tuple(own)))))
+            buffer, block = None, []
+        if block:
+            yield Work(tuple(block))
+
+    def accept(self, work: Work, reply: Reply | RowError) -> list[Work]:
+        """Record valid answers; repeat the rest of a block, in parts if the reply is truncated or an
+        error.
+        """
+        if len(work.items) == 1 and self.words:
+            return self.accept_word(work, reply, self.words)
+        several = len(work.items) > 1
+        answer = self.header(self.prompt_of(work.items[0]), self.layouts[several]).answer
+        if not several:
+            return self.accept_single(work, reply, lambda text: self.read(answer, text, work))
+        own = calls_of(reply)
+        work = work._replace(calls=(*work.calls, *own))
+        try:
+            return self.accept_block(work, answer, answer_text(reply), own)
+        except RowError:
+            return self.parts(work)
+        except Invalid as error:
+            return self.parts(work) if error.kind == "truncated" else self.unread(work)
+
+    def done(self, work: Work, outcome: Outcome) -> None:
+        """Record the outcome of an item."""
+        for item in work.items:
+            self.outcomes[item] = outcome
+
+    @abstractmethod
+    def lines(self, own: Sequence[int], shown: set[int], count: int) -> list[str]:
+        """The lines that the items of a left row add to a block of at most `count` items; `shown` are
+        the right rows that are in it.
+        """
+
+    @abstractmethod
+    def read(self, answer: AnswerSchema, text: str, work: Work) -> dict[str, Any]:
+        """The answer about one item. Raises Invalid."""
+
+    @abstractmethod
+    def accept_block(
+        self, work: Work, answer: AnswerSchema, text: str, calls: tuple[str, ...]
+    ) -> list[Work]:
+        """Record the valid answers about a block, and return the work to repeat. Raises Invalid if
+        there is no list of them.
+        """
+
+    @abstractmethod
+    def parts(self, work: Work) -> list[Work]:
+        """A block in two parts."""
+
+    @abstractmethod
+    def unread(self, work: Work) -> list[Work]:
+        """The work after an answer about a block that cannot be read."""
 
 
 def worded(request: Request, header: PromptHeader) -> Request:

@@ -10,7 +10,8 @@ from semgraph.expr.types import Type
 from semgraph.llm.base import Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
-from semgraph.semantic.contract import Block, Context, Outcome, Part, Ranking, Rows
+from semgraph.semantic.calls import NodeCalls
+from semgraph.semantic.contract import Block, Outcome, Part, Ranking, Rows
 from semgraph.semantic.prompt.answers import (
     LEFT_OUT,
     AnswerSchema,
@@ -20,25 +21,17 @@ from semgraph.semantic.prompt.answers import (
     number,
     parse,
 )
-from semgraph.semantic.prompt.budget import PromptHeader, TooLong
-from semgraph.semantic.prompt.builder import PromptBuilder, Work
-from semgraph.semantic.prompt.halving import half, lists_only
-from semgraph.semantic.prompt.records import (
-    answer_instructions,
-    instructions,
+from semgraph.semantic.prompt.builder import (
+    UNASKED,
+    PromptBuilder,
+    PromptHeader,
+    Work,
+    half,
     json_line,
+    lists_only,
     numbered,
-    question,
 )
 
-_GROUP_TASK = "They belong together. Answer once, for all of them."
-_PARTS_TASK = (
-    "They belong together. A record with the word `part` before it is the answer that was given earlier for some of them. "
-    "Answer once, for all of them."
-)
-_RANKING_TASK = "Rank them: the record that fits best comes first."
-_QUESTION = "The question, where <field> stands for a record's value:"
-_RANKED_QUESTION = "What they are to fit, where <field> stands for a record's value:"
 _LIST = "ranking"
 
 
@@ -76,9 +69,9 @@ class _WholePrompts(PromptBuilder):
 class GroupPrompts(_WholePrompts):
     """One answer for each part of a group: of its rows, of earlier answers, or of both."""
 
-    def __init__(self, ctx: Context, node: Semantic, rows: Rows, parts: Sequence[Part]) -> None:
+    def __init__(self, ctx: NodeCalls, node: Semantic, rows: Rows, parts: Sequence[Part]) -> None:
         super().__init__(ctx, node, rows)
-        self._parts = parts
+        self._parts, self.size = parts, len(parts)
         self._groups = rows.groups()
 
     def all_works(self) -> Iterator[Work]:
@@ -87,12 +80,7 @@ class GroupPrompts(_WholePrompts):
 
     def make_header(self, prompt: Prompt, layout: str) -> PromptHeader:
         """Instructions for rows, or for rows and earlier answers."""
-        own = AnswerSchema.of(prompt)
-        task = _PARTS_TASK if layout == "parts" else _GROUP_TASK
-        system = instructions(
-            prompt, task, question(prompt.item, _QUESTION), answer=answer_instructions(own)
-        )
-        return PromptHeader(prompt, system, own.schema, own)
+        return PromptHeader.of("group", prompt, AnswerSchema.of(prompt), parts=layout == "parts")
 
     def request(self, work: Work) -> Request:
         """The request for a part. Raises TooLong."""
@@ -102,7 +90,7 @@ class GroupPrompts(_WholePrompts):
         header = self.header(self.prompt_of(item), "parts" if earlier else "rows")
         members = half(part.members, work.half) if lists_only(self.node) else part.members
         lines = numbered(map(self._record, members))
-        return self.compose_whole(work, item, header, "Records:\n" + "\n".join(lines))
+        return self.compose(work, item, header, records="\n".join(lines))
 
     def _record(self, member: int | Outcome) -> str:
         if not isinstance(member, Outcome):
@@ -135,9 +123,11 @@ class GroupPrompts(_WholePrompts):
 class WindowPrompts(_WholePrompts):
     """A ranking of the rows of each window."""
 
-    def __init__(self, ctx: Context, node: Semantic, rows: Rows, windows: Sequence[Block]) -> None:
+    def __init__(
+        self, ctx: NodeCalls, node: Semantic, rows: Rows, windows: Sequence[Block]
+    ) -> None:
         super().__init__(ctx, node, rows)
-        self._windows = windows
+        self._windows, self.size = windows, len(windows)
 
     def items_of(self, work: Work) -> Iterable[int]:
         """The rows of a window."""
@@ -147,75 +137,63 @@ class WindowPrompts(_WholePrompts):
         """The windows as work."""
         return self.works(self._windows)
 
-    def make_header(self, prompt: Prompt, layout: str) -> PromptHeader:  # noqa: ARG002
+    def make_header(self, prompt: Prompt, layout: str) -> PromptHeader:
         """Instructions for a window."""
         own = AnswerSchema(
             ((_LIST, Type("list", item=Type("int64"))),),
             ((_LIST, "the numbers of all records, each once, the best first"),),
         )
-        system = instructions(
-            prompt,
-            _RANKING_TASK,
-            question(prompt.item, _RANKED_QUESTION),
-            answer=answer_instructions(own),
-        )
-        return PromptHeader(prompt, system, own.schema, own)
+        return PromptHeader.of(layout, prompt, own)
 
     def request(self, work: Work) -> Request:
         """The request for a window. Raises TooLong."""
         window = self._windows[work.items[0]]
         header = self.header(self.prompt_of(window[0]), "window")
         lines = numbered(map(self.record_of, window))
-        return self.compose_whole(work, window[0], header, "Records:\n" + "\n".join(lines))
+        return self.compose(work, window[0], header, records="\n".join(lines))
 
     def accept(self, work: Work, reply: Reply | RowError) -> list[Work]:
         """Record the ranking of a window."""
         window, note = self._windows[work.items[0]], self.ctx.note
         return self.accept_single(work, reply, lambda text: _ranking(window, text, note))
 
-    async def rankings(self) -> list[Ranking]:
-        """The rankings of the windows, in order; the rows of a failed window are sent alone."""
-        outcomes = [self.outcomes[i] for i in range(len(self._windows))]
-        failed = [
-            i for i, o in enumerate(outcomes) if _depends_on_rows(o) and len(self._windows[i]) > 1
+    async def rankings(self, outcomes: Sequence[Outcome]) -> list[Ranking]:
+        """The rankings of the windows, in order. The rows of a window that one row may have made
+        fail are sent alone.
+        """
+        windows = list(zip(self._windows, outcomes, strict=True))
+        doubtful = [
+            item
+            for window, outcome in windows
+            if len(window) > 1 and outcome.error and _kind(outcome) not in _WHOLE_WINDOW
+            for item in window
         ]
-        alone = await self._alone(
-            list(dict.fromkeys(item for i in failed for item in self._windows[i]))
-        )
-        alone |= {
-            self._windows[i][0]: o
-            for i, o in enumerate(outcomes)
-            if o.error and len(self._windows[i]) == 1
-        }
-        rankings = []
-        for outcome, window in zip(outcomes, self._windows, strict=True):
-            faulty = (
-                {item: alone[item] for item in window if item in alone} if outcome.error else {}
-            )
-            order = None if outcome.values is None else outcome.values[_LIST]
-            rankings.append(Ranking(order, outcome.error, outcome.calls, faulty))
-        return rankings
+        alone = await self._alone(list(dict.fromkeys(doubtful)))
+        for window, outcome in windows:
+            if outcome.error and (len(window) == 1 or _kind(outcome) == UNASKED):
+                alone |= dict.fromkeys(window, outcome)
+        return [
+            Ranking(outcome.values[_LIST], None, outcome.calls)
+            if outcome.values is not None
+            else Ranking(None, outcome.error, outcome.calls, _some(alone, window))
+            for window, outcome in windows
+        ]
 
     async def _alone(self, items: Sequence[int]) -> dict[int, Outcome]:
         """The items that fail alone, with their outcomes. The rows of a window that was too long
         are measured, not sent.
         """
-        if not items:
-            return {}
         single = WindowPrompts(self.ctx, self.node, self.rows, [[item] for item in items])
-        too_long = {
+        measured = {
             item
             for i, window in enumerate(self._windows)
-            if (self.outcomes[i].error or "").startswith("too_long:")
+            if _kind(self.outcomes[i]) == "too_long"
             for item in window
         }
-        for i, item in enumerate(items):
-            if item in too_long:
-                try:
-                    single.request(Work((i,)))
-                except TooLong as error:
-                    single.fail(Work((i,)), error)
-        await single.ask(Work((i,)) for i, item in enumerate(items) if item not in too_long)
+        works = [Work((i,)) for i in range(len(items))]
+        for _ in single.requests([w for w in works if items[w.items[0]] in measured], []):
+            pass  # those that are too long fail
+        await single.ask(work for work in works if items[work.items[0]] not in measured)
         return {
             item: outcome
             for i, item in enumerate(items)
@@ -223,11 +201,17 @@ class WindowPrompts(_WholePrompts):
         }
 
 
-def _depends_on_rows(outcome: Outcome) -> bool:
-    """Whether one row may have caused the error: an invalid ranking has no single cause."""
-    return outcome.error is not None and not outcome.error.startswith(
-        ("invalid:", "truncated:", "mixed:")
-    )
+# Errors of which no single row is the cause; those of a dry run are every row's.
+_WHOLE_WINDOW = {"invalid", "truncated", "mixed", UNASKED}
+
+
+def _kind(outcome: Outcome) -> str:
+    """The kind of an error; "" for an answer."""
+    return (outcome.error or "").partition(":")[0]
+
+
+def _some(outcomes: Mapping[int, Outcome], items: Block) -> dict[int, Outcome]:
+    return {item: outcomes[item] for item in items if item in outcomes}
 
 
 def _ranking(window: Block, text: str, note: Note) -> dict[str, Any]:

@@ -7,17 +7,17 @@ names the right rows to compare it with; the answer lists the matching pairs onl
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, NamedTuple
 
-from semgraph.errors import RowError
-from semgraph.expr.types import Type, object_schema
-from semgraph.llm.base import Reply, Request
+from semgraph.expr.types import Type
+from semgraph.llm.base import Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
-from semgraph.semantic.contract import Block, Context, Outcome, Rows, Words, by_key, split_by_key
+from semgraph.semantic.calls import NodeCalls
+from semgraph.semantic.contract import Outcome, Rows, Words, by_key
 from semgraph.semantic.prompt.answers import (
     AnswerSchema,
     Invalid,
@@ -26,29 +26,17 @@ from semgraph.semantic.prompt.answers import (
     number,
     parse,
 )
-from semgraph.semantic.prompt.budget import PromptHeader, RequestBuffer
-from semgraph.semantic.prompt.builder import PromptBuilder, Work, answer_text, calls_of, halves
-from semgraph.semantic.prompt.records import (
+from semgraph.semantic.prompt.builder import (
+    ItemPrompts,
+    PromptHeader,
     Records,
-    answer_instructions,
-    instructions,
+    Work,
+    halves,
     numbered,
-    paragraphs,
     question,
 )
 
-_TASK = (
-    'For each left record, find the right records that match it, among those that are named after its "compare with". '
-    "A pair matches if the answer to the question about it is yes. Judge each pair as if it were the only one."
-)
-_BOTH = (
-    "The question for each pair, where <field> stands for the value in its left or right record:"
-)
-_LEFT = "About a left record, where <field> stands for its value:"
-_RIGHT = "About a right record, where <field> stands for its value:"
 _LIST = "matches"
-_MATCHES_ONLY = ". List the pairs that match, and no others"
-_NONE = "If no pair matches, the list is empty."
 
 
 class _Read(NamedTuple):
@@ -61,111 +49,62 @@ class _Read(NamedTuple):
     doubtful: set[int]
 
 
-class PairPrompts(PromptBuilder):
+class PairPrompts(ItemPrompts):
     """One pair in the prompt's words, or a block of pairs as numbered records."""
 
+    layouts = ("pair", "block")
+
     def __init__(
-        self, ctx: Context, node: Semantic, rows: Rows, words: Words | None = None
+        self, ctx: NodeCalls, node: Semantic, rows: Rows, words: Words | None = None
     ) -> None:
-        super().__init__(ctx, node, rows)
-        self.words = words
+        super().__init__(ctx, node, rows, words)
         assert rows.right is not None
         others = [
             [*((path, path) for path in p.other.fields), *p.shared_fields] for p in node.prompt.all
         ]
         self.others = Records(rows.right, others)
-        self.right: list[int] = rows.items.column("right").to_pylist()  # type: ignore[assignment]
+        self.right = rows.rights
         taken = [name for name, _ in node.answers]
         self._left_key, self._right_key = free_name("left", taken), free_name("right", taken)
 
-    def works(self, blocks: Iterable[Block]) -> Iterator[Work]:
-        """Blocks as work, split by partition, prompt and context, and cut to fit the model."""
-        for block in blocks:
-            for items in split_by_key(self.keys, block):
-                if len(items) == 1:
-                    yield Work(tuple(items))
-                else:
-                    yield from self._cut(items)
-
-    def _cut(self, items: Sequence[int]) -> Iterator[Work]:
-        """Whole left rows as long as they fit; a left row that does not fit alone is split."""
-        lists = deque(by_key(items, self.keys.left))
-        buffer: RequestBuffer | None = None
-        block: list[int] = []
-        seen: set[int] = set()
-        while lists:
-            pairs = lists.popleft()
-            if buffer is None:
-                header = self.header(self.prompt_of(pairs[0]), "block")
-                buffer = self.budget.buffer(
-                    header, self.keys.context(self.keys.left[pairs[0]]), *_HEADINGS
-                )
-                seen = set()
-            if buffer.takes(len(block) + len(pairs), *self._lines(pairs, seen)):
-                block += pairs
-                seen.update(self.right[item] for item in pairs)
-                continue
-            if block:
-                yield Work(tuple(block))
-                lists.appendleft(pairs)
-            elif len(pairs) == 1:
-                yield Work((pairs[0],))
-            else:
-                lists.extendleft(map(list, reversed(halves(tuple(pairs)))))
-            buffer, block = None, []
-        if block:
-            yield Work(tuple(block))
-
-    def _lines(self, pairs: Sequence[int], seen: set[int]) -> list[str]:
-        """The lines that the pairs of a left row add to a block, with the longest numbers."""
-        new = [item for item in pairs if self.right[item] not in seen]
-        numbers = "0000, " * len(pairs)
+    def lines(self, own: Sequence[int], shown: set[int], count: int) -> list[str]:  # noqa: ARG002
+        """The record of a left row, and those of its right rows, with the longest numbers."""
+        new = [item for item in own if self.right[item] not in shown]
+        shown.update(self.right[item] for item in own)
         rights = [f"0000. {self._other_record(item)}\n" for item in new]
-        return [f"0000. {self.record_of(pairs[0])} compare with: {numbers}\n", *rights]
+        return [f"0000. {self.record_of(own[0])} compare with: {'0000, ' * len(own)}\n", *rights]
 
     def _other_record(self, item: int) -> str:
         return self.others.record(self.right[item], self.prompt_of(item))
 
     def make_header(self, prompt: Prompt, layout: str) -> PromptHeader:
         """Instructions for one pair, or for a block."""
+        sides: dict[str, Any] = {"two_sides": bool(prompt.other)}
         if layout == "pair" and self.words:
-            return self.word_header(prompt, self.words)
+            return self.word_header("pair_word", prompt, self.words, **sides)
         if layout == "pair":
             rest = tuple((name, replace(kind, nullable=True)) for name, kind in prompt.returns)
             meaning = "true if the answer is yes or the statement holds, else false"
             own = AnswerSchema(
                 (("match", Type("boolean")), *rest), (("match", meaning), *prompt.describe)
             )
-            note = "; what follows match is null if match is false" if rest else ""
-            return PromptHeader(
-                prompt,
-                paragraphs(prompt.rules, prompt.examples, answer_instructions(own, note)),
-                own.schema,
-                own,
-            )
-        sides = ((self._left_key, "left"), (self._right_key, "right"))
+            return PromptHeader.of(layout, prompt, own, answers=rest, **sides)
+        numbers = ((self._left_key, "left"), (self._right_key, "right"))
         entry = AnswerSchema.of(
             prompt,
-            *((key, Type("int64"), f"the number of the {side} record") for key, side in sides),
+            *((key, Type("int64"), f"the number of the {side} record") for key, side in numbers),
         )
-        sketch = f'{{"{_LIST}": [{entry.sketch}, ...]}}'
-        questions = (
-            question(prompt.item, _BOTH if prompt.shared_fields else _LEFT),
-            question(prompt.other, _RIGHT),
-        )
-        answer = f"{answer_instructions(entry, _MATCHES_ONLY, sketch)}\n{_NONE}"
-        system = instructions(prompt, _TASK, *questions, answer=answer, singly="pair")
-        return PromptHeader(
-            prompt, system, object_schema({_LIST: {"type": "array", "items": entry.schema}}), entry
-        )
+        asked = question(prompt.item)
+        both, left = (asked, "") if prompt.shared_fields else ("", asked)
+        other = question(prompt.other)
+        return PromptHeader.of(layout, prompt, entry, _LIST, both=both, left=left, other=other)
 
     def request(self, work: Work) -> Request:
         """The request for a pair or a block."""
-        item = work.items[0]
-        prompt = self.prompt_of(item)
-        if len(work.items) == 1:
-            header = self.header(prompt, "pair")
-            return self.compose_whole(work, item, header, *self._pair_texts(item, header.prompt))
+        item, count = work.items[0], len(work.items)
+        header = self.header(self.prompt_of(item), self.layouts[count > 1])
+        if count == 1:
+            return self.compose(work, item, header, **self._pair_texts(item, header.prompt))
         lists, rights = self._numbers(work)
         first = {self.right[i]: i for i in reversed(work.items)}
         lefts = numbered(
@@ -173,19 +112,20 @@ class PairPrompts(PromptBuilder):
             for pairs in lists
         )
         others = numbered([self._other_record(first[r]) for r in rights], _first_right(lists))
-        texts = (_HEADINGS[0] + "\n".join(lefts), _HEADINGS[1] + "\n".join(others))
-        return self.compose(work, item, self.header(prompt, "block"), len(work.items), *texts)
+        texts = {"lefts": "\n".join(lefts), "rights": "\n".join(others)}
+        return self.compose(work, item, header, **texts)
 
-    def _pair_texts(self, item: int, prompt: Prompt) -> tuple[str, ...]:
-        number = self.prompt_of(item)
-        other = self.others.values(self.right[item], number)
-        shared = {name: other[name] for name, _ in prompt.shared_fields}
-        left = prompt.item.render(self.records.values(self.keys.left[item], number) | shared)
-        return (
-            (f"Left record:\n{left}", f"Right record:\n{prompt.other.render(other)}")
-            if prompt.other
-            else (left,)
-        )
+    def _pair_texts(self, item: int, prompt: Prompt) -> dict[str, str]:
+        left, right, number = self.keys.left[item], self.right[item], self.prompt_of(item)
+        if prompt.shared_fields:
+            other = self.others.values(right, number)
+            shared = {name: other[name] for name, _ in prompt.shared_fields}
+            texts = {"left": prompt.item.render(self.records.values(left, number) | shared)}
+        else:
+            texts = {"left": self.records.text(left, number, prompt.item)}
+        if prompt.other:
+            texts["right"] = self.others.text(right, number, prompt.other)
+        return texts
 
     def _numbers(self, work: Work) -> tuple[list[list[int]], dict[int, int]]:
         """The items of each left row, in the order of their numbers (from 1), and the number of
@@ -195,28 +135,20 @@ class PairPrompts(PromptBuilder):
         rights = dict.fromkeys(self.right[item] for item in work.items)
         return lists, {right: number for number, right in enumerate(rights, _first_right(lists))}
 
-    def accept(self, work: Work, reply: Reply | RowError) -> list[Work]:
-        """Record valid answers; repeat doubtful left rows alone, and invalid pairs one by one."""
-        if len(work.items) == 1 and self.words:
-            return self.accept_word(work, reply, self.words)
-        if len(work.items) == 1:
-            answer = self.header(self.prompt_of(work.items[0]), "pair").answer
-            return self.accept_single(work, reply, lambda text: self._read_pair(answer, text))
-        calls = (*work.calls, *calls_of(reply))
-        try:
-            read = self._read_block(work, answer_text(reply))
-        except RowError:
-            return self._halved(work, calls)
-        except Invalid as error:
-            if error.kind == "truncated":
-                return self._halved(work, calls)
-            read = _Read({}, set(), {self.keys.left[item] for item in work.items})
-        return self._record(work, read, calls, calls_of(reply))
-
-    def _record(
-        self, work: Work, read: _Read, calls: tuple[str, ...], own: tuple[str, ...]
+    def accept_block(
+        self, work: Work, answer: AnswerSchema, text: str, calls: tuple[str, ...]
     ) -> list[Work]:
+        """Record valid answers; repeat doubtful left rows alone, and invalid pairs one by one."""
+        return self._record(work, self._read_block(work, answer, text), calls)
+
+    def unread(self, work: Work) -> list[Work]:
+        """Every left row is doubtful."""
+        doubtful = {self.keys.left[item] for item in work.items}
+        return self._record(work, _Read({}, set(), doubtful), ())
+
+    def _record(self, work: Work, read: _Read, own: tuple[str, ...]) -> list[Work]:
         """Record the outcomes of a block, and return the work to repeat."""
+        calls = work.calls
         repeated: list[Work] = []
         lists = by_key(work.items, self.keys.left)
         for pairs in lists:
@@ -237,19 +169,17 @@ class PairPrompts(PromptBuilder):
                 repeated.append(Work(tuple(rest), calls=calls, alone=True))
         return repeated
 
-    def _halved(self, work: Work, calls: tuple[str, ...]) -> list[Work]:
+    def parts(self, work: Work) -> list[Work]:
+        """Halves of the left rows of a block, or of the pairs of its only one."""
         lists = by_key(work.items, self.keys.left)
         if len(lists) == 1:
-            return [Work(half, calls=calls, alone=work.alone) for half in halves(work.items)]
-        parts = halves(tuple(range(len(lists))))
-        return [Work(tuple(item for i in part for item in lists[i]), calls=calls) for part in parts]
+            return [Work(half, calls=work.calls, alone=work.alone) for half in halves(work.items)]
+        middle = (len(lists) + 1) // 2
+        parts = (chain(*lists[:middle]), chain(*lists[middle:]))
+        return [Work(tuple(part), calls=work.calls) for part in parts]
 
-    def done(self, work: Work, outcome: Outcome) -> None:
-        """Record the outcome of a pair."""
-        for item in work.items:
-            self.outcomes[item] = outcome
-
-    def _read_pair(self, answer: AnswerSchema, text: str) -> dict[str, Any]:
+    def read(self, answer: AnswerSchema, text: str, work: Work) -> dict[str, Any]:  # noqa: ARG002
+        """The answer about a pair. Raises Invalid."""
         values = answer.read(parse(text), self.ctx.note)
         if not values["match"]:
             return {"match": False}
@@ -258,8 +188,7 @@ class PairPrompts(PromptBuilder):
                 raise Invalid(f"{name} must not be null if match is true")
         return values
 
-    def _read_block(self, work: Work, text: str) -> _Read:
-        answer = self.header(self.prompt_of(work.items[0]), "block").answer
+    def _read_block(self, work: Work, answer: AnswerSchema, text: str) -> _Read:
         lists, rights = self._numbers(work)
         items = {
             (n, rights[self.right[item]]): item
@@ -296,6 +225,3 @@ def _candidates(numbers: Sequence[int], rights: int) -> str:
 
 def _first_right(lists: Sequence[object]) -> int:
     return (len(lists) // 100 + 1) * 100 + 1
-
-
-_HEADINGS = ("Left records:\n", "Right records:\n")

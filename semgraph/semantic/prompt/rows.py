@@ -1,18 +1,27 @@
-"""Prompts about rows, one or several in a request: sem_map, sem_filter, and sem_topk by scores."""
+"""Prompts about rows, one or several in a request: sem_map, sem_filter, and sem_topk by scores;
+samples of answers, and reviews of them.
+
+A review has the row as in the first request, then the earlier answer as JSON. For a list the model
+returns additions, so that a long list is not copied and cannot lose entries; for everything else it
+returns the corrected value.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from semgraph.errors import RowError
-from semgraph.expr.types import Type, object_schema
+from semgraph.expr.types import Type
 from semgraph.llm.base import Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.relational.batch import dense
-from semgraph.semantic.contract import Block, Context, Outcome, Rows, Words, split_by_key
+from semgraph.semantic.answers import Numbers, UnknownNumber, checked_numbers, numbers_of_rows
+from semgraph.semantic.calls import NodeCalls
+from semgraph.semantic.contract import Block, Outcome, Rows, Words
 from semgraph.semantic.prompt.answers import (
     AnswerSchema,
     Invalid,
@@ -23,17 +32,16 @@ from semgraph.semantic.prompt.answers import (
     number,
     parse,
 )
-from semgraph.semantic.prompt.budget import PromptHeader, RequestBuffer
-from semgraph.semantic.prompt.builder import PromptBuilder, Work, answer_text, calls_of, halves
-from semgraph.semantic.prompt.halving import half, halved_column
-from semgraph.semantic.prompt.records import (
-    answer_instructions,
-    instructions,
+from semgraph.semantic.prompt.builder import (
+    ItemPrompts,
+    PromptHeader,
+    Work,
+    half,
+    halved_column,
+    halves,
+    json_line,
     numbered,
-    paragraphs,
-    question,
 )
-from semgraph.semantic.refs import Numbers, UnknownNumber, checked_numbers, numbers_of_rows
 
 _VERDICTS = {
     # Small models understand yes and no, but misread a boolean called "keep" as advice about the
@@ -56,19 +64,15 @@ def _verdict_of(node: Semantic, taken: Sequence[str]) -> list[Own]:
     return [(free_name(name, taken), kind, meaning)]
 
 
-_HEADING = "Records:\n"
-_TASK = "Answer for each record by itself, as if it were the only one."
-_QUESTION = "The question for each record, where <field> stands for the record's value:"
-
-
-class RowPrompts(PromptBuilder):
+class RowPrompts(ItemPrompts):
     """One row in the prompt's words, or several as numbered records."""
 
+    layouts = ("row", "records")
+
     def __init__(
-        self, ctx: Context, node: Semantic, rows: Rows, words: Words | None = None
+        self, ctx: NodeCalls, node: Semantic, rows: Rows, words: Words | None = None
     ) -> None:
-        super().__init__(ctx, node, rows)
-        self.words = words or by_default(node, ctx.limits.yes_no)
+        super().__init__(ctx, node, rows, words or by_default(node, ctx.limits.yes_no))
         taken = [name for name, _ in node.answers]
         self._verdict = _verdict_of(node, taken)
         self._id, self._list = free_name("id", taken), "answers"
@@ -76,6 +80,7 @@ class RowPrompts(PromptBuilder):
         # A row in several groups of sem_topk is sent once.
         self._first = [first[number] for number in numbers]
         self._all: dict[int, None] = {}
+        self._sent: set[int] = set()
 
     async def ask(self, works: Iterable[Work]) -> None:
         """Send requests until every item has an outcome; items of one row share it."""
@@ -85,79 +90,40 @@ class RowPrompts(PromptBuilder):
                 self.outcomes[item] = self.outcomes[self._first[item]]
 
     def works(self, blocks: Iterable[Block]) -> Iterator[Work]:
-        """Blocks as work, split by partition, prompt and context, and cut to fit the model."""
-        seen: set[int] = set()
-        for block in blocks:
-            self._all |= dict.fromkeys(block)
-            new = [
-                item
-                for item in dict.fromkeys(self._first[item] for item in block)
-                if item not in seen
-            ]
-            seen.update(new)
-            for items in split_by_key(self.keys, new):
-                yield from self._cut(items)
+        """Blocks as work, each row once."""
+        return super().works(filter(None, map(self._unsent, blocks)))
 
-    def _cut(self, items: Sequence[int]) -> Iterator[Work]:
-        block: list[int] = []
-        buffer: RequestBuffer | None = None
-        for item in items if len(items) > 1 else ():
-            line = f"{len(items)}. {self.record_of(item)}\n"
-            if buffer is None or not buffer.takes(len(block) + 1, line):
-                if block:
-                    yield Work(tuple(block))
-                header = self.header(self.prompt_of(item), "records")
-                buffer = self.budget.buffer(
-                    header, self.keys.context(self.keys.left[item]), _HEADING
-                )
-                block = []
-                if not buffer.takes(1, line):
-                    yield Work((item,))
-                    buffer = None
-                    continue
-            block.append(item)
-        rest = tuple(block) if len(items) > 1 else tuple(items)
-        if rest:
-            yield Work(rest)
+    def _unsent(self, block: Block) -> list[int]:
+        """The first items of the rows of a block that are in no work."""
+        self._all |= dict.fromkeys(block)
+        new = dict.fromkeys(self._first[item] for item in block)
+        items = [item for item in new if item not in self._sent]
+        self._sent.update(items)
+        return items
 
     def make_header(self, prompt: Prompt, layout: str) -> PromptHeader:
         """Instructions for one row, or for records."""
         if layout == "row" and self.words:
-            return self.word_header(prompt, self.words)
-        own = AnswerSchema.of(prompt, after=self._verdict)
+            return self.word_header("word", prompt, self.words)
         if layout == "row":
-            return PromptHeader(
-                prompt,
-                paragraphs(prompt.rules, prompt.examples, answer_instructions(own)),
-                own.schema,
-                own,
-            )
+            return PromptHeader.of(layout, prompt, AnswerSchema.of(prompt, after=self._verdict))
         number_of = (self._id, Type("int64"), "the number of the record")
         entry = AnswerSchema.of(prompt, number_of, after=self._verdict)
-        sketch = f'{{"{self._list}": [{entry.sketch}, ...]}}'
-        answer = answer_instructions(entry, ", with one answer for every record", sketch)
-        system = instructions(
-            prompt, _TASK, question(prompt.item, _QUESTION), answer=answer, singly="record"
-        )
-        return PromptHeader(
-            prompt,
-            system,
-            object_schema({self._list: {"type": "array", "items": entry.schema}}),
-            entry,
-        )
+        return PromptHeader.of(layout, prompt, entry, self._list)
 
     def request(self, work: Work) -> Request:
         """The request for a row or a block."""
         item, count = work.items[0], len(work.items)
-        prompt = self.prompt_of(item)
+        header = self.header(self.prompt_of(item), self.layouts[count > 1])
         if count == 1:
-            header = self.header(prompt, "row")
             text = header.prompt.item.render(self.values_of(work))
-            return self.compose_whole(work, item, header, text)
-        lines = numbered(map(self.record_of, work.items))
-        return self.compose(
-            work, item, self.header(prompt, "records"), count, _HEADING + "\n".join(lines)
-        )
+            return self.compose(work, item, header, row=text)
+        records = numbered(map(self.record_of, work.items))
+        return self.compose(work, item, header, records="\n".join(records))
+
+    def lines(self, own: Sequence[int], shown: set[int], count: int) -> list[str]:  # noqa: ARG002
+        """The record of a row."""
+        return [f"{count}. {self.record_of(own[0])}\n"]
 
     def values_of(self, work: Work) -> dict[str, Any]:
         """The values of a row, or of a half of it."""
@@ -174,36 +140,17 @@ class RowPrompts(PromptBuilder):
         whole, *parts = (len(half(value, (*sides, *side))) for side in ((), (0,), (1,)))
         return sum(parts) > whole
 
-    def accept(self, work: Work, reply: Reply | RowError) -> list[Work]:
-        """Record valid answers; repeat the rest of a block one by one, or in halves if the reply is
-        truncated or an error.
-        """
-        header = self.header(self.prompt_of(work.items[0]), "row")
-        if len(work.items) == 1 and self.words:
-            return self.accept_word(work, reply, self.words)
-        if len(work.items) == 1:
-            return self.accept_single(
-                work, reply, lambda text: self._read_one(header.answer, text, work)
-            )
-        calls = (*work.calls, *calls_of(reply))
-        try:
-            valid = self._read_block(work, answer_text(reply))
-        except RowError:
-            return [Work(half, calls=calls) for half in halves(work.items)]
-        except Invalid as error:
-            if error.kind == "truncated":
-                return [Work(half, calls=calls) for half in halves(work.items)]
-            valid = {}
-        for item, values in valid.items():
-            self.outcomes[item] = Outcome(values, None, calls_of(reply))
-        return [Work((item,), calls=calls) for item in work.items if item not in self.outcomes]
+    def parts(self, work: Work) -> list[Work]:
+        """Halves of a block."""
+        return [Work(part, calls=work.calls) for part in halves(work.items)]
 
-    def done(self, work: Work, outcome: Outcome) -> None:
-        """Record the outcome of a row."""
-        for item in work.items:
-            self.outcomes[item] = outcome
+    def unread(self, work: Work) -> list[Work]:
+        """Items that have no outcome, one by one."""
+        left = (item for item in work.items if item not in self.outcomes)
+        return [Work((item,), calls=work.calls) for item in left]
 
-    def _read_one(self, answer: AnswerSchema, text: str, work: Work) -> dict[str, Any]:
+    def read(self, answer: AnswerSchema, text: str, work: Work) -> dict[str, Any]:
+        """The answer about a row. Raises Invalid."""
         values = answer.read(parse(text), self.ctx.note)
         return self._checked(values, work.items[0], again=not work.reason)
 
@@ -225,9 +172,10 @@ class RowPrompts(PromptBuilder):
         """The numbers of the records of each left row."""
         return numbers_of_rows(self.node, self.rows.left)
 
-    def _read_block(self, work: Work, text: str) -> dict[int, dict[str, Any]]:
-        """The valid answers of a block by item. Raises Invalid if it is not a list of answers."""
-        answer = self.header(self.prompt_of(work.items[0]), "records").answer
+    def accept_block(
+        self, work: Work, answer: AnswerSchema, text: str, calls: tuple[str, ...]
+    ) -> list[Work]:
+        """Record the valid answers of a block, by the numbers of its records."""
         valid: dict[int, dict[str, Any]] = {}
         seen: set[int] = set()
         unknown = False
@@ -250,4 +198,83 @@ class RowPrompts(PromptBuilder):
                 self.fail(Work((item,)), error)
         # Unknown numbers while some are missing: the model counted differently, so no number can be
         # trusted.
-        return {} if unknown and len(seen) < len(work.items) else valid
+        if not unknown or len(seen) == len(work.items):
+            for item, values in valid.items():
+                self.outcomes[item] = Outcome(values, None, calls)
+        return self.unread(work)
+
+
+class SamplePrompts(RowPrompts):
+    """The reference's request for each row, several times.
+
+    Args:
+        ctx: The context.
+        node: The node.
+        rows: The items.
+        temperature: The temperature of the requests.
+    """
+
+    def __init__(self, ctx: NodeCalls, node: Semantic, rows: Rows, temperature: float) -> None:
+        super().__init__(ctx, node, rows)
+        self.temperature = temperature
+        self._samples: dict[int, dict[int, Outcome]] = {}
+
+    def all_works(self, count: int) -> Iterator[Work]:
+        """Each row alone, `count` times."""
+        for work in self.works([item] for item in range(self.rows.items.num_rows)):
+            for draw in range(1, count + 1):
+                yield work._replace(sample=draw)
+
+    def samples_of(self, item: int) -> list[Outcome]:
+        """The outcomes of an item, by the number of the draw."""
+        if item not in self._samples:
+            return [self.outcomes[item]]
+        return [outcome for _, outcome in sorted(self._samples[item].items())]
+
+    def accept_word(self, work: Work, reply: Reply | RowError, words: Words) -> list[Work]:
+        """Read the word that was drawn, not the most probable one."""
+        drawn = replace(reply, logprobs=()) if isinstance(reply, Reply) else reply
+        return super().accept_word(work, drawn, words)
+
+    def done(self, work: Work, outcome: Outcome) -> None:
+        """Record the outcome of a draw."""
+        super().done(work, outcome)
+        for item in work.items:
+            self._samples.setdefault(item, {})[work.sample] = outcome
+
+
+class ReviewPrompts(RowPrompts):
+    """One request for each earlier answer."""
+
+    layouts = ("review", "records")
+
+    def __init__(
+        self, ctx: NodeCalls, node: Semantic, rows: Rows, answers: Mapping[int, Outcome]
+    ) -> None:
+        super().__init__(ctx, node, rows)
+        self._answers = answers
+
+    def all_works(self) -> Iterator[Work]:
+        """The items with an answer; the outcome of the others is their error."""
+        for item, answer in self._answers.items():
+            if answer.values is None:
+                self.outcomes[item] = answer
+            else:
+                yield Work((item,))
+
+    def make_header(self, prompt: Prompt, layout: str) -> PromptHeader:
+        """Instructions for the review of an answer."""
+        lists = [kind.item is not None for _, kind in prompt.returns]
+        task = {"reflexion": prompt.reflexion, "general": not prompt.reflexion}
+        task |= {"lists": any(lists), "no_lists": not any(lists)}
+        task["mixed"] = any(lists) and not all(lists)
+        return PromptHeader.of(layout, prompt, AnswerSchema.of(prompt), "", **task)
+
+    def request(self, work: Work) -> Request:
+        """The request for the review of an answer."""
+        item = work.items[0]
+        header = self.header(self.prompt_of(item), "review")
+        text = header.prompt.item.render(self.values_of(work))
+        values = self._answers[item].values or {}
+        given = json_line({name: values[name] for name, _ in self.node.answers})
+        return self.compose(work, item, header, row=text, given=given)
