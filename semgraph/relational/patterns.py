@@ -123,9 +123,9 @@ def _texts(items: Items) -> list[str] | None:
             case "SUBPATTERN" | "BRANCH":
                 inner = [argument[-1]] if str(kind) == "SUBPATTERN" else argument[1]
                 listed = [_texts(branch) for branch in inner]
-                if any(listed is None for listed in texts):
+                if None in listed:
                     return None
-                parts.append([text for listed in texts for text in listed or ()])
+                parts.append([text for branch in listed for text in branch or ()])
             case "MAX_REPEAT" if argument[1] <= _LONG:
                 once = _texts(argument[2])
                 if once is None:
