@@ -28,7 +28,7 @@ from sqlglot import exp
 from semgraph.errors import Fault, did_you_mean, interruptible
 from semgraph.expr.functions import TEXT_FUNCTIONS, VECTOR_FUNCTIONS, on_columns, on_vectors
 from semgraph.expr.inference import inferred
-from semgraph.expr.isolated import CONFIG, grows, isolated, isolated_if
+from semgraph.expr.isolated import CONFIG, folds, grows, isolated, isolated_if
 from semgraph.expr.own_functions import (
     REGISTERED,
     OwnFunction,
@@ -354,7 +354,7 @@ def _asks_now(sql: str) -> bool:
 
 
 @lru_cache(maxsize=8192)
-@isolated
+@isolated_if(folds)
 def bind(sql: str) -> pa.DataType:
     """The type of the first column of a statement over empty relations. Raises duckdb.Error."""
     cursor = connection().cursor()
@@ -694,6 +694,7 @@ def constant(scalar: Scalar) -> Any:
         raise Fault(
             f'"{scalar.text}" depends on the rows', hint="a constant: numbers and parameters"
         )
+    refuse_volatile(scalar, connection())
     try:
         return value_of(scalar.sql)
     except duckdb.Error as error:

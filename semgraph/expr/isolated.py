@@ -37,6 +37,12 @@ _GROWING = re.compile(
     r"|reduce|apply|flatten|bitstring|printf|format|bar|(damerau_)?levenshtein|editdist3|jar\w+)\b|->",
     re.IGNORECASE,
 )
+_MAKES = re.compile(
+    r"\b(range|generate_series|repeat|(list|array)_resize|\w*reduce|(regexp_)?replace)\b",
+    re.IGNORECASE,
+)
+_LOOPS = re.compile(r"(?is)\b(lambda|for)\b|->")
+_MANY = re.compile(r"(?i)\d{3}|reduce|\*|\^|pow")
 _TEXT = re.compile(r"'(?:[^']|'')*'")
 
 
@@ -47,6 +53,18 @@ def grows(sql: str) -> bool:
     (False, True)
     """
     return _GROWING.search(_TEXT.sub("''", sql)) is not None or len(sql) > 100_000
+
+
+def folds(sql: str) -> bool:
+    """Whether DuckDB, which computes constants when it looks for types, may make much of SQL.
+
+    >>> folds("len(range(9000))"), folds("[x || x FOR x IN range(900)]")
+    (False, True)
+    """
+    plain = _TEXT.sub("''", sql)
+    makes = [match[0] for match in _MAKES.finditer(plain)]
+    loops = bool(makes) and _LOOPS.search(plain) is not None and _MANY.search(plain) is not None
+    return len(makes) > 2 or loops
 
 
 class Worker:
