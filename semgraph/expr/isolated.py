@@ -38,7 +38,7 @@ _GROWING = re.compile(
     re.IGNORECASE,
 )
 _MAKES = re.compile(
-    r"\b(range|generate_series|repeat|(list|array)_resize|\w*reduce|(regexp_)?replace)\b",
+    r"\b(range|generate_series|repeat|(list|array)_resize|(regexp_)?replace)\b",
     re.IGNORECASE,
 )
 _LOOPS = re.compile(r"(?is)\b(lambda|for)\b|->")

@@ -423,18 +423,26 @@ async def apart(run: Callable[[], T], stop: Callable[[], object] = lambda: None)
             loop.call_soon_threadsafe(ended)
 
     seconds = SECONDS_LEFT.get()()
-    threading.Thread(target=work, name="semgraph functions", daemon=True).start()
+    thread = threading.Thread(target=work, name="semgraph functions", daemon=True)
+    thread.start()
     try:
         async with asyncio.timeout(seconds) as deadline:
             return await future
     except (TimeoutError, asyncio.CancelledError):
         if future.cancelled():
-            stop()
+            threading.Thread(target=_end, args=(thread, stop), daemon=True).start()
         if deadline.expired():
             raise duckdb.InterruptException(
                 f"INTERRUPT Error: stopped after {seconds:,.3g} s"
             ) from None
         raise
+
+
+def _end(thread: threading.Thread, stop: Callable[[], object]) -> None:
+    """Stop what a thread does until it has ended: a statement that has not begun is not interrupted."""
+    while thread.is_alive():
+        stop()
+        thread.join(0.05)
 
 
 @lru_cache(maxsize=512)

@@ -27,9 +27,9 @@ def admitted(
     """The pattern as Python has it, if it is admitted."""
     try:
         own = python_pattern(pattern, ignore_case=ignore_case, whole=whole)
-    except Unsupported:
+        return re.compile(own, re.ASCII | re.IGNORECASE if ignore_case else re.ASCII)
+    except (Unsupported, re.error):
         return None
-    return re.compile(own, re.ASCII | re.IGNORECASE if ignore_case else re.ASCII)
 
 
 def drawn(seed: int) -> str:

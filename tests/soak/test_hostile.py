@@ -64,7 +64,9 @@ FILTERS = [
 def call(tool: str, /, **arguments: Any) -> bytes:
     """A request that calls a tool, over no session."""
     params = {"name": tool, "arguments": arguments}
-    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+    return json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    ).encode()
 
 
 class Sender:
@@ -72,12 +74,23 @@ class Sender:
 
     def __init__(self, http: httpx2.AsyncClient, url: str) -> None:
         self._http, self._url = http, url
-        self.headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+        self.headers = {
+            "Accept": "application/json, text/event-stream",
+            "Content-Type": "application/json",
+        }
 
     async def begin(self) -> None:
         """Open a session."""
-        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
-        answer = await self.send(json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}).encode())
+        hello = {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "t", "version": "1"},
+        }
+        answer = await self.send(
+            json.dumps(
+                {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
+            ).encode()
+        )
         self.headers["Mcp-Session-Id"] = answer.headers["mcp-session-id"]
         await self.send(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}')
 
@@ -159,7 +172,9 @@ async def test_a_hostile_client_keeps_nobody_waiting(attacked: Project) -> None:
         assert web.end() == 0
         ended = time.monotonic() - began
     slowest = sorted(busy)[int(len(busy) * 0.98)]
-    print(f"{count} attacks; {len(busy)} answers, idle {max(idle):.2f} s, 98 % within {slowest:.2f} s, slowest {max(busy):.2f} s")
+    print(
+        f"{count} attacks; {len(busy)} answers, idle {max(idle):.2f} s, 98 % within {slowest:.2f} s, slowest {max(busy):.2f} s"
+    )
     print(f"{most:.0f} MB, ended in {ended:.1f} s")
     assert slowest < max(1.0, 5 * max(idle))
     assert most < MEMORY
@@ -173,7 +188,9 @@ async def besieged(web: Web) -> tuple[list[float], list[float], float, int]:
     async with httpx2.AsyncClient(limits=limits) as http, httpx2.AsyncClient() as own:
         good = Sender(own, web.url)
         await good.begin()
-        rows = [{"uuid": f"p{n}", "group_id": "g", "name": f"Ann {'a' * 60} {n}"} for n in range(PEOPLE)]
+        rows = [
+            {"uuid": f"p{n}", "group_id": "g", "name": f"Ann {'a' * 60} {n}"} for n in range(PEOPLE)
+        ]
         assert (await good.send(call("seed", rows=rows))).status_code == 200
         ends = iter([False] * 20 + [True])
         idle = await latencies(good, lambda: next(ends))
