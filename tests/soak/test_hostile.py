@@ -24,7 +24,7 @@ from tests.serve.conftest import Web, listening
 
 project, serving = commands.project, commands.serving
 
-SECONDS = float(os.environ.get("HOSTILE", "20"))
+SECONDS = float(os.environ.get("HOSTILE", "60"))
 PEOPLE = 3_000
 MEMORY = 1_500  # megabytes of the server itself; DuckDB's processes have a limit of their own
 SEED = """
@@ -105,7 +105,7 @@ def attacks(rng: random.Random) -> AsyncIterator[bytes] | Any:
         *([lambda: look(rng.choice(FILTERS))] * 6),
         lambda: call("seed", rows=[{"uuid": f"h{n}", "group_id": "h", "name": "a" * 40} for n in range(rng.choice([1, 8_000]))]),
         lambda: call("look", queries=[{"query": "q" * 1_000_000, "group_id": "g"}]),
-        lambda: call("look", queries=[{"query": "g"}] * 5_000),
+        lambda: call("look", queries=[{"query": "nobody"}] * 5_000),
         lambda: call("look", **{"x" * 100_000: 1}), lambda: call("y" * 1_000_000), lambda: call("look", params={"filtre" * 9_000: "x y"}),
         lambda: b"[" * 200_000, lambda: b'{"a":' * 50_000, lambda: call("look", queries="X").replace(b'"X"', b"[" * 5_000 + b"]" * 5_000),
         lambda: call("look", queries=[{"query": "X"}]).replace(b"X", b"\xff\xfe\x80"), lambda: b"\x00" * 100_000, lambda: b"z" * 5_000_000,
