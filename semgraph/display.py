@@ -88,6 +88,11 @@ def in_shell(shell: bool = True) -> Iterator[None]:
         _SHELL.reset(token)
 
 
+def is_shell() -> bool:
+    """Whether the reader types commands, not Python."""
+    return _SHELL.get()
+
+
 def option(name: str, value: str | int) -> str:
     """An option as the reader of a text writes it: as a command's, or as an argument in Python.
 

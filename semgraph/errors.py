@@ -24,6 +24,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from semgraph.formats import escaped
 from semgraph.redaction import redacted
 
 
@@ -33,8 +34,8 @@ class SemgraphError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __str__(self) -> str:
-        """The message, without the secrets that this process knows."""
-        return redacted(super().__str__())
+        """The message, without the secrets that this process knows and without terminal escapes."""
+        return escaped(redacted(super().__str__()))
 
 
 @dataclass(frozen=True)
@@ -83,8 +84,7 @@ class Problem:
         ]
         parts = [part.rstrip(".") for part in (redacted(self.what), *more)]
         ended = [part if part.endswith("?") else f"{part}." for part in parts[:-1]]
-        text = f"{place}{step}{' '.join([*ended, parts[-1]])}"
-        return text.encode(errors="backslashreplace").decode()  # it may quote half a character
+        return escaped(f"{place}{step}{' '.join([*ended, parts[-1]])}")
 
 
 class PlanError(SemgraphError):

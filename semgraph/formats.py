@@ -5,21 +5,36 @@ Every layer may import this module. An unknown number is a dash, never a zero.
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
 UNKNOWN = "—"
 
 
-def plain_line(text: str) -> str:
-    r"""A text on one line, without control characters, which could move a terminal's cursor.
+_KEPT = "\n\t\u00a0\u3000\u200c\u200d"  # white space, and joiners within words
 
-    >>> plain_line("red \x1b[31mfox\n jumps ")
-    'red [31mfox jumps'
+
+def escaped(text: str, *, in_json: bool = False) -> str:
+    r"""A text with escapes, of Python or of JSON, in place of control characters, which command a
+    terminal or turn the order of what follows.
+
+    >>> print(escaped("red \x1b[31mfox"))
+    red \x1b[31mfox
     """
-    return " ".join(
-        "".join(c if c.isprintable() else " " if c.isspace() else "" for c in text).split()
-    )
+    if text.isprintable():
+        return text
+    escape = json.dumps if in_json else repr
+    return "".join(c if c.isprintable() or c in _KEPT else escape(c)[1:-1] for c in text)
+
+
+def plain_line(text: str) -> str:
+    r"""A text on one line, with control characters as their escapes.
+
+    >>> print(plain_line("red \x1b[31mfox\n jumps "))
+    red \x1b[31mfox jumps
+    """
+    return escaped(" ".join(text.split()))
 
 
 def shortened(text: str, longest: int) -> str:

@@ -1,4 +1,4 @@
-"""Secrets that this process knows, and text without them.
+"""Text without what must not leave: secrets, and folders of this machine.
 
 Keys and passwords are learned where settings, endpoints and stores take them, and replaced where
 text leaves: in every error of semgraph, on the terminal, in records and reports.
@@ -15,7 +15,9 @@ from typing import Any
 from urllib.parse import quote, quote_plus, unquote
 
 HIDDEN = "[secret]"
-_LEAST = 6  # shorter values are words like any other, and no protection
+_LEAST = 6  # characters; a shorter value is no secret
+_LONG = 16  # characters; a shorter value is a secret if it is no word or number
+_MIXED = re.compile(r"[^\W\d_].*\d|\d.*[^\W\d_]|[^\w\s.-]", re.DOTALL)
 _NAMES = ("_KEY", "_PASSWORD", "_PASSWD", "_TOKEN", "_SECRET", "_AUTH")
 _USERINFO = re.compile(
     r"\b[a-z][a-z0-9+.-]*://(?P<user>[^/:@\s]*):(?P<password>[^@\s]*[^/@\s])@", re.IGNORECASE
@@ -23,14 +25,19 @@ _USERINFO = re.compile(
 _PARAMETER = re.compile(
     r"[?&][\w-]*(?:key|token|secret|password)=(?P<value>[^&#\s\"']+)", re.IGNORECASE
 )
+_SHAPED = re.compile(
+    r"(?P<before>\b[a-z][a-z0-9+.-]{0,20}://[^/:@\s]*:)[^@/\s]+(?=@)|(?P<scheme>\bbearer\s+)(?=\S*\d)[\w.~+/=-]{8,}",
+    re.IGNORECASE,
+)
+_FOLDERS = re.compile(r"(?<![\w/.])/(?:[\w.@+~-]+/)+(?=[\w.@+~-])")
 _known: set[str] = set()
 
 
 def learn(*values: str | None) -> None:
-    """Remember secrets. Values that are too short to be any are ignored."""
+    """Remember secrets. Values that are short and a word or a number are none: `ollama`."""
     for value in values:
         stripped = (value or "").strip()
-        if len(stripped) >= _LEAST and stripped not in _known:
+        if len(stripped) >= (_LEAST if _MIXED.search(stripped) else _LONG):
             _known.add(stripped)
 
 
@@ -55,19 +62,32 @@ def learn_from_addresses(texts: Iterable[str]) -> None:
 
 def redacted(text: str) -> str:
     """The text with `[secret]` in place of every secret, also where it is escaped for a URL, JSON
-    or HTML.
+    or HTML; and of what stands as a password in an address or behind `Bearer`, known or not.
 
-    >>> learn("correct horse")
-    >>> redacted("GET /?key=correct%20horse: 'correct horse' is wrong")
+    >>> learn("correct horse 7")
+    >>> redacted("GET /?key=correct%20horse%207: 'correct horse 7' is wrong")
     "GET /?key=[secret]: '[secret]' is wrong"
     """
-    return _pattern(frozenset(_known)).sub(HIDDEN, text) if _known else text
+    hidden = _SHAPED.sub(lambda m: f"{m['before'] or m['scheme']}{HIDDEN}", text)
+    return _pattern(frozenset(_known)).sub(HIDDEN, hidden) if _known else hidden
+
+
+def without_folders(text: str) -> str:
+    """The text with the names of files in place of absolute paths.
+
+    >>> without_folders("/srv/app/plans/find.yaml:3:1  no step; see https://example.org/a/b")
+    'find.yaml:3:1  no step; see https://example.org/a/b'
+    """
+    return _FOLDERS.sub("", text)
+
+
+def folders_in(text: str) -> set[str]:
+    """The absolute folders of files that a text names, each with a slash at its end."""
+    return set(_FOLDERS.findall(text))
 
 
 def redacted_values(value: Any) -> Any:
     """The same for every text in lists and mappings; keys stay."""
-    if not _known:
-        return value
     if isinstance(value, str):
         return redacted(value)
     if isinstance(value, Mapping):
@@ -77,14 +97,27 @@ def redacted_values(value: Any) -> Any:
 
 @lru_cache(maxsize=4)
 def _pattern(secrets: frozenset[str]) -> re.Pattern[str]:
-    forms = {form for secret in secrets for form in _forms(secret)}
-    return re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True))))
+    forms = sorted({form for secret in secrets for form in _forms(secret)}, key=len, reverse=True)
+    return re.compile("|".join(map(_whole, forms)))
+
+
+def _whole(form: str) -> str:
+    """The pattern of a secret; of a short one, where it is a word of its own."""
+    before, after = (
+        edge if len(form) < _LONG and end.isalnum() else ""
+        for edge, end in ((r"(?<![^\W_])", form[0]), (r"(?![^\W_])", form[-1]))
+    )
+    return f"{before}{re.escape(form)}{after}"
 
 
 def _forms(secret: str) -> set[str]:
     from markupsafe import escape
 
     raw = secret.encode("utf-8", "surrogatepass")
-    in_json = (json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1])
-    in_html = (html.escape(secret), str(escape(secret)))  # quotes differ
-    return {secret, quote(raw, safe=""), quote(raw), quote_plus(raw), *in_json, *in_html}
+    in_json = {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
+    in_json |= {json.dumps(form)[1:-1] for form in in_json} | {repr(secret)[1:-1]}
+    in_json |= {form.replace("/", "\\/") for form in in_json}
+    in_html = {html.escape(secret), str(escape(secret))}  # quotes differ
+    in_url = {quote(raw, safe=""), quote(raw), quote_plus(raw)}
+    in_url |= {re.sub("%..", lambda m: m[0].lower(), form) for form in in_url}
+    return {secret, *in_url, *in_json, *in_html}

@@ -21,6 +21,7 @@ from typer.core import TyperCommand
 from semgraph.cli import completion
 from semgraph.display import in_shell
 from semgraph.errors import SemgraphError, is_interrupt
+from semgraph.formats import escaped
 from semgraph.redaction import redacted, redacted_values
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ _HINTS = {
     errno.ENOSPC: f"Free some room on that disk. {_ELSEWHERE}",
     errno.ENAMETOOLONG: "Give it a shorter name",
 }
-_KEPT = "\n\t\u00a0\u200d"
 
 
 Plan = Annotated[
@@ -252,7 +252,7 @@ class CommonOptions:
         text = json.dumps(
             shown, ensure_ascii=False, indent=2, default=lambda other: redacted(str(other))
         )
-        typer.echo(text.encode(errors="backslashreplace").decode())  # half a character: its escape
+        typer.echo(escaped(text, in_json=True))
 
     def settings(self) -> Settings:
         """All settings with these options. Raises PlanError."""
@@ -284,7 +284,7 @@ class CommonOptions:
 
 def say(console: Console, line: str) -> None:
     """Print text without markup, wrapping and control characters, which data may contain."""
-    harmless = "".join(c for c in redacted(line) if c.isprintable() or c in _KEPT)
+    harmless = escaped(redacted(line))
     console.print(harmless, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Annotated
 import typer
 
 from semgraph.cli import completion
-from semgraph.cli.options import Commands, CommonOptions, everywhere
+from semgraph.cli.options import Commands, CommonOptions, MaxUsd, everywhere
 from semgraph.errors import PlanError, Problem
 
 app = Commands(
@@ -227,14 +228,27 @@ def check_operators(
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="A folder of <operator>/<name>.py.")
     ],
+    injection: Annotated[
+        bool,
+        typer.Option(
+            "--injection", help="Measure with --llm whether a row changes the answers of others."
+        ),
+    ] = False,
+    max_usd: MaxUsd = None,
 ) -> None:
     """Check implementations against their contract with a model in this process; nothing leaves the
     machine.
+
+    With `--injection` the model of `--llm` is asked instead: how many answers does a harmless
+    canary, a row that asks for a verdict, change in the rows of its call?
 
     Exit code 1: a check failed. 2: a file or the folder cannot be used.
     """
     from semgraph.conformance.folder import check_folder, files_of, report_lines
 
+    if injection:
+        _check_injection(options, folder, max_usd)
+        return
     width = max((len(name) for name, _ in files_of(folder)), default=0)
     reports = []
     for checked in check_folder(folder):
@@ -247,6 +261,27 @@ def check_operators(
         raise typer.Exit(2)
     if any(checked.failed for checked in reports):
         raise typer.Exit(1)
+
+
+def _check_injection(options: CommonOptions, folder: Path, max_usd: float | None) -> None:
+    from semgraph.conformance.folder import find
+    from semgraph.conformance.injection import OPERATORS, injection
+
+    options = replace(options, operators=[*(options.operators or ()), str(folder)])
+    measured = {}
+    with options.session(max_usd=max_usd) as session:
+        for file in find(folder):
+            operator, name = file.name.split("/")
+            if operator not in OPERATORS:
+                continue
+            if file.problem is not None:
+                options.warn(f"{file.name}  not measured: {file.problem}")
+                continue
+            result = measured[file.name] = injection(session, operator, name)
+            if not options.json:
+                options.show(f"{file.name}  {result}")
+    if options.json:
+        options.dump([{"name": name, **result._asdict()} for name, result in measured.items()])
 
 
 @functions.command("list")

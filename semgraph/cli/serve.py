@@ -21,7 +21,8 @@ from semgraph.cli.options import (
     message_of,
 )
 from semgraph.cli.signals import run_until_signal
-from semgraph.formats import plural
+from semgraph.formats import escaped, plural
+from semgraph.redaction import redacted
 
 if TYPE_CHECKING:
     from semgraph.errors import Problem
@@ -64,6 +65,9 @@ def serve(
     max_rows: Annotated[
         int, typer.Option(metavar="N", min=1, help="Rows of each table that a call gives.")
     ] = 100,
+    keep: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Records of calls that stay; older are deleted.")
+    ] = 500,
     max_usd: MaxUsd = None,
     max_calls: MaxCalls = None,
     max_tokens: MaxTokens = None,
@@ -98,21 +102,29 @@ def serve(
     _require_extra()
     if folder is not None:
         os.chdir(folder)
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO if options.verbose else logging.WARNING
-    )
+    log = logging.StreamHandler(sys.stderr)
+    log.setFormatter(_Log(logging.BASIC_FORMAT))
+    logging.basicConfig(handlers=[log], level=logging.INFO if options.verbose else logging.WARNING)
     within = _budget(max_usd=max_usd, max_calls=max_calls, max_tokens=max_tokens)
     session = options.session(max_seconds=max_seconds, group=group, within=within)
     if http:
         where = _address(address, allow_host, _secret(token))
-        server = _server(session, plans, group, max_rows, max_seconds)
+        server = _server(session, plans, group, max_rows, keep, max_seconds)
         _serve_http(options, server, session, where)
     else:
         from semgraph.serve.transports import standard_streams
 
         with standard_streams() as streams:  # before any code of the user's runs
-            server = _server(session, plans, group, max_rows, max_seconds)
+            server = _server(session, plans, group, max_rows, keep, max_seconds)
             _serve_stdio(server, session, *streams)
+
+
+class _Log(logging.Formatter):
+    """Lines without secrets and terminal escapes."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """A record and its traceback, as text."""
+        return escaped(redacted(super().format(record)))
 
 
 def _budget(**limits: float | None) -> Budget | None:
@@ -143,7 +155,12 @@ def _require_extra() -> None:
 
 
 def _server(
-    session: Session, plans: str, group: str | None, max_rows: int, seconds: float | None
+    session: Session,
+    plans: str,
+    group: str | None,
+    max_rows: int,
+    keep: int,
+    seconds: float | None,
 ) -> ToolServer:
     """The tools of the named plans. Raises PlanError."""
     from semgraph.expr.isolated import SECONDS
@@ -152,7 +169,7 @@ def _server(
 
     names = [name.strip() for name in plans.split(",") if name.strip()]
     tools = tools_of(names, session.settings, group)
-    return ToolServer(tools, session, max_rows, message_of, seconds or SECONDS)
+    return ToolServer(tools, session, max_rows, message_of, keep, seconds or SECONDS)
 
 
 def _serve_stdio(server: ToolServer, session: Session, reading: int, writing: int) -> None:

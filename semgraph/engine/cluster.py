@@ -58,6 +58,11 @@ class EngineSpec:
         options = typed_options(query, {"shards": int, "workers": int}, f'engine "{text}"')
         return cls("" if name == "ray" else name, **dict(options))
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is a cluster at an address."""
+        return self.address not in ("", MEMBER)
+
     def __str__(self) -> str:
         options = [f"{n}={v}" for n in ("shards", "workers") if (v := getattr(self, n))]
         return (self.address or "ray") + ("?" + "&".join(options) if options else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -341,6 +342,7 @@ class Commits:
         self.plan = runtime.plan
         self.heads: dict[int, str | None] = {}
         self._written: dict[str, DistinctKeys] = {}
+        self._passing = Counter[str]()  # rows of writes that pass over what is not stored
         self._places = asyncio.Semaphore(_AT_ONCE)
 
     async def rows(self, sinks: Sinks) -> list[Unwritten]:
@@ -439,17 +441,29 @@ class Commits:
             started = time.perf_counter()
             with writes.placing_errors(), count_round_trips() as trips:
                 try:
-                    await self.runtime.store.commit(writes.batch, marker)
+                    done = await self.runtime.store.commit(writes.batch, marker)
                 finally:
                     metrics.round_trips += trips.number
             metrics.seconds += time.perf_counter() - started
-        key = self.plan.logical.graph.key
-        for write in writes.batch.writes:
-            if not write.rows.num_rows:
-                continue
-            keys = self._written.setdefault(write.label, DistinctKeys())
-            keys.add(values(write.rows.column(key)))
-            self.outcome.written[write.label] = keys.count
+        for label in dict.fromkeys(w.label for w in writes.batch.writes if w.rows.num_rows):
+            own = [write for write in writes.batch.writes if write.label == label]
+            self._count(label, own, done.rows.get(label, 0))
+
+    def _count(self, label: str, writes: Sequence[Write], done: int) -> None:
+        """Count the rows of a label: each key that is merged once, and of what the store may pass
+        over (deletes, merges of existing rows) as many as it did.
+        """
+        keys, key = self._written.setdefault(label, DistinctKeys()), self.plan.logical.graph.key
+        all_done = done == sum(write.rows.num_rows for write in writes)
+        passing: set[Any] = set()
+        for write in writes:
+            if not isinstance(write, Deletion) and (all_done or not write.only_existing):
+                keys.add(values(write.rows.column(key)))
+                done -= write.rows.num_rows
+            else:
+                passing.update(values(write.rows.column(key)))
+        self._passing[label] += min(done, len(passing))
+        self.outcome.written[label] = keys.count + self._passing[label]
 
     def _witness(self, windowing: Windowing) -> str | None:
         """The label of the node that a `first` sink writes for an input row, keyed by the row's

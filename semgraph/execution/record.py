@@ -21,6 +21,7 @@ from semgraph.llm.base import LLM, Message, Reply, Request, Usage, Wrapper
 from semgraph.llm.journal import Exchange, Journal
 from semgraph.llm.stack import Roles
 from semgraph.logical.prompt import plain
+from semgraph.private import FILE as FILE_MODE
 from semgraph.private import LAST, RUNS, open_private, private_folder, refusal, write_private
 from semgraph.redaction import redacted_values
 
@@ -279,6 +280,7 @@ def write_table(path: Path, table: pa.Table) -> None:
 
 
 INPUTS, SHARDS, WRITTEN = "inputs", "shards", "written"
+SERVED = "served"  # a file in the record of a call of a server
 
 
 def records_of(folder: Path) -> list[Path]:
@@ -455,6 +457,16 @@ def all_runs(folder: Path = RUNS) -> list[Run]:
     """All records, the latest first."""
     runs = [Run(path.parent) for path in folder.glob("*/run.json")]
     return sorted(runs, key=lambda run: (run.started, run.name), reverse=True)
+
+
+def keep_latest(folder: Path, served: Iterable[str], keep: int) -> None:
+    """Mark the records of calls that a server has answered, and delete all so marked but the latest."""
+    for name in served:
+        if (folder / name).is_dir():
+            (folder / name / SERVED).touch(FILE_MODE)
+    marked = [(path.stat().st_mtime_ns, path.parent) for path in folder.glob(f"*/{SERVED}")]
+    for _, record in sorted(marked)[: max(0, len(marked) - keep)]:
+        shutil.rmtree(record, ignore_errors=True)
 
 
 def find_run(ref: str, folder: Path = RUNS, *, asking: bool = False) -> Run:

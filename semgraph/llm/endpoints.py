@@ -10,9 +10,14 @@ from typing import Any
 from semgraph.errors import PlanError, Problem
 from semgraph.llm.base import LLM, Borrowed, Embedder, Limits
 from semgraph.llm.local.catalogue import DEFAULT_EMBEDDER, DEFAULT_MODEL
+from semgraph.llm.prices import OPENAI_URL
 from semgraph.llm.settings import Settings
 from semgraph.llm.specs import EXTRAS, ModelSpec
 from semgraph.llm.stack import Limiter, RetryPolicy, Roles, Stack
+from semgraph.llm.trust import require_trusted
+
+NO_KEY = "none"
+"""What servers without keys are sent as one."""
 
 
 def build_model(spec: ModelSpec, settings: Settings, recording: Path | None = None) -> LLM:
@@ -52,7 +57,7 @@ def build_model(spec: ModelSpec, settings: Settings, recording: Path | None = No
     return OpenAI(
         spec.model,
         spec.base_url or settings.environment.get("OPENAI_BASE_URL"),
-        _key(spec, settings),
+        key_of(spec, settings),
         limits,
         spec.option("structured") or "json_schema",
         spec.option("timeout") or 120.0,
@@ -105,7 +110,7 @@ def build_embedder(settings: Settings, recording: Path | None = None) -> Embedde
         spec.model,
         spec.option("dimensions"),
         spec.base_url or settings.environment.get("OPENAI_BASE_URL"),
-        _key(spec, settings),
+        key_of(spec, settings),
         timeout=spec.option("timeout") or 120.0,
     )
 
@@ -235,15 +240,24 @@ def _recording(spec: ModelSpec, settings: Settings, plan_recording: Path | None)
     return plan_recording
 
 
-def _key(spec: ModelSpec, settings: Settings) -> str | None:
-    """The key, only from the variable that the specification names."""
-    name = spec.option("key_env")
-    key = settings.environment.get(name or "OPENAI_API_KEY")
-    if name and not key:
+def key_of(spec: ModelSpec, settings: Settings) -> str:
+    """The key of an endpoint, only from the variable that the specification names; "" for none.
+
+    Raises:
+        PlanError: There is no such variable, or the file of a folder names the address, and the user
+            does not.
+    """
+    name = spec.option("key_env") or "OPENAI_API_KEY"
+    key = settings.environment.get(name, "")
+    if spec.option("key_env") and not key:
         raise PlanError(
             Problem(
                 f"{spec}: the environment has no {name}",
                 hint=f"set {name}, or name another variable",
             )
         )
+    named = [each for each in settings.values.values() if each.value == spec]
+    if key not in ("", NO_KEY) and named and not any(each.own for each in named):
+        url = spec.base_url or settings.environment.get("OPENAI_BASE_URL") or OPENAI_URL
+        require_trusted(name, url, named[0], settings)
     return key

@@ -59,8 +59,8 @@ class Wire:
         name: The model, for messages: `openai:gpt-4.1-mini`.
         base_url: Such as `http://gpu:8000/v1`; None: the environment's `OPENAI_BASE_URL`, or
             OpenAI's own.
-        api_key: The key; None: the environment's `OPENAI_API_KEY`. Endpoints other than OpenAI's
-            may do without.
+        api_key: The key; None: the environment's `OPENAI_API_KEY`; "": none. Endpoints other than
+            OpenAI's may do without.
         timeout: Seconds that one attempt may take.
     """
 
@@ -265,7 +265,7 @@ class Wire:
         import httpx2
         import openai
 
-        key = self._api_key or os.environ.get("OPENAI_API_KEY")
+        key = os.environ.get("OPENAI_API_KEY") if self._api_key is None else self._api_key
         if not key and self.base_url == OPENAI_URL:
             raise ModelUnavailable(
                 f"{self.name} needs a key: set OPENAI_API_KEY, or name the variable that holds it with ?key_env=NAME"

@@ -11,7 +11,7 @@ import os
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,7 @@ KEYS = (
     "journal.path",
     *_NUMBERS,
 )
+TRUST = "trust.hosts"  # of the user's own file alone
 TABLES = ("models", "limits", "retries", "journal")
 ROLES = ("default", "small", "embed")  # the keys of [models] that semgraph itself reads
 _ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
@@ -73,11 +74,14 @@ _OPTIONS = {"embedder": "models.embed"}
 
 @dataclass(frozen=True)
 class Source:
-    """Checked values of one source, by dotted key. Models are text, paths are absolute."""
+    """Checked values of one source, by dotted key. Models are text, paths are absolute. `own`: the
+    user's, not that of a folder.
+    """
 
     origin: str
     values: Mapping[str, Any] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
+    own: bool = True
 
     def origin_of(self, key: str) -> str:
         """The origin of a value."""
@@ -132,9 +136,10 @@ def from_file(
     *,
     required: bool = False,
     named_by: str = "--config FILE, or SEMGRAPH_CONFIG",
+    own: bool = False,
 ) -> Source:
     """A `semgraph.toml`; empty if it does not exist and is not required. Relative paths start from
-    its folder. `named_by` is how a user names another file.
+    its folder. `named_by` is how a user names another file. `own`: it is the user's own file.
     """
     origin = f"./{path.relative_to(cwd)}" if path.is_relative_to(cwd) else str(path)
     try:
@@ -155,12 +160,13 @@ def from_file(
             reason, hint = refusal(path.parent, error), f"name another: {named_by}"
         problems.append(Problem(f"{origin}: cannot be read", there=reason, hint=hint))
         return Source(origin)
-    return _checked(origin, dict(_flat(tree)), path.parent, problems)
+    also = (TRUST,) if own else ()
+    return replace(_checked(origin, dict(_flat(tree)), path.parent, problems, also), own=own)
 
 
 def _flat(tree: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, value in tree.items():
-        if key in TABLES and isinstance(value, dict):
+        if key in (*TABLES, "trust") and isinstance(value, dict):
             yield from ((f"{key}.{name}", inner) for name, inner in value.items())
         else:
             yield key, value
@@ -191,6 +197,13 @@ class _Wrong(Exception):
 def _value(key: str, value: Any, base: Path, also: tuple[str, ...]) -> Any:
     if key in _NUMBERS:
         return _number(key, value, _NUMBERS[key])
+    if key == TRUST:
+        if key not in also:
+            hint = "write it into your own file: docs/settings.md"
+            raise _Wrong(f"{key} is not for the file of a folder", hint=hint)
+        if not isinstance(value, list) or not all(isinstance(host, str) for host in value):
+            raise _Wrong(f"{key} must be a list of hosts", there=f"found {value!r}")
+        return tuple(value)
     if key in _FOLDERS:
         folders = [value] if isinstance(value, str | Path) else value
         if not isinstance(folders, list | tuple) or not all(
@@ -204,7 +217,7 @@ def _value(key: str, value: Any, base: Path, also: tuple[str, ...]) -> Any:
         return _store(_text(key, value), base)
     if key.startswith("models.") and _ROLE.match(key.removeprefix("models.")):
         _check_role(key.removeprefix("models."))
-        return _text(key, value)
+        also = (*also, key)
     if key in also or key == "engine":
         return _text(key, value)
     known = [k for k in (*KEYS, *also, *(f"models.{role}" for role in ROLES)) if k not in TABLES]
@@ -288,10 +301,13 @@ _DEFAULTS: dict[str, Any] = {
 
 @dataclass(frozen=True, repr=False)
 class Setting:
-    """A setting with its origin: `option`, `environment SEMGRAPH_LLM`, `./semgraph.toml`, `default`."""
+    """A setting with its origin: `option`, `environment SEMGRAPH_LLM`, `./semgraph.toml`, `default`.
+    `own`: the user set it, not the file of a folder or a record.
+    """
 
     value: Any
     origin: str
+    own: bool = True
 
     def __repr__(self) -> str:
         return f"Setting({without_password(str(self.value))}, {self.origin})"
@@ -364,7 +380,11 @@ class Settings:
                 folder / (named or "semgraph.toml"), folder, problems, required=named is not None
             ),
             from_file(
-                user_config(environment), folder, problems, named_by="its folder is SEMGRAPH_HOME"
+                user_config(environment),
+                folder,
+                problems,
+                named_by="its folder is SEMGRAPH_HOME",
+                own=True,
             ),
         ]
         learn_from_addresses(str(value) for source in sources for value in source.values.values())
@@ -497,7 +517,7 @@ def _plain(sources: Sequence[Source], cwd: Path) -> dict[str, Setting]:
     for source in reversed(sources):
         for key, value in source.values.items():
             if key != "llm" and not key.startswith("models."):
-                values[key] = Setting(value, source.origin_of(key))
+                values[key] = Setting(value, source.origin_of(key), source.own)
     return values
 
 
@@ -519,7 +539,7 @@ def _models(
         default = specs.get("models.default") or every
         if default and default.value.provider == "recorded" and not everything:
             recorded = ModelSpec("embedder", "recorded", default.value.model)
-            specs.setdefault("models.embed", Setting(recorded, default.origin))
+            specs.setdefault("models.embed", Setting(recorded, default.origin, source.own))
         for key, value in specs.items():
             if value and (key == "models.embed" or not everything):
                 models.setdefault(key, value)
@@ -542,7 +562,7 @@ def _spec(source: Source, key: str, problems: list[Problem]) -> Setting | None:
     except PlanError as error:
         problems.extend(error.problems)
         return None
-    return Setting(spec, origin)
+    return Setting(spec, origin, source.own)
 
 
 def _implied(env: Mapping[str, str]) -> Setting:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from semgraph.compare.comparison import Arm, Comparison, Quality, graded, ranked
-from semgraph.formats import dollars, duration, plain_line, plural, short, stopped
+from semgraph.formats import dollars, duration, escaped, plain_line, plural, short, stopped
 from semgraph.render.chart import NONE, share, text
 from semgraph.render.tables import GAP, Column, dropped_note, fit, fitting, folded
 
@@ -250,7 +250,7 @@ def plain(comparison: Comparison, width: int) -> str:
 
 def joined(parts: list[TextPart]) -> str:
     """A line as text."""
-    return (" " * GAP).join(part.text for part in parts)
+    return (" " * GAP).join(escaped(part.text) for part in parts)
 
 
 def _table(comparison: Comparison, width: int) -> Iterator[list[TextPart]]:
@@ -271,7 +271,7 @@ def lines(comparison: Comparison, width: int) -> Iterator[Text]:
 
     for parts in table_parts(comparison, width):
         result = Text(" " * GAP).join(
-            Text(part.text, "bold" if part.best else "") for part in parts
+            Text(escaped(part.text), "bold" if part.best else "") for part in parts
         )
         result.rstrip()
         yield result

@@ -30,13 +30,15 @@ from mcp.types import (
 
 from semgraph.display import in_shell
 from semgraph.errors import BudgetReached, RowError, SemgraphError
+from semgraph.execution.record import keep_latest
 from semgraph.execution.result import Progress, Result
 from semgraph.expr.isolated import SECONDS
+from semgraph.formats import escaped
 from semgraph.logical.plan import LogicalPlan
 from semgraph.relational.segments import SECONDS_LEFT
 from semgraph.serve.aside import Aside, Clients, has_expressions, may_take_long
 from semgraph.serve.schemas import PARAMS
-from semgraph.serve.tools import PlanTool, structured, summary
+from semgraph.serve.tools import PlanTool, public, structured, summary
 from semgraph.session import Session
 from semgraph.turns import Turns
 
@@ -54,6 +56,7 @@ class ToolServer:
         session: The session; whoever made it closes it.
         limit: How many rows of each table a call gives.
         message: The message of an error, as the command line has it.
+        keep: How many records of calls stay; None: all.
         seconds: How long relational work may take: a statement, or all expressions of a call.
     """
 
@@ -63,6 +66,7 @@ class ToolServer:
         session: Session,
         limit: int,
         message: Callable[[BaseException], str],
+        keep: int | None = None,
         seconds: float = SECONDS,
     ) -> None:
         self._tools = {tool.name: tool for tool in tools}
@@ -71,6 +75,7 @@ class ToolServer:
         self._running: set[asyncio.Task[CallToolResult]] = set()
         self._seconds, self._aside, self._clients = seconds, Aside(seconds), Clients(_CALLS)
         self._turns: WeakValueDictionary[str, Turns] = WeakValueDictionary()
+        self._keep = keep
 
     @property
     def names(self) -> list[str]:
@@ -110,7 +115,8 @@ class ToolServer:
         tool = self._tools.get(params.name)
         if tool is None:
             known = ", ".join(self._tools)
-            raise MCPError(INVALID_PARAMS, f'there is no tool "{params.name}". Tools: {known}')
+            what = f'there is no tool "{public(params.name)}". Tools: {known}'
+            raise MCPError(INVALID_PARAMS, what)
         work = self._placed(tool, params.arguments or {}, context)
         return await self._until_cancelled(work)
 
@@ -150,17 +156,20 @@ class ToolServer:
         self, tool: PlanTool, arguments: dict[str, Any], progress: Callable[[Progress], None]
     ) -> CallToolResult:
         """The result of a call; an error becomes a result that says so."""
+        begun: list[str] = []
         try:
             call = tool.call(arguments)
             began = time.monotonic()
             async with AsyncExitStack() as turns:
                 for group in tool.groups(call) if tool.writes else ():
                     await turns.enter_async_context(self._turns.setdefault(group, Turns()))
-                with in_shell(False):  # an agent sets arguments
+                with in_shell(False):  # an agent sets arguments, and answers no questions
                     plan = self._session.prepare(
                         tool.file.path, params=call.params, preset=call.preset
                     )
-                result = await self._session.arun(plan, inputs=call.inputs, progress=progress)
+                    result = await self._session.arun(
+                        plan, inputs=call.inputs, progress=progress, begun=begun.append
+                    )
             return self._result(result, time.monotonic() - began)
         except (BudgetReached, RowError) as error:
             return (
@@ -172,12 +181,16 @@ class ToolServer:
             if not isinstance(error, SemgraphError):
                 _log.exception("the tool %s raised", tool.name)
             return _error("\n".join((self._message(error), *getattr(error, "__notes__", ()))))
+        finally:
+            if self._session.runs is not None and self._keep is not None:
+                keep_latest(self._session.runs, begun, self._keep)
 
     def _result(self, result: Result, seconds: float) -> CallToolResult:
         outcome = structured(result, self._limit)
-        text = "\n".join(summary(result, outcome, seconds))
+        text = public("\n".join(summary(result, outcome, seconds)))
+        document = escaped(json.dumps(outcome, ensure_ascii=False), in_json=True)
         return CallToolResult(
-            content=[_text(text), _text(json.dumps(outcome, ensure_ascii=False))],
+            content=[_text(text), _text(document)],
             structured_content=outcome,
             is_error=result.exit_code != 0,
         )
@@ -208,7 +221,7 @@ def _text(text: str) -> TextContent:
 
 
 def _error(text: str) -> CallToolResult:
-    return CallToolResult(content=[_text(text)], is_error=True)
+    return CallToolResult(content=[_text(public(text))], is_error=True)
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from typing import Any
 from semgraph.errors import InputError, PlanError, Problem, did_you_mean
 from semgraph.execution.result import Result
 from semgraph.expr.types import python_rows
-from semgraph.formats import plural, stopped
+from semgraph.formats import escaped, plural, stopped
 from semgraph.frontend.document import parse, read_text
 from semgraph.frontend.jsonschema import Schema
 from semgraph.frontend.notes import Notes
@@ -22,7 +22,7 @@ from semgraph.llm.settings import Settings
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
 from semgraph.logical.prompt import plain
 from semgraph.logical.sinks import Delete
-from semgraph.redaction import redacted_values
+from semgraph.redaction import redacted, redacted_values, without_folders
 from semgraph.render.outcome import cost, written
 from semgraph.render.plans import grouped
 from semgraph.serve.schemas import (
@@ -77,7 +77,7 @@ class PlanTool:
     @property
     def description(self) -> str:
         """The plan's own description."""
-        return self.plan.doc.strip() or f"Runs the plan {self.plan.name}."
+        return public(self.plan.doc.strip()) or f"Runs the plan {self.plan.name}."
 
     @cached_property
     def arguments(self) -> Schema:
@@ -256,6 +256,11 @@ def _problems(tool: PlanTool) -> Iterator[Problem]:
 # -- results
 
 
+def public(text: str) -> str:
+    """A text for clients: without secrets, terminal escapes and folders of the server."""
+    return escaped(without_folders(redacted(text)))
+
+
 def structured(result: Result, limit: int) -> dict[str, Any]:
     """What a call gave, as JSON has it: at most `limit` rows of each table."""
     total = result.meter.total()
@@ -266,10 +271,10 @@ def structured(result: Result, limit: int) -> dict[str, Any]:
         "written": {label: count for label, count in result.written.items() if count},
         "skipped": result.skipped,
         "failed": [
-            {"step": f.step, "error": f.error, "row": plain(_without_vectors(f.row))}
+            {"step": f.step, "error": public(f.error), "row": plain(_without_vectors(f.row))}
             for f in result.failed
         ],
-        "notes": list(result.notes),
+        "notes": [public(note) for note in result.notes],
         "cost": {
             "calls": total.calls_issued,
             "tokens_in": total.tokens_in,

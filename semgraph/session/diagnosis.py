@@ -19,7 +19,7 @@ from semgraph.expr.types import Type
 from semgraph.extras import PURPOSES, install, missing
 from semgraph.formats import count, duration, plural, size
 from semgraph.llm.base import LLM, Embedder, Message, Request
-from semgraph.llm.endpoints import build_embedder, build_model
+from semgraph.llm.endpoints import build_embedder, build_model, key_of
 from semgraph.llm.local.catalogue import CatalogueModel, models_dir, on_disk
 from semgraph.llm.prices import price_of
 from semgraph.llm.replies import repaired
@@ -135,18 +135,16 @@ def _endpoint(about: str, spec: ModelSpec, settings: Settings, untried: str) -> 
         if price_of(spec.model, base)
         else "price unknown: tokens are counted, dollars are not"
     )
-    key_name = spec.option("key_env") or "OPENAI_API_KEY"
-    key = settings.environment.get(key_name)
-    if key is None and base is None:
-        return Fact(
-            BAD, about, f"{spec}: no key", f"export {key_name}=…, or use another model: --llm local"
-        )
+    key = key_of(spec, settings)
+    if not key and base is None:
+        remedy = "export OPENAI_API_KEY=…, or use another model: --llm local"
+        return Fact(BAD, about, f"{spec}: no key", remedy)
     sign, answer, remedy = asyncio.run(_reach(base or "https://api.openai.com/v1", key))
     answer += untried if sign == GOOD else ""
     return Fact(sign, about, f"{spec}: {answer}; {known}", remedy)
 
 
-async def _reach(base: str, key: str | None) -> tuple[str, str, str]:
+async def _reach(base: str, key: str) -> tuple[str, str, str]:
     import httpx2
 
     headers = {"Authorization": f"Bearer {key}"} if key else {}

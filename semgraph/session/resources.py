@@ -38,6 +38,7 @@ from semgraph.llm.journal import Journal, JournalLocked
 from semgraph.llm.recording import Recorder
 from semgraph.llm.settings import DIVIDED, ONE_STORE, Settings
 from semgraph.llm.stack import Budget, Limiter, Stack, bound
+from semgraph.llm.trust import require_trusted
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
 from semgraph.meter import StepMetrics
@@ -591,6 +592,8 @@ class Resources:
 
             return local_store(self.settings.cwd / ".semgraph" / "neo4j"), None
         if name == "neo4j" or name.split(":")[0].split("+")[0] in {"neo4j", "bolt"}:
+            if name != "neo4j" and env.get("NEO4J_PASSWORD"):
+                require_trusted("NEO4J_PASSWORD", name, self.settings["store"], self.settings)
             return _neo4j(name, env), None
         if name.startswith("shards:"):  # of a record
             raise PlanError(Problem(DIVIDED, hint=ONE_STORE))

@@ -111,11 +111,11 @@ class Resumed:
     def _value(self, key: str, now: Settings) -> Setting:
         text, origin = self.chosen[key][0], f"from run {self.run}"
         if key in now.values and without_password(str(now[key].value)) == text:
-            return Setting(now[key].value, origin)  # with its password, which no record has
+            return replace(now[key], origin=origin)  # with its password, which no record has
         if key == "store":
-            return Setting(text, origin)
+            return Setting(text, origin, own=False)
         kind: Kind = "embedder" if key == "models.embed" else "model"
-        return Setting(parse_spec(text, kind, origin), origin)
+        return Setting(parse_spec(text, kind, origin), origin, own=False)
 
 
 def _is_model(key: str) -> bool:

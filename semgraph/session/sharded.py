@@ -27,6 +27,7 @@ from semgraph.execution.result import Progress, Result
 from semgraph.execution.windows import unreadable, without_nul
 from semgraph.frontend.load import dump
 from semgraph.llm.settings import OPTION, Setting, Settings
+from semgraph.llm.trust import require_trusted
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Input
@@ -86,7 +87,7 @@ class Job:
         if path is None:
             return self.settings
         own, key = journal_of_shard(path, self.shards, number), "journal.path"
-        setting = Setting(own, self.settings[key].origin)
+        setting = replace(self.settings[key], value=own)
         return replace(self.settings, values={**self.settings.values, key: setting})
 
     def records_of(self, task: Task) -> list[Path]:
@@ -374,10 +375,14 @@ async def run_with_engine(request: RunRequest, resources: Resources, earlier: Re
     """
     setting = resources.settings.values.get("engine")
     asked = setting is not None and setting.origin == OPTION
+    if earlier.engine is not None and not asked:
+        own = setting is not None and setting.own and str(setting.value) == earlier.engine[0]
+        setting = Setting(earlier.engine[0], f"run {earlier.run}", own)
     spec = EngineSpec.parse(str(setting.value)) if setting is not None else EngineSpec()
+    if setting is not None and spec.is_remote:
+        require_trusted("the keys of this environment", spec.address, setting, resources.settings)
     if earlier.engine is not None:
-        name, shards = earlier.engine
-        spec = spec if asked else EngineSpec.parse(name)
+        shards = earlier.engine[1]
         if spec.shards not in {None, shards}:
             had = f"run {earlier.run} had {shards} shards, and the engine has {spec.shards}"
             what = f"{had}: what their journals have would be paid twice"

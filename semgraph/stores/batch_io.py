@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semgraph.errors import DataError, EngineError, Problem, StoreUnavailable
+from semgraph.errors import DataError, EngineError, PlanError, Problem, StoreUnavailable
 from semgraph.expr import Type
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.graph import Element, elements_of, step_type
@@ -220,6 +220,20 @@ def check_lengths(store: str, stored: Mapping[tuple[str, str], int], length: int
     for (label, index), size in stored.items():
         if length not in (None, size):
             raise other_length(store, label, index, size, length or 0)
+
+
+def check_partition(store: str, graph: Graph, label: str, partition: str, key: str) -> None:
+    """Refuse a graph with another partition or key than those that rows of a label are stored by:
+    it would reach rows of all groups. Raises PlanError.
+    """
+    if (partition, key) != (graph.partition, graph.key):
+        own, other = (
+            f"partition: {each[0]}, key: {each[1]}"
+            for each in ((partition, key), (graph.partition, graph.key))
+        )
+        what = f'{store}  stores {label} with {own}, and the graph "{graph.name}" has {other}'
+        hint = "Nothing was read or written. Change the graph file, or name another store: --store"
+        raise PlanError(Problem(what, hint=hint))
 
 
 # Rows that a store reads, and tables that it returns.

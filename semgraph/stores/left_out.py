@@ -55,9 +55,11 @@ class LeftOut:
             rows: Their values.
             convert: Makes a column; raises one of `UNFIT`.
         """
+        edge = label in graph.labels and graph.labels[label].kind == "edge"
+        required = (graph.key, "source", "target") if edge else (graph.key,)
 
         def checked(name: str, values: Sequence[Any]) -> pa.Array[Any]:
-            if name in (graph.key, "source", "target") and None in values:
+            if name in required and None in values:
                 raise ValueError(name)
             return convert(name, values)
 

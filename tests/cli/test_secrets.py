@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import traceback
 from pathlib import Path
 from typing import Any
@@ -121,10 +123,10 @@ def test_a_key_that_was_typed_as_an_option_of_a_model_is_not_shown(
 def test_what_an_unexpected_error_says_is_recorded_without_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    learn("a-key-of-mine")
+    learn("a-key-of-m1ne")
 
     async def broken(*_: object) -> None:
-        raise RuntimeError("unexpected, with a-key-of-mine")
+        raise RuntimeError("unexpected, with a-key-of-m1ne")
 
     monkeypatch.setattr("semgraph.execution.executor.Executor.run", broken)
     with (
@@ -133,7 +135,7 @@ def test_what_an_unexpected_error_says_is_recorded_without_keys(
     ):
         session.run("add_episode")
     assert "unexpected, with [secret]" in kept(tmp_path / ".semgraph" / "runs")
-    assert "a-key-of-mine" not in kept(tmp_path / ".semgraph")
+    assert "a-key-of-m1ne" not in kept(tmp_path / ".semgraph")
 
 
 def test_errors_of_the_python_api_hold_no_password(tmp_path: Path) -> None:
@@ -156,7 +158,7 @@ def test_every_error_hides_the_secrets_of_the_environment(
         "MY_SERVICE_KEY": "key-of-a-service",
         "NEO4J_PASSWORD": 'quo"ted <pass>',
         "HF_TOKEN": "hf_token-1",
-        "HTTPS_PROXY": "http://me:proxy-pass@proxy:8080",
+        "HTTPS_PROXY": "http://me:proxy-pa55@proxy:8080",
         "SHORT_KEY": "abc",
         "OTHER": "not a secret at all",
     }
@@ -166,7 +168,7 @@ def test_every_error_hides_the_secrets_of_the_environment(
         hidden = name not in {"SHORT_KEY", "OTHER", "HTTPS_PROXY"}
         assert (HIDDEN in said) == (hidden or name == "HTTPS_PROXY"), name
         assert (value in said) == (name in {"SHORT_KEY", "OTHER"}), name
-    assert str(Problem("a hf_token-1", there="proxy-pass")) == "a [secret]. [secret]"
+    assert str(Problem("a hf_token-1", there="proxy-pa55")) == "a [secret]. [secret]"
 
 
 def test_a_key_named_by_key_env_is_a_secret(tmp_path: Path) -> None:
@@ -202,7 +204,7 @@ writes: [{merge: {from: told, node: Note, key: id}}]
 """
 
 
-def test_a_password_that_is_a_word_changes_no_row_of_the_users(
+def test_a_password_that_is_a_word_changes_no_text_of_the_users(
     project: Project, serving: Serving
 ) -> None:
     project.env["NEO4J_PASSWORD"] = "password"
@@ -227,8 +229,85 @@ def test_a_password_that_is_a_word_changes_no_row_of_the_users(
     assert ended.code == 3, ended.err
     told = json.loads(ended.out)
     assert [row["password"] for row in told["tables"]["told"]] == ["password 1"]
-    assert told["failed"][0]["error"].endswith("It is a [secret].")
+    assert told["failed"][0]["error"].endswith("It is a password.")
     [file] = (project.folder / ".semgraph" / "runs").rglob("failed.jsonl")
     failed = json.loads(file.read_text())
     assert {name: failed[name] for name in notes[1]} == notes[1], "the next run reads it"
-    assert failed["_error"].endswith("It is a [secret].")
+    assert failed["_error"].endswith("It is a password.")
+
+
+@pytest.mark.parametrize(
+    "key", ["ollama", "none", "EMPTY", "lm-studio", "not-needed", "password", "episode", "123456"]
+)
+def test_a_word_in_place_of_a_key_mangles_nothing(tmp_path: Path, key: str) -> None:
+    Settings.load({}, {"OPENAI_API_KEY": key, "SOME_TOKEN": key, "NEO4J_PASSWORD": key}, tmp_path)
+    said = f"no plan add_{key}; http://{key}:11434 does not answer: {key}"
+    assert str(SemgraphError(said)) == said
+
+
+def test_a_short_secret_is_hidden_as_a_word_of_its_own(tmp_path: Path) -> None:
+    Settings.load({}, {"SOME_TOKEN": "hunter2"}, tmp_path)
+    assert str(SemgraphError("hunter2, 'hunter2' and key=hunter2&x")) == "[secret], '[secret]' and key=[secret]&x"  # fmt: skip
+    assert str(SemgraphError("hunter20 and myhunter2")) == "hunter20 and myhunter2"
+
+
+REALISTIC = (
+    "sk-proj-T3st_Ab9-Cd8eFg7hIj6kLm5nOp4qRs3tUv2wXy1z",
+    "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+    "AKIAIOSFODNN7EXAMPLE/wJalrXUtnFEMI+K7MDENG=",
+    "p@ss/w0rd&<x>",
+)
+
+
+@pytest.mark.parametrize("key", REALISTIC)
+@pytest.mark.parametrize(
+    "form",
+    [
+        "Incorrect API key provided: {key}.",
+        "Authorization: Bearer {key}",
+        "{{'Authorization': 'Bearer {key}'}}",
+        "GET /v1?api_key={url} failed",
+        "GET /v1?api_key={lower} failed",
+        '{{"error": "bad key {json}"}}',
+        '{{\\"error\\": \\"bad key {json2}\\"}}',
+        "https://user:{url}@host/v1",
+        "{html}",
+        "x{long}y",
+    ],
+)
+def test_realistic_keys_are_hidden_in_the_forms_of_an_echo(
+    tmp_path: Path, key: str, form: str
+) -> None:
+    Settings.load({}, {"SOME_API_KEY": key}, tmp_path)
+    escape = html.escape(key)
+    url = quote(key, safe="")
+    said = form.format(
+        key=key, url=url, lower=url.lower() if url.upper() == url else re.sub("%..", lambda m: m[0].lower(), url),
+        json=json.dumps(key)[1:-1].replace("/", "\\/"), json2=json.dumps(json.dumps(key)[1:-1])[1:-1],
+        html=escape, long=key if len(key) > 15 else f" {key} ",
+    )  # fmt: skip
+    for raised in (SemgraphError(said), PlanError(Problem(said)), DataError(said)):
+        shown = str(raised)
+        assert HIDDEN in shown
+        assert not any(part in shown for part in (key, url, escape, key[4:12]))
+
+
+def test_a_password_in_an_address_and_a_bearer_token_are_hidden_by_their_place() -> None:
+    said = "neo4j://ann:letmein@host rejects; Authorization: Bearer eyJ0.a1b2c3 was sent"
+    hidden = "neo4j://ann:[secret]@host rejects; Authorization: Bearer [secret] was sent"
+    assert redacted(said) == hidden
+    for text in ("http://host:8000/v1", "a bearer of authentication", "at 10:30@noon"):
+        assert redacted(text) == text
+
+
+def test_control_characters_are_shown_as_escapes(project: Project) -> None:
+    odd, shown = "a\x1b[2J\x07\x9b\u202e\r", "a\\x1b[2J\\x07\\x9b\\u202e\\r"
+    for raised in (SemgraphError(odd), PlanError(Problem(odd)), DataError(odd), PlanError(odd)):
+        assert str(raised) == shown
+    ended = project("run", "people", "--set", f"{odd}=1", "-v")
+    assert ended.code == 2
+    assert shown in ended.err
+    assert not any(c in ended.out + ended.err for c in "\x1b\x07\x9b\u202e")
+    for command in (["run", odd], ["why", odd], ["runs", "show", odd], ["plans", "check", odd]):
+        ended = project(*command, "--format", "json")
+        assert not any(c in ended.out + ended.err for c in "\x1b\x07\x9b\u202e"), command

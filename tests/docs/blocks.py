@@ -297,7 +297,7 @@ class Reader:
         text = self._served(block.text)
         tomllib.loads(text)
         folder = self.project.folder / "settings of the page"
-        self.project.write(f"{folder.name}/semgraph.toml", text)
+        self.project.write(f"{folder.name}/{block.value or 'semgraph.toml'}", text)
         Settings.load({}, {"SEMGRAPH_HOME": str(folder)}, folder)
 
     def _markdown(self, block: Block) -> None:

@@ -13,7 +13,8 @@ PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="
 
 
 def test_the_file_of_the_page_sets_every_key(tmp_path: Path) -> None:
-    (text,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    text, own = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    (tmp_path / "config.toml").write_text(own, encoding="utf-8")
     (tmp_path / "semgraph.toml").write_text(text, encoding="utf-8")
     read = Settings.load({}, {"SEMGRAPH_HOME": str(tmp_path)}, tmp_path)
     from_the_file = {key for key, value in read.values.items() if value.origin == "./semgraph.toml"}

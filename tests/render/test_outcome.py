@@ -140,7 +140,7 @@ def test_failed_rows_are_counted_by_what_happened_and_can_be_run_again(
     assert list(remarks(found, plan, "people")) == [
         "3 rows failed (exit 3):",
         "  2 × told: cut",
-        "  1 × told: refused[2J",
+        "  1 × told: refused\\x1b[2J",
         f"  these rows only: semgraph run people -i notes={tmp_path / 'failed.jsonl'}",
     ]
 

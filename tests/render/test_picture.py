@@ -151,7 +151,8 @@ def test_an_end_that_no_table_names_is_shown_by_its_key() -> None:
 
 def test_a_name_cannot_move_the_cursor_or_break_the_line() -> None:
     assert (
-        drawn([person("a", "Ann\x1b[2J\nBo")], []).splitlines()[1] == "  without an edge: Ann[2J Bo"
+        drawn([person("a", "Ann\x1b[2J\nBo")], []).splitlines()[1]
+        == "  without an edge: Ann\\x1b[2J Bo"
     )
 
 

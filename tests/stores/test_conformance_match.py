@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
+
 import pyarrow as pa
 import pytest
 
@@ -145,6 +147,22 @@ async def test_maps_of_edges_and_of_several_elements(circle, world):
 async def test_maps_read_struct_fields(circle, world):
     rows = world.rows(who=["x", "y"]).append_column("old", pa.array([{"uuid": "b"}, None]))
     assert await paths(circle, world.pattern("(x:Person {uuid: old.uuid})"), rows) == [(0, "b")]
+
+
+async def test_a_property_map_compares_values_of_each_type(store, world):
+    await store.ensure(world.graph, 4)
+    note = {"content": "moved", "at": datetime(2025, 1, 15, 10, tzinfo=UTC), "day": date(2025, 1, 15), "weight": 0.5, "kept": True,
+            "extra": '{"a":[1,2]}', "tags": ["x", "y"]}  # fmt: skip
+    other = {"content": "stayed", "at": datetime(2025, 4, 1, tzinfo=UTC), "day": date(2025, 1, 16), "weight": 1.0, "kept": False,
+             "extra": '{"a":[2]}', "tags": ["y"]}  # fmt: skip
+    rows = [{"uuid": "n1", **note}, {"uuid": "n2", **other}]
+    await world.commit(store, world.write("Note", *rows))
+    kinds = {"at": "timestamp", "day": "date", "weight": "double", "kept": "boolean", "extra": "json",
+             "tags": "list<string>"}  # fmt: skip
+    for name, value in note.items():
+        query = world.pattern(f"(n:Note {{{name}: {name}}})")
+        asked = world.rows({name: kinds.get(name, "string")}, **{name: [value, None]})
+        assert await paths(store, query, asked) == [(0, "n1")], name
 
 
 async def test_where_over_all_variables(circle, world):

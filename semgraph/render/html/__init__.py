@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
@@ -17,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 from semgraph.errors import PlanError, Problem
 from semgraph.execution.record import Run, find_run
 from semgraph.private import RUNS, write_private
-from semgraph.redaction import redacted
+from semgraph.redaction import folders_in, redacted
 from semgraph.render.html.data import clean, cut, document, script_data
+from semgraph.shipped import plans_folder
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -40,9 +42,22 @@ def save(refs: Sequence[str], to: Path, runs: Path = RUNS) -> Path:
     """
     if to.suffix.lower() not in {".html", ".htm", ""}:
         raise PlanError(Problem(f"{to}: a report is a page of HTML", hint=f"write {to.stem}.html"))
-    text = page(list({run.folder: run for run in (find_run(ref, runs) for ref in refs)}.values()))
-    write_private(to, redacted(text))
+    records = list({run.folder: run for run in (find_run(ref, runs) for ref in refs)}.values())
+    text = redacted(page(records))
+    for folder in sorted(_folders(records), key=len, reverse=True):
+        text = text.replace(folder, "")
+    write_private(to, text)
     return to
+
+
+def _folders(records: Sequence[Run]) -> set[str]:
+    """The folders of the author that the page would tell, as HTML writes them."""
+    from markupsafe import escape
+
+    known = (Path.home(), Path.cwd(), plans_folder().parent)
+    told = [json.dumps(record.facts, ensure_ascii=False) for record in records]
+    found = {f"{path}/" for path in known if path.name}.union(*map(folders_in, told))
+    return found | {str(escape(folder)) for folder in found}
 
 
 def page(records: Sequence[Run]) -> str:

@@ -25,6 +25,8 @@ indexes: otherwise the server plans again when counts have changed, which takes 
 ROW = "q"
 DERIVED = "derived"
 MARK, HEAD, SHARD = f"{RESERVED}Mark", f"{RESERVED}Head", f"{RESERVED}Shard"
+LAYOUT = f"{RESERVED}Layout"
+"""The label of nodes that record, by label of the graph, the partition and the key of its rows."""
 
 NESTED = f"{RESERVED}Json"
 """The property that names the attributes which are JSON, as Neo4j has no objects in properties."""

@@ -16,10 +16,12 @@ from semgraph.stores.neo4j.cypher import (
     ROW,
     Bound,
     Conditions,
+    comparable,
     held,
     pattern_of,
     quoted,
     returned_as,
+    type_of,
 )
 from semgraph.stores.neo4j.schema import Indexes
 
@@ -146,12 +148,17 @@ class _PathText:
         return f"{left}[{inner}{length}]{right}"
 
     def _plain(self, i: int, element: Element) -> dict[str, str]:
-        """The property map of an element, without properties that some rows lack."""
-        return {prop: column for prop, column in element.props if not self._lacks(i, prop)}
+        """The property map of an element, without properties that are compared in the condition."""
+        return {prop: column for prop, column in element.props if not self._apart(i, prop)}
 
-    def _lacks(self, i: int, prop: str) -> bool:
-        """Whether some rows lack a property of the property map, so that it is compared apart."""
-        return any((label, prop) in self.indexes.incomplete for label in self._labels(i))
+    def _apart(self, i: int, prop: str) -> bool:
+        """Whether a property is compared in the condition: some rows lack it, or its values are
+        times, which are equal in a map only with the same kind of time zone.
+        """
+        label = self.labels[i]
+        kind = None if label is None else label.columns.get(prop)
+        incomplete = any((name, prop) in self.indexes.incomplete for name in self._labels(i))
+        return incomplete or (kind is not None and kind.name == "timestamp")
 
     def _props(self, i: int) -> str:
         plain = self._plain(i, self.elements[i])
@@ -159,15 +166,15 @@ class _PathText:
         return f" {{{props}}}" if props else ""
 
     def _compared(self) -> list[str]:
-        """The comparisons of properties that some rows lack."""
-        labelled = enumerate(zip(self.elements, self.labels, strict=True))
-        return [
-            f"{held(self.graph, label, self.names[i], prop, self.indexes.incomplete)} = {ROW}.{self.columns[column]}"
-            for i, (element, label) in labelled
-            if label is not None
-            for prop, column in element.props
-            if self._lacks(i, prop)
-        ]
+        """The comparisons of the properties that are not in the property maps."""
+        tests = []
+        for i, (element, label) in enumerate(zip(self.elements, self.labels, strict=True)):
+            for prop, column in element.props:
+                if label is not None and self._apart(i, prop):
+                    value = held(self.graph, label, self.names[i], prop, self.indexes.incomplete)
+                    text = comparable(value, type_of(label, prop))
+                    tests.append(f"{text} = {ROW}.{self.columns[column]}")
+        return tests
 
     def _confined(self) -> list[str]:
         """All nodes and edges of a path lie in the row's partition, or in one of several."""

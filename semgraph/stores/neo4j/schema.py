@@ -7,7 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from semgraph.logical.schema import Derived, Graph, Label
-from semgraph.stores.neo4j.cypher import HEAD, LISTS, MARK, SHARD, pattern_of, quoted, string
+from semgraph.stores.neo4j.cypher import (
+    HEAD,
+    LAYOUT,
+    LISTS,
+    MARK,
+    SHARD,
+    pattern_of,
+    quoted,
+    string,
+)
 
 SHOW = (
     "SHOW INDEXES YIELD name, type, entityType, labelsOrTypes, properties, owningConstraint, options\n"
@@ -418,6 +427,28 @@ def statistics(graph: Graph) -> str:
             f"RETURN {string(label.name)} AS label, {string(name)} AS name, number"
             for name in label.vectors.values()
         ]
+    return "\nUNION ALL\n".join(parts)
+
+
+LAYOUTS = f"MATCH (l:{LAYOUT}) RETURN l.label, l.partition, l.key"
+RECORD = f"UNWIND $labels AS label MERGE (l:{LAYOUT} {{label: label}}) ON CREATE SET l += $of"
+USUAL = "group_id"
+"""The partition of rows of which none is recorded, if they have it."""
+
+
+def rows_divided_otherwise(graph: Graph, labels: Iterable[str]) -> str:
+    """A query for labels without a recorded layout that have rows with `group_id`, or rows that
+    also bear one of the labels `$others`: a row each, with that label.
+    """
+    parts = []
+    for name in labels:
+        own = "labels(n)" if graph.labels[name].kind == "node" else "[]"
+        usual = "false" if graph.partition == USUAL else f"n.{USUAL} IS NOT NULL"
+        parts.append(
+            f"MATCH {pattern_of(graph.labels[name])}\n"
+            f"WITH n, [l IN {own} WHERE l IN $others] AS others WHERE size(others) > 0 OR {usual}\n"
+            f"RETURN {string(name)} AS label, others[0] AS other LIMIT 1"
+        )
     return "\nUNION ALL\n".join(parts)
 
 

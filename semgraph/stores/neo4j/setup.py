@@ -17,6 +17,7 @@ from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.logical.graph import Element
 from semgraph.logical.schema import Derived, Graph, Label
 from semgraph.stores.base import MatchQuery, SearchQuery, derived_report
+from semgraph.stores.batch_io import check_partition
 from semgraph.stores.neo4j import schema
 from semgraph.stores.neo4j.bolt import Bolt
 from semgraph.stores.neo4j.cypher import DERIVED
@@ -190,6 +191,30 @@ class Setup:
 
     def __init__(self, bolt: Bolt, graph: Graph) -> None:
         self.bolt, self.graph = bolt, graph
+
+    async def check_layout(self) -> list[str]:
+        """Refuse a graph with another partition or key than the rows of the database have; returns
+        its labels that have no recorded layout. Raises PlanError.
+        """
+        stored = {label: own for label, *own in await self.bolt.read(schema.LAYOUTS)}
+        for label in self.graph.labels.keys() & stored.keys():
+            check_partition(self.bolt.uri, self.graph, label, *stored[label])
+        new = [label for label in self.graph.labels if label not in stored]
+        others = [n for n, own in stored.items() if own != [self.graph.partition, self.graph.key]]
+        if new and (others or self.graph.partition != schema.USUAL):
+            query = schema.rows_divided_otherwise(self.graph, new)
+            for label, other in await self.bolt.read(query, {"others": others}):
+                own = stored.get(other) or (schema.USUAL, self.graph.key)
+                check_partition(self.bolt.uri, self.graph, label, *own)
+        return new
+
+    async def record_layout(self, labels: Sequence[str]) -> None:
+        """Record the partition and the key of some labels."""
+        of = {"partition": self.graph.partition, "key": self.graph.key}
+        if labels:
+            await self.bolt.write(
+                lambda tx: self.bolt.run(tx, schema.RECORD, {"labels": labels, "of": of})
+            )
 
     async def indexes(self) -> list[schema.Index]:
         """The indexes that the database has."""

@@ -155,6 +155,7 @@ class Neo4jStore:
         self._missing_derived = MissingDerived(self._bolt, Graph("", "", "", {}))
         self._measuring = asyncio.Lock()
         self._undone: list[str] = []
+        self._unrecorded: list[str] = []  # labels without a recorded layout
         self._left_out = LeftOut()
         self._searches = Searches(self._bolt, self._left_out)
 
@@ -225,6 +226,7 @@ class Neo4jStore:
         another length.
         """
         await self._bolt.open()
+        self._unrecorded = await Setup(self._bolt, graph).check_layout()
         self._graph, self._opened = graph, None
         existing, statistics = await Setup(self._bolt, graph).indexes(), await self.statistics()
         check_lengths(self.name, statistics.dimensions, dimensions)
@@ -266,13 +268,18 @@ class Neo4jStore:
             raise StoreUnavailable(f"{self.name}  {self._part}. Nothing was written.")
         setup = Setup(self._bolt, graph)
         self._undone = await setup.create_missing(dimensions, existing, statistics.counts)
+        if not self._undone:
+            await setup.record_layout(self._unrecorded)
         self._take(OpenedState.of(graph, dimensions, await setup.indexes(), statistics.dimensions))
 
     async def migrate(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
         """As `Migratable.migrate`."""
         await self._bolt.open()
+        setup = Setup(self._bolt, graph)
+        new = await setup.check_layout()
         self._graph = graph
-        report = await Setup(self._bolt, graph).migrate(dimensions, drop=drop)
+        report = await setup.migrate(dimensions, drop=drop)
+        await setup.record_layout(new)
         self._outdated.clear()
         existing, statistics = await self._inspect(graph, dimensions)
         self._take(OpenedState.of(graph, dimensions, existing, statistics.dimensions))
@@ -317,7 +324,7 @@ class Neo4jStore:
         labels = [label for _, label in elements if label is not None]
         await self._read_missing_derived((label.name for label in labels), rows, query.partition)
         more: dict[str, Sequence[Any]] = {
-            short: column(rows, path).to_pylist() for path, short in text.columns.items()
+            short: sent_column(rows, path) for path, short in text.columns.items()
         }
         if query.partition is not None:
             more["p0"] = sent_column(rows, query.partition)

@@ -31,7 +31,7 @@ from semgraph.expr import Type
 from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import part_of
-from semgraph.stores.batch_io import check_lengths
+from semgraph.stores.batch_io import check_lengths, check_partition
 from semgraph.stores.left_out import LeftOut
 from semgraph.stores.sqlite.values import AFFINITY
 
@@ -421,6 +421,21 @@ def read_dimensions(con: sqlite3.Connection) -> dict[tuple[str, str], int]:
     rows = con.execute('SELECT name, size FROM "#dimensions"').fetchall()
     held = [row for row in rows if con.execute(f"SELECT 1 FROM {quote(row[0])} LIMIT 1").fetchone()]
     return {(name.split("#")[0], name.split("#")[2]): size for name, size in held}
+
+
+def check_layout(con: sqlite3.Connection, tables: Mapping[str, Table], store: str) -> None:
+    """Refuse a graph with another partition or key than the tables that the file has. Raises
+    PlanError.
+    """
+    for name, table in tables.items():
+        indexes = con.execute(f"PRAGMA index_list({table.name})").fetchall()
+        first = {
+            origin: con.execute(f"PRAGMA index_info({quote(index)})").fetchone()[2]
+            for _, index, _, origin, _ in indexes
+            if origin == "u" or index.startswith(f"{name}#by#")
+        }
+        if len(first) == 2:  # all indexes begin with the partition; the key is unique
+            check_partition(store, table.graph, name, first["c"], first["u"])
 
 
 def check_dimensions(

@@ -49,6 +49,7 @@ from semgraph.stores.sqlite.schema import (
     bring_up_to_date,
     check_dimensions,
     check_file,
+    check_layout,
     count_unembedded,
     fill_derived,
     is_current,
@@ -184,6 +185,7 @@ class SqliteStore:
     async def _make_ready(self, tables: dict[str, Table], dimensions: int | None) -> None:
         def is_ready(con: sqlite3.Connection) -> bool:
             self._check(con)
+            check_layout(con, tables, self.name)
             ready = is_current(con, tables, self._file.layouts)
             if ready:
                 check_dimensions(con, tables, dimensions, self.name)
@@ -192,6 +194,7 @@ class SqliteStore:
 
         def make_ready(con: sqlite3.Connection) -> None:
             self._check(con)
+            check_layout(con, tables, self.name)
             bring_up_to_date(con, tables)
             next_version(con)
             fill_derived(con, tables)
