@@ -205,6 +205,8 @@ def main() -> None:
     from semgraph.expr import duckdb as module
 
     module.connection()
+    with suppress(AttributeError, OSError):
+        os.nice(10)  # what waits for other answers goes first
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     _limit_memory()
     while True:

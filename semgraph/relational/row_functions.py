@@ -417,22 +417,22 @@ def counted() -> tuple[Callable[..., Any], Callable[..., Any]]:
     """
     left = MOST_ITEMS
 
-    def take(count: int) -> None:
-        nonlocal left
-        left -= count
-        if left < 0:
-            raise FallBack
-
     def each(items: list[Any] | None, make: Key, test: Key | None = None) -> list[Any] | None:
+        nonlocal left
         if items is None:
             return None
-        take(len(items))
+        left -= len(items)
+        if left < 0:
+            raise FallBack
         return [make(item) for item in items if test is None or test(item)]
 
     def series(start: int | None, end: int | None) -> list[int] | None:
+        nonlocal left
         if start is None or end is None:
             return None
-        take(end - start)
+        left -= max(end - start, 0)
+        if left < 0:
+            raise FallBack
         return list(range(start, end))
 
     return each, series

@@ -44,7 +44,7 @@ from semgraph.turns import Turns
 
 Context = ServerRequestContext[Any, Any]
 _STOPPED = "the server stopped before the call ended; answers that were paid for are in the journal"
-_CALLS = 8  # of one client at once
+_CALLS = 4  # of one client at once, of those that write and of those that read
 _log = logging.getLogger(__name__)
 
 
@@ -129,7 +129,10 @@ class ToolServer:
         SECONDS_LEFT.set(lambda: self._seconds)
         params = arguments.get(PARAMS)
         isolated = isinstance(params, Mapping) and has_expressions(params)
-        async with self._clients.turn(_client(context)), _reporting(context) as progress:
+        async with (
+            self._clients.turn((_client(context), tool.writes)),
+            _reporting(context) as progress,
+        ):
             work = partial(self._answered, tool, arguments, progress)
             if isolated or may_take_long(arguments):
                 return await self._aside.run(work, isolated=isolated)

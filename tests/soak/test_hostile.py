@@ -5,12 +5,11 @@ answered all the while. `HOSTILE` is the number of seconds.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -99,36 +98,31 @@ class Sender:
         return await self._http.post(self._url, content=body, headers=self.headers, timeout=HANGS)
 
 
-def attacks(rng: random.Random) -> AsyncIterator[bytes] | Any:
-    """Requests without end."""
-    makers: list[Callable[[], bytes]] = [
-        *([lambda: look(rng.choice(FILTERS))] * 6),
-        lambda: call("seed", rows=[{"uuid": f"h{n}", "group_id": "h", "name": "a" * 40} for n in range(rng.choice([1, 8_000]))]),
-        lambda: call("look", queries=[{"query": "q" * 1_000_000, "group_id": "g"}]),
-        lambda: call("look", queries=[{"query": "nobody"}] * 5_000),
-        lambda: call("look", **{"x" * 100_000: 1}), lambda: call("y" * 1_000_000), lambda: call("look", params={"filtre" * 9_000: "x y"}),
-        lambda: b"[" * 200_000, lambda: b'{"a":' * 50_000, lambda: call("look", queries="X").replace(b'"X"', b"[" * 5_000 + b"]" * 5_000),
-        lambda: call("look", queries=[{"query": "X"}]).replace(b"X", b"\xff\xfe\x80"), lambda: b"\x00" * 100_000, lambda: b"z" * 5_000_000,
-        lambda: call("look", queries=[{"query": "\x1b]0;owned\x07\x1b[2J\u202e"}]), lambda: call("look", queries=[{"query": "\ud800"}]),
-        lambda: call("look", queries=[{"query": "9" * 5_000}], params={"filter": 10**400}),
+def attacks() -> list[bytes]:
+    """Requests of every kind, made before the attack: those who make them are in the process that measures."""
+    query, row = {"query": "nobody", "group_id": "g"}, {"group_id": "h", "name": "a" * 40}
+    large = call("seed", rows=[row | {"uuid": f"h{n}"} for n in range(8_000)])
+    return [
+        *(look(where) for where in FILTERS), large, *(call("seed", rows=[row | {"uuid": f"x{n}"}]) for n in range(10)),
+        call("look", queries=[{"query": "q" * 1_000_000}]), call("look", queries=[query] * 5_000), call("look", **{"x" * 100_000: 1}),
+        call("y" * 1_000_000), call("look", params={"filtre" * 9_000: "x y"}), b"[" * 200_000, b'{"a":' * 50_000, b"\x00" * 100_000,
+        call("look", queries="X").replace(b'"X"', b"[" * 5_000 + b"]" * 5_000), call("look", queries=[{"query": "X"}]).replace(b"X", b"\xff\xfe"),
+        b"z" * 5_000_000, call("look", queries=[{"query": "\x1b]0;owned\x07\x1b[2J\u202e"}]), call("look", queries=[{"query": "\ud800"}]),
+        call("look", queries=[query], params={"filter": 10**400}), *([call("look", queries=[query])] * 10),
     ]  # fmt: skip
-    return (rng.choice(makers)() for _ in itertools.count())
 
 
 def look(where: str) -> bytes:
     return call("look", queries=[{"query": "g", "group_id": "g"}], params={"filter": where})
 
 
-async def attack(sender: Sender, seed: int, until: float) -> int:
+async def attack(sender: Sender, bodies: list[bytes], seed: int, until: float) -> int:
     """Send one after the other; how many were answered."""
-    count = 0
-    for body in attacks(random.Random(seed)):
-        left = until - time.monotonic()
-        if left <= 0:
-            return count
+    count, rng = 0, random.Random(seed)
+    while (left := until - time.monotonic()) > 0:
         try:
             async with asyncio.timeout(left):
-                await sender.send(body)
+                await sender.send(rng.choice(bodies))
         except (httpx2.HTTPError, TimeoutError):
             continue
         count += 1
@@ -166,39 +160,56 @@ def attacked(project: Project) -> Project:
 
 
 async def test_a_hostile_client_keeps_nobody_waiting(attacked: Project) -> None:
-    with listening(attacked, "--plans", "look,seed", "--max-seconds", "5") as web:
-        idle, busy, most, count = await besieged(web)
+    """The bound is that of the machine at this time: what a server beside it takes, which nobody attacks."""
+    beside = Project(attacked.folder, attacked.env | {"SEMGRAPH_STORE": "memory"})
+    command = ("--plans", "look,seed", "--max-seconds", "5")
+    with listening(attacked, *command) as web, listening(beside, *command) as quiet:
+        idle, busy, usual, most, count = await besieged(web, quiet)
         began = time.monotonic()
         assert web.end() == 0
         ended = time.monotonic() - began
-    slowest = sorted(busy)[int(len(busy) * 0.98)]
+    slowest, bound = most_of(busy), max(1.0, 5 * max(idle), 5 * most_of(usual))
     print(
-        f"{count} attacks; {len(busy)} answers, idle {max(idle):.2f} s, 98 % within {slowest:.2f} s, slowest {max(busy):.2f} s"
+        f"{count} attacks; {len(busy)} answers, 95 % within {slowest:.2f} s, slowest {max(busy):.2f} s"
     )
-    print(f"{most:.0f} MB, ended in {ended:.1f} s")
-    assert slowest < max(1.0, 5 * max(idle))
+    print(
+        f"idle {max(idle):.2f} s, a quiet server {most_of(usual):.2f} s; {most:.0f} MB, ended in {ended:.1f} s"
+    )
+    assert slowest < bound
     assert most < MEMORY
     assert ended < 30
     assert count > 5
 
 
-async def besieged(web: Web) -> tuple[list[float], list[float], float, int]:
-    """Times of answers without and with attackers, the memory of the server, and the number of attacks."""
+def most_of(taken: list[float]) -> float:
+    """The time within which 95 % came."""
+    return sorted(taken)[int(len(taken) * 0.95)]
+
+
+async def besieged(
+    web: Web, quiet: Web
+) -> tuple[list[float], list[float], list[float], float, int]:
+    """Times of answers without attackers, with them, and of another server at the same time; the memory of the
+    server; and the number of attacks.
+    """
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=None)
     async with httpx2.AsyncClient(limits=limits) as http, httpx2.AsyncClient() as own:
-        good = Sender(own, web.url)
-        await good.begin()
+        good, other = Sender(own, web.url), Sender(own, quiet.url)
         rows = [
             {"uuid": f"p{n}", "group_id": "g", "name": f"Ann {'a' * 60} {n}"} for n in range(PEOPLE)
         ]
-        assert (await good.send(call("seed", rows=rows))).status_code == 200
+        for one in (good, other):
+            await one.begin()
+            assert (await one.send(call("seed", rows=rows))).status_code == 200
         ends = iter([False] * 20 + [True])
         idle = await latencies(good, lambda: next(ends))
+        bodies = attacks()
         until = time.monotonic() + SECONDS
         hostile = [Sender(http, web.url) for _ in range(3)]
         for one in hostile:
             await one.begin()
-        tasks = [asyncio.ensure_future(attack(hostile[n % 3], n, until)) for n in range(40)]
+        tasks = [asyncio.ensure_future(attack(hostile[n % 3], bodies, n, until)) for n in range(40)]
+        usual = asyncio.ensure_future(latencies(other, lambda: time.monotonic() > until))
         most = 0.0
 
         def over() -> bool:
@@ -207,4 +218,4 @@ async def besieged(web: Web) -> tuple[list[float], list[float], float, int]:
             return time.monotonic() > until
 
         busy = await latencies(good, over)
-        return idle, busy, most, sum(await asyncio.gather(*tasks))
+        return idle, busy, await usual, most, sum(await asyncio.gather(*tasks))
