@@ -28,7 +28,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 SECONDS = 30.0
 """How long the expressions of one call may take."""
-_MEMORY = 1 << 30  # bytes
+MEMORY = 1 << 30
+"""Bytes that a process may have."""
 _CONSTANT_SECONDS = 5.0
 CONFIG: dict[str, Any] = {}
 """Further options of the connection of this process."""
@@ -67,7 +68,7 @@ def folds(sql: str) -> bool:
     return len(makes) > 2 or loops
 
 
-class Worker:
+class SqlProcess:
     """A process that computes with DuckDB. It starts when it is first needed.
 
     Args:
@@ -123,7 +124,7 @@ class Worker:
                 self._forget()
                 if self._left <= 0:
                     raise self._late()
-                what = f"it needs more than {_MEMORY >> 30} GB of memory, or was ended"
+                what = f"it needs more than {MEMORY >> 30} GB of memory, or was ended"
                 raise duckdb.OutOfMemoryException(f"Out of Memory Error: {what}")
         if isinstance(outcome, BaseException):
             raise outcome
@@ -134,7 +135,7 @@ class Worker:
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
-            program = [sys.executable, "-c", "from semgraph.expr.isolated import main; main()"]
+            program = [sys.executable, "-c", "from semgraph.expr.process import main; main()"]
             paths = os.pathsep.join(filter(None, sys.path))
             self._process = subprocess.Popen(
                 program,
@@ -160,7 +161,7 @@ def _exchanged(process: subprocess.Popen[bytes], request: tuple[str, tuple[Any, 
         return None
 
 
-WORKER: ContextVar[Worker | None] = ContextVar("worker", default=None)
+PROCESS: ContextVar[SqlProcess | None] = ContextVar("worker", default=None)
 """The process that computes here, in place of this one; None: this one."""
 
 
@@ -177,7 +178,7 @@ def isolated_if(always: Callable[[str], bool]) -> Callable[[Callable[P, T]], Cal
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @wraps(function)
         def computed(*args: P.args, **kwargs: P.kwargs) -> T:
-            sql, worker = str(args[0]), WORKER.get()
+            sql, worker = str(args[0]), PROCESS.get()
             if worker is None and not CONFIG and always(sql):
                 worker = _for_constants()
                 worker.renew()
@@ -192,51 +193,7 @@ def isolated_if(always: Callable[[str], bool]) -> Callable[[Callable[P, T]], Cal
 
 
 @lru_cache(maxsize=1)
-def _for_constants() -> Worker:
-    worker = Worker(_CONSTANT_SECONDS)
+def _for_constants() -> SqlProcess:
+    worker = SqlProcess(_CONSTANT_SECONDS)
     atexit.register(worker.close)
     return worker
-
-
-def main() -> None:
-    """Answer requests until the parent ends."""
-    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    CONFIG.update(memory_limit=f"{_MEMORY >> 30}GB", temp_directory="")
-    from semgraph.expr import duckdb as module
-
-    module.connection()
-    with suppress(AttributeError, OSError):
-        os.nice(10)  # what waits for other answers goes first
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
-    _limit_memory()
-    while True:
-        try:
-            name, arguments = pickle.load(requests)  # noqa: S301 - of the parent
-        except EOFError:
-            return
-        try:
-            outcome: Any = (getattr(module, name)(*arguments),) if name else ()
-        except MemoryError:
-            outcome = duckdb.OutOfMemoryException(f"more than {_MEMORY >> 30} GB of memory")
-        except Exception as error:  # noqa: BLE001 - it is the parent's
-            outcome = error
-        with suppress(BrokenPipeError):
-            pickle.dump(outcome, answers)
-            answers.flush()
-
-
-def _end_with(parent: int) -> None:
-    """End this process when its parent has ended."""
-    while os.getppid() == parent:
-        time.sleep(1)
-    os._exit(0)
-
-
-def _limit_memory() -> None:
-    """Limit the memory that this process gets from now on, where the system can."""
-    with suppress(ImportError, OSError, ValueError):
-        import resource
-
-        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123
-            used = int(file.read().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + _MEMORY, used + _MEMORY))

@@ -28,7 +28,7 @@ from sqlglot import exp
 
 from semgraph.errors import DataError, EngineError
 from semgraph.expr.duckdb import ORDINAL, prepared, rows_of, type_of
-from semgraph.expr.isolated import WORKER
+from semgraph.expr.isolated import PROCESS
 from semgraph.expr.own_functions import FunctionFailed, calls_own, failure_in
 from semgraph.expr.scalar import ROWS, Scalar, from_ast
 from semgraph.expr.types import sql_type
@@ -200,7 +200,7 @@ _EXECUTORS = {
 
 def executors() -> Executors:
     """What `SEMGRAPH_SEGMENTS` says; DuckDB's process alone, where there is one. Raises EngineError."""
-    if WORKER.get() is not None:
+    if PROCESS.get() is not None:
         return _EXECUTORS["duckdb"]
     name = os.environ.get("SEMGRAPH_SEGMENTS", "")
     if name in _EXECUTORS:
@@ -368,7 +368,7 @@ async def execute(
     cursors: list[duckdb.DuckDBPyConnection] = []
 
     def run() -> pa.Table:
-        if WORKER.get() is not None:
+        if PROCESS.get() is not None:
             return rows_of(sql, numbered, now)
         return prepared(sql, numbered).run(numbered, now, cursors)
 
@@ -377,7 +377,7 @@ async def execute(
             cursor.interrupt()
 
     try:
-        if most > _LARGE or WORKER.get() is not None or calls_own(sql) or _makes_items(sql):
+        if most > _LARGE or PROCESS.get() is not None or calls_own(sql) or _makes_items(sql):
             rows = await apart(run, stop)
         else:
             rows = run()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from semgraph.expr.isolated import WORKER, Worker
+from semgraph.expr.isolated import PROCESS, SqlProcess
 from semgraph.turns import Turns
 
 T = TypeVar("T")
@@ -27,7 +27,7 @@ class Aside:
 
     def __init__(self, seconds: float) -> None:
         self._turns = Turns(_THREADS)
-        self._free = [_Thread(Worker(seconds)) for _ in range(_THREADS)]
+        self._free = [_Thread(SqlProcess(seconds)) for _ in range(_THREADS)]
         self._all = tuple(self._free)
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, T]], *, isolated: bool) -> T:
@@ -51,7 +51,7 @@ class Aside:
 
 
 class _Thread:
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: SqlProcess) -> None:
         self.worker = worker
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -70,7 +70,7 @@ class _Thread:
         async def begun() -> None:
             if isolated:
                 self.worker.renew()
-                WORKER.set(self.worker)
+                PROCESS.set(self.worker)
             tasks.append(asyncio.ensure_future(work()))
             await asyncio.wait(tasks)
 

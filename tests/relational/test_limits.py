@@ -16,7 +16,7 @@ import pytest
 from semgraph.errors import DataError
 from semgraph.expr import isolated
 from semgraph.expr.duckdb import bind, constant, value_of
-from semgraph.expr.isolated import WORKER, Worker
+from semgraph.expr.isolated import PROCESS, SqlProcess
 from semgraph.expr.scalar import parse_scalar
 from semgraph.logical.relational import Input, Join, Project
 from semgraph.relational.batch import Batch
@@ -41,12 +41,12 @@ def numbers(count: int) -> pa.Table:
 
 
 @pytest.fixture
-def worker() -> Iterator[Worker]:
+def worker() -> Iterator[SqlProcess]:
     """A process for the expressions of the test."""
-    made = Worker(HANGS)
-    token = WORKER.set(made)
+    made = SqlProcess(HANGS)
+    token = PROCESS.set(made)
     yield made
-    WORKER.reset(token)
+    PROCESS.reset(token)
     made.close()
 
 
@@ -105,8 +105,8 @@ def test_constants_that_make_much_have_no_value(text: str) -> None:
 
 
 def test_a_process_ends_at_its_time_and_another_begins() -> None:
-    one = Worker(1)
-    token = WORKER.set(one)
+    one = SqlProcess(1)
+    token = PROCESS.set(one)
     try:
         with pytest.raises(duckdb.InterruptException, match="stopped after 1 s"):
             value_of("damerau_levenshtein(repeat('a', 12000), repeat('b', 12000))")
@@ -115,32 +115,32 @@ def test_a_process_ends_at_its_time_and_another_begins() -> None:
         one.renew()
         assert value_of("1 + 1") == 2
     finally:
-        WORKER.reset(token)
+        PROCESS.reset(token)
         one.close()
 
 
-def test_a_process_has_a_memory_of_its_own(worker: Worker) -> None:
+def test_a_process_has_a_memory_of_its_own(worker: SqlProcess) -> None:
     with pytest.raises(duckdb.OutOfMemoryException):
         value_of("len(replace(repeat('a', 100000), 'a', repeat('b', 100000)))")
     assert value_of("'x' || 'y'") == "xy"
 
 
-def test_a_process_says_what_duckdb_says(worker: Worker) -> None:
+def test_a_process_says_what_duckdb_says(worker: SqlProcess) -> None:
     assert bind("SELECT 1::BIGINT AS x, 2 AS unlike_others") == pa.int64()
     with pytest.raises(duckdb.CatalogException, match="no_such"):
         value_of("no_such(1)")
 
 
-async def test_expressions_of_a_caller_are_computed_by_the_process(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+async def test_expressions_of_a_caller_are_computed_by_the_process(worker: SqlProcess, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     called: list[str] = []
-    call = Worker.call
-    monkeypatch.setattr(Worker, "call", lambda self, name, *rest: called.append(name) or call(self, name, *rest))  # fmt: skip
+    call = SqlProcess.call
+    monkeypatch.setattr(SqlProcess, "call", lambda self, name, *rest: called.append(name) or call(self, name, *rest))  # fmt: skip
     segment = of_node(Project(input=A, columns=(("n", parse_scalar("n + 1")),)))
     batch = await run_segment(segment, [Batch.of_table(numbers(2))], None)
     assert (batch.column("n"), called) == ([1, 2], ["rows_of"])
 
 
-def test_a_process_does_not_outlive_its_parent(worker: Worker) -> None:
+def test_a_process_does_not_outlive_its_parent(worker: SqlProcess) -> None:
     value_of("1")
     process = worker._process
     assert process is not None
@@ -150,14 +150,14 @@ def test_a_process_does_not_outlive_its_parent(worker: Worker) -> None:
 
 
 def test_seconds_of_a_process_are_counted_over_its_calls() -> None:
-    one = Worker(HANGS)
-    token = WORKER.set(one)
+    one = SqlProcess(HANGS)
+    token = PROCESS.set(one)
     began = time.monotonic()
     try:
         value_of("1")
         assert 0 < one._seconds - one._left <= time.monotonic() - began
     finally:
-        WORKER.reset(token)
+        PROCESS.reset(token)
         one.close()
 
 
