@@ -23,6 +23,7 @@ python = $(firstword $(wildcard $(HOME)/.pyenv/versions/$(1).*/bin/python$(1)) p
 
 TRIED ?= not torch
 KILLS ?= 20
+HOSTILE ?= 60
 SECONDS ?= 60
 SEED ?=
 
@@ -41,9 +42,9 @@ test: $(VENV)/.installed $(VENV)/.browser
 kill: $(VENV)/.installed
 	KILLS=$(KILLS) SEED=$(SEED) $(BIN)/python -m pytest -n 2 tests/kill
 
-# Sessions under load, in odd surroundings, and for long.
+# Sessions under load, in odd surroundings, and for long; a server under attack for HOSTILE seconds.
 soak: $(VENV)/.installed
-	$(BIN)/python -m pytest -n 2 tests/soak
+	HOSTILE=$(HOSTILE) $(BIN)/python -m pytest -n 2 tests/soak
 
 # Compares random plans with an independent evaluator, and the two executors of relational steps: make fuzz SECONDS=600; make fuzz SEED=12345 repeats a plan that failed.
 fuzz: $(VENV)/.installed
@@ -59,7 +60,7 @@ nightly: $(VENV)/.installed $(VENV_GRAPHITI)/.installed
 	STATEMENTS=4 $(BIN)/python -m pytest -q -n 2 tests/plans/test_timeline.py -k in_every_order
 	SEMGRAPH_SEGMENTS=both $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/plans -k "not neo4j"
 	$(MAKE) kill KILLS=200
-	$(MAKE) soak
+	$(MAKE) soak HOSTILE=600
 	$(BIN)/python -m benchmarks run engine search --full --into .semgraph/nightly
 	$(MAKE) test-newest TRIED=
 	$(foreach one,$(PYTHONS),$(MAKE) test PYTHON=$(call python,$(one)) VENV=.venv-newest-$(one) VERSIONS=highest && ) true

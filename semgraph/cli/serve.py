@@ -88,7 +88,7 @@ def serve(
     ] = None,
 ) -> None:
     """Serve plans as tools for agents. --max-usd, --max-calls and --max-tokens hold for all calls of the
-    server together, --max-seconds for each.
+    server together, --max-seconds for each. Expressions of callers take 30 s at most, or --max-seconds.
     """
     from semgraph.errors import PlanError, Problem
 
@@ -109,12 +109,14 @@ def serve(
     session = options.session(max_seconds=max_seconds, group=group, within=within)
     if http:
         where = _address(address, allow_host, _secret(token))
-        _serve_http(options, _server(session, plans, group, max_rows, keep), session, where)
+        server = _server(session, plans, group, max_rows, keep, max_seconds)
+        _serve_http(options, server, session, where)
     else:
         from semgraph.serve.transports import standard_streams
 
         with standard_streams() as streams:  # before any code of the user's runs
-            _serve_stdio(_server(session, plans, group, max_rows, keep), session, *streams)
+            server = _server(session, plans, group, max_rows, keep, max_seconds)
+            _serve_stdio(server, session, *streams)
 
 
 class _Log(logging.Formatter):
@@ -153,15 +155,21 @@ def _require_extra() -> None:
 
 
 def _server(
-    session: Session, plans: str, group: str | None, max_rows: int, keep: int
+    session: Session,
+    plans: str,
+    group: str | None,
+    max_rows: int,
+    keep: int,
+    seconds: float | None,
 ) -> ToolServer:
     """The tools of the named plans. Raises PlanError."""
+    from semgraph.expr.isolated import SECONDS
     from semgraph.serve.server import ToolServer
     from semgraph.serve.tools import tools_of
 
     names = [name.strip() for name in plans.split(",") if name.strip()]
     tools = tools_of(names, session.settings, group)
-    return ToolServer(tools, session, max_rows, message_of, keep)
+    return ToolServer(tools, session, max_rows, message_of, keep, seconds or SECONDS)
 
 
 def _serve_stdio(server: ToolServer, session: Session, reading: int, writing: int) -> None:

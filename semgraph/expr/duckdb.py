@@ -28,6 +28,7 @@ from sqlglot import exp
 from semgraph.errors import Fault, did_you_mean, interruptible
 from semgraph.expr.functions import TEXT_FUNCTIONS, VECTOR_FUNCTIONS, on_columns, on_vectors
 from semgraph.expr.inference import inferred
+from semgraph.expr.isolated import CONFIG, folds, grows, isolated, isolated_if
 from semgraph.expr.own_functions import (
     REGISTERED,
     OwnFunction,
@@ -254,7 +255,7 @@ def connection() -> duckdb.DuckDBPyConnection:
     It starts no thread of its own: a forked process, which has none, would wait for them at its
     end, and crash.
     """
-    con = duckdb.connect(config={"threads": 1, "async_threads": 0})
+    con = duckdb.connect(config={"threads": 1, "async_threads": 0, **CONFIG})
     con.execute("SET TimeZone='UTC'")
     con.execute("SET preserve_insertion_order=true")
     con.execute("SET python_enable_replacements=false")
@@ -386,6 +387,7 @@ def _asks_now(sql: str) -> bool:
 
 
 @lru_cache(maxsize=8192)
+@isolated_if(folds)
 def bind(sql: str) -> pa.DataType:
     """The type of the first column of a statement over empty relations. Raises duckdb.Error."""
     cursor = connection().cursor()
@@ -449,16 +451,36 @@ def _refuse_failing_casts(scalar: Scalar) -> None:
             or conversion.find(exp.Column, exp.Parameter, exp.Placeholder, exp.AggFunc, exp.Window)
         ):
             continue
-        cursor = connection().cursor()
         try:
-            with interruptible():
-                cursor.sql(f"SELECT {to_sql(conversion)}").fetchall()
+            value_of(to_sql(conversion))
         except duckdb.Error as error:
             raise Fault(
                 f'"{to_sql(conversion)}": {str(error).splitlines()[0].split(": ", 1)[-1]}'
             ) from None
-        finally:
-            cursor.close()
+
+
+@isolated_if(grows)
+def value_of(sql: str) -> Any:
+    """The value of SQL that reads no row. Raises duckdb.Error."""
+    cursor: Any = connection().cursor()
+    try:
+        with interruptible():
+            return cursor.execute(f"SELECT {sql}").fetchone()[0]
+    finally:
+        cursor.close()
+
+
+@isolated_if(grows)
+def kind_of_value(sql: str) -> pa.DataType:
+    """The Arrow type of SQL that reads no row, which has a value. Raises duckdb.Error."""
+    table = connection().cursor().sql(f"SELECT {sql} AS x").to_arrow_table()
+    return cast("pa.DataType", table.schema.field(0).type)
+
+
+@isolated
+def rows_of(sql: str, tables: Mapping[str, pa.Table], now: datetime | None = None) -> pa.Table:
+    """The rows of a statement over tables. Raises duckdb.Error."""
+    return prepared(sql, tables).run(tables, now)
 
 
 def type_of(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
@@ -614,11 +636,12 @@ class _Slot:
 
 
 class Prepared:
-    """One statement over tables of fixed names, as SQL has them, and schemas. Several threads take
-    turns.
+    """One statement over tables of fixed names, as SQL has them, and schemas. While a thread runs it,
+    others run copies: none waits for another.
     """
 
     def __init__(self, sql: str, like: Mapping[str, pa.Table]) -> None:
+        self._sql = sql
         self._lock = threading.Lock()
         self._cursor = connection().cursor()
         self._slots = {name: _Slot(table.schema) for name, table in like.items()}
@@ -628,20 +651,30 @@ class Prepared:
         self._cursor.execute("PREPARE statement AS " + executable(sql))
         [self._parsed] = self._cursor.extract_statements(_EXECUTE)
 
-    def run(self, tables: Mapping[str, pa.Table], now: datetime | None = None) -> pa.Table:
-        """The rows over these tables. Raises duckdb.Error."""
+    def run(
+        self,
+        tables: Mapping[str, pa.Table],
+        now: datetime | None = None,
+        cursors: list[duckdb.DuckDBPyConnection] | None = None,
+    ) -> pa.Table:
+        """The rows over these tables. `cursors` gets the one that computes them, which another thread
+        may interrupt. Raises duckdb.Error.
+        """
         statement = f"{_EXECUTE}({NOW} := {_literal(now)})" if self._timed else self._parsed
-        with self._lock:
-            try:
-                for name, table in tables.items():
-                    self._slots[name].table = table
-                rows = _rows(self._cursor.execute(statement))
-            except duckdb.InvalidInputException as error:
-                raise duckdb.InvalidInputException(str(error).replace(_RAISED, "")) from None
-            finally:
-                for slot in self._slots.values():
-                    slot.clear()
-        return rows
+        if not self._lock.acquire(blocking=False):
+            return Prepared(self._sql, tables).run(tables, now, cursors)
+        try:
+            if cursors is not None:
+                cursors.append(self._cursor)
+            for name, table in tables.items():
+                self._slots[name].table = table
+            return _rows(self._cursor.execute(statement))
+        except duckdb.InvalidInputException as error:
+            raise duckdb.InvalidInputException(str(error).replace(_RAISED, "")) from None
+        finally:
+            for slot in self._slots.values():
+                slot.clear()
+            self._lock.release()
 
 
 def _rows(cursor: duckdb.DuckDBPyConnection) -> pa.Table:
@@ -702,14 +735,10 @@ def constant(scalar: Scalar) -> Any:
             f'"{scalar.text}" depends on the rows', hint="a constant: numbers and parameters"
         )
     refuse_volatile(scalar, connection())
-    cursor: Any = connection().cursor()
     try:
-        row = cursor.execute(f"SELECT {scalar.sql}").fetchone()
+        return value_of(scalar.sql)
     except duckdb.Error as error:
         raise Fault(f'"{scalar.text}": {str(error).splitlines()[0].split(": ", 1)[-1]}') from None
-    finally:
-        cursor.close()
-    return row[0] if row else None
 
 
 def _over_rows(scalar: Scalar) -> bool:

@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
-from semgraph.expr.duckdb import connection, type_of, type_of_path
+from semgraph.expr.duckdb import kind_of_value, type_of, type_of_path
 from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.expr.inference import inferred
 from semgraph.expr.own_functions import calls_own
@@ -242,7 +242,7 @@ def _has_length(kind: _Kind) -> bool:
 def _is_constant(sql: str) -> bool:
     """Whether what depends on no row has a value, of a type in which numbers meet all others."""
     try:
-        kind = connection().cursor().sql(f"SELECT {sql} AS x").to_arrow_table().schema.field(0).type
+        kind = kind_of_value(sql)
     except duckdb.Error:
         return False
     return not pa.types.is_decimal(kind) or kind.precision <= _DIGITS

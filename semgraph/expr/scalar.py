@@ -236,6 +236,7 @@ def bounded(tree: exp.Expr) -> exp.Expr:
             name = str(call.this).lower()
         else:
             name = call.sql(dialect=_DIALECT).partition("(")[0].lower()
+        _refuse_product(call, name)
         if isinstance(call, exp.Pad):
             _bound(call, "expression", call.expression.copy(), name)
         elif isinstance(call, exp.Repeat):
@@ -256,6 +257,46 @@ def bounded(tree: exp.Expr) -> exp.Expr:
         elif isinstance(call, exp.Format) or name in {"printf", "format"}:
             _bound_format(call, name)
     return tree
+
+
+def _size(call: exp.Expr) -> int:
+    """How much a call makes, where that is written as numbers; else 1."""
+    size: exp.Expr | None = None
+    if isinstance(call, exp.GenerateSeries):
+        start, end, step = (
+            _number(call.args.get(name) or _ONE) for name in ("start", "end", "step")
+        )
+        known = start is not None and end is not None and step
+        return max((end - start) // step, 1) if known else 1  # type: ignore[operator]
+    if isinstance(call, exp.Anonymous):
+        index = _RESIZING.get(str(call.this).lower(), 0)
+        size = call.expressions[index] if 0 < index < len(call.expressions) else None
+    elif isinstance(call, exp.Pad | exp.Repeat):
+        size = call.expression if isinstance(call, exp.Pad) else call.args["times"]
+    return max((_number(size) if size is not None else None) or 1, 1)
+
+
+_ONE = exp.Literal.number(1)
+
+
+def _refuse_product(call: exp.Expr, name: str) -> None:
+    """Refuse a call that makes too much for all items of the lists that are made around it. Raises
+    Fault.
+    """
+    total, item = _size(call), call
+    if total == 1:
+        return
+    while (around := item.parent) is not None:
+        source = None
+        if isinstance(around, exp.Lambda) and around.parent is not None:
+            around = around.parent
+            source = next(around.iter_expressions())
+        elif isinstance(around, exp.Comprehension) and item.arg_key != "iterator":
+            source = around.args["iterator"]
+        total *= 1 if source is None else _size(_plain(source))
+        item = around
+    if total > MOST:
+        raise _too_large(name)
 
 
 def _plain(tree: exp.Expr) -> exp.Expr:

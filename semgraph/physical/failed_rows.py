@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 
 from semgraph.errors import DataError, InputError, Problem
@@ -63,6 +64,8 @@ async def without_faulty(
     Raises:
         DataError: `error`, unless it is the fault of some input rows alone.
     """
+    if isinstance(error.__cause__, duckdb.InterruptException):
+        raise error  # the time is up
     numbers = {row for batch in inputs for row in batch.input_rows() if row is not None}
     if not numbers or await _error_with(segment, inputs, now, []) is not None:
         raise error

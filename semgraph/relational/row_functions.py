@@ -25,7 +25,8 @@ Term = tuple[Key, bool, bool]
 """What a row is sorted by, whether it descends, and whether NULLs come first."""
 
 _INT64, _INT32 = 2**63, 2**31
-_MOST = 1_000_000  # items of a list that a function makes
+MOST_ITEMS = 20_000
+"""Pairs of rows that a join looks at, or items that all lists of a segment make: more are DuckDB's."""
 _BLANKS = "".join(map(chr, (0x20, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)))
 _FOLDED = re.compile("[\u017f\u212a]")  # letters outside ASCII that RE2 folds to ASCII letters
 _ESCAPED = re.compile(r"[\x00-\x07\x0b\x0e-\x1f]")  # DuckDB writes their codes in capitals
@@ -410,19 +411,31 @@ def list_slice(items: list[Any], first: int, last: int) -> list[Any]:
     return items[max(first, 1) - 1 : last]
 
 
-@strict
-def series(start: int, end: int) -> list[int]:
-    """`range`."""
-    if end - start > _MOST:
-        raise FallBack
-    return list(range(start, end))
+def counted() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """`each`, a list comprehension, and `series`, which is `range`, for one run of a segment, whose
+    lists they count.
+    """
+    left = MOST_ITEMS
 
+    def each(items: list[Any] | None, make: Key, test: Key | None = None) -> list[Any] | None:
+        nonlocal left
+        if items is None:
+            return None
+        left -= len(items)
+        if left < 0:
+            raise FallBack
+        return [make(item) for item in items if test is None or test(item)]
 
-def each(items: list[Any] | None, make: Key, test: Key | None = None) -> list[Any] | None:
-    """A list comprehension."""
-    if items is None:
-        return None
-    return [make(item) for item in items if test is None or test(item)]
+    def series(start: int | None, end: int | None) -> list[int] | None:
+        nonlocal left
+        if start is None or end is None:
+            return None
+        left -= max(end - start, 0)
+        if left < 0:
+            raise FallBack
+        return list(range(start, end))
+
+    return each, series
 
 
 # Aggregates of a list of values --------------------------------------------------------------------
@@ -542,13 +555,25 @@ def groups(rows: Rows, key: Key, *, whole: bool = False) -> list[Rows]:
     return list(by_key.values()) or ([[]] if whole else [])
 
 
-def index(rows: Rows, key: Callable[[Row], Row], make: Callable[[Row], Row]) -> dict[Row, Rows]:
-    """What `make` makes of each row, by key; a key with NULL matches nothing."""
+def index(
+    rows: Rows,
+    key: Callable[[Row], Row],
+    make: Callable[[Row], Row],
+    others: Rows,
+    other_key: Callable[[Row], Row],
+) -> dict[Row, Rows]:
+    """What `make` makes of each row, by key, for the other rows of a join; a key with NULL matches
+    nothing.
+    """
     by_key: dict[Row, Rows] = {}
     for row in rows:
         own = key(row)
         if None not in own:
             by_key.setdefault(own, []).append(make(row))
+    if len(rows) * len(others) > MOST_ITEMS:
+        pairs = (len(by_key.get(other_key(row), ())) for row in others)
+        if sum(pairs) > MOST_ITEMS:
+            raise FallBack
     return by_key
 
 

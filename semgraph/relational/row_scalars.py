@@ -21,6 +21,7 @@ from semgraph.expr.functions import TEXT_FUNCTIONS, VECTOR_FUNCTIONS
 from semgraph.expr.own_functions import REGISTERED
 from semgraph.expr.types import TIMESTAMP
 from semgraph.relational import row_functions
+from semgraph.relational.patterns import is_linear
 
 Kind = Any  # pa.DataType, whose stubs know no nested types
 TEXT, INT, SMALL, DOUBLE, BOOL = pa.string(), pa.int64(), pa.int32(), pa.float64(), pa.bool_()
@@ -573,8 +574,9 @@ def _regexp(tree: exp.RegexpLike | exp.RegexpFullMatch, scope: NameScope) -> Cod
         raise Unsupported("a regular expression that is computed")
     if flag is not None and flag.name != "i":
         raise Unsupported("an option of a regular expression")
-    name = "matches" if isinstance(tree, exp.RegexpLike) else "full_match"
-    own = python_pattern(pattern.this, ignore_case=flag is not None)
+    whole = isinstance(tree, exp.RegexpFullMatch)
+    name = "full_match" if whole else "matches"
+    own = python_pattern(pattern.this, ignore_case=flag is not None, whole=whole)
     return Code(f"{name}({text.text}, {own!r}, {flag is not None})", BOOL)
 
 
@@ -598,48 +600,33 @@ _TOKEN = re.compile(
 )
 
 
-def python_pattern(pattern: str, *, ignore_case: bool) -> str:
-    """A pattern of RE2 that Python matches alike, with ASCII classes, and in time that does not
-    explode. Raises Unsupported.
+def python_pattern(pattern: str, *, ignore_case: bool, whole: bool = False) -> str:
+    """A pattern of RE2 that Python matches alike, with ASCII classes, and in time that is linear in
+    the text. Raises Unsupported.
+
+    Args:
+        pattern: The pattern.
+        ignore_case: Whether the case of letters is ignored.
+        whole: Whether it is matched against whole texts, not searched for in them.
     """
     if ignore_case and (not pattern.isascii() or "[^" in pattern):
         raise Unsupported("a regular expression that ignores the case of such letters")
     texts: list[str] = []
-    groups: list[tuple[int, bool]] = [
-        (0, False)
-    ]  # where each open group begins; whether it repeats
-    place, closed = 0, (0, False)
+    place = 0
     while place < len(pattern):
         token = _TOKEN.match(pattern, place)
         if token is None:
             raise Unsupported(f"the regular expression {pattern!r}")
-        kind, text = token.lastgroup, token[0]
-        if kind == "open":
-            groups.append((place, False))
-        elif kind == "close":
-            if len(groups) == 1:
-                raise Unsupported(f"the regular expression {pattern!r}")
-            closed = groups.pop()
-            groups[-1] = (groups[-1][0], groups[-1][1] or closed[1])
-        elif kind == "count" and text != "?":
-            if pattern[place - 1 : place] == ")" and pattern[place - 2 : place - 1] != "\\":
-                _refuse_ambiguous(pattern[closed[0] : place], repeats=closed[1])
-            groups[-1] = (groups[-1][0], True)
-        texts.append(r"\Z" if kind == "end" else text)
+        texts.append(r"\Z" if token.lastgroup == "end" else token[0])
         place = token.end()
+    own = "".join(texts)
     try:
-        re.compile(own := "".join(texts), re.ASCII)
-    except re.error:
-        raise Unsupported(f"the regular expression {pattern!r}") from None
+        linear = is_linear(own, re.ASCII | re.IGNORECASE if ignore_case else re.ASCII, whole=whole)
+    except (re.error, OverflowError, RecursionError):
+        linear = False
+    if not linear:
+        raise Unsupported(f"the regular expression {pattern!r}")
     return own
-
-
-def _refuse_ambiguous(group: str, *, repeats: bool) -> None:
-    """Refuse a repeated group that may match one text in two ways: Python tries them all."""
-    words = [word for part in re.findall(r"[^()]+", group) for word in part.split("|") if word]
-    plain = all(re.fullmatch(r"[\w' -]+|\[[ -]+\]", word) for word in words)
-    if repeats or not plain or any(a != b and b.startswith(a) for a in words for b in words):
-        raise Unsupported(f"the repeated group {group!r} of a regular expression")
 
 
 # Functions -----------------------------------------------------------------------------------------

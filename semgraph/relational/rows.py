@@ -8,6 +8,7 @@ result as DuckDB.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
@@ -131,7 +132,9 @@ class _Generator:
     def function(self, root: Node) -> str:
         """The source of the function that computes a node."""
         result = self.rows(root)
-        lines = [f"def rows({self._arguments}):", *self._lines, f"return {result}"]
+        counted = any(re.search(r"\b(each|series)\(", line) for line in self._lines)
+        prelude = ["each, series = counted()"] if counted else []
+        lines = [f"def rows({self._arguments}):", *prelude, *self._lines, f"return {result}"]
         return "\n    ".join(lines) + "\n"
 
     def _columns(self, node: Node, row: str = "r") -> dict[str, Code]:
@@ -359,14 +362,11 @@ class _Generator:
         names = [name for name in right.schema.names if fields is None or name in fields]
         struct = "{" + ", ".join(f"{name!r}: {others[name].text}" for name in names) + "}"
         hidden = [others[n].text for n in (PARTITION, INPUT_ROW, LINEAGE) if n in others]
+        own_keys = _tuple(key(code) for code, _ in pairs)
         keys = _tuple(key(code) for _, code in pairs)
-        index = self._over(
-            Code(
-                f"index({self.rows(right)}, lambda r: {keys}, lambda r: {_tuple([struct, *hidden])})",
-                NULL,
-            )
-        )
-        matches = f"{index.text}.get({_tuple(key(code) for code, _ in pairs)}, ())"
+        made = f"lambda r: {keys}, lambda r: {_tuple([struct, *hidden])}"
+        found = f"index({self.rows(right)}, {made}, {self.rows(left)}, lambda r: {own_keys})"
+        matches = f"{self._over(Code(found, NULL)).text}.get({own_keys}, ())"
         if node.where is None:
             return matches
         brought = pa.struct([right.schema.field(name) for name in names])

@@ -12,10 +12,11 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, lru_cache, partial
@@ -26,12 +27,13 @@ import pyarrow as pa
 from sqlglot import exp
 
 from semgraph.errors import DataError, EngineError
-from semgraph.expr.duckdb import ORDINAL, Prepared, prepared, type_of
+from semgraph.expr.duckdb import ORDINAL, prepared, rows_of, type_of
+from semgraph.expr.isolated import PROCESS
 from semgraph.expr.own_functions import FunctionFailed, calls_own, failure_in
 from semgraph.expr.scalar import ROWS, Scalar, from_ast
 from semgraph.expr.types import sql_type
 from semgraph.logical.node import Node, walk
-from semgraph.logical.relational import Aggregate, GroupJoin, Project
+from semgraph.logical.relational import Aggregate, GroupJoin, Join, Project
 from semgraph.relational.batch import (
     FEW,
     INPUT_ROW,
@@ -42,13 +44,20 @@ from semgraph.relational.batch import (
     runtime_schema,
     values,
 )
-from semgraph.relational.row_functions import FallBack
+from semgraph.relational.row_functions import MOST_ITEMS, FallBack
 from semgraph.relational.row_scalars import Unsupported
 from semgraph.relational.rows import RowFunction, compile_rows
 from semgraph.relational.sql import LINEAGE, InputRelations, operator_sql, quote
 
 T = TypeVar("T")
-_LARGE = 20_000  # rows from which a statement leaves the event loop's thread
+_LARGE = MOST_ITEMS  # rows, pairs or items from which a statement leaves the event loop's thread
+_MAKES_ITEMS = re.compile(
+    r"(?i)\b(range|generate_series|repeat|[lr]pad|(list|array)_resize|\w*reduce)\b"
+)
+SECONDS_LEFT: ContextVar[Callable[[], float | None]] = ContextVar(
+    "seconds_left", default=lambda: None
+)
+"""How long a statement outside of the event loop's thread may take; None: any time."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +85,18 @@ class Segment:
     def calls_own(self) -> bool:
         """Whether it calls a function of one's own."""
         return calls_own(self.sql)
+
+    def pairs(self, inputs: Sequence[Batch]) -> int:
+        """How many pairs of rows one of its joins may look at."""
+        rows = {node: batch.num_rows for (_, node), batch in zip(self.inputs, inputs, strict=True)}
+        most = 0
+        for node in self.operators:
+            sizes = [rows[child] for child in node.inputs]
+            if isinstance(node, Join | GroupJoin):
+                most = max(most, math.prod(sizes))
+            joined = isinstance(node, Join) and node.how in {"inner", "left"}
+            rows[node] = math.prod(sizes) if joined else sum(sizes)
+        return most
 
     @cached_property
     def operators(self) -> tuple[Node, ...]:
@@ -178,7 +199,9 @@ _EXECUTORS = {
 
 
 def executors() -> Executors:
-    """What `SEMGRAPH_SEGMENTS` says. Raises EngineError."""
+    """What `SEMGRAPH_SEGMENTS` says; DuckDB's process alone, where there is one. Raises EngineError."""
+    if PROCESS.get() is not None:
+        return _EXECUTORS["duckdb"]
     name = os.environ.get("SEMGRAPH_SEGMENTS", "")
     if name in _EXECUTORS:
         return _EXECUTORS[name]
@@ -203,7 +226,8 @@ async def run_segment(segment: Segment, inputs: Sequence[Batch], now: datetime |
         return _of_rows(segment, rows)
     tables = (_traced_table(batch) if segment.traced else batch.table for batch in inputs)
     named = dict(zip((name for name, _ in segment.inputs), tables, strict=True))
-    batch = _of_table(segment, await execute(segment.sql, named, _schema(segment), now))
+    pairs = segment.pairs(inputs)
+    batch = _of_table(segment, await execute(segment.sql, named, _schema(segment), now, pairs))
     if rows is not None:
         ours = _of_rows(segment, rows)
         check_equal(segment.root, segment.sql, inputs, ours.rows, batch.rows)
@@ -316,25 +340,47 @@ def same(a: Any, b: Any) -> bool:
 
 
 async def execute(
-    sql: str, tables: Mapping[str, pa.Table], schema: pa.Schema, now: datetime | None = None
+    sql: str,
+    tables: Mapping[str, pa.Table],
+    schema: pa.Schema,
+    now: datetime | None = None,
+    pairs: int | None = None,
 ) -> pa.Table:
     """Run one statement over Arrow tables and give its rows the canonical types of `schema`.
 
     Small ones run on the event loop's thread: a hand-off to another costs more than they do. Those
-    that call a function of one's own never do: it may take its time.
+    that call a function of one's own never do: it may take its time. What runs in another thread is
+    interrupted when the task is cancelled, or when `SECONDS_LEFT` have passed.
+
+    Args:
+        sql: The statement.
+        tables: Its tables, by name.
+        schema: The schema of its rows.
+        now: The value of `$now`.
+        pairs: The most pairs of rows that it looks at; None: those of all tables.
+
+    Raises:
+        DataError: A row has no value, or the time is up.
     """
     numbered = {name: Batch.of_table(table).with_ordinal() for name, table in tables.items()}
-    large = sum(table.num_rows for table in tables.values()) > _LARGE
+    sizes = [table.num_rows for table in tables.values()]
+    most = max(sum(sizes), math.prod(sizes) if pairs is None else pairs)
+    cursors: list[duckdb.DuckDBPyConnection] = []
 
     def run() -> pa.Table:
-        statement = Prepared(sql, numbered) if large else prepared(sql, numbered)
-        return statement.run(numbered, now)
+        if PROCESS.get() is not None:
+            return rows_of(sql, numbered, now)
+        return prepared(sql, numbered).run(numbered, now, cursors)
+
+    def stop() -> None:
+        for cursor in cursors:
+            cursor.interrupt()
 
     try:
-        if calls_own(sql):
-            rows = await apart(run)
+        if most > _LARGE or PROCESS.get() is not None or calls_own(sql) or _makes_items(sql):
+            rows = await apart(run, stop)
         else:
-            rows = await asyncio.to_thread(run) if large else run()
+            rows = run()
     except duckdb.Error as error:
         if (failed := failure_in(str(error))) is not None:
             raise DataError(failed) from error
@@ -343,9 +389,22 @@ async def execute(
     return conform(rows, schema)
 
 
-async def apart(run: Callable[[], T]) -> T:
-    """The result of what calls functions of one's own, in a thread for which no process waits at
-    its end: such a function cannot be interrupted.
+@lru_cache(maxsize=4096)
+def _makes_items(sql: str) -> bool:
+    """Whether a statement may make many items of few rows."""
+    return _MAKES_ITEMS.search(sql) is not None
+
+
+async def apart(run: Callable[[], T], stop: Callable[[], object] = lambda: None) -> T:
+    """The result of what may take its time, in a thread for which no process waits at its end: a
+    function of one's own cannot be interrupted.
+
+    Args:
+        run: Computes it.
+        stop: Called when nobody waits for it any longer.
+
+    Raises:
+        duckdb.InterruptException: `SECONDS_LEFT` have passed.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -363,8 +422,27 @@ async def apart(run: Callable[[], T]) -> T:
         with suppress(RuntimeError):  # the loop is closed: nobody waits
             loop.call_soon_threadsafe(ended)
 
-    threading.Thread(target=work, name="semgraph functions", daemon=True).start()
-    return await future
+    seconds = SECONDS_LEFT.get()()
+    thread = threading.Thread(target=work, name="semgraph functions", daemon=True)
+    thread.start()
+    try:
+        async with asyncio.timeout(seconds) as deadline:
+            return await future
+    except (TimeoutError, asyncio.CancelledError):
+        if future.cancelled():
+            threading.Thread(target=_end, args=(thread, stop), daemon=True).start()
+        if deadline.expired():
+            raise duckdb.InterruptException(
+                f"INTERRUPT Error: stopped after {seconds:,.3g} s"
+            ) from None
+        raise
+
+
+def _end(thread: threading.Thread, stop: Callable[[], object]) -> None:
+    """Stop what a thread does until it has ended: a statement that has not begun is not interrupted."""
+    while thread.is_alive():
+        stop()
+        thread.join(0.05)
 
 
 @lru_cache(maxsize=512)
@@ -435,6 +513,8 @@ def _ends_of_segments(order: Sequence[Node], fixed: set[Node]) -> set[Node]:
 _HINTS: dict[type[duckdb.Error], str] = {
     duckdb.ConversionException: "where x is not of that form, try_cast(x AS TYPE) gives NULL",
     duckdb.OutOfRangeException: "compute with larger numbers: CAST(x AS DOUBLE)",
+    duckdb.InterruptException: "take fewer rows, or a condition that is quicker; --max-seconds sets the time",
+    duckdb.OutOfMemoryException: "take fewer rows, or make shorter texts and lists",
 }
 _HINT = "leave such rows out in a step before, or say what they give: CASE WHEN ... THEN ... END"
 
@@ -465,7 +545,8 @@ async def place_segment_error(
     error: DataError, segment: Segment, inputs: Sequence[Batch], now: datetime | None
 ) -> DataError:
     """An error of a segment with the place of its first operator that fails."""
-    if error.problem.position is None and isinstance(error.__cause__, duckdb.Error):
+    timely = not isinstance(error.__cause__, duckdb.InterruptException)
+    if timely and error.problem.position is None and isinstance(error.__cause__, duckdb.Error):
         names = {node: name for name, node in segment.inputs}
         named = dict(zip(names.values(), (batch.table for batch in inputs), strict=True))
         for operator in segment.operators:

@@ -6,8 +6,9 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 from weakref import WeakValueDictionary
@@ -31,14 +32,19 @@ from semgraph.display import in_shell
 from semgraph.errors import BudgetReached, RowError, SemgraphError
 from semgraph.execution.record import keep_latest
 from semgraph.execution.result import Progress, Result
+from semgraph.expr.isolated import SECONDS
 from semgraph.formats import escaped
 from semgraph.logical.plan import LogicalPlan
+from semgraph.relational.segments import SECONDS_LEFT
+from semgraph.serve.aside import Aside, Clients, has_expressions, may_take_long
+from semgraph.serve.schemas import PARAMS
 from semgraph.serve.tools import PlanTool, public, structured, summary
 from semgraph.session import Session
 from semgraph.turns import Turns
 
 Context = ServerRequestContext[Any, Any]
 _STOPPED = "the server stopped before the call ended; answers that were paid for are in the journal"
+_CALLS = 4  # of one client at once, of those that write and of those that read
 _log = logging.getLogger(__name__)
 
 
@@ -51,6 +57,7 @@ class ToolServer:
         limit: How many rows of each table a call gives.
         message: The message of an error, as the command line has it.
         keep: How many records of calls stay; None: all.
+        seconds: How long relational work may take: a statement, or all expressions of a call.
     """
 
     def __init__(
@@ -60,11 +67,13 @@ class ToolServer:
         limit: int,
         message: Callable[[BaseException], str],
         keep: int | None = None,
+        seconds: float = SECONDS,
     ) -> None:
         self._tools = {tool.name: tool for tool in tools}
         self._listed = [_described(tool) for tool in tools]
         self._session, self._limit, self._message = session, limit, message
         self._running: set[asyncio.Task[CallToolResult]] = set()
+        self._seconds, self._aside, self._clients = seconds, Aside(seconds), Clients(_CALLS)
         self._turns: WeakValueDictionary[str, Turns] = WeakValueDictionary()
         self._keep = keep
 
@@ -92,6 +101,7 @@ class ToolServer:
         """Cancel all calls; each ends with an error."""
         for task in self._running:
             task.cancel()
+        self._aside.close()
 
     def _schema(self, name: str) -> dict[str, Any] | None:
         return self._tools[name].arguments if name in self._tools else None
@@ -107,10 +117,26 @@ class ToolServer:
             known = ", ".join(self._tools)
             what = f'there is no tool "{public(params.name)}". Tools: {known}'
             raise MCPError(INVALID_PARAMS, what)
-        async with _reporting(context) as progress:
-            return await self._until_cancelled(
-                self._answered(tool, params.arguments or {}, progress)
-            )
+        work = self._placed(tool, params.arguments or {}, context)
+        return await self._until_cancelled(work)
+
+    async def _placed(
+        self, tool: PlanTool, arguments: dict[str, Any], context: Context
+    ) -> CallToolResult:
+        """The result of a call: in a thread of its own, if it may take long; in turn with the others
+        of its client.
+        """
+        SECONDS_LEFT.set(lambda: self._seconds)
+        params = arguments.get(PARAMS)
+        isolated = isinstance(params, Mapping) and has_expressions(params)
+        async with (
+            self._clients.turn((_client(context), tool.writes)),
+            _reporting(context) as progress,
+        ):
+            work = partial(self._answered, tool, arguments, progress)
+            if isolated or may_take_long(arguments):
+                return await self._aside.run(work, isolated=isolated)
+            return await work()
 
     async def _until_cancelled(self, work: Awaitable[CallToolResult]) -> CallToolResult:
         """Do the work of a call in a task of its own, which is cancelled once and then awaited: the
@@ -173,6 +199,14 @@ class ToolServer:
         )
 
 
+def _client(context: Context) -> object:
+    """Who calls: a session, or the connection that a request came over."""
+    request = context.request
+    if request is None:
+        return id(context.session)
+    return request.headers.get("mcp-session-id") or request.client
+
+
 def _described(tool: PlanTool) -> Tool:
     return Tool(
         name=tool.name,
@@ -208,8 +242,14 @@ async def _reporting(context: Context) -> AsyncIterator[Callable[[Progress], Non
             await context.session.report_progress(count, None, message)
 
     sending = asyncio.ensure_future(send())
+    loop = asyncio.get_running_loop()
+
+    def report(event: Progress) -> None:  # from any thread
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(events.put_nowait, event)
+
     try:
-        yield events.put_nowait
+        yield report
     finally:
         sending.cancel()
         with suppress(asyncio.CancelledError, Exception):

@@ -42,6 +42,7 @@ from semgraph.llm.trust import require_trusted
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
 from semgraph.meter import StepMetrics
+from semgraph.relational.segments import SECONDS_LEFT
 from semgraph.render.header import Needs
 from semgraph.stores.base import Shareable, Store
 from semgraph.stores.confined import ConfinedStore
@@ -462,6 +463,8 @@ class Resources:
         async with AsyncExitStack() as closing:
             of_loop = await self.owned.here()
             closing.enter_context(of_loop.used())
+            if budget.max_seconds is not None:
+                closing.callback(SECONDS_LEFT.reset, SECONDS_LEFT.set(lambda: budget.seconds_left))
             path = self.settings.journal_path
             journal = (
                 await of_loop.journal(path, self.settings.keep_days) if path is not None else None

@@ -396,7 +396,7 @@ def values_of(terms: Sequence[Term]) -> tuple[Value, ...]:
 
 def evaluate(values: Sequence[Value], rows: pa.Table) -> list[pa.Array[Any]]:
     """What each value is for each of the rows, in canonical types. Raises DataError."""
-    from semgraph.expr.duckdb import prepared
+    from semgraph.expr.duckdb import rows_of
 
     if not values:
         return []
@@ -406,9 +406,8 @@ def evaluate(values: Sequence[Value], rows: pa.Table) -> list[pa.Array[Any]]:
     read_of = sorted({path.split(".")[0] for value in values for path in value.columns})
     numbered = rows.select(read_of).append_column("#n", pa.array(range(rows.num_rows), pa.int64()))
     listed = ", ".join(f'{value.sql} AS "{i}"' for i, value in enumerate(values))
-    sql = f'SELECT {listed} FROM {ROWS} ORDER BY "#n"'
     try:
-        table = prepared(sql, {ROWS: numbered}).run({ROWS: numbered})
+        table = rows_of(f'SELECT {listed} FROM {ROWS} ORDER BY "#n"', {ROWS: numbered})
     except duckdb.Error as error:
         what = f"a condition cannot be computed: {str(error).splitlines()[0]}"
         raise DataError(what) from error

@@ -47,7 +47,7 @@ SCALARS = [
     "id(l)", "CAST(json_array(s, n, yes, at, l) AS TEXT)", "round(d, 12)", "round(d * 100, 1)", "range(m, 4)", "range(m)",
     "regexp_matches(s, '\\b(will|shall)\\b|[a-z][''’]ll\\b')", "regexp_matches(s, '\\bby ((the|this|next)[ -])*(june|end)\\b', 'i')",
     "regexp_matches(s, 'a[^\\w ]|n$|k', 'i')".replace("[^\\w ]", " "), "regexp_matches(s, '[^\\w ]|$')", "regexp_full_match(s, '[A-Za-z0-9_-]*')",
-    "regexp_matches(s, '^\\d+$')".replace("^", ""), "length(s)", "length(l)", "len(rs)", "left(s, 2)", "left(s, m)", "trim(s)", "upper(s)",
+    "regexp_full_match(s, '\\d+')", "length(s)", "length(l)", "len(rs)", "left(s, 2)", "left(s, m)", "trim(s)", "upper(s)",
     "lower(s)", "contains(s, t)", "starts_with(s, t)", "ends_with(s, t)", "replace(s, t, 'oo')", "str_split(s, ',')", "str_split(s, t)",
     "array_to_string(l, ',')", "list_contains(l, s)", "list_contains(k, m)", "list_contains(k, 1)",
     "list_contains([], s)", "list_contains([r2.a FOR r2 IN rs], s)", "l && [s, t]", "k && [m]", "[n] && []", "list_has_all(l, [s, NULL])",
