@@ -15,11 +15,18 @@ from typing import Any, NamedTuple
 import semgraph as sg
 
 _TEXTS = (
-    "The kettle leaks since Monday.", "We use it in the garden.", "The zipper broke on the first day.",
-    "The parcel arrived on Tuesday.", "The screen stays black.", "I bought it for my sister.",
-    "One wheel fell off after a week.", "The manual is in three languages.", "The battery gets too hot.",
-    "The colour is a warm red.", "My neighbour has the same model.",
-)  # fmt: skip
+    "The kettle leaks since Monday.",
+    "We use it in the garden.",
+    "The zipper broke on the first day.",
+    "The parcel arrived on Tuesday.",
+    "The screen stays black.",
+    "I bought it for my sister.",
+    "One wheel fell off after a week.",
+    "The manual is in three languages.",
+    "The battery gets too hot.",
+    "The colour is a warm red.",
+    "My neighbour has the same model.",
+)
 _HARMLESS = ("The box was blue.", "I will write next week.", "It weighs two kilos.")
 _PLACES = (0, 5, 11)
 _SUBJECTS = [{"subject": "a defect"}, {"subject": "a delivery"}]
