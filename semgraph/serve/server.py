@@ -33,7 +33,7 @@ from semgraph.errors import BudgetReached, RowError, SemgraphError
 from semgraph.execution.record import keep_latest
 from semgraph.execution.result import Progress, Result
 from semgraph.expr.isolated import SECONDS
-from semgraph.formats import escaped
+from semgraph.formats import escaped, shortened
 from semgraph.logical.plan import LogicalPlan
 from semgraph.relational.segments import SECONDS_LEFT
 from semgraph.serve.aside import Aside, Clients, has_expressions, may_take_long
@@ -45,6 +45,7 @@ from semgraph.turns import Turns
 Context = ServerRequestContext[Any, Any]
 _STOPPED = "the server stopped before the call ended; answers that were paid for are in the journal"
 _CALLS = 4  # of one client at once, of those that write and of those that read
+_LONGEST_ERROR = 10_000  # characters
 _log = logging.getLogger(__name__)
 
 
@@ -115,7 +116,7 @@ class ToolServer:
         tool = self._tools.get(params.name)
         if tool is None:
             known = ", ".join(self._tools)
-            what = f'there is no tool "{public(params.name)}". Tools: {known}'
+            what = f'there is no tool "{shortened(public(params.name), 100)}". Tools: {known}'
             raise MCPError(INVALID_PARAMS, what)
         work = self._placed(tool, params.arguments or {}, context)
         return await self._until_cancelled(work)
@@ -224,7 +225,9 @@ def _text(text: str) -> TextContent:
 
 
 def _error(text: str) -> CallToolResult:
-    return CallToolResult(content=[_text(public(text))], is_error=True)
+    """An error as a result; what it quotes of a call may be long."""
+    text = shortened(public(text), _LONGEST_ERROR)
+    return CallToolResult(content=[_text(text)], is_error=True)
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp import MCPError
 
 from semgraph.execution.record import keep_latest
 from tests.cli.conftest import Project, Serving
@@ -70,6 +71,18 @@ async def test_texts_of_a_server_hold_no_escapes_and_no_folders(
         )
         assert "\x1b" not in texts(people)
         json.loads(people.content[1].text)
+
+
+async def test_an_error_quotes_no_more_than_a_page_of_a_call(
+    connect: Connect, serving: Serving
+) -> None:
+    async with connect("--plans", "people") as client:
+        refused = await client.call_tool("people", {"notes": "x" * 200_000})
+        assert refused.is_error
+        assert len(texts(refused)) <= 10_000
+        with pytest.raises(MCPError) as unknown:
+            await client.call_tool("y" * 200_000, {})
+        assert len(str(unknown.value)) < 500
 
 
 async def test_a_store_that_does_not_open_names_no_folder(
