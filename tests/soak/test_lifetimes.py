@@ -253,13 +253,13 @@ url, how = sys.argv[1:]
 session = sg.Session(llm=f"openai:m@{url}", store="sqlite:graph.db")
 rows = [{"id": "1", "text": "It leaks.", "group_id": "g"}]
 if how == "run":
-    session.run("taps", notes=rows)
+    session.run("taps", notes=rows, progress=None)
 elif how == "arun":
-    asyncio.run(session.arun("taps", notes=rows))
-    asyncio.run(session.arun("taps", notes=rows))
+    asyncio.run(session.arun("taps", notes=rows, progress=None))
+    asyncio.run(session.arun("taps", notes=rows, progress=None))
 else:
-    session.run("taps", notes=rows)
-    asyncio.run(session.arun("taps", notes=rows))
+    session.run("taps", notes=rows, progress=None)
+    asyncio.run(session.arun("taps", notes=rows, progress=None))
     del session
 """
 
