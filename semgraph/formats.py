@@ -6,13 +6,15 @@ Every layer may import this module. An unknown number is a dash, never a zero.
 from __future__ import annotations
 
 import json
+import unicodedata
 from datetime import UTC, datetime
 from typing import Any
 
 UNKNOWN = "—"
 
 
-_KEPT = "\n\t\u00a0\u3000\u200c\u200d"  # white space, and joiners within words
+_KEPT = "\n\t\u00ad\u200c\u200d\u200e\u200f\u2060"  # lines, and joiners and marks within words
+_HARMLESS = ("Zs", "Cn", "Co")  # spaces, and what this Python does not know yet
 
 
 def escaped(text: str, *, in_json: bool = False) -> str:
@@ -25,7 +27,14 @@ def escaped(text: str, *, in_json: bool = False) -> str:
     if text.isprintable():
         return text
     escape = json.dumps if in_json else repr
-    return "".join(c if c.isprintable() or c in _KEPT else escape(c)[1:-1] for c in text)
+    lines = text.replace("\r\n", "\n")
+    return "".join(c if _is_harmless(c) else escape(c)[1:-1] for c in lines)
+
+
+def _is_harmless(sign: str) -> bool:
+    tag = "\U000e0020" <= sign <= "\U000e007f"  # of flags
+    known = sign.isprintable() or sign in _KEPT or tag
+    return known or unicodedata.category(sign) in _HARMLESS
 
 
 def plain_line(text: str) -> str:

@@ -85,7 +85,8 @@ GROUP BY ALL
 """
 _WORDS = """
 SELECT lower(function_name) FROM duckdb_functions() UNION SELECT keyword_name FROM duckdb_keywords()
-UNION SELECT type_name FROM duckdb_types() UNION VALUES ('id'), ('try'), ('unnest')
+UNION SELECT type_name FROM duckdb_types() UNION
+VALUES ('id'), ('try'), ('unnest'), ('ifnull'), ('percentile_cont'), ('percentile_disc')
 """
 _CLOCK = ("now", "time", "today", "date", "age", "ago")
 

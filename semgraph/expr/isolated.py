@@ -39,7 +39,7 @@ _GROWING = re.compile(
     re.IGNORECASE,
 )
 _MAKES = re.compile(
-    r"\b(range|generate_series|repeat|(list|array)_resize|(regexp_)?replace)\b",
+    r"\b(range|generate_series|repeat|[lr]pad|(list|array)_(resize|aggr\w*|to_string)|(regexp_)?replace)\b",
     re.IGNORECASE,
 )
 _LOOPS = re.compile(r"(?is)\b(lambda|for)\b|->")
@@ -64,8 +64,8 @@ def folds(sql: str) -> bool:
     """
     plain = _TEXT.sub("''", sql)
     makes = [match[0] for match in _MAKES.finditer(plain)]
-    loops = bool(makes) and _LOOPS.search(plain) is not None and _MANY.search(plain) is not None
-    return len(makes) > 2 or loops
+    multiplies = len(makes) == 2 or bool(makes and _LOOPS.search(plain))
+    return len(makes) > 2 or (multiplies and _MANY.search(plain) is not None)
 
 
 class SqlProcess:

@@ -105,7 +105,8 @@ def called_in(text: str) -> Iterator[str]:
     """
     for token, following in pairwise(_DIALECT.tokenize(text)):
         plain = token.token_type not in {TokenType.STRING, TokenType.IDENTIFIER, *_TEXTS}
-        if plain and following.token_type == TokenType.L_PAREN and token.text[:1].isalpha():
+        word = token.text[:1].isalpha() and len(token.text.split()) == 1  # no ORDER BY
+        if plain and word and following.token_type == TokenType.L_PAREN:
             yield token.text.lower()
 
 
@@ -642,13 +643,17 @@ def _read(source: str) -> exp.Expr:
     return tree
 
 
+_UNICODE = re.compile(r"(?<!\\)(?:\\\\)*\\[uU]")
+
+
 def _as_duckdb(tokens: Sequence[Token], source: str) -> None:
     r"""Let texts such as `E'\n'` and `$$a$$` be texts. Raises Fault for `'a' 'b'`, which the parser
     takes and DuckDB refuses.
     """
     for i, token in enumerate(tokens):
         if token.token_type in _TEXTS:
-            if re.search(r"\\[uU]", source[token.start : token.end]):
+            escapes = token.token_type == TokenType.BYTE_STRING
+            if escapes and _UNICODE.search(source[token.start : token.end]):
                 raise Fault(f'"{short(source)}": no escape \\u', hint="write the letter itself")
             token.token_type = TokenType.STRING
         if not i or not token.token_type == tokens[i - 1].token_type == TokenType.STRING:
@@ -732,8 +737,12 @@ def _name_of_parameter(node: exp.Expr, source: str) -> str:
     """The name of a parameter. Raises Fault for one that is not written `$NAME`, such as `?`, `:a`."""
     name = node.this.name if isinstance(node.this, exp.Expr) else node.this
     if name not in _PARAMETER_NAME.findall(source):
-        what = f'"{short(source)}": "{name or "?"}" is no parameter as it is written'
-        raise Fault(what, hint="a parameter is written $NAME")
+        what = (
+            f'"{name}" is no parameter as it is written'
+            if name
+            else '"?" has no place in an expression'
+        )
+        raise Fault(f'"{short(source)}": {what}', hint="a parameter is written $NAME")
     return str(name)
 
 

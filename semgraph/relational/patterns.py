@@ -33,7 +33,7 @@ def is_linear(pattern: str, flags: int, *, whole: bool = False) -> bool:
         flags: Its flags.
         whole: Whether it is matched against whole texts, not searched for in them.
 
-    >>> is_linear("[a-z]+[0-9]*", 0), is_linear("x[a-z]*[a-z ]*!", 0), is_linear("(a?){30}", 0)
+    >>> is_linear("#[a-z]+[0-9]*", 0), is_linear("x[a-z]*[a-z ]*!", 0), is_linear("(a?){30}", 0)
     (True, False, False)
     """
     fold = bool(flags & re.IGNORECASE)

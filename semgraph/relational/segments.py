@@ -54,10 +54,26 @@ _LARGE = MOST_ITEMS  # rows, pairs or items from which a statement leaves the ev
 _MAKES_ITEMS = re.compile(
     r"(?i)\b(range|generate_series|repeat|[lr]pad|(list|array)_resize|\w*reduce)\b"
 )
-SECONDS_LEFT: ContextVar[Callable[[], float | None]] = ContextVar(
-    "seconds_left", default=lambda: None
-)
-"""How long a statement outside of the event loop's thread may take; None: any time."""
+
+
+def _late(seconds: float) -> Exception:
+    return duckdb.InterruptException(f"INTERRUPT Error: stopped after {seconds:,.3g} s")
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """How long a statement outside of the event loop's thread may take.
+
+    Args:
+        seconds: What is left; None: any time.
+        passed: The error once that time is up.
+    """
+
+    seconds: Callable[[], float | None] = lambda: None
+    passed: Callable[[float], Exception] = _late
+
+
+DEADLINE: ContextVar[Deadline] = ContextVar("deadline", default=Deadline())  # noqa: B039 - it is frozen
 
 
 @dataclass(frozen=True)
@@ -350,7 +366,7 @@ async def execute(
 
     Small ones run on the event loop's thread: a hand-off to another costs more than they do. Those
     that call a function of one's own never do: it may take its time. What runs in another thread is
-    interrupted when the task is cancelled, or when `SECONDS_LEFT` have passed.
+    interrupted when the task is cancelled, or when the deadline has passed.
 
     Args:
         sql: The statement.
@@ -404,7 +420,7 @@ async def apart(run: Callable[[], T], stop: Callable[[], object] = lambda: None)
         stop: Called when nobody waits for it any longer.
 
     Raises:
-        duckdb.InterruptException: `SECONDS_LEFT` have passed.
+        duckdb.InterruptException: The deadline has passed; or what `DEADLINE` names.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -422,7 +438,8 @@ async def apart(run: Callable[[], T], stop: Callable[[], object] = lambda: None)
         with suppress(RuntimeError):  # the loop is closed: nobody waits
             loop.call_soon_threadsafe(ended)
 
-    seconds = SECONDS_LEFT.get()()
+    limit = DEADLINE.get()
+    seconds = limit.seconds()
     thread = threading.Thread(target=work, name="semgraph functions", daemon=True)
     thread.start()
     try:
@@ -432,9 +449,7 @@ async def apart(run: Callable[[], T], stop: Callable[[], object] = lambda: None)
         if future.cancelled():
             threading.Thread(target=_end, args=(thread, stop), daemon=True).start()
         if deadline.expired():
-            raise duckdb.InterruptException(
-                f"INTERRUPT Error: stopped after {seconds:,.3g} s"
-            ) from None
+            raise limit.passed(seconds or 0.0) from None
         raise
 
 

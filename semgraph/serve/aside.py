@@ -13,7 +13,7 @@ from semgraph.expr.isolated import PROCESS, SqlProcess
 from semgraph.turns import Turns
 
 T = TypeVar("T")
-_THREADS = 2
+_THREADS = 12  # a client has at most eight at once
 _LARGE = 20_000  # characters and values of the arguments of a call
 _WORD = re.compile(r"[\w.:+-]{0,64}")
 

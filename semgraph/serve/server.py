@@ -35,7 +35,7 @@ from semgraph.execution.result import Progress, Result
 from semgraph.expr.isolated import SECONDS
 from semgraph.formats import escaped, shortened
 from semgraph.logical.plan import LogicalPlan
-from semgraph.relational.segments import SECONDS_LEFT
+from semgraph.relational.segments import DEADLINE, Deadline
 from semgraph.serve.aside import Aside, Clients, has_expressions, may_take_long
 from semgraph.serve.schemas import PARAMS
 from semgraph.serve.tools import PlanTool, public, structured, summary
@@ -127,7 +127,7 @@ class ToolServer:
         """The result of a call: in a thread of its own, if it may take long; in turn with the others
         of its client.
         """
-        SECONDS_LEFT.set(lambda: self._seconds)
+        DEADLINE.set(Deadline(lambda: self._seconds))
         params = arguments.get(PARAMS)
         isolated = isinstance(params, Mapping) and has_expressions(params)
         async with (

@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from semgraph.errors import PlanError, Problem, SemgraphError, StoreUnavailable
+from semgraph.errors import BudgetReached, PlanError, Problem, SemgraphError, StoreUnavailable
 from semgraph.execution.observations import ObservationFile
 from semgraph.execution.runtime import Clock, Opened
 from semgraph.llm.base import LLM, Borrowed, Embedder, Limits, Usage
@@ -42,7 +42,7 @@ from semgraph.llm.trust import require_trusted
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
 from semgraph.meter import StepMetrics
-from semgraph.relational.segments import SECONDS_LEFT
+from semgraph.relational.segments import DEADLINE, Deadline
 from semgraph.render.header import Needs
 from semgraph.stores.base import Shareable, Store
 from semgraph.stores.confined import ConfinedStore
@@ -464,7 +464,11 @@ class Resources:
             of_loop = await self.owned.here()
             closing.enter_context(of_loop.used())
             if budget.max_seconds is not None:
-                closing.callback(SECONDS_LEFT.reset, SECONDS_LEFT.set(lambda: budget.seconds_left))
+                over = (
+                    f"stopped while rows were computed: max_seconds {budget.max_seconds:,g} passed"
+                )
+                deadline = Deadline(lambda: budget.seconds_left, lambda _: BudgetReached(over))
+                closing.callback(DEADLINE.reset, DEADLINE.set(deadline))
             path = self.settings.journal_path
             journal = (
                 await of_loop.journal(path, self.settings.keep_days) if path is not None else None

@@ -169,6 +169,8 @@ def _other(tree: exp.Expr, alias: Alias) -> Term:
             term = Test("and", sides)
         case exp.Coalesce():
             term = test("coalesce", tree.this, *tree.expressions)
+        case exp.In(args={"field": exp.Array() as listed}) if _are_literals(listed):
+            term = test("in", tree.this, *listed.expressions)
         case exp.In() if tree.args.get("field") is not None:
             term = test("contains", tree.args["field"], tree.this)
         case exp.In() if tree.expressions:
@@ -176,6 +178,11 @@ def _other(tree: exp.Expr, alias: Alias) -> Term:
         case _:
             raise _Unsupported
     return term
+
+
+def _are_literals(listed: exp.Array) -> bool:
+    """Whether a list has items, all of them texts or numbers."""
+    return bool(listed.expressions) and all(isinstance(i, exp.Literal) for i in listed.expressions)
 
 
 def _path(column: exp.Column) -> tuple[str, ...]:

@@ -26,7 +26,8 @@ EQUAL = [
     "7 // 2", "-7 // 2", "7 % 3", "2 ** 3 ** 2", "@(-5)", "~5", "5 & 3", "1 << 3", "'abc' ~ 'b'", "'abc' !~ 'b'", "'abc' ^@ 'a'", "1 ISNULL", "1 NOTNULL", "1_000", ".5", "DATE '2020-01-31' + INTERVAL 1 MONTH", "[1, 2, 3][-2:]", "'abc'[1:2]", "{'a': 1}.a", "MAP {'a': 1}['a']", "row(1, 2)",
     "extract(dow FROM DATE '2020-01-05')", "date_trunc('month', DATE '2020-01-02')", "substring('abc' FROM 2 FOR 1)", "trim(BOTH 'x' FROM 'xax')",
     "regexp_replace('abab', 'a', 'x', 'g')", "list_sort([2, 1, NULL], 'DESC')", "'{\"a\": {\"b\": \"x\"}}' -> 'a' ->> 'b'", "try(1 / 0)", "1 = '1'",
-    "decode('a'::BLOB, 'ignore')",
+    "decode('a'::BLOB, 'ignore')", "ifnull(NULL, 1)", r"$$%C:\users%$$", r"E'\\user'", "1 IN\n(1, 2)", "'ab' SIMILAR TO ('a.*')",
+    "CAST('abc' AS CHARACTER VARYING(5))",
 ]  # fmt: skip
 REFUSED = [
     "'a' 'b'", "iif(TRUE, 1, 2)", "nvl(NULL, 2)", "nvl2(1, 2, 3)", "to_char(1, '9')", "to_number('1')", "initcap('a')", "array_size([1])",

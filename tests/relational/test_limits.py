@@ -21,7 +21,7 @@ from semgraph.expr.scalar import parse_scalar
 from semgraph.logical.relational import Input, Join, Project
 from semgraph.relational.batch import Batch
 from semgraph.relational.row_functions import FallBack
-from semgraph.relational.segments import SECONDS_LEFT, execute, run_segment
+from semgraph.relational.segments import DEADLINE, Deadline, execute, run_segment
 from tests.patience import HANGS
 from tests.relational.executors import of_node
 
@@ -68,12 +68,12 @@ async def test_a_join_leaves_the_event_loop_and_ends_with_its_task() -> None:
 
 
 async def test_a_statement_ends_when_its_time_is_up() -> None:
-    token = SECONDS_LEFT.set(lambda: 0.05)
+    token = DEADLINE.set(Deadline(lambda: 0.05))
     try:
         with pytest.raises(DataError, match=r"stopped after 0\.05 s"):
             await execute(ENDLESS, {"a": numbers(9_000)}, SCHEMA, None, 10**12)
     finally:
-        SECONDS_LEFT.reset(token)
+        DEADLINE.reset(token)
 
 
 async def test_equal_small_statements_do_not_wait_for_a_large_one() -> None:

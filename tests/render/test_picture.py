@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from semgraph.errors import Fault
+from semgraph.errors import Fault, each
 from semgraph.logical.schema import Graph
 from semgraph.render.picture import Picture, borrow_names, lines, pictures
 
@@ -238,7 +238,8 @@ def test_a_label_can_only_draw_a_property_that_it_has() -> None:
         Graph.build(
             {"nodes": {"Person": {"properties": {"name": "string"}, "draw": {"node": "nmae"}}}}
         )
-    assert caught.value.path == ("nodes", "Person", "draw", "node")
+    [fault] = each(caught.value)
+    assert fault.path == ("nodes", "Person", "draw", "node")
 
 
 def test_what_a_graph_draws_does_not_change_what_it_is() -> None:
