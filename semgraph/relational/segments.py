@@ -447,15 +447,20 @@ async def apart(run: Callable[[], T], stop: Callable[[], object] = lambda: None)
             return await future
     except (TimeoutError, asyncio.CancelledError):
         if future.cancelled():
-            threading.Thread(target=_end, args=(thread, stop), daemon=True).start()
+            threading.Thread(target=_end, args=(thread, stop)).start()
         if deadline.expired():
             raise limit.passed(seconds or 0.0) from None
         raise
 
 
 def _end(thread: threading.Thread, stop: Callable[[], object]) -> None:
-    """Stop what a thread does until it has ended: a statement that has not begun is not interrupted."""
-    while thread.is_alive():
+    """Stop what a thread does until it has ended: a statement that has not begun is not interrupted. A
+    process waits for this at its end, for a function of one's own up to two seconds: DuckDB cannot
+    close while a statement runs.
+    """
+    for _ in range(40):
+        if not thread.is_alive():
+            return
         stop()
         thread.join(0.05)
 

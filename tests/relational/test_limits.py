@@ -13,7 +13,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from semgraph.errors import DataError
+import semgraph as sg
+from semgraph.errors import BudgetReached, DataError
 from semgraph.expr import isolated
 from semgraph.expr.duckdb import bind, constant, value_of
 from semgraph.expr.isolated import PROCESS, SqlProcess
@@ -164,3 +165,19 @@ def test_seconds_of_a_process_are_counted_over_its_calls() -> None:
 def test_sql_that_may_grow_is_told_by_its_calls() -> None:
     assert isolated.grows("repeat('x', 9)")
     assert not isolated.grows("n = 'repeat(1)'")
+
+
+def test_a_run_whose_time_is_up_stops_as_at_every_limit() -> None:
+    rows = sg.table([{"id": str(n), "n": n} for n in range(20_001)])
+    halves = rows.filter("n % 2 = 0").add(
+        {"place": "row_number() OVER (PARTITION BY (id) ORDER BY (n))"}
+    )
+    with sg.Session(llm="recorded", store="memory", journal=False, runs="") as session:
+        assert len(session.run(halves, progress=None).rows()) == 10_001
+    with (
+        sg.Session(
+            llm="recorded", store="memory", journal=False, runs="", max_seconds=1e-6
+        ) as session,
+        pytest.raises(BudgetReached, match="max_seconds"),
+    ):
+        session.run(halves, progress=None)
