@@ -23,7 +23,7 @@ session = sg.Session(llm=f"openai:m@{url}", store=store)
 rows = lambda n: [{"id": n, "body": f"Tap {n} leaks."}]
 def run(n):
     try:
-        return session.run("complaints", tickets=rows(n)).tables["complaints"].num_rows
+        return session.run("complaints", tickets=rows(n), progress=None).tables["complaints"].num_rows
     except sg.SemgraphError as error:
         return f"{type(error).__name__}: {error}"
 print(json.dumps(["process", os.getpid()]), flush=True)
