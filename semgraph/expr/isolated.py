@@ -68,6 +68,11 @@ def folds(sql: str) -> bool:
     return len(makes) > 2 or (multiplies and _MANY.search(plain) is not None)
 
 
+def late(seconds: float) -> duckdb.Error:
+    """The error of what was stopped because its time was up."""
+    return duckdb.InterruptException(f"INTERRUPT Error: stopped after {seconds:g} s")
+
+
 class SqlProcess:
     """A process that computes with DuckDB. It starts when it is first needed.
 
@@ -110,7 +115,7 @@ class SqlProcess:
         """
         with self._lock:
             if self._left <= 0:
-                raise self._late()
+                raise late(self._seconds)
             process = self._running()
             timer = threading.Timer(self._left, process.kill)
             began = time.monotonic()
@@ -123,15 +128,12 @@ class SqlProcess:
             if outcome is None:
                 self._forget()
                 if self._left <= 0:
-                    raise self._late()
+                    raise late(self._seconds)
                 what = f"it needs more than {MEMORY >> 30} GB of memory, or was ended"
                 raise duckdb.OutOfMemoryException(f"Out of Memory Error: {what}")
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome[0]
-
-    def _late(self) -> duckdb.Error:
-        return duckdb.InterruptException(f"INTERRUPT Error: stopped after {self._seconds:g} s")
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:

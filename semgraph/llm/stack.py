@@ -369,6 +369,10 @@ class Budget:
         """How long the run may still take; None: no limit."""
         return None if self.max_seconds is None else max(self.max_seconds - self.seconds, 0.0)
 
+    def time_is_up(self, when: str) -> BudgetReached:
+        """The error of what `max_seconds` stopped; `when` names it: `a call was under way`."""
+        return BudgetReached(f"stopped while {when}: max_seconds {self.max_seconds:,g} passed")
+
     @property
     def counts_tokens(self) -> bool:
         """Whether a reservation needs the tokens of the prompt."""
@@ -452,9 +456,7 @@ class Budget:
         except TimeoutError:
             if deadline.expired():
                 when = f"waiting for {what}" if what else "a call was under way"
-                raise BudgetReached(
-                    f"stopped while {when}: max_seconds {self.max_seconds:,g} passed"
-                ) from None
+                raise self.time_is_up(when) from None
             raise
         except RowError as error:
             if error.spent is not None:

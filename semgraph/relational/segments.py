@@ -28,7 +28,7 @@ from sqlglot import exp
 
 from semgraph.errors import DataError, EngineError
 from semgraph.expr.duckdb import ORDINAL, prepared, rows_of, type_of
-from semgraph.expr.isolated import PROCESS
+from semgraph.expr.isolated import PROCESS, late
 from semgraph.expr.own_functions import FunctionFailed, calls_own, failure_in
 from semgraph.expr.scalar import ROWS, Scalar, from_ast
 from semgraph.expr.types import sql_type
@@ -56,10 +56,6 @@ _MAKES_ITEMS = re.compile(
 )
 
 
-def _late(seconds: float) -> Exception:
-    return duckdb.InterruptException(f"INTERRUPT Error: stopped after {seconds:,.3g} s")
-
-
 @dataclass(frozen=True)
 class Deadline:
     """How long a statement outside of the event loop's thread may take.
@@ -70,7 +66,7 @@ class Deadline:
     """
 
     seconds: Callable[[], float | None] = lambda: None
-    passed: Callable[[float], Exception] = _late
+    passed: Callable[[float], Exception] = late
 
 
 DEADLINE: ContextVar[Deadline] = ContextVar("deadline", default=Deadline())  # noqa: B039 - it is frozen

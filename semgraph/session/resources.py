@@ -23,7 +23,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from semgraph.errors import BudgetReached, PlanError, Problem, SemgraphError, StoreUnavailable
+from semgraph.errors import PlanError, Problem, SemgraphError, StoreUnavailable
 from semgraph.execution.observations import ObservationFile
 from semgraph.execution.runtime import Clock, Opened
 from semgraph.llm.base import LLM, Borrowed, Embedder, Limits, Usage
@@ -464,10 +464,9 @@ class Resources:
             of_loop = await self.owned.here()
             closing.enter_context(of_loop.used())
             if budget.max_seconds is not None:
-                over = (
-                    f"stopped while rows were computed: max_seconds {budget.max_seconds:,g} passed"
+                deadline = Deadline(
+                    lambda: budget.seconds_left, lambda _: budget.time_is_up("rows were computed")
                 )
-                deadline = Deadline(lambda: budget.seconds_left, lambda _: BudgetReached(over))
                 closing.callback(DEADLINE.reset, DEADLINE.set(deadline))
             path = self.settings.journal_path
             journal = (
