@@ -18,10 +18,14 @@ from tests.plans.conftest import Memory
 from tests.plans.test_timeline import distinct, overlapping
 from tests.plans.timeline import Held, Statement, timeline
 
-HOMES = ("Rome", "Porto", "Oslo")
+HOMES = (
+    "Rome", "Porto", "Oslo", "Riga", "Bonn", "Lyon", "Bern", "Kyiv", "Faro", "Lviv", "Cork", "York",
+    "Bath", "Nice", "Graz", "Linz", "Ulm",
+)  # fmt: skip
 ZERO = datetime(2024, 1, 1, tzinfo=UTC)
-CASES = 200 if settings.get_current_profile_name() == "random" else 12
-"""Runs of up to eight people each: `make nightly` draws new ones."""
+NIGHTLY = settings.get_current_profile_name() == "random"
+CASES, MOVES = (200, 20) if NIGHTLY else (12, 5)
+"""Runs of up to eight people, and the most statements of one: `make nightly` draws new ones."""
 PRESETS = ({}, {"preset": "fused"}, {"preset": "combined"}, {"preset": "lean"})
 
 
@@ -72,8 +76,9 @@ async def homes(memory: Memory, count: int) -> list[list[Held]]:
 
 @st.composite
 def persons(draw: st.DrawFn) -> Person:
-    days = draw(st.lists(st.integers(1, 60), min_size=2, max_size=5, unique=True))
-    moves = [Statement(draw(st.sampled_from(HOMES)), day) for day in days]
+    days = draw(st.lists(st.integers(1, 60), min_size=2, max_size=MOVES, unique=True))
+    homes = st.sampled_from(HOMES[: draw(st.sampled_from((2, 3, len(HOMES))))])
+    moves = [Statement(draw(homes), day) for day in days]
     return Person(moves, draw(st.integers(1, 3)), draw(st.booleans()))
 
 
@@ -98,6 +103,24 @@ async def test_nobody_has_two_homes_at_once(
         # of a statement that repeats a stored fact the graph keeps the episode, not the date
         if not person.dated or len(told) == len(person.moves):
             assert lived == timeline(person.moves), person
+
+
+async def test_homes_of_many_people_in_the_same_towns(memory: Memory) -> None:
+    """Who else lives there, and who else moved then, takes nobody's place among the candidates."""
+    names = ("Ann", "Bea", "Cem", "Dan", "Eve", "Fay")
+    for n in range(len(HOMES)):
+        said = [
+            memory.episode(
+                f"{name}(user): I live in {HOMES[(n + place) % len(HOMES)]}.",
+                ZERO + timedelta(days=n, minutes=place),
+            )
+            for place, name in enumerate(names)
+        ]
+        await memory.hear(*said)
+    homes = {e["uuid"] for e in (await memory.graph()).entities if e["name"] in names}
+    facts = (await memory.graph()).facts
+    assert len(facts) == len(names) * len(HOMES)
+    assert sorted(f["source"] for f in facts if f["invalid_at"] is None) == sorted(homes)
 
 
 @pytest.mark.parametrize("options", PRESETS, ids=str)

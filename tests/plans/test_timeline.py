@@ -41,14 +41,12 @@ def rows(group: str, told: Told, *, late: bool = False) -> Iterator[dict[str, An
 
 
 async def held(
-    memory: Memory, cases: Iterable[Told], window: int | str, **more: Any
+    memory: Memory, cases: Iterable[Told], window: int | str, *, late: bool = False, **chosen: Any
 ) -> list[list[Held]]:
     """What the graph says of each case, all of which are told in one run."""
     cases = list(cases)
-    facts = [row for n, told in enumerate(cases) for row in rows(f"g{n}", told, **more)]
-    chosen: dict[str, Any] = {"params": {"window": window}}
-    if isinstance(window, str):
-        chosen = {"preset": window}
+    facts = [row for n, told in enumerate(cases) for row in rows(f"g{n}", told, late=late)]
+    chosen |= {"preset": window} if isinstance(window, str) else {"params": {"window": window}}
     result = await memory.run(memory.here("told.yaml"), facts=facts, **chosen)
     assert not result.failed
     return await found_in(memory, len(cases))
@@ -161,6 +159,29 @@ async def test_six_statements_of_three_states(memory: Memory, window: int | str)
     told = [Statement(state, time) for state, both in times.items() for time in both]
     cases.append([*told, Statement("Rome", 23)])
     assert await held(memory, cases, window) == [timeline(told) for told in cases]
+
+
+def shuffled(states: Sequence[str], chance: random.Random) -> Told:
+    """A statement of each, from one day to the next, in any order of arrival."""
+    told = [Statement(state, time) for time, state in enumerate(states, start=1)]
+    return chance.sample(told, len(told))
+
+
+@pytest.mark.parametrize("reach", ["shared_end", "group"])
+@pytest.mark.parametrize("window", [1, 3, "all", "ready"])
+async def test_many_statements(memory: Memory, window: int | str, reach: str) -> None:
+    """More than the `rivals` that words find: what is near in time is compared, whatever its rank in
+    words.
+    """
+    chance = random.Random(37)
+    homes = [chr(ord("A") + n) + "town" for n in range(17)]
+    cases = [[Statement(home, time) for time, home in enumerate(homes)]]
+    cases += [cases[0][::-1], *(shuffled(homes, chance) for _ in range(4))]
+    cases += [shuffled(["Rome", "Porto"] * 12, chance) for _ in range(3)]
+    cases += [shuffled([chance.choice(homes[:4]) for _ in range(20)], chance) for _ in range(3)]
+    use = {"find": f"find_rivals(reach={reach})"}
+    found = await held(memory, cases, window, use=use)
+    assert found == [timeline(told) for told in cases]
 
 
 async def test_of_two_states_from_one_time_the_same_words_again_end_neither(memory: Memory) -> None:
