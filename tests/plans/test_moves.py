@@ -137,6 +137,32 @@ async def test_homes_of_one_episode_follow_each_other(
     assert await homes(memory, len(cases)) == [timeline(told) for told in cases]
 
 
+async def test_the_same_words_for_another_time_in_one_episode(memory: Memory) -> None:
+    told = ("Rome", 1), ("Oslo", 3), ("Rome", 5), ("Rome", None), ("Rome", 5)
+    claims = [
+        {
+            "episode": "e1", "group_id": "g", "turn": 1, "nth": nth, "said_at": ZERO, "source": "Ann",
+            "target": home, "name": "LIVES_IN", "fact": f"Ann lives in {home}.", "typed": False,
+            "valid_at": day and ZERO + timedelta(days=day), "invalid_at": None,
+        }
+        for nth, (home, day) in enumerate(told)
+    ]  # fmt: skip
+    named = [
+        {"episode": "e1", "name_key": name.lower(), "entity": name, "type": "Entity"}
+        for name in ("Ann", "Rome", "Oslo")
+    ]
+    linked = await memory.run("link_facts", claims=claims, named=named)
+    facts = linked["facts"].to_pylist()
+    assert [(one["target"], (one["valid_at"] - ZERO).days) for one in facts] == list(told[:3])
+    assert len({one["uuid"] for one in facts}) == 3
+    settled = await memory.run("settle_facts", facts=facts)
+    homes = [
+        Held(one["target"], *(time and (time - ZERO).days for time in (one["valid_at"], one["invalid_at"])))
+        for one in settled["fresh"].to_pylist()
+    ]
+    assert sorted(homes) == timeline(Statement(*one) for one in told[:3])
+
+
 async def test_two_homes_of_one_episode_from_the_same_time_both_hold(memory: Memory) -> None:
     """An exception: which of them is the later one is not known, and no question is asked."""
     await memory.hear("I live in Rome. I live in Oslo.")

@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.world import Fault, StandIn
 from tests.plans.conftest import Graph, Memory, at, both_stores
+from tests.plans.test_join_saga import chain, join, stored
 
 SAID = (
     "Ann(user): I work at Luma.",
@@ -224,11 +225,62 @@ async def test_a_saga_closes_the_gap(memory: Memory) -> None:
     assert not any((await memory.around()).values())
 
 
+async def test_the_gap_of_one_saga_is_closed_beside_another(memory: Memory) -> None:
+    """An edge of another saga is not of the gap, though both its ends are in this one, too."""
+    await stored(memory, 0, 1, 2, 3, 4)
+    await join(memory, 0, 1, 3, 4)
+    await join(memory, 2)
+    await join(memory, 1, 2, saga="other")
+    await join(memory, 0, 3, saga="third")
+    await remove(memory, "g1")
+    assert await chain(memory) == {("g0", "g3"), ("g3", "g4"), ("g4", "g2")}
+    await stored(memory, 5)
+    await join(memory, 5)
+    await join(memory, 3, 2, saga="fourth")
+    await remove(memory, "g2")
+    assert await chain(memory) == {("g0", "g3"), ("g3", "g4"), ("g4", "g5")}
+
+
+async def test_all_that_follow_a_removed_episode_follow_the_one_before(memory: Memory) -> None:
+    await stored(memory, 1, 2, 3, 4)
+    await join(memory, 1, 2)
+    for minute in (3, 4):
+        await join(memory, minute, previous="g2")
+    await remove(memory, "g2")
+    assert await chain(memory) == {("g1", "g3"), ("g1", "g4")}
+
+
 async def test_a_removed_episode_can_be_told_again(memory: Memory) -> None:
     await hear(memory, 0)
     await remove(memory, "e0")
     await hear(memory, 0)
     assert (await memory.graph()).arrows == [("Ann", "WORKS_AT", "Luma")]
+
+
+ROME, PORTO = "Ann(user): I live in Rome.", "Ann(user): I live in Porto."
+TOLD = (
+    ((ROME, 3), (ROME, 6), (PORTO, 1)),
+    ((ROME, 8), (ROME, 2), (PORTO, 4), (PORTO, 13)),
+)
+
+
+@pytest.mark.parametrize("preset", [None, "lean"])
+@pytest.mark.parametrize("told", TOLD, ids=len)
+async def test_an_episode_told_again_states_what_it_stated(
+    memory: Memory, told: tuple[tuple[str, int], ...], preset: str | None
+) -> None:
+    """Also if its fact stayed without it, because another episode states the same, and holds at another
+    time now.
+    """
+    episodes = [memory.episode(text, at(m), uuid=f"e{n}") for n, (text, m) in enumerate(told)]
+    options = {"preset": preset} if preset else {}
+    for episode in episodes:
+        await memory.hear(episode, **options)
+    before = [one[:3] for one in await lived(memory)]
+    for n, episode in enumerate(episodes):
+        await remove(memory, f"e{n}")
+        await memory.hear(episode, **options)
+        assert [one[:3] for one in await lived(memory)] == before, n
 
 
 @pytest.mark.parametrize("group", [None, "h"])

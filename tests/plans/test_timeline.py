@@ -184,10 +184,15 @@ async def test_many_statements(memory: Memory, window: int | str, reach: str) ->
     assert found == [timeline(told) for told in cases]
 
 
-async def test_of_two_states_from_one_time_the_same_words_again_end_neither(memory: Memory) -> None:
-    """An exception: nobody is asked about a fact in the words of a known one that holds."""
+@pytest.mark.parametrize(("window", "end"), [(1, None), (2, None), (3, 2), ("all", 2), ("ready", 2)])
+async def test_of_two_states_from_one_time_the_same_words_again_end_neither(
+    memory: Memory, window: int | str, end: int | None
+) -> None:
+    """An exception: nobody is asked about a fact in the words of a known one that holds. In one window
+    with the other two it is known that they contradict each other.
+    """
     told = [Statement("Rome", 1), Statement("Porto", 1), Statement("Rome", 2)]
-    assert await held(memory, [told], 1) == [[Held("Porto", 1, None), Held("Rome", 1, None)]]
+    assert await held(memory, [told], window) == [[Held("Porto", 1, end), Held("Rome", 1, None)]]
     assert timeline(told) == [Held("Porto", 1, 2), Held("Rome", 1, None)]
 
 
@@ -213,6 +218,33 @@ async def test_one_of_three_statements_removed(memory: Memory, window: int | str
     assert await removed(memory, cases, places) == [
         timeline(without(told, which)) for told, which in each
     ]
+
+
+@pytest.mark.parametrize("window", [1, "all"])
+async def test_one_of_three_homes_some_of_which_say_when_they_end_removed(
+    memory: Memory, window: int | str
+) -> None:
+    """What a removed statement ended ends with the next one, though nothing began when that one ended."""
+    each = [
+        (told, (n,))
+        for told in distinct(3, ("Rome", "Porto", "Oslo"), (None, 1, 3))
+        if len({one.state for one in told}) == 3
+        for n in range(3)
+        if not any(one.until and one.at < told[n].at < one.until for one in told)
+    ]
+    cases, places = [told for told, _ in each], [which for _, which in each]
+    await held(memory, cases, window)
+    assert await removed(memory, cases, places) == [
+        timeline(without(told, which)) for told, which in each
+    ]
+
+
+async def test_a_stated_end_is_lost_with_what_ended_the_fact_before(memory: Memory) -> None:
+    """An exception: the graph keeps the end that holds, not another one that was stated."""
+    told = [Statement("Oslo", 11, 16), Statement("Rome", 13)]
+    assert await held(memory, [told], 1) == [[Held("Oslo", 11, 13), Held("Rome", 13, None)]]
+    assert await removed(memory, [told], [(1,)]) == [[Held("Oslo", 11, None)]]
+    assert timeline(told[:1]) == [Held("Oslo", 11, 16)]
 
 
 async def test_one_after_the_other_removed(memory: Memory) -> None:
