@@ -52,7 +52,9 @@ def test_a_negative_zero_given_as_a_parameter_does_not_change_one_that_is_writte
 @pytest.mark.parametrize("text", [":x", "$ x", '$"x"', "?", "@x + :x"])
 def test_a_parameter_is_written_in_one_form(text: str) -> None:
     for given in (1, 2):
-        with pytest.raises(Fault, match="is no parameter as it is written|has no place in an expression"):
+        with pytest.raises(
+            Fault, match="is no parameter as it is written|has no place in an expression"
+        ):
             parse_scalar(text, {"x": given, "y": 3})
 
 
