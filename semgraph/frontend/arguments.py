@@ -10,7 +10,6 @@ from semgraph.errors import Fault, Faults, did_you_mean
 from semgraph.expr.duckdb import always, constant
 from semgraph.expr.own_functions import FunctionsByName
 from semgraph.expr.scalar import MOST_DEEP, NOW, Scalar, conjunction, parse_scalar, reserved
-from semgraph.expr.types import ANY_COLUMN
 from semgraph.frontend.document import (
     kind_of,
     known_keys,
@@ -29,9 +28,6 @@ from semgraph.logical.schema import NAME, PATH, Graph
 from semgraph.logical.search import SearchMethod
 from semgraph.logical.semantic import Check
 from semgraph.logical.typecheck import Columns, Sort, Using, column_scalar
-
-UNKNOWN_SCALAR = column_scalar(ANY_COLUMN)
-"""An expression that could not be read: of any type, over any relation."""
 
 
 class Scope(Protocol):
@@ -63,9 +59,9 @@ class Scope(Protocol):
         loops around it. Raises Fault.
         """
 
-    def prompt(self, value: Any, answers: Any) -> PromptSet | None:
-        """The prompts that a value names; `answers` are the types of an inline prompt. None if
-        their files have problems. Raises Fault.
+    def prompt(self, value: Any, answers: Any) -> PromptSet:
+        """The prompts that a value names; `answers` are the types of an inline prompt. Raises
+        Fault, or Reported if a file of theirs is wrong.
         """
 
 
@@ -73,18 +69,11 @@ Options = Mapping[str, Any]
 Reader = Callable[[Any, Scope, Options], Any]
 
 
-class PartlyWrong(Faults):
-    """Faults of parts of an argument.
+class Reported(Faults):
+    """What is read has mistakes, which are reported already: what reads it is not checked."""
 
-    Args:
-        faults: The faults.
-        rest: The argument with these parts unknown, or without them.
-        places: Of a list: the places that the items of the rest have in it.
-    """
-
-    def __init__(self, faults: Iterable[Fault], rest: Any, places: Iterable[int] = ()) -> None:
-        super().__init__(faults)
-        self.rest, self.places = rest, list(places)
+    def __init__(self) -> None:
+        super().__init__(())
 
 
 class Pruned(Exception):
@@ -231,24 +220,24 @@ def _items(value: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
 
 
 def _each(value: Any, read: Callable[[Any], Any]) -> list[Any]:
-    """Every item of a list, or a single value. Raises PartlyWrong."""
-    rest: dict[tuple[int, ...], Any] = {}
+    """Every item of a list, or a single value. Raises Faults."""
+    read_items: list[Any] = []
     faults: list[Fault] = []
     for path, item in _items(value):
         try:
-            rest[path] = read(item)
+            read_items.append(read(item))
         except Fault as fault:
             faults.append(fault.under(*path))
     if faults:
-        raise PartlyWrong(faults, tuple(rest.values()), (place for path in rest for place in path))
-    return list(rest.values())
+        raise Faults(faults)
+    return read_items
 
 
 def read_names(value: Any, scope: Scope, options: Options) -> tuple[str, ...]:
     """A name, or a list of names."""
     names = _each(value, lambda item: read_name(item, scope, options))
     if len(set(names)) < len(names):
-        raise PartlyWrong([Fault("a name is repeated")], tuple(dict.fromkeys(names)))
+        raise Fault("a name is repeated")
     return tuple(names)
 
 
@@ -323,11 +312,7 @@ def _all_of(values: list[Any], scope: Scope) -> Scalar:
             raise wrong("a condition", value)
         return read_expression(value, scope)
 
-    try:
-        conditions = _each(values, condition)
-    except PartlyWrong as faults:
-        rest = conjunction(faults.rest) if faults.rest else UNKNOWN_SCALAR
-        raise PartlyWrong(faults.faults, rest) from None
+    conditions = _each(values, condition)
     needed = [part for part in conditions if not always(part)]
     if len(needed) >= MOST_DEEP:
         raise Fault(
@@ -342,11 +327,7 @@ def read_columns(value: Any, scope: Scope, options: Options) -> Columns:
     one.
     """
     if not isinstance(value, Mapping):
-        try:
-            return tuple((name, column_scalar(name)) for name in read_names(value, scope, options))
-        except PartlyWrong as error:
-            rest = (*((name, column_scalar(name)) for name in error.rest), _ANY)
-            raise PartlyWrong(error.faults, rest) from None
+        return tuple((name, column_scalar(name)) for name in read_names(value, scope, options))
     columns: list[tuple[str, Scalar]] = []
     faults: list[Fault] = []
     pieces = rests(value)
@@ -359,13 +340,9 @@ def read_columns(value: Any, scope: Scope, options: Options) -> Columns:
             columns.append((name, scalar))
         except Fault as fault:
             faults.append(fault.under(name))
-            columns.append((str(name), UNKNOWN_SCALAR))
     if faults:
-        raise PartlyWrong(faults, tuple(columns))
+        raise Faults(faults)
     return tuple(columns)
-
-
-_ANY = (ANY_COLUMN, UNKNOWN_SCALAR)
 
 
 def read_order(value: Any, scope: Scope, options: Options) -> tuple[Sort, ...]:
@@ -455,7 +432,7 @@ def read_pattern(value: Any, scope: Scope, options: Options) -> Pattern:
     return parse_pattern(_LENGTH.sub(length, value))
 
 
-def read_prompt(value: Any, scope: Scope, options: Options) -> PromptSet | None:
+def read_prompt(value: Any, scope: Scope, options: Options) -> PromptSet:
     """A prompt file, an inline question, or one of several by a column; for the model of a role, if
     one is named beside it.
     """
@@ -463,7 +440,7 @@ def read_prompt(value: Any, scope: Scope, options: Options) -> PromptSet | None:
         "" if options.get("role") is None else under("role", read_name, options["role"], scope, {})
     )
     prompts = scope.prompt(value, options.get("returns"))
-    return prompts.of_role(role) if role and prompts is not None else prompts
+    return prompts.of_role(role) if role else prompts
 
 
 Parts = Mapping[str, tuple[Reader, Mapping[str, Any]]]
@@ -586,11 +563,7 @@ def read_methods(value: Any, scope: Scope, options: Options) -> tuple[SearchMeth
             return None
         return _method(item, scope, options)
 
-    try:
-        methods = [by for by in _each(value, method) if by is not None]
-    except PartlyWrong as faults:
-        rest = tuple(by for by in faults.rest if by is not None)
-        raise PartlyWrong(faults.faults, rest, faults.places) from None
+    methods = [by for by in _each(value, method) if by is not None]
     if value != [] and not methods:
         raise Fault(
             "no method is left: the if of none holds",

@@ -459,8 +459,8 @@ class Head:
         self.expansion = Expansion(self.params)
 
     def attempt(self, action: Callable[[], Any], *path: str | int, step: str | None = None) -> bool:
-        """Do something; report what is wrong with it, at its place below `path`. True if nothing
-        was.
+        """Do something; report what is wrong with it, at its place below `path`. True if it was
+        done.
         """
         try:
             action()

@@ -1,7 +1,7 @@
 """Plan files to logical plans: one recursive loader, from plain data with positions to nodes.
 
-Everything that is wrong with a plan is reported at once, each mistake at its place. What could not
-be read is `Unknown`, so that whatever reads it causes no follow-up errors.
+Everything that is wrong with a plan is reported at once, each mistake at its place, except in what
+reads something wrong: that is `Reported`, so that no mistake causes follow-up errors.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from semgraph.expr.functions import canonical_json
 from semgraph.frontend.arguments import (
     PARAMETER,
     Pruned,
+    Reported,
     Scope,
     holds,
     read_flag,
@@ -34,8 +35,7 @@ from semgraph.frontend.build import (
     OPERATOR_WORDS,
     SINKS,
     SOURCE_WORDS,
-    Unknown,
-    build_or_unknown,
+    build,
     by_keyword,
     operator_on,
     shared_node,
@@ -114,7 +114,7 @@ class Loader:
         self.prompts = Prompts(head.folder, head.params, head.confined)
         self.inputs: Mapping[str, Node] = {}
         self.raw: dict[str, Any] = {}
-        self.built: dict[str, Relation | Pruned] = {}
+        self.built: dict[str, Relation | Pruned | Reported] = {}
         self.called: list[Loader] = []
         self.calls: dict[str, PlanCall] = {}
         self.call_steps: list[str] = []  # with those of plans that were replaced
@@ -228,13 +228,13 @@ class Loader:
         """The number of loops around what is loaded."""
         return self._outer_loops + len(self._rounds)
 
-    def prompt(self, value: Any, answers: Any) -> PromptSet | None:
-        """The prompts that a value names; None if their files have problems. Raises Fault."""
+    def prompt(self, value: Any, answers: Any) -> PromptSet:
+        """The prompts that a value names. Raises Fault, or Reported if a file is wrong."""
         try:
             return self.prompts.read(value, answers)
         except PlanError as error:
             self.head.report_all(error)
-            return None
+            raise Reported from None
 
     def _find(self, value: Any) -> Relation:
         """A relation, or the results of a call. Raises Fault or Pruned."""
@@ -256,14 +256,14 @@ class Loader:
         root, _, table = value.partition(".")
         if root in self.raw:
             step = self._step_relation(root)
-            if not table or isinstance(step, Unknown):
+            if not table:
                 return step
             if isinstance(step, Results):
                 return step.table(table)
             what = f'step {root} is no call, so it has no result "{table}"'
             raise Fault(what, hint=f"write {root}")
         if self.graph is None or self.head.unknown_inputs & {value, ""}:
-            return Unknown()
+            raise Reported
         if value in self.graph.labels:
             return self._scan(value, None)
         if any(_is_loop(part, value) for _, part in walk_paths(self.raw)):
@@ -273,12 +273,7 @@ class Loader:
 
     def _scan(self, value: Any, origin: Position | None) -> Node:
         """The stored rows of a label. Raises Fault."""
-        node, faults = build_or_unknown(
-            Scan, value, self, source=None, step=self._step, origin=origin
-        )
-        if faults:
-            raise Faults(faults)
-        return node
+        return build(Scan, value, self, step=self._step, origin=origin)
 
     # -- steps
 
@@ -297,11 +292,11 @@ class Loader:
             ring = " → ".join([*self._open[self._open.index(name) :], name])
             raise Fault(f"steps read each other: {ring}")
         relation = self._built(name)
-        if isinstance(relation, Pruned):
+        if isinstance(relation, Pruned | Reported):
             raise relation
         return relation
 
-    def _built(self, name: str) -> Relation | Pruned:
+    def _built(self, name: str) -> Relation | Pruned | Reported:
         if name not in self.built:
             self._open.append(name)
             rounds, self._rounds = self._rounds, {}  # a step means the same wherever it is read
@@ -311,11 +306,11 @@ class Loader:
             self._open.pop()
         return self.built[name]
 
-    def _build(self, name: str) -> Relation | Pruned:
+    def _build(self, name: str) -> Relation | Pruned | Reported:
         built: list[Relation | Pruned] = []
         form = lambda: built.append(self._form(self.raw[name], ("steps", name)))  # noqa: E731
         self.head.attempt(form, "steps", name, step=self.head.prefix + name)
-        return built[0] if built else Unknown()
+        return built[0] if built else Reported()
 
     def _form(self, value: Any, path: Trail) -> Relation | Pruned:
         if isinstance(value, Mapping):
@@ -352,23 +347,16 @@ class Loader:
             raise Fault("a step needs a source", there="sources: " + ", ".join(SOURCE_WORDS))
         relation: Relation | None = None
         for i, item in enumerate(items):
+            place: Trail = (*path, i)
             try:
                 keyword, value = operator_on(item, first=relation is None)
-            except Fault as fault:
-                self._report(fault, *path, i)
-                relation = Unknown()
-                continue
-            place = (*path, i, keyword)
-            try:
+                place = (*place, keyword)
                 relation = self._operator(keyword, value, relation, place)
             except Fault as fault:
-                self._report(fault, *place)
-                relation = Unknown()
+                self.head.report(fault, *place, step=self._reported_step)
+                raise Reported from None
         assert relation is not None
         return relation
-
-    def _report(self, fault: Fault, *path: str | int) -> None:
-        self.head.report(fault, *path, step=self._reported_step)
 
     def _operator(
         self, keyword: str, value: Any, relation: Relation | None, path: Trail
@@ -387,21 +375,17 @@ class Loader:
         if keyword == "switch":
             return self._switch(value)
         if keyword == "union":
-            return self._node(Union, value, None, path, origin)
+            return self._node(Union, value, None, origin)
         if isinstance(relation, Results):
             relation = relation.single("go on in a step of its own")
-        return self._node(OPERATOR_WORDS[keyword], value, relation, path, origin)
+        return self._node(OPERATOR_WORDS[keyword], value, relation, origin)
 
-    def _node(
-        self, cls: type[Node], value: Any, source: Node | None, path: Trail, origin: Position
-    ) -> Node:
-        """A node, or an unknown one; what is wrong is reported."""
-        node, faults = build_or_unknown(
-            cls, value, self, source=source, step=self._step, origin=origin
-        )
-        for fault in faults:
-            self._report(self.prompts.located(fault), *path)
-        return node
+    def _node(self, cls: type[Node], value: Any, source: Node | None, origin: Position) -> Node:
+        """A node. Raises Faults."""
+        try:
+            return build(cls, value, self, source=source, step=self._step, origin=origin)
+        except Fault as fault:
+            raise Faults(map(self.prompts.located, each(fault))) from None
 
     def _switch(self, value: Any) -> Relation:
         """The form of a step that a parameter picks. Raises Fault or Pruned."""
@@ -449,22 +433,16 @@ class Loader:
             raise Fault(f'{keyword} needs "from": the rows to write')
         name = f"{keyword} {arguments.get('node') or arguments.get('edge') or ''}".strip()
         with self._naming(name):
+            rest = {key: part for key, part in arguments.items() if key != "from"}
+            origin = self.head.document.position(*path, key=True)
             try:
                 source = at("from", self.relation, arguments["from"])
+                sink = self._node(_SINKS[keyword], rest, source, origin)
             except Pruned:
                 return
-            except Fault as fault:
-                self._report(fault, *path)
-                source = Unknown()
-            rest = {key: part for key, part in arguments.items() if key != "from"}
-            try:
-                origin = self.head.document.position(*path, key=True)
-                sink = self._node(_SINKS[keyword], rest, source, path, origin)
-            except Pruned:
-                return
-        if isinstance(sink, Sink):
-            _check_first(sink)
-            self.writes.append(sink)
+        assert isinstance(sink, Sink)
+        _check_first(sink)
+        self.writes.append(sink)
 
     def _schema_write(self, value: Any) -> SchemaWrite:
         arguments = mapping(value, "{drop: true} or {}")
@@ -552,15 +530,13 @@ class Loader:
         if not steps:
             if not option and any(match_steps(name, each.steps) for each in replaced.values()):
                 return  # a step of the plan that was replaced
-            if self.has_pruned(name) or not known or self._has_unknown_call():
-                return  # or its problems are reported already
+            if self.has_pruned(name) or any(isinstance(b, Reported) for b in self.built.values()):
+                return  # or it may be in what is not checked
             calls = [step.removeprefix(prefix) for step, _ in self.plans_called()]
             raise unknown(name, dict.fromkeys([*calls, *names]), "use names no step", "steps")
         choice = Choice.parse(value)
         if not chosen:
             nodes = list(walk(*(known[prefix + step] for step in steps)))
-            if any(isinstance(node, Unknown) for node in nodes) or self._has_unknown_call():
-                return
             raise _nothing_to_choose(steps[0], [n for n in nodes if n.step == prefix + steps[0]])
         for step in chosen:
             _refuse_both(step, [n for n in walk(known[prefix + step]) if n.step == prefix + step])
@@ -572,17 +548,6 @@ class Loader:
         """
         inner_name = name.rsplit("/", 1)[-1]
         return name in self.built or any(inner.has_pruned(inner_name) for inner in self.called)
-
-    def _has_unknown_call(self) -> bool:
-        """Whether a step calls a plan that could not be loaded: its steps are not known."""
-        for name, built in self.built.items():
-            unknown_call = isinstance(built, Results) and built.unknown
-            if isinstance(built, Node) and any(isinstance(n, Unknown) for n in walk(built)):
-                values = (value for _, value in walk_paths(self.raw[name]))
-                unknown_call = any(isinstance(v, Mapping) and "call" in v for v in values)
-            if unknown_call:
-                return True
-        return False
 
     # -- calls
 
@@ -597,8 +562,7 @@ class Loader:
         Its `windows` cut nothing: the caller's windows rule.
 
         Raises:
-            Fault: The call is wrong. Problems of the called plan are among the problems, and its
-                results are unknown.
+            Fault: The call is wrong.
         """
         arguments = self._call_arguments(value)
         path = at("plan", self._called_file, arguments["plan"])
@@ -680,7 +644,7 @@ class Loader:
         self.schema = self.schema or inner.schema
         name = step.removeprefix(self.head.prefix)
         if inner.broken:
-            return Results(name, {}, unknown=True)
+            raise Reported
         return Results(name, inner.returns, inner.pruned)
 
     def replacement(self, step: str) -> Replacement | None:
@@ -711,31 +675,29 @@ class Loader:
         the entry of `use`.
         """
         name = step.removeprefix(self.head.prefix)
-        unknown_results = Results(name, {}, unknown=True)
         self.replaced[name] = Replaced(str(arguments["plan"]), frozenset(reference.all_steps()))
         if self._asks(name):
             hint = "put the call in a step of its own"
             replacement.report(Fault(f'step "{name}" calls a plan and asks', hint=hint))
-            return unknown_results
+            raise Reported
         try:
             choice = Choice.parse(replacement.value)
             path = self._called_file(choice.name)
             self.calls[step] = PlanCall(arguments["plan"], choice)
         except Fault as fault:
             replacement.report(fault)
-            return unknown_results
+            raise Reported from None
         fit = Fit(replacement, choice.name, str(arguments["plan"]))
         head = Head(self.head.state, read_file(path), path.parent, f"{step}/")
         own, reasons = replacing_arguments(choice, arguments, reference.head, head)
         if fit.refused(reasons):
-            return unknown_results
+            raise Reported
         try:
             inner = self._called(path, own, step, origin, scope)
         except Fault as fault:
             fit.refused([part.what for part in each(fault)])
-            return unknown_results
-        results = self._results(inner, step)
-        return results if inner.broken else fit.results(results, reference.returns)
+            raise Reported from None
+        return fit.results(self._results(inner, step), reference.returns)
 
     def _asks(self, name: str) -> bool:
         """Whether a step has operators that a model answers."""

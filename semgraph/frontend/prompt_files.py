@@ -12,7 +12,6 @@ from typing import Any
 
 from semgraph.errors import Fault, Faults, PlanError, Position, Problem, did_you_mean, each
 from semgraph.expr.types import Type, parse_answer_type
-from semgraph.frontend.arguments import PartlyWrong
 from semgraph.frontend.document import (
     Document,
     in_new_words,
@@ -62,10 +61,7 @@ class Prompts:
             PlanError: A prompt file is wrong; its problems have their places in it.
         """
         if not isinstance(value, Mapping):
-            try:
-                return PromptSet((("", self._one(value, answers)),))
-            except PartlyWrong as faults:
-                raise PartlyWrong(faults.faults, PromptSet((("", faults.rest),))) from None
+            return PromptSet((("", self._one(value, answers)),))
         rest = dict(value)
         if "on" not in rest:
             _, renamed = in_new_words("prompt", rest)
@@ -114,10 +110,6 @@ class Prompts:
         name = " ".join(text.split()[:6])
         try:
             returns, describe = _answers(mapping(answers, "the types of the answers"))
-        except PartlyWrong as faults:
-            returns, describe = faults.rest
-            prompt = Prompt(name, returns, describe, item=item)
-            raise PartlyWrong(faults.under("returns").faults, prompt) from None
         except Fault as fault:
             raise fault.under("returns") from None
         return Prompt(name, returns, describe, item=item)
@@ -306,14 +298,14 @@ def _front(front: Document, problems: list[Problem]) -> tuple[Answers, Described
     problems += [front.problem(fault) for fault in known_keys(data, FRONT_KEYS, "the front matter")]
     answers: Answers = ()
     describe: Described = ()
+    types: Mapping[str, Any] = {}
     try:
         types = mapping(data.get("returns"), "types by name")
         answers, describe = _answers(types, "returns")
     except Fault as fault:
         problems += [front.problem(part) for part in each(fault)]
-        answers, describe = getattr(fault, "rest", ((), ()))
     try:
-        describe = (*describe, *_describe(data.get("describe"), answers))
+        describe = (*describe, *_describe(data.get("describe"), answers, types))
     except Fault as fault:
         problems += [front.problem(part) for part in each(fault)]
     role, tokens = data.get("role", "default"), data.get("max_tokens", 1024)
@@ -331,12 +323,12 @@ def _answers(types: Mapping[str, Any], *path: str) -> tuple[Answers, Described]:
             kind, text = _answer(name, value)
         except Fault as fault:
             faults.append(fault.under(*path, name))
-            kind, text = Type("unknown"), ""
+            continue
         answers.append((name, kind))
         if text:
             describe.append((name, text))
     if faults:
-        raise PartlyWrong(faults, (tuple(answers), tuple(describe)))
+        raise Faults(faults)
     return tuple(answers), tuple(describe)
 
 
@@ -362,16 +354,17 @@ def _answer(name: str, value: Any) -> tuple[Type, str]:
     return parse_answer_type(value["type"]), text
 
 
-def _describe(value: Any, answers: Answers) -> Described:
+def _describe(value: Any, answers: Answers, types: Mapping[str, Any]) -> Described:
+    """What is said of answers, by name; `types` has also those that are refused."""
     known = list(_paths(answers))
+    refused = types.keys() - dict(answers).keys()
     texts = mapping(value, "texts by name")
-    faults = [
-        wrong("a text", text).under("describe", name)
-        if name in known
-        else unknown(name, known, "no answer", "answers", "describe", name)
-        for name, text in texts.items()
-        if name not in known or not isinstance(text, str)
-    ]
+    faults = []
+    for name, text in texts.items():
+        if name not in known and str(name).split(".", maxsplit=1)[0] not in refused:
+            faults.append(unknown(name, known, "no answer", "answers", "describe", name))
+        elif not isinstance(text, str):
+            faults.append(wrong("a text", text).under("describe", name))
     if faults:
         raise Faults(faults)
     return tuple(texts.items())

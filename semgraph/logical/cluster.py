@@ -10,7 +10,7 @@ from typing import ClassVar
 import pyarrow as pa
 
 from semgraph.errors import Fault
-from semgraph.expr.types import UNKNOWN, type_of_arrow
+from semgraph.expr.types import type_of_arrow
 from semgraph.logical.node import Needs, Node, RowsTrait, argument
 from semgraph.logical.plan import Choice
 from semgraph.logical.typecheck import check_names, fresh
@@ -95,13 +95,13 @@ class Cluster(Node):
         if self.weight:
             kind = edges.field(self.weight).type
             number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-            if not (number or pa.types.is_decimal(kind) or kind == UNKNOWN):
+            if not (number or pa.types.is_decimal(kind)):
                 msg = f'weight "{self.weight}" is {type_of_arrow(kind)}, not a number'
                 raise Fault(msg, "weight")
         if self.vector:
             kind = nodes.field(self.vector).type
             lists = pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind)
-            if kind != UNKNOWN and not (lists and pa.types.is_floating(kind.value_type)):
+            if not (lists and pa.types.is_floating(kind.value_type)):
                 msg = f'"{self.vector}" is {type_of_arrow(kind)}, not a vector'
                 hint = f"embed: {{{self.vector}_vector: {self.vector}}} makes vectors of texts"
                 raise Fault(msg, "vector", hint=hint)
@@ -145,7 +145,7 @@ def _check_equal(
 ) -> None:
     """Refuse a column of the edges of another type than the nodes' that it is compared with."""
     one, two = edges.field(name).type, nodes.field(other).type
-    if one != two and UNKNOWN not in {one, two}:
+    if one != two:
         msg = (
             f'"{name}" of an edge is {type_of_arrow(one)}, "{other}" of a node {type_of_arrow(two)}'
         )

@@ -13,7 +13,7 @@ from sqlglot import exp
 from semgraph.errors import Fault, Faults
 from semgraph.expr.duckdb import is_aggregate
 from semgraph.expr.scalar import Scalar
-from semgraph.expr.types import ANY_COLUMN, UNKNOWN, type_of_arrow
+from semgraph.expr.types import type_of_arrow
 from semgraph.logical.node import Needs, Node, RowsTrait, argument, rewrite, walk
 from semgraph.logical.relational import Input
 from semgraph.logical.typecheck import (
@@ -107,7 +107,7 @@ class Iterate(Node):
             yield Fault("until reads was: name key", "until")
             return
         calls = until.shared_ast.find_all(exp.Func)
-        if ANY_COLUMN not in until.roots and not any(map(is_aggregate, calls)):
+        if not any(map(is_aggregate, calls)):
             yield Fault("until is no aggregate: max(...), count(*), bool_and(...)", "until")
             return
         try:
@@ -122,15 +122,13 @@ class Iterate(Node):
         if self.depth not in self.body.rounds:
             yield Fault(f'do does not read "{self.name}": every round would be the same', "body")
             return
-        if ANY_COLUMN in (*above.names, *below.names):
-            return
         for field in above:
             name, kind = field.name, type_of_arrow(field.type)
             if name not in below.names:
                 yield Fault(f'do lacks "{name}" ({kind}), which the rows above have', "body")
                 continue
             own = below.field(name).type
-            if own != field.type and UNKNOWN not in (own, field.type):
+            if own != field.type:
                 what = f'"{name}" is {type_of_arrow(own)} in do, {kind} above: cast it'
                 yield Fault(what, "body")
         for name in below.names:

@@ -285,7 +285,7 @@ class _GraphReader:
             try:
                 types[name] = parse_type(str(text))
             except Fault as fault:
-                types[name] = Type("unknown")
+                types[name] = Type("string")  # of a graph that is refused
                 self.faults.append(fault.under(*path, name))
         return types
 

@@ -13,7 +13,7 @@ from semgraph.errors import Fault, did_you_mean
 from semgraph.expr.duckdb import always, expect_type, type_of
 from semgraph.expr.own_functions import own_calls
 from semgraph.expr.scalar import Scalar, short
-from semgraph.expr.types import ANY_COLUMN, UNKNOWN, type_of_arrow
+from semgraph.expr.types import type_of_arrow
 from semgraph.logical.graph import How, StoreRead, hit_fields
 from semgraph.logical.node import LabelRead, Needs, Node, RowsTrait, argument, owner_column, under
 from semgraph.logical.semantic import VECTOR
@@ -206,11 +206,11 @@ class Search(StoreRead):
         names = self.within.schema.names
         if self.hit_key in names:
             kind = self.within.schema.field(self.hit_key).type
-            if self.key and kind not in (pa.string(), pa.int64(), UNKNOWN):
+            if self.key and kind not in (pa.string(), pa.int64()):
                 raise Fault(
                     f'key: "{self.key}" is {type_of_arrow(kind)}, not string or int64', "key"
                 )
-        elif ANY_COLUMN not in names:
+        else:
             if self.key:
                 there, near = "columns: " + ", ".join(names), did_you_mean(self.key, names)
                 raise Fault(f'key: no column "{self.key}"', "key", there=there, hint=near)
