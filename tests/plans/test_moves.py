@@ -157,7 +157,10 @@ async def test_the_same_words_for_another_time_in_one_episode(memory: Memory) ->
     assert len({one["uuid"] for one in facts}) == 3
     settled = await memory.run("settle_facts", facts=facts)
     homes = [
-        Held(one["target"], *(time and (time - ZERO).days for time in (one["valid_at"], one["invalid_at"])))
+        Held(
+            one["target"],
+            *(time and (time - ZERO).days for time in (one["valid_at"], one["invalid_at"])),
+        )
         for one in settled["fresh"].to_pylist()
     ]
     assert sorted(homes) == timeline(Statement(*one) for one in told[:3])

@@ -184,7 +184,9 @@ async def test_many_statements(memory: Memory, window: int | str, reach: str) ->
     assert found == [timeline(told) for told in cases]
 
 
-@pytest.mark.parametrize(("window", "end"), [(1, None), (2, None), (3, 2), ("all", 2), ("ready", 2)])
+@pytest.mark.parametrize(
+    ("window", "end"), [(1, None), (2, None), (3, 2), ("all", 2), ("ready", 2)]
+)
 async def test_of_two_states_from_one_time_the_same_words_again_end_neither(
     memory: Memory, window: int | str, end: int | None
 ) -> None:
