@@ -167,8 +167,10 @@ def shuffled(states: Sequence[str], chance: random.Random) -> Told:
     return chance.sample(told, len(told))
 
 
-@pytest.mark.parametrize("reach", ["shared_end", "group"])
-@pytest.mark.parametrize("window", [1, 3, "all", "ready"])
+@pytest.mark.parametrize(
+    ("window", "reach"),
+    [*((window, "shared_end") for window in (1, 3, "all", "ready")), (1, "group")],
+)
 async def test_many_statements(memory: Memory, window: int | str, reach: str) -> None:
     """More than the `rivals` that words find: what is near in time is compared, whatever its rank in
     words.
@@ -234,6 +236,7 @@ async def test_one_of_three_homes_some_of_which_say_when_they_end_removed(
         for n in range(3)
         if not any(one.until and one.at < told[n].at < one.until for one in told)
     ]
+    each = random.Random(41).sample(each, 200)
     cases, places = [told for told, _ in each], [which for _, which in each]
     await held(memory, cases, window)
     assert await removed(memory, cases, places) == [
