@@ -7,7 +7,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from semgraph.logical.schema import Graph
 @dataclass(frozen=True)
 class World:
     """The surroundings of a fluent plan: its graph, and the folder of its prompts and called plans.
+    A `Scope` for `build`, in which relations are objects.
 
     Args:
         graph: The graph; without labels if there is none.
@@ -38,6 +41,32 @@ class World:
     graph_file: Path | None
     folder: Path
     functions: Functions = field(default_factory=Functions)
+    params: Mapping[str, Any] = field(default_factory=dict, init=False)
+
+    def relation(self, value: Any) -> Node:
+        """The node of a relation, or of a label. Raises Fault."""
+        if isinstance(value, Made):
+            return value.node
+        if isinstance(value, str) and value in self.graph.labels:
+            return Scan(graph=self.graph, label=value)
+        raise Fault(f"expected a frame, found {value!r}")
+
+    def is_relation(self, name: str) -> bool:
+        """No relation has a name here."""
+        del name
+        return False
+
+    def check_free(self, name: str) -> None:
+        """A name is free here."""
+
+    def body(self, value: Any, name: str, source: Node) -> tuple[Node, int]:
+        """The node of a body, and the number of loops around its own."""
+        del name, source
+        return self.relation(value), LOOPS.get()
+
+    def prompt(self, value: Any, answers: Any) -> PromptSet:
+        """The prompts that a value names. Raises Fault or PlanError."""
+        return Prompts(self.folder, {}).read(value, answers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,20 +106,12 @@ class Made:
 
 
 ROUND = "round"
-
-
-@dataclass(frozen=True, eq=False)
-class Body:
-    """The body of a loop: what was made of its last round."""
-
-    made: Made
+LOOPS: ContextVar[int] = ContextVar("loops", default=0)  # whose body is being made
 
 
 def _made_in(value: Any) -> Iterator[Made]:
     if isinstance(value, Made):
         yield value
-    elif isinstance(value, Body):
-        yield value.made
     elif isinstance(value, Mapping):
         for inner in value.values():
             yield from _made_in(inner)
@@ -99,85 +120,23 @@ def _made_in(value: Any) -> Iterator[Made]:
             yield from _made_in(inner)
 
 
-@dataclass(frozen=True)
-class FluentScope:
-    """The meaning of names in the fluent API: relations are objects. A `Scope` for `build`."""
-
-    world: World
-    params: Mapping[str, Any] = field(default_factory=dict)
-    depth: int = 0  # the number of loops around
-
-    @property
-    def functions(self) -> Functions:
-        """The functions of one's own that expressions may call."""
-        return self.world.functions
-
-    @property
-    def graph(self) -> Graph:
-        """The graph that labels belong to."""
-        return self.world.graph
-
-    def relation(self, value: Any) -> Node:
-        """The node of a relation, or of a label. Raises Fault."""
-        if isinstance(value, Made):
-            return value.node
-        if isinstance(value, str) and value in self.graph.labels:
-            return Scan(graph=self.graph, label=value)
-        raise Fault(f"expected a frame, found {value!r}")
-
-    def is_relation(self, name: str) -> bool:
-        """No relation has a name here."""
-        del name
-        return False
-
-    def check_free(self, name: str) -> None:
-        """A name is free here."""
-
-    def body(self, value: Any, name: str, source: Node) -> tuple[Node, int]:
-        """The node of a body, and the number of loops around its own."""
-        del name, source
-        return self.relation(value), self.depth
-
-    def prompt(self, value: Any, answers: Any) -> PromptSet:
-        """The prompts that a value names. Raises Fault or PlanError."""
-        return Prompts(self.world.folder, {}).read(value, answers)
-
-
 def together(worlds: Sequence[World]) -> World:
     """Where relations that are combined stand. Raises PlanError if that is not one place."""
-    combined = worlds[0]
-    for world in worlds[1:]:
-        if not combined.graph.labels:
-            combined = world if world.graph.labels else combined
-        elif world.graph.labels and world.graph != combined.graph:
-            raise PlanError(
-                Problem(
-                    "frames of two graphs cannot be combined",
-                    hint="give both tables the same graph",
-                )
-            )
-    folders = {
-        world.folder.resolve() for world in worlds if world.graph.labels or world.folder != Path()
-    }
-    if len(folders) > 1:
-        there = ", ".join(sorted(str(folder) for folder in folders))
-        raise PlanError(
-            Problem(
-                "frames of two folders cannot be combined",
-                there=there,
-                hint="give both the same folder",
-            )
-        )
-    chosen = next((world.folder for world in worlds if world.folder != Path()), combined.folder)
-    return replace(combined, folder=chosen, functions=_functions_of(worlds))
-
-
-def _functions_of(worlds: Sequence[World]) -> Functions:
-    named = dict.fromkeys(world.functions for world in worlds if world.functions.folders)
-    if len(named) > 1:
+    combined = next((world for world in worlds if world.graph.labels), worlds[0])
+    if any(world.graph.labels and world.graph != combined.graph for world in worlds):
+        hint = "give both tables the same graph"
+        raise PlanError(Problem("frames of two graphs cannot be combined", hint=hint))
+    named = [world.folder for world in worlds if world.graph.labels or world.folder != Path()]
+    if len(folders := {folder.resolve() for folder in named}) > 1:
+        there = ", ".join(sorted(map(str, folders)))
+        hint = "give both the same folder"
+        raise PlanError(Problem("frames of two folders cannot be combined", there=there, hint=hint))
+    own = {world.functions for world in worlds if world.functions.folders}
+    if len(own) > 1:
         hint = "give the tables the same functions"
         raise PlanError(Problem("frames with other functions cannot be combined", hint=hint))
-    return next(iter(named), worlds[0].functions)
+    folder = next((folder for folder in named if folder != Path()), combined.folder)
+    return replace(combined, folder=folder, functions=next(iter(own), worlds[0].functions))
 
 
 def joined(world: World, value: Any) -> tuple[World, Any]:
@@ -214,18 +173,20 @@ class RecordedSteps:
 
     def __init__(self, roots: Sequence[Made], labels: Mapping[str, Any]) -> None:
         made = list(walk_made(roots))
-        self.inputs = _inputs(made)
+        self.inputs: dict[str, Made] = {}
+        for m in made:
+            if m.spec is not None and self.inputs.setdefault(m.spec.name, m) is not m:
+                what = f'two tables are named "{m.spec.name}"'
+                raise PlanError(Problem(what, hint="write table(rows, name=...)"))
         self._rests = _rests_on_rounds(made)
         uses = Counter(read for m in made for read in m.reads)
         chained = {m.parent for m in made if m.parent is not None} - set(roots)
-        inlined = {
+        inlined = self._rests | {
             m for m in made if not m.name and m.keyword != "call" and uses[m] == 1 and m in chained
         }
-        inlined |= self._rests
         steps = [m for m in made if m.spec is None and not m.refers and m not in inlined]
-        taken = {*self.inputs, *labels}
-        self.names = _names(steps, taken)
-        self.names |= _round_names([m for m in made if m.keyword == ROUND], taken)
+        rounds = [m for m in made if m.keyword == ROUND]
+        self.names = _names(steps, rounds, {*self.inputs, *labels})
         self.steps = {self.names[m]: self._items(m) for m in steps}
 
     def reference(self, made: Made) -> Any:
@@ -256,7 +217,10 @@ class RecordedSteps:
             if at.spec is not None or at.keyword == "result" or at.refers:
                 items.append({"from": self._source(at)})
                 break
-            items.append({at.keyword: self.plain(at.arguments)})
+            arguments = at.arguments
+            if at.keyword == "iterate":  # a list of operators, even if it is the round as it is
+                arguments = {**arguments, "do": self._items(arguments["do"])}
+            items.append({at.keyword: self.plain(arguments)})
             at = at.parent
         return items[::-1]
 
@@ -264,8 +228,6 @@ class RecordedSteps:
         """Arguments as a plan file has them, relations by name."""
         if isinstance(value, Made):
             return self.reference(value)
-        if isinstance(value, Body):
-            return self._items(value.made)
         if isinstance(value, Mapping):
             return {str(key): self.plain(inner) for key, inner in value.items()}
         return [self.plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
@@ -282,46 +244,26 @@ def _rests_on_rounds(made: Sequence[Made]) -> set[Made]:
     return {m for m, own in rounds.items() if own}
 
 
-def _round_names(rounds: Sequence[Made], taken: set[str]) -> dict[Made | None, str]:
-    """The names of rounds: those of the functions' arguments, made different from all others."""
-    names: dict[Made | None, str] = {}
+def _names(
+    steps: Sequence[Made], rounds: Sequence[Made], taken: set[str]
+) -> dict[Made | None, str]:
+    """The names of steps and of rounds: those that the user gave, else a number; a round is called
+    as the argument of its function.
+    """
+    for made in steps:
+        if made.name in taken:
+            what = f'two relations are named "{made.name}"'
+            raise PlanError(Problem(what, hint="give each step its own name"))
+        taken |= {made.name} if made.name else set()
+    free = (name for n in count(1) if (name := f"step{n}") not in taken)
+    names: dict[Made | None, str] = {made: made.name or next(free) for made in steps}
+    taken |= set(names.values())
     for made in rounds:
         name = str(made.arguments)
         while name in taken:
             name += "_"
         taken.add(name)
         names[made] = name
-    return names
-
-
-def _inputs(made: Sequence[Made]) -> dict[str, Made]:
-    inputs: dict[str, Made] = {}
-    for m in made:
-        if m.spec is not None and inputs.setdefault(m.spec.name, m) is not m:
-            raise PlanError(
-                Problem(f'two tables are named "{m.spec.name}"', hint="write table(rows, name=...)")
-            )
-    return inputs
-
-
-def _names(steps: Sequence[Made], taken: set[str]) -> dict[Made | None, str]:
-    names: dict[Made | None, str] = {}
-    for made in steps:
-        if made.name in taken:
-            raise PlanError(
-                Problem(
-                    f'two relations are named "{made.name}"', hint="give each step its own name"
-                )
-            )
-        if made.name:
-            taken.add(made.name)
-            names[made] = made.name
-    number = 0
-    for made in steps:
-        while made not in names:
-            number += 1
-            if f"step{number}" not in taken:
-                names[made] = f"step{number}"
     return names
 
 
