@@ -6,7 +6,8 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -16,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.errors import EngineError, Fault, PlanError, Problem, each
+from semgraph.frontend.document import walk_paths
 from semgraph.frontend.functions import Functions
 from semgraph.frontend.prompt_files import Prompts
 from semgraph.logical.graph import Scan
@@ -102,22 +104,12 @@ class Made:
     @property
     def reads(self) -> tuple[Made, ...]:
         """The relations it is made from, its parent first."""
-        return (*((self.parent,) if self.parent is not None else ()), *_made_in(self.arguments))
+        parts = (self.parent, *(value for _, value in walk_paths(self.arguments)))
+        return tuple(part for part in parts if isinstance(part, Made))
 
 
 ROUND = "round"
 LOOPS: ContextVar[int] = ContextVar("loops", default=0)  # whose body is being made
-
-
-def _made_in(value: Any) -> Iterator[Made]:
-    if isinstance(value, Made):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _made_in(inner)
-    elif isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from _made_in(inner)
 
 
 def together(worlds: Sequence[World]) -> World:
@@ -126,17 +118,17 @@ def together(worlds: Sequence[World]) -> World:
     if any(world.graph.labels and world.graph != combined.graph for world in worlds):
         hint = "give both tables the same graph"
         raise PlanError(Problem("frames of two graphs cannot be combined", hint=hint))
-    named = [world.folder for world in worlds if world.graph.labels or world.folder != Path()]
-    if len(folders := {folder.resolve() for folder in named}) > 1:
-        there = ", ".join(sorted(map(str, folders)))
+    folders = [world.folder for world in worlds if world.graph.labels or world.folder != Path()]
+    if len(places := {folder.resolve() for folder in folders}) > 1:
+        there = ", ".join(sorted(map(str, places)))
         hint = "give both the same folder"
         raise PlanError(Problem("frames of two folders cannot be combined", there=there, hint=hint))
-    own = {world.functions for world in worlds if world.functions.folders}
-    if len(own) > 1:
+    functions = {world.functions for world in worlds if world.functions.folders}
+    if len(functions) > 1:
         hint = "give the tables the same functions"
         raise PlanError(Problem("frames with other functions cannot be combined", hint=hint))
-    folder = next((folder for folder in named if folder != Path()), combined.folder)
-    return replace(combined, folder=folder, functions=next(iter(own), worlds[0].functions))
+    folder = next((folder for folder in folders if folder != Path()), combined.folder)
+    return replace(combined, folder=folder, functions=next(iter(functions), worlds[0].functions))
 
 
 def joined(world: World, value: Any) -> tuple[World, Any]:
@@ -157,13 +149,17 @@ def joined(world: World, value: Any) -> tuple[World, Any]:
     return together(worlds), arguments
 
 
-def call_error(keyword: str, fault: Fault) -> PlanError:
-    """A fault of a call as an error that names operator and argument."""
-    problems = []
-    for part in each(fault):
-        where = ", ".join([keyword, *(str(step) for step in part.path)])
-        problems.append(Problem(f"{where}: {part.what}", there=part.there, hint=part.hint))
-    return PlanError(*problems)
+@contextmanager
+def errors_of(*place: str) -> Iterator[None]:
+    """Raise the faults of a call as a PlanError that names the operator, and the argument."""
+    try:
+        yield
+    except Fault as fault:
+        problems = []
+        for part in each(fault):
+            where = ", ".join([*place, *map(str, part.path)])
+            problems.append(Problem(f"{where}: {part.what}", there=part.there, hint=part.hint))
+        raise PlanError(*problems) from None
 
 
 class RecordedSteps:
@@ -178,7 +174,11 @@ class RecordedSteps:
             if m.spec is not None and self.inputs.setdefault(m.spec.name, m) is not m:
                 what = f'two tables are named "{m.spec.name}"'
                 raise PlanError(Problem(what, hint="write table(rows, name=...)"))
-        self._rests = _rests_on_rounds(made)
+        self._rests: set[Made] = set()  # on the last round of a loop around them
+        for m in made:
+            called = m.keyword in {"call", "result"} and not self._rests.isdisjoint(m.reads)
+            if called or m.node.rounds:
+                self._rests.add(m)
         uses = Counter(read for m in made for read in m.reads)
         chained = {m.parent for m in made if m.parent is not None} - set(roots)
         inlined = self._rests | {
@@ -233,17 +233,6 @@ class RecordedSteps:
         return [self.plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
-def _rests_on_rounds(made: Sequence[Made]) -> set[Made]:
-    """What rests on the last round of a loop around it. Each relation comes after those it reads."""
-    rounds: dict[Made, frozenset[Made]] = {}
-    for m in made:
-        own = frozenset({m}) if m.keyword == ROUND else frozenset()
-        below = frozenset[Made]().union(*(rounds[read] for read in m.reads))
-        bound = {m.arguments["as"]} if m.keyword == "iterate" else set[Made]()
-        rounds[m] = (own | below) - bound
-    return {m for m, own in rounds.items() if own}
-
-
 def _names(
     steps: Sequence[Made], rounds: Sequence[Made], taken: set[str]
 ) -> dict[Made | None, str]:
@@ -267,32 +256,19 @@ def _names(
     return names
 
 
-def walk_made(roots: Sequence[Made]) -> Iterator[Made]:
+def walk_made(roots: Iterable[Made], seen: set[Made] | None = None) -> Iterator[Made]:
     """Every relation below the roots once, after those that it is made from."""
-    seen: set[Made] = set()
-
-    def visit(made: Made) -> Iterator[Made]:
-        if made in seen:
-            return
-        seen.add(made)
-        for read in made.reads:
-            yield from visit(read)
-        yield made
-
-    for root in roots:
-        yield from visit(root)
+    seen = set() if seen is None else seen
+    for made in roots:
+        if made not in seen:
+            seen.add(made)
+            yield from walk_made(made.reads, seen)
+            yield made
 
 
 _LINE = 120
-_BLOCK = {
-    "inputs": 1,
-    "presets": 1,
-    "steps": 3,
-    "writes": 2,
-    "example": 4,
-    "nodes": 2,
-    "edges": 2,
-}  # levels in block style
+# levels in block style
+_BLOCK = {"inputs": 1, "presets": 1, "steps": 3, "writes": 2, "example": 4, "nodes": 2, "edges": 2}
 _PLAIN = re.compile(r"[A-Za-z_$(](?:[A-Za-z0-9_$().<>=+*/|-]| (?=[^ ]))*\Z")
 _WORDS = {"true", "false", "null"}
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")

@@ -15,34 +15,16 @@ import re
 import unicodedata
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
-from typing import (
-    Any,
-    Concatenate,
-    Literal,
-    ParamSpec,
-    Protocol,
-    TypedDict,
-    Unpack,
-    cast,
-    overload,
-)
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypedDict, Unpack, cast, overload
 
 import pyarrow as pa
 
 from semgraph.errors import Fault, Faults, InputError, PlanError, Problem, did_you_mean
 from semgraph.expr.types import PYTHON_TYPES, Type, type_of_arrow
 from semgraph.frontend.answer_types import answer_types
-from semgraph.frontend.build import (
-    OPERATORS,
-    SINKS,
-    SOURCES,
-    build,
-    by_keyword,
-    plan_keys,
-    stands_bare,
-)
+from semgraph.frontend.build import OPERATORS, SINKS, build, by_keyword, plan_keys, stands_bare
 from semgraph.frontend.document import Document, inside, parse, shown
 from semgraph.frontend.dump import (
     LOOPS,
@@ -50,7 +32,7 @@ from semgraph.frontend.dump import (
     Made,
     RecordedSteps,
     World,
-    call_error,
+    errors_of,
     joined,
     together,
     walk_made,
@@ -82,10 +64,11 @@ from semgraph.frontend.rows import (
     read_rows,
     row_faults,
 )
-from semgraph.logical.iterate import Iterate, Round
+from semgraph.logical.graph import Scan
+from semgraph.logical.iterate import Round
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
-from semgraph.logical.relational import Input
+from semgraph.logical.relational import Input, Union
 from semgraph.logical.schema import NAME, Graph
 from semgraph.logical.sinks import Sink
 
@@ -106,7 +89,7 @@ class Operator(Protocol[P]):
 
 
 class OperatorMethod(Protocol[P]):
-    """What a class has of it."""
+    """The attribute of the class that such a method is."""
 
     def __get__(self, frame: object, owner: type | None = None) -> Operator[P]: ...
 
@@ -115,22 +98,22 @@ def operator(method: Callable[Concatenate[Frame, P], Frame]) -> OperatorMethod[P
     """Let a method without a body make the operator of its name from its arguments, the question
     first; and let it take `step`: `a.limit(3, step="few")` is `a.limit(3).step("few")`.
     """
-    keyword, own = method.__name__, inspect.signature(method)
-    known = [*list(own.parameters)[1:], "step"]
+    keyword, signature = method.__name__, inspect.signature(method)
+    names = [*list(signature.parameters)[1:], "step"]
 
     @wraps(method)
     def named(frame: Frame, *args: Any, step: str | None = None, **kwargs: Any) -> Frame:
-        refuse_unknown(keyword, kwargs, known)
+        refuse_unknown(keyword, kwargs, names)
         made: Any = method(frame, *args, **kwargs)
         if made is None:
-            given = dict(own.bind(frame, *args, **kwargs).arguments)
-            question = {key: given[key] for key in ("prompt", "returns", "role") if key in given}
-            arguments = question | {key: value for key, value in given.items() if key != "self"}
+            values = signature.bind(frame, *args, **kwargs).arguments
+            question_first = ("prompt", "returns", "role", *names)
+            arguments = {name: values[name] for name in question_first if name in values}
             sole = len(plan_keys(_CLASSES[keyword])) == 1
             made = frame.then(keyword, next(iter(arguments.values())) if sole else arguments)
         return cast("Frame", made if step is None else made.step(step))
 
-    named.__signature__ = own.replace(parameters=[*own.parameters.values(), _STEP])  # type: ignore[attr-defined]
+    named.__signature__ = signature.replace(parameters=[*signature.parameters.values(), _STEP])  # type: ignore[attr-defined]
     return cast("OperatorMethod[P]", named)
 
 
@@ -203,7 +186,8 @@ class Frame:
         """
         cls = _CLASSES[keyword]
         if isinstance(arguments, Mapping) and "returns" in arguments:
-            arguments = {**arguments, "returns": _plain_types(keyword, arguments["returns"])}
+            with errors_of(keyword, "returns"):
+                arguments = {**arguments, "returns": answer_types(arguments["returns"])}
         world, plain = joined(self.world, arguments)
         if not stands_bare(cls, plain):
             keys = plan_keys(cls)
@@ -212,15 +196,10 @@ class Frame:
                 for k, v in plain.items()
                 if v is not None and (k not in keys or v != keys[k].default)
             }
-        try:
+        with errors_of(keyword):
             node = build(cls, plain, world, source=self.node)
-        except Fault as fault:
-            raise call_error(keyword, fault) from None
-        return self._after(Made(keyword, plain, node, self.made), world)
-
-    def _after(self, made: Made, world: World) -> Frame:
-        """A relation made from this one, with the same key if that is still a column."""
-        return Frame(made, world, self.key if self.key in made.node.schema.names else None)
+        key = self.key if self.key in node.schema.names else None
+        return Frame(Made(keyword, plain, node, self.made), world, key)
 
     def step(self, name: str) -> Frame:
         """The same relation as a step of this name, in plans, choices and messages: every operator
@@ -385,14 +364,10 @@ class Frame:
         """
         last, body = self._looped(do)
         rest = {"until": until, "keep": keep, "by": by, "key": key, "distinct": distinct}
-        given = {k: v for k, v in rest.items() if v is not None and (k, v) != ("keep", "last")}
-        built = {"as": last.made.arguments, "times": times, "do": body.made, **given}
-        world = together([self.world, body.world])
-        try:
-            node = build(Iterate, built, world, source=self.node)
-        except Fault as fault:
-            raise call_error("iterate", fault) from None
-        return self._after(Made("iterate", {**built, "as": last.made}, node, self.made), world)
+        rounds = {"as": last.made.arguments, "times": times, "do": body}
+        made = self.then("iterate", {**rounds, **rest})
+        arguments = {**made.made.arguments, "as": last.made}
+        return replace(made, made=replace(made.made, arguments=arguments))
 
     def _looped(self, do: Callable[[Frame], Frame]) -> tuple[Frame, Frame]:
         """The last round of a loop over these rows, and its body. Raises PlanError."""
@@ -437,8 +412,8 @@ class Frame:
         struct column `alias`.
 
         `vectors` adds stored vectors; `source` and `target` name columns with the nodes at an
-        edge's ends. `key` names the rows of a
-        frame that is searched alone; default: the graph's key.
+        edge's ends. `key` names the rows of a frame that is searched alone; default: the graph's
+        key.
         """
 
     @operator
@@ -649,13 +624,6 @@ class Frame:
         return any(node.calls_model for node in walk(self.node))
 
 
-def _plain_types(keyword: str, returns: Any) -> Any:
-    try:
-        return answer_types(returns)
-    except Fault as fault:
-        raise call_error(keyword, fault.under("returns")) from None
-
-
 _GRAPH = "graph.yaml"  # what a plan calls a graph that was given as an object
 Returns = Frame | Mapping[str, Frame] | Sequence[Frame]
 
@@ -818,9 +786,6 @@ def _windows(inputs: Mapping[str, Made]) -> dict[str, Any]:
     return next(({"input": name, **windows} for name, windows in cut.items()), {})
 
 
-_SOURCES = by_keyword(SOURCES)
-
-
 class TableOptions(TypedDict, total=False):
     """The options of `table` that the readers of files take too."""
 
@@ -880,40 +845,24 @@ def table(
     world = _world(graph, folder, functions)
     data, spec = _spec(rows, name, types or {})
     if key is not None and key not in dict(spec.columns):
-        there = "columns: " + ", ".join(data.values)
-        hint = did_you_mean(key, data.values)
-        raise InputError(
-            Problem(
-                f'input {name} has no column "{key}", which is to be its key',
-                there=there,
-                hint=hint,
-            )
-        )
-    try:
-        cut = (
-            None
-            if windows is None
-            else read_windows({"input": name, **windows}, {name: spec}, world.graph.partition)
-        )
-    except Fault as fault:
-        raise call_error("windows", fault) from None
+        there, hint = "columns: " + ", ".join(data.values), did_you_mean(key, data.values)
+        what = f'input {name} has no column "{key}", which is to be its key'
+        raise InputError(Problem(what, there=there, hint=hint))
+    cut, partition = None, world.graph.partition
+    if windows is not None:
+        with errors_of("windows"):
+            cut = read_windows({"input": name, **windows}, {name: spec}, partition)
     meaning = {name: ALL} if optional == ALL else [name] if optional else []
-    ordered = name if cut is not None else ""
-    try:
+    with errors_of("optional"):
+        ordered = "" if cut is None else name
         spec = read_optional(meaning, {name: spec}, (), ordered, world.graph)[name]
-    except Fault as fault:
-        raise call_error("optional", fault) from None
     unique, partition = key or (cut.key if cut else ""), cut.partition if cut else ""
     checked = read_rows(spec, data, key=unique, partition=partition)
-    node = Input(
-        step=name,
-        name=name,
-        columns=input_schema(spec, windowed=cut is not None),
-        windowed=cut is not None,
-    )
-    return Frame(
-        Made("", {}, node, table=checked, spec=spec, windows=dict(windows or {})), world, key
-    )
+    windowed = cut is not None
+    columns = input_schema(spec, windowed=windowed)
+    node = Input(step=name, name=name, columns=columns, windowed=windowed)
+    made = Made("", {}, node, table=checked, spec=spec, windows=dict(windows or {}))
+    return Frame(made, world, key)
 
 
 def read_csv(
@@ -933,9 +882,8 @@ def read_csv(
     Raises:
         InputError: The file cannot be read as rows.
     """
-    _check_options("read_csv", options, "delimiter")
-    rows = delimited_rows(Path(path), delimiter, options.get("types") or ())
-    return _of_file(rows, Path(path), options)
+    read = partial(delimited_rows, delimiter=delimiter, texts=options.get("types") or ())
+    return _of_file("read_csv", read, path, options, "delimiter")
 
 
 def read_json(path: str | Path, **options: Unpack[TableOptions]) -> Frame:
@@ -945,8 +893,7 @@ def read_json(path: str | Path, **options: Unpack[TableOptions]) -> Frame:
     Raises:
         InputError: The file cannot be read as rows.
     """
-    _check_options("read_json", options)
-    return _of_file(json_rows(Path(path)), Path(path), options)
+    return _of_file("read_json", json_rows, path, options)
 
 
 def read_parquet(path: str | Path, **options: Unpack[TableOptions]) -> Frame:
@@ -956,17 +903,15 @@ def read_parquet(path: str | Path, **options: Unpack[TableOptions]) -> Frame:
     Raises:
         InputError: The file cannot be read as rows.
     """
-    _check_options("read_parquet", options)
-    return _of_file(parquet_rows(Path(path)), Path(path), options)
+    return _of_file("read_parquet", parquet_rows, path, options)
 
 
-def _check_options(reader: str, options: Mapping[str, Any], *own: str) -> None:
+def _of_file(
+    reader: str, read: Callable[[Path], Any], path: str | Path, options: TableOptions, *own: str
+) -> Frame:
     refuse_unknown(reader, options, ["path", *own, *TableOptions.__annotations__])
-
-
-def _of_file(rows: Any, path: Path, options: TableOptions) -> Frame:
-    named: TableOptions = {**options, "name": options.get("name") or _named_after(path)}
-    return table(rows, **named)
+    named: TableOptions = {**options, "name": options.get("name") or _named_after(Path(path))}
+    return table(read(Path(path)), **named)
 
 
 def _named_after(path: Path) -> str:
@@ -982,11 +927,8 @@ def _world(
     if isinstance(graph, (str, Path)):
         path = Path(graph)
         if not path.is_file():
-            raise PlanError(
-                Problem(
-                    f"no graph file {path}", hint="graph=: the path of a graph.yaml, or a Graph"
-                )
-            )
+            hint = "graph=: the path of a graph.yaml, or a Graph"
+            raise PlanError(Problem(f"no graph file {path}", hint=hint))
         place = Path(folder) if folder is not None else path.parent
         return World(read_graph(path), path, place, own)
     return World(graph or NO_GRAPH, None, Path(folder or "."), own)
@@ -1017,12 +959,10 @@ def _spec(rows: Any, name: str, own: Mapping[str, Any]) -> tuple[RowColumns, Inp
             problems.append(Problem(what, there=there, hint=hint))
     if problems:
         raise InputError(*problems)
-    try:
+    with errors_of("table"):
         specs, faults = read_inputs({name: types})
-    except Fault as fault:
-        raise call_error("table", fault) from None
-    if faults:
-        raise call_error("table", Faults(faults))
+        if faults:
+            raise Faults(faults)
     return replace(data, values=columns), specs[name]
 
 
@@ -1049,10 +989,8 @@ def _declared(
     name: str, own: Mapping[str, Any], columns: Mapping[str, Any] | None
 ) -> dict[str, str]:
     """The types that the user gave, as plans write them. Raises PlanError or InputError."""
-    try:
+    with errors_of("table", "types"):
         types: dict[str, str] = answer_types(own)
-    except Fault as fault:
-        raise call_error("table", fault.under("types")) from None
     known = list(columns or types)
     for column in types:
         if column not in known:
@@ -1060,9 +998,8 @@ def _declared(
             what = f'input {name} has no column "{column}", whose type is given'
             raise InputError(Problem(what, there=there, hint=hint))
     if not known:
-        raise InputError(
-            Problem(f"input {name} has no columns", hint='name them: types={"text": "string"}')
-        )
+        hint = 'name them: types={"text": "string"}'
+        raise InputError(Problem(f"input {name} has no columns", hint=hint))
     return types
 
 
@@ -1167,10 +1104,8 @@ def scan(
     """
     world = _world(graph, folder, functions)
     arguments = label if partition is None else {"label": label, "partition": partition}
-    try:
-        node = build(_SOURCES["scan"], arguments, world)
-    except Fault as fault:
-        raise call_error("from", fault) from None
+    with errors_of("from"):
+        node = build(Scan, arguments, world)
     return Frame(Made("from", arguments, node), world)
 
 
@@ -1186,10 +1121,8 @@ def union(relations: Sequence[Frame], *, fill: bool = False, step: str | None = 
         raise PlanError(Problem("union: expected a list of relations, found nothing"))
     world, plain = joined(relations[0].world, list(relations))
     plain = {"of": plain, "fill": True} if fill else plain
-    try:
-        node = build(_SOURCES["union"], plain, world)
-    except Fault as fault:
-        raise call_error("union", fault) from None
+    with errors_of("union"):
+        node = build(Union, plain, world)
     made = Frame(Made("union", plain, node), world)
     return made if step is None else made.step(step)
 
@@ -1208,18 +1141,15 @@ def call(
     Raises:
         PlanError: There is no such plan, it is wrong, or the inputs do not fit it.
     """
-    first = next(iter(inputs.values()), None)
-    rest = {"params": dict(params or {}), "preset": preset}
-    arguments = {"plan": plan, "inputs": dict(inputs)} | {
-        key: value for key, value in rest.items() if value
-    }
-    world, plain = joined(first.world if first is not None else _world(None, None), arguments)
+    arguments: dict[str, Any] = {"plan": plan, "inputs": dict(inputs)}
+    arguments |= {"params": dict(params)} if params else {}
+    arguments |= {"preset": preset} if preset else {}
+    worlds = (frame.world for frame in inputs.values())
+    world, plain = joined(next(worlds, None) or _world(None, None), arguments)
     state = LoadState(functions=world.functions)
     head = Head(state, Document("", {}), world.folder, confined=False, graph=world.graph)
-    try:
+    with errors_of("call"):
         results = Loader(head).call(plain, step or "call", None, world)
-    except Fault as fault:
-        raise call_error("call", fault) from None
     if head.state.problems:
         raise PlanError(*head.state.problems)
     if not results.tables:
