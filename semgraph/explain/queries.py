@@ -25,7 +25,7 @@ from semgraph.physical.reads import run_match, scanned_where
 from semgraph.physical.search import run_searches
 from semgraph.physical.vectors import Partition
 from semgraph.relational.batch import Batch, runtime_schema
-from semgraph.relational.row_scalars import Unsupported
+from semgraph.expr.row_scalars import Unsupported
 from semgraph.stores.base import Observable, Store
 
 _NOW = datetime(2000, 1, 1, tzinfo=UTC)

@@ -21,7 +21,7 @@ from semgraph.logical.semantic import Embed, Semantic
 from semgraph.logical.sinks import Sink
 from semgraph.physical.plan import ClusterRows, PhysicalPlan, SqlSegment, StoreSearch
 from semgraph.physical.search_spec import SearchSpec
-from semgraph.relational.row_scalars import Unsupported
+from semgraph.expr.row_scalars import Unsupported
 from semgraph.relational.segments import Segment
 
 Actual = Mapping[str, Mapping[str, Any]]

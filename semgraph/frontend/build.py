@@ -19,7 +19,7 @@ from semgraph.errors import Fault, Faults, Position, did_you_mean, each
 from semgraph.expr.duckdb import UnknownFunction
 from semgraph.expr.scalar import parse_scalar, reserved
 from semgraph.expr.types import parse_type, type_of_arrow
-from semgraph.frontend.arguments import READERS, SEARCHING, Reported, Scope
+from semgraph.frontend.arguments import KINDS, Reported, Scope, read_prompt
 from semgraph.frontend.document import (
     COMMA_HINT,
     KeyFault,
@@ -28,6 +28,7 @@ from semgraph.frontend.document import (
     rests,
     unknown_key,
 )
+from semgraph.frontend.kinds import one_of
 from semgraph.frontend.refs import REFS, read_refs, refuse_unnamed, with_refs
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan
@@ -58,7 +59,6 @@ OPERATORS: tuple[type[Node], ...] = (
 )  # fmt: skip
 SOURCES: tuple[type[Node], ...] = (Union, Scan)
 SINKS: tuple[type[Sink], ...] = (Merge, Delete)
-_READERS = {**READERS, **SEARCHING, "refs": read_refs}
 _SEVERAL = {"over", "partition", "body"}  # arguments that fill several fields
 _BESIDE = {"prompt": ("returns", "role")}
 """Further keys that belong to an argument: the answers of an inline prompt, and the model's role."""
@@ -279,15 +279,27 @@ class _Arguments:
         if key == "when" and isinstance(value, bool):
             what = "when is asked of rows, and this is settled at load: say if"
             raise Fault(what, hint=_STEP_IF)
-        beside = plan_keys(self.cls).keys() & _BESIDE.get(kind, ())
-        options = {**f.metadata, **{key: self.data.get(key) for key in beside}}
-        if kind == "body":
-            options |= {"round": self.values.get("name", ""), "source": self.source}
-        argument_value = _READERS[kind](value, self.scope, options)
+        argument_value = self._value(f, value)
         if f.default is dataclasses.MISSING and argument_value == ():
             what = "one expression" if kind == "order" else "one column"
             raise Fault(f"{self.cls.keyword} needs at least {what}")
         return dict(argument_value) if kind in _SEVERAL else {f.name: argument_value}
+
+    def _value(self, f: dataclasses.Field[Any], value: Any) -> Any:
+        """What becomes of the value of an argument. Raises Fault."""
+        match f.metadata["kind"]:
+            case "choice":
+                return one_of(*f.metadata["choices"]).read(value, self.scope)
+            case "prompt":
+                given = {key: self.data.get(key) for key in plan_keys(self.cls)}
+                return read_prompt(value, self.scope, given.get("returns"), given.get("role"))
+            case "refs":
+                return read_refs(value, self.scope)
+            case "body":
+                name = self.values.get("name", "")
+                node, depth = self.scope.body(value, name, cast("Node", self.source))
+                return {"body": node, "depth": depth}
+        return KINDS[f.metadata["kind"]].read(value, self.scope)
 
     def node(self, step: str, origin: Position | None) -> Node:
         """The node. Raises Faults."""

@@ -14,17 +14,29 @@ from semgraph.errors import Fault, Faults, Position, did_you_mean
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.scalar import parse_scalar
 from semgraph.expr.types import type_of_arrow
-from semgraph.frontend.arguments import Pruned, Reported, Scope
+from semgraph.frontend import kinds
+from semgraph.frontend.arguments import RELATION, Pruned, Reported, Scope
 from semgraph.frontend.build import shared_node
 from semgraph.frontend.document import Trail, known_keys, mapping, unknown
 from semgraph.frontend.head import Head, input_schema
+from semgraph.frontend.kinds import Key, Keys
 from semgraph.logical.absent import all_partitions
 from semgraph.logical.node import Node
 from semgraph.logical.plan import Choice, InputSpec, Windowing
 from semgraph.logical.relational import Add, Nothing, Project
 from semgraph.logical.typecheck import column_scalar
 
-CALL_KEYS = ("plan", "inputs", "params", "preset")
+_NAMES = kinds.listed(kinds.NAMED)
+CALL: Keys = {
+    "plan": Key(kinds.TEXT, "the name of a plan", required=True),
+    "inputs": Key(
+        kinds.kept(kinds.either(kinds.by_name(kinds.either(RELATION)), _NAMES)),
+        "relations by input",
+    ),
+    "params": Key(kinds.kept(kinds.either(kinds.by_name({}), _NAMES)), "values by parameter"),
+    "preset": Key(kinds.TEXT, "a preset of the plan"),
+}
+"""The keys of a call."""
 
 
 @dataclass(frozen=True)

@@ -39,12 +39,12 @@ from semgraph.frontend.dump import (
     write_yaml,
 )
 from semgraph.frontend.functions import Functions
+from semgraph.frontend.graph_files import read_graph
 from semgraph.frontend.head import (
     NO_GRAPH,
     Head,
     LoadState,
     input_schema,
-    read_graph,
     read_inputs,
     read_optional,
     read_windows,

@@ -19,14 +19,14 @@ from semgraph.display import command
 from semgraph.errors import Fault, Faults, PlanError, Position, Problem, did_you_mean, each
 from semgraph.expr.canonical import canonical
 from semgraph.expr.functions import canonical_json
+from semgraph.frontend import kinds
 from semgraph.frontend.arguments import (
-    PARAMETER,
+    CONDITION,
+    PIPELINE,
     Pruned,
     Reported,
     Scope,
     holds,
-    read_flag,
-    read_names,
     unknown_parameter,
     whole_parameter,
 )
@@ -41,7 +41,7 @@ from semgraph.frontend.build import (
     shared_node,
 )
 from semgraph.frontend.calls import (
-    CALL_KEYS,
+    CALL,
     Fit,
     Relation,
     Replaced,
@@ -69,6 +69,7 @@ from semgraph.frontend.document import (
 from semgraph.frontend.dump import write_yaml
 from semgraph.frontend.functions import Functions
 from semgraph.frontend.head import (
+    EXAMPLE,
     MOST_OPERATORS,
     Head,
     LoadState,
@@ -77,6 +78,7 @@ from semgraph.frontend.head import (
     parameter_values,
     read_head,
 )
+from semgraph.frontend.kinds import Key, Keys
 from semgraph.frontend.prompt_files import Prompts
 from semgraph.frontend.rows import row_faults
 from semgraph.frontend.warnings import warnings
@@ -98,6 +100,13 @@ MOST_CALLS = 50  # of plans in plans
 _SINKS = by_keyword(SINKS)
 _SCHEMA = "schema"
 _WRITES = (*_SINKS, _SCHEMA)
+STEP: Keys = {
+    "if": Key(kinds.kept(CONDITION), "whether the step is part of the plan"),
+    "do": Key(kinds.kept(PIPELINE), "its operators, as in {if: $flag, do: [...]}", required=True),
+}
+"""The keys of a step that is a mapping."""
+SCHEMA_WRITE: Keys = {"drop": Key(kinds.FLAG, "first drop indexes of its names")}
+"""The keys of `schema` among the writes."""
 
 
 class Loader:
@@ -314,10 +323,7 @@ class Loader:
 
     def _form(self, value: Any, path: Trail) -> Relation | Pruned:
         if isinstance(value, Mapping):
-            if faults := known_keys(value, ("if", "do"), "a step as a mapping"):
-                raise Faults(faults)
-            if "do" not in value:
-                raise Fault('a step with if needs "do"', hint="write {if: $flag, do: [...]}")
+            kinds.all_keys(value, "a step as a mapping", STEP)
             if "if" in value and not at("if", holds, value["if"], self.params):
                 return Pruned((str(path[-1]), _parameters_of(value["if"], self.params)))
             value, path = value["do"], (*path, "do")
@@ -445,15 +451,13 @@ class Loader:
         self.writes.append(sink)
 
     def _schema_write(self, value: Any) -> SchemaWrite:
-        arguments = mapping(value, "{drop: true} or {}")
-        if faults := known_keys(arguments, ("drop",), _SCHEMA):
-            raise Faults(faults)
+        arguments = kinds.all_keys(value, _SCHEMA, SCHEMA_WRITE)
         if not self.head.graph.labels and not self.head.unknown_graph:
             what = "the schema is that of a graph, and this plan names none"
             raise Fault(what, hint="add graph: graph.yaml to the plan")
         if self.schema is not None:
             raise Fault("the schema is written once")
-        return SchemaWrite(at("drop", read_flag, arguments.get("drop", False), self, {}))
+        return SchemaWrite(arguments.get("drop", False))
 
     def _load_returns(self) -> None:
         value = self.head.data.get("returns")
@@ -583,16 +587,11 @@ class Loader:
         """The arguments of a call; names in a list are those of relations and parameters of the
         same name. Raises Faults.
         """
-        arguments = dict(mapping(value, "{plan: NAME, inputs: {name: RELATION}}"))
-        faults = known_keys(arguments, CALL_KEYS, "call")
-        if not isinstance(arguments.get("plan"), str):
-            faults.append(Fault("call needs plan: the name of a plan"))
-        if faults:
-            raise Faults(faults)
+        arguments = kinds.all_keys(value, "call", CALL)
         if isinstance(inputs := arguments.get("inputs"), list):
-            arguments["inputs"] = {name: name for name in _names(inputs, "inputs")}
+            arguments["inputs"] = {name: name for name in at("inputs", kinds.read_names, inputs)}
         if isinstance(params := arguments.get("params"), list):
-            for i, name in enumerate(_names(params, "params")):
+            for i, name in enumerate(at("params", kinds.read_names, params)):
                 if name not in self.params:
                     raise unknown_parameter(name, self.params, "params", i, value=True)
             arguments["params"] = {name: self.params[name] for name in params}
@@ -876,7 +875,7 @@ def _brought(value: Any, params: Mapping[str, Any]) -> int:
     operators.
     """
     if isinstance(value, str):
-        names = PARAMETER.findall(value) if "$" in value else ()
+        names = kinds.PARAMETER.findall(value) if "$" in value else ()
         return sum(len(params[name]) for name in names if isinstance(params.get(name), list))
     if isinstance(value, (dict, Mapping)):
         return sum([_brought(part, params) for part in value.values()])
@@ -1025,25 +1024,19 @@ def _plan(loader: Loader) -> LogicalPlan:
 def _check_allow(head: Head) -> None:
     """Check the rewrites that may change answers. Raises Fault."""
     known = [rule.__name__ for rule in APPROXIMATE]
-    for i, name in enumerate(_names(head.data.get("allow"), "allow")):
+    for i, name in enumerate(at("allow", kinds.read_names, head.data.get("allow") or [])):
         if name not in known:
             what, kind = "no rule that may change answers is called", "such rules"
             raise unknown(name, known, what, kind, "allow", i, value=True)
 
 
-def _names(value: Any, key: str) -> tuple[str, ...]:
-    no_scope: Any = None
-    names: tuple[str, ...] = at(key, read_names, value or [], no_scope, {})
-    return names
-
-
 def _check_example(head: Head) -> None:
     """Check the example's rows, as a user's are. Raises Faults."""
-    example = at("example", mapping, head.data.get("example"), "a mapping with inputs")
-    faults = [
-        fault.under("example") for fault in known_keys(example, ("inputs", "after"), "an example")
-    ]
-    rows = at("example", at, "inputs", mapping, example.get("inputs"), "rows by input")
+    example, faults = at(
+        "example", kinds.read_keys, head.data.get("example"), "an example", EXAMPLE
+    )
+    faults = [fault.under("example") for fault in faults]
+    rows = example.get("inputs", {})
     for name, listed in rows.items():
         faults += _example_faults(head, name, listed)
     if not faults and not head.state.problems:  # else what is missing may follow from them
@@ -1053,7 +1046,7 @@ def _check_example(head: Head) -> None:
             for name, spec in head.inputs.items()
             if example and not spec.optional and rows.get(name) is None
         ]
-    for i, plan in enumerate(at("example", _names, example.get("after"), "after")):
+    for i, plan in enumerate(example.get("after", ())):
         try:
             find_named(plan, (head.folder, *head.state.folders), confined=head.confined)
         except Fault as fault:
@@ -1140,7 +1133,7 @@ def dump(plan: LogicalPlan) -> str:
 # -- plans that are loaded once
 
 _MOST = 64
-Key = tuple[str, ...]
+_Identity = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -1182,7 +1175,7 @@ class _Loaded:
         )
 
 
-_plans: OrderedDict[Key, _Loaded] = OrderedDict()
+_plans: OrderedDict[_Identity, _Loaded] = OrderedDict()
 _lock = threading.Lock()
 
 
@@ -1227,7 +1220,7 @@ class LoadedPlans:
         return loaded.plan
 
 
-def _key(asked: Key, folders: tuple[Path, ...], within: tuple[bool, ...]) -> Key:
+def _key(asked: _Identity, folders: tuple[Path, ...], within: tuple[bool, ...]) -> _Identity:
     """The key of a loaded plan: reference and options, and the folders that hold files of it."""
     return (
         *asked,

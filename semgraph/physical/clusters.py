@@ -12,7 +12,7 @@ import pyarrow as pa
 from semgraph.errors import DataError
 from semgraph.logical.cluster import Cluster
 from semgraph.relational.batch import PARTITION, conform, dense, runtime_schema, values
-from semgraph.relational.row_functions import frozen, ordered
+from semgraph.expr.row_functions import frozen, ordered
 from semgraph.semantic.clustering import Algorithm, Vectors
 
 Edge = tuple[Any, Any, Any]

@@ -26,7 +26,7 @@ from semgraph.logical.node import scalars_of
 from semgraph.physical.search_spec import SearchInput, SearchSpec, step_texts
 from semgraph.physical.vectors import of_one_size
 from semgraph.relational.batch import PARTITION, Batch, Row, runtime_schema
-from semgraph.relational.row_scalars import Unsupported
+from semgraph.expr.row_scalars import Unsupported
 from semgraph.relational.rows import RowFunction
 from semgraph.relational.segments import column_segment, execute, executors
 from semgraph.stores.batch_io import end_column

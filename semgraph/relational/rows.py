@@ -34,8 +34,8 @@ from semgraph.logical.relational import (
 )
 from semgraph.logical.typecheck import Columns, Sort
 from semgraph.relational.batch import INPUT_ROW, PARTITION, runtime_schema
-from semgraph.relational.row_functions import Rows
-from semgraph.relational.row_scalars import (
+from semgraph.expr.row_functions import Rows
+from semgraph.expr.row_scalars import (
     AGGREGATES,
     INT,
     NAMESPACE,

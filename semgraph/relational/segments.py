@@ -44,8 +44,8 @@ from semgraph.relational.batch import (
     runtime_schema,
     values,
 )
-from semgraph.relational.row_functions import MOST_ITEMS, FallBack
-from semgraph.relational.row_scalars import Unsupported
+from semgraph.expr.row_functions import MOST_ITEMS, FallBack
+from semgraph.expr.row_scalars import Unsupported
 from semgraph.relational.rows import RowFunction, compile_rows
 from semgraph.relational.sql import LINEAGE, InputRelations, operator_sql, quote
 

@@ -18,7 +18,7 @@ from semgraph.errors import InputError, PlanError
 from semgraph.frontend.build import OPERATORS, SINKS, plan_keys
 from semgraph.frontend.document import Document, parse
 from semgraph.frontend.frame import Frame, call, plan, save, scan, table, union
-from semgraph.frontend.head import read_graph
+from semgraph.frontend.graph_files import read_graph
 from semgraph.frontend.load import dump, load_document, load_plan
 from semgraph.logical.plan import Choice
 

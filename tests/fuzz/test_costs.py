@@ -19,8 +19,8 @@ from semgraph.expr import scalar
 from semgraph.expr.scalar import MOST, parse_scalar
 from semgraph.logical.node import Node
 from semgraph.logical.relational import Input, Join, Project
-from semgraph.relational import row_functions, row_scalars
-from semgraph.relational.row_functions import FallBack
+from semgraph.expr import row_functions, row_scalars
+from semgraph.expr.row_functions import FallBack
 from semgraph.relational.rows import RowFunction
 from tests.relational.executors import of_node
 

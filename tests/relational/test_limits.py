@@ -21,7 +21,7 @@ from semgraph.expr.isolated import PROCESS, SqlProcess
 from semgraph.expr.scalar import parse_scalar
 from semgraph.logical.relational import Input, Join, Project
 from semgraph.relational.batch import Batch
-from semgraph.relational.row_functions import FallBack
+from semgraph.expr.row_functions import FallBack
 from semgraph.relational.segments import DEADLINE, Deadline, execute, run_segment
 from tests.patience import HANGS
 from tests.relational.executors import of_node

@@ -32,7 +32,7 @@ from semgraph.optimizer import optimize
 from semgraph.physical.plan import SqlSegment
 from semgraph.physical.planner import compile_plan
 from semgraph.relational.batch import Batch, runtime_schema
-from semgraph.relational.row_scalars import NAMESPACE, Unsupported
+from semgraph.expr.row_scalars import NAMESPACE, Unsupported
 from semgraph.relational.segments import check_equal
 from semgraph.semantic.library import Library
 from semgraph.shipped import plans_folder

@@ -20,8 +20,8 @@ from sqlglot import exp
 from semgraph.expr.functions import TEXT_FUNCTIONS, VECTOR_FUNCTIONS
 from semgraph.expr.own_functions import REGISTERED
 from semgraph.expr.types import TIMESTAMP
-from semgraph.relational import row_functions
-from semgraph.relational.patterns import is_linear
+from semgraph.expr import row_functions
+from semgraph.expr.patterns import is_linear
 
 Kind = Any  # pa.DataType, whose stubs know no nested types
 TEXT, INT, SMALL, DOUBLE, BOOL = pa.string(), pa.int64(), pa.int32(), pa.float64(), pa.bool_()
