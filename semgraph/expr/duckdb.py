@@ -27,7 +27,6 @@ from sqlglot import exp
 
 from semgraph.errors import Fault, did_you_mean, interruptible
 from semgraph.expr.functions import TEXT_FUNCTIONS, VECTOR_FUNCTIONS, on_columns, on_vectors
-from semgraph.expr.inference import inferred
 from semgraph.expr.isolated import CONFIG, folds, grows, isolated, isolated_if
 from semgraph.expr.own_functions import (
     REGISTERED,
@@ -38,6 +37,7 @@ from semgraph.expr.own_functions import (
     plain_names,
     register,
 )
+from semgraph.expr.row_scalars import kind_of
 from semgraph.expr.scalar import (
     NOW,
     ROWS,
@@ -475,22 +475,22 @@ def type_of(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
     """
     if scalar.is_column and (kind := type_of_path(scalar.columns[0], schema)) is not None:
         return kind
-    types = check_scalar(scalar, schema)
-    kind = inferred(scalar.shared_ast, types.get)
+    check_scalar(scalar, schema)
+    columns = {name: schema.field(name).type for name in scalar.roots}
+    kind = kind_of(scalar.shared_ast, columns)
     return type_of_arrow(_bound(scalar, schema)).arrow if kind is None else kind
 
 
-def check_scalar(scalar: Scalar, schema: pa.Schema) -> dict[str, pa.DataType | None]:
-    """The types of the columns that a scalar reads. Refuses what no binder needs to see: missing
-    columns, volatile functions, casts that always fail. Raises Fault.
+def check_scalar(scalar: Scalar, schema: pa.Schema) -> None:
+    """Refuse what no binder needs to see: missing columns, volatile functions, casts that always fail.
+    Raises Fault.
     """
-    types = {path: type_of_path(path, schema) for path in scalar.columns}
+    check_columns(scalar, schema)
     refuse_volatile(scalar, connection())
     if "(" in scalar.text:
         _refuse_foreign(scalar)
     if "CAST(" in scalar.sql:
         _refuse_failing_casts(scalar)
-    return types
 
 
 def _bound(scalar: Scalar, schema: pa.Schema) -> pa.DataType:

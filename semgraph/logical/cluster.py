@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import pyarrow as pa
 
 from semgraph.errors import Fault
 from semgraph.expr.types import type_of_arrow
-from semgraph.logical.node import Needs, Node, RowsTrait, argument
+from semgraph.logical.node import Needs, Node, argument
 from semgraph.logical.plan import Choice
 from semgraph.logical.typecheck import check_names, fresh
 
@@ -20,7 +19,7 @@ EXACT = ("forest", "components")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Cluster(Node):
+class Cluster(Node, keyword="cluster", rows="any"):
     """The rows of `nodes`, each with the cluster it falls in, by edges `source` → `target` of the
     input. Without `nodes` the rows of the input are the nodes; with `source` and `target` they are
     the edges, too. `vector` names a column of the nodes for algorithms that compare vectors.
@@ -31,9 +30,6 @@ class Cluster(Node):
     A node whose key is NULL is in no cluster.
     """
 
-    keyword: ClassVar[str] = "cluster"
-    tag: ClassVar[str] = "Cluster"
-    rows: ClassVar[RowsTrait] = "any"
     input: Node = argument("input")
     nodes: Node | None = argument("relation", default=None)
     key: str = argument("name")

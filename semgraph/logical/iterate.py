@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Literal
 
 import pyarrow as pa
 from sqlglot import exp
@@ -14,7 +14,7 @@ from semgraph.errors import Fault, Faults
 from semgraph.expr.duckdb import is_aggregate
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import type_of_arrow
-from semgraph.logical.node import Needs, Node, RowsTrait, argument, rewrite, walk
+from semgraph.logical.node import Needs, Node, argument, rewrite, walk
 from semgraph.logical.relational import Input
 from semgraph.logical.typecheck import (
     check_names,
@@ -28,15 +28,13 @@ ROUND, WAS = "round", "was"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Round(Node):
+class Round(Node, keyword="round"):
     """The rows of the last round of a loop, in its body.
 
     `windowed`: they derive from the rows that the plan cuts into windows. `depth`: the number of
     loops around its own, which tells it from the rounds of these.
     """
 
-    keyword: ClassVar[str] = "round"
-    tag: ClassVar[str] = "Round"
     name: str = argument("name")
     columns: pa.Schema = argument("schema")
     windowed: bool = argument("flag", default=False)
@@ -55,7 +53,7 @@ class Round(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Iterate(Node):
+class Iterate(Node, keyword="iterate", rows="any"):
     """The rows after rounds of `do`, which reads those of the round before by the name `as`.
 
     Round 0 is the input. Groups of equal `by`, in each window, end one by one: without rows, after
@@ -64,9 +62,6 @@ class Iterate(Node):
     equal `distinct`, a group then keeps the first one alone.
     """
 
-    keyword: ClassVar[str] = "iterate"
-    tag: ClassVar[str] = "Iterate"
-    rows: ClassVar[RowsTrait] = "any"
     input: Node = argument("input")
     name: str = argument("new_name", key="as", doc="what do calls the rows of the last round")
     times: int = argument("number", doc="how many rounds at most")

@@ -17,23 +17,6 @@ from functools import singledispatchmethod
 import pyarrow as pa
 from sqlglot import exp
 
-from semgraph.expr.scalar import Scalar
-from semgraph.logical.node import Node
-from semgraph.logical.relational import (
-    Add,
-    Aggregate,
-    Distinct,
-    Filter,
-    GroupJoin,
-    Join,
-    Limit,
-    Ordered,
-    Project,
-    Union,
-    Unnest,
-)
-from semgraph.logical.typecheck import Columns, Sort
-from semgraph.relational.batch import INPUT_ROW, PARTITION, runtime_schema
 from semgraph.expr.row_functions import Rows
 from semgraph.expr.row_scalars import (
     AGGREGATES,
@@ -52,6 +35,23 @@ from semgraph.expr.row_scalars import (
     test,
     value,
 )
+from semgraph.expr.scalar import Scalar
+from semgraph.logical.node import Node
+from semgraph.logical.relational import (
+    Add,
+    Aggregate,
+    Distinct,
+    Filter,
+    GroupJoin,
+    Join,
+    Limit,
+    Ordered,
+    Project,
+    Union,
+    Unnest,
+)
+from semgraph.logical.typecheck import Columns, Sort
+from semgraph.relational.batch import INPUT_ROW, PARTITION, runtime_schema
 from semgraph.relational.sql import LINEAGE
 
 _RIGHT = "_right"  # the other row of a semi or anti join
