@@ -2,7 +2,7 @@
 its arguments.
 
 An operator is found by its keyword and its arguments by the fields of its class, so a new operator
-is one class and its place in a tuple here. The readers of arguments stand in `arguments`.
+is one class in `logical`. The kinds of arguments stand in `arguments`.
 """
 
 from __future__ import annotations
@@ -30,33 +30,23 @@ from semgraph.frontend.document import (
 )
 from semgraph.frontend.kinds import one_of
 from semgraph.frontend.refs import REFS, read_refs, refuse_unnamed, with_refs
-from semgraph.logical.cluster import Cluster
-from semgraph.logical.graph import Match, Scan
+from semgraph.logical import cluster, graph, iterate, relational, search, semantic
+from semgraph.logical.graph import Scan
 from semgraph.logical.iterate import Iterate
 from semgraph.logical.node import Node, relation_fields, same_columns
-from semgraph.logical.relational import (
-    Add,
-    Aggregate,
-    Distinct,
-    Filter,
-    GroupJoin,
-    Join,
-    Limit,
-    Ordered,
-    Project,
-    Require,
-    Union,
-    Unnest,
-)
+from semgraph.logical.relational import Add, Union
 from semgraph.logical.schema import Graph
-from semgraph.logical.search import Search
-from semgraph.logical.semantic import Embed, SemAgg, SemFilter, SemJoin, SemMap, SemTopk
+from semgraph.logical.semantic import SemMap
 from semgraph.logical.sinks import Delete, Merge, Sink
 
-OPERATORS: tuple[type[Node], ...] = (
-    Filter, Require, Project, Add, Join, GroupJoin, Limit, Ordered, Distinct, Aggregate, Unnest, Cluster, Search, Match,
-    Embed, SemMap, SemFilter, SemJoin, SemAgg, SemTopk, Iterate,
-)  # fmt: skip
+OPERATORS: tuple[type[Node], ...] = tuple(
+    cls
+    for module in (relational, cluster, search, graph, semantic, iterate)
+    for cls in vars(module).values()
+    if isinstance(cls, type) and issubclass(cls, Node) and cls.__module__ == module.__name__
+    if cls.keyword and any(f.metadata["kind"] == "input" for f in cls.arguments())
+)
+"""What works on the relation above it, as declared."""
 SOURCES: tuple[type[Node], ...] = (Union, Scan)
 SINKS: tuple[type[Sink], ...] = (Merge, Delete)
 _SEVERAL = {"over", "partition", "body"}  # arguments that fill several fields
