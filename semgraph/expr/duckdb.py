@@ -84,8 +84,7 @@ FROM duckdb_functions() WHERE function_type IN ('scalar', 'aggregate', 'window',
 GROUP BY ALL
 """
 _WORDS = """
-SELECT lower(function_name) FROM duckdb_functions() UNION SELECT keyword_name FROM duckdb_keywords()
-UNION SELECT type_name FROM duckdb_types() UNION
+SELECT keyword_name FROM duckdb_keywords() UNION SELECT type_name FROM duckdb_types() UNION
 VALUES ('id'), ('try'), ('unnest'), ('ifnull'), ('percentile_cont'), ('percentile_disc')
 """
 _CLOCK = ("now", "time", "today", "date", "age", "ago")
@@ -123,6 +122,7 @@ def _catalog(con: duckdb.DuckDBPyConnection) -> _Catalog:
     )
     called_by = {name: set(called(body)) for name, body in macros.items()}
     aggregate = frozenset(name for name, kind, _, _ in rows if kind == "aggregate")
+    words = {name for (name,) in con.cursor().sql(_WORDS).fetchall()}
     named = {name for name, *_ in rows if name[:1].isalpha() and not name.startswith("pg_")}
     return _Catalog(
         volatile,
@@ -130,7 +130,7 @@ def _catalog(con: duckdb.DuckDBPyConnection) -> _Catalog:
         aggregate,
         _callers(called_by, {"unnest"}),
         _callers(called_by, aggregate) - aggregate,
-        frozenset(name for (name,) in con.cursor().sql(_WORDS).fetchall()),
+        frozenset(words | {name.lower() for name, *_ in rows}),
     )
 
 
