@@ -80,9 +80,9 @@ SELECT function_name, function_type, bool_and(stability IS DISTINCT FROM 'VOLATI
     coalesce(stability, 'CONSISTENT') = 'CONSISTENT' OR len(parameter_types) > 0
     AND regexp_matches(list_append(parameter_types, return_type)::VARCHAR, 'TIMESTAMP(TZ| WITH)')
   ) AS stable, macro_definition
-FROM duckdb_functions() WHERE function_type IN ('scalar', 'aggregate', 'window', 'macro')
-GROUP BY ALL
+FROM duckdb_functions() GROUP BY ALL
 """
+_SCALAR = {"scalar", "aggregate", "window", "macro"}
 _WORDS = """
 SELECT keyword_name FROM duckdb_keywords() UNION SELECT type_name FROM duckdb_types() UNION
 VALUES ('id'), ('try'), ('unnest'), ('ifnull'), ('percentile_cont'), ('percentile_disc')
@@ -113,7 +113,8 @@ class _Catalog:
 
 @lru_cache(maxsize=1)
 def _catalog(con: duckdb.DuckDBPyConnection) -> _Catalog:
-    rows = {row for row in con.cursor().sql(_FUNCTIONS).fetchall() if not calls_own(row[0])}
+    listed = con.cursor().sql(_FUNCTIONS).fetchall()
+    rows = {row for row in listed if row[1] in _SCALAR and not calls_own(row[0])}
     unstable = {name for name, _, stable, _ in rows if not stable}
     macros = {name: body for name, kind, _, body in rows if kind == "macro" and body}
     volatile = _callers(
@@ -130,7 +131,7 @@ def _catalog(con: duckdb.DuckDBPyConnection) -> _Catalog:
         aggregate,
         _callers(called_by, {"unnest"}),
         _callers(called_by, aggregate) - aggregate,
-        frozenset(words | {name.lower() for name, *_ in rows}),
+        frozenset(words | {name.lower() for name, *_ in listed}),
     )
 
 
