@@ -28,7 +28,7 @@ from sqlglot import exp
 from semgraph.errors import Fault, did_you_mean, interruptible
 from semgraph.expr.functions import TEXT_FUNCTIONS, VECTOR_FUNCTIONS, on_columns, on_vectors
 from semgraph.expr.inference import inferred
-from semgraph.expr.isolated import CONFIG, folds, grows, isolated, isolated_if
+from semgraph.expr.isolated import CONFIG, MOST_BYTES, folds, grows, isolated
 from semgraph.expr.own_functions import (
     REGISTERED,
     OwnFunction,
@@ -389,7 +389,7 @@ def _asks_now(sql: str) -> bool:
 
 
 @lru_cache(maxsize=8192)
-@isolated_if(folds)
+@isolated(folds)
 def bind(sql: str) -> pa.DataType:
     """The type of the first column of a statement over empty relations. Raises duckdb.Error."""
     cursor = connection().cursor()
@@ -461,7 +461,7 @@ def _refuse_failing_casts(scalar: Scalar) -> None:
             ) from None
 
 
-@isolated_if(grows)
+@isolated(grows)
 def value_of(sql: str) -> Any:
     """The value of SQL that reads no row. Raises duckdb.Error."""
     cursor: Any = connection().cursor()
@@ -472,17 +472,23 @@ def value_of(sql: str) -> Any:
         cursor.close()
 
 
-@isolated_if(grows)
+@isolated(grows)
 def kind_of_value(sql: str) -> pa.DataType:
     """The Arrow type of SQL that reads no row, which has a value. Raises duckdb.Error."""
     table = connection().cursor().sql(f"SELECT {sql} AS x").to_arrow_table()
     return cast("pa.DataType", table.schema.field(0).type)
 
 
-@isolated
+@isolated(lambda _sql: False)
 def rows_of(sql: str, tables: Mapping[str, pa.Table], now: datetime | None = None) -> pa.Table:
-    """The rows of a statement over tables. Raises duckdb.Error."""
-    return prepared(sql, tables).run(tables, now)
+    """The rows of a statement over tables. Raises duckdb.Error; OutOfMemoryException for rows that would
+    fill the parent of this process.
+    """
+    rows = prepared(sql, tables).run(tables, now)
+    if CONFIG and rows.nbytes > MOST_BYTES + sum(table.nbytes for table in tables.values()):
+        what = f"its rows have more than {MOST_BYTES >> 20} MB"
+        raise duckdb.OutOfMemoryException(f"Out of Memory Error: {what}")
+    return rows
 
 
 def type_of(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
