@@ -38,7 +38,7 @@ CONFIG: dict[str, Any] = {}
 """Further options of the connection of this process."""
 _MAKES = re.compile(
     r"(?i)\b(range|generate_series|repeat|[lr]pad|(list|array)_(resize|reduce|aggr\w*|to_string)|reduce"
-    r"|(regexp_)?replace|format|printf|bar|bitstring)\b"
+    r"|(regexp_)?replace|format|printf|bar|bitstring|hex|to_hex|bin|to_binary|(to_)?base64|url_encode)\b"
 )
 """Functions that make large values of small ones."""
 _SLOW = re.compile(
@@ -114,17 +114,13 @@ class SqlProcess:
     """A process that computes with DuckDB. It starts when it is first needed.
 
     Args:
-        seconds: How long what it computes may take together; `renew` begins a new count.
+        seconds: How long what it computes may take together.
         of: Another, whose process it uses in turn with others, with a count of its own.
     """
 
     def __init__(self, seconds: float, of: SqlProcess | None = None) -> None:
         self._seconds = self._left = seconds
         self._place: _Place = _Place() if of is None else of._place  # noqa: SLF001 - its own class
-
-    def renew(self) -> None:
-        """Begin to count the seconds anew."""
-        self._left = self._seconds
 
     def end(self) -> None:
         """Compute nothing more: end the process if it computes for this; others start another."""
@@ -200,8 +196,7 @@ def isolated(always: Callable[[str], bool]) -> Callable[[Callable[P, T]], Callab
         def computed(*args: P.args, **kwargs: P.kwargs) -> T:
             sql, worker = str(args[0]), PROCESS.get()
             if worker is None and not CONFIG and always(sql):
-                worker = _for_constants()
-                worker.renew()
+                worker = SqlProcess(_CONSTANT_SECONDS, _for_constants())
             if worker is None or not grows(sql) or calls_own(sql):
                 return function(*args, **kwargs)
             result: T = worker.call(function.__name__, *args)

@@ -37,7 +37,8 @@ def is_linear(pattern: str, flags: int, *, whole: bool = False) -> bool:
     unbounded = [n for n, item in enumerate(items) if _repeats_a_character(item)]
     if unbounded and (whole or unbounded == [len(items) - 1]):
         del items[unbounded[0]]
-    return _ways(items) * (_longest(items) + 1) <= _STEPS
+    longest = parser.SubPattern(parser.State(), items).getwidth()[1]
+    return bool(_ways(items) * (longest + 1) <= _STEPS)
 
 
 def _repeats_a_character(item: tuple[Any, Any]) -> bool:
@@ -48,12 +49,6 @@ def _repeats_a_character(item: tuple[Any, Any]) -> bool:
     )
 
 
-def _longest(items: Items) -> int:
-    """The length of the longest text that a sequence matches."""
-    sequence = parser.SubPattern(parser.State(), list(items))
-    return int(sequence.getwidth()[1])
-
-
 def _ways(items: Items) -> float:
     """In how many ways a sequence may match at one place, at most; what has no bound: infinite."""
     ways = 1.0
@@ -62,11 +57,12 @@ def _ways(items: Items) -> float:
             case "SUBPATTERN":
                 ways *= _ways(argument[-1])
             case "BRANCH":
-                texts = [_text(branch) for branch in argument[1]]
-                others = [b for b, text in zip(argument[1], texts, strict=True) if text is None]
-                ways *= _ways_of_texts([t for t in texts if t is not None]) + sum(
-                    map(_ways, others)
-                )
+                texts = sorted(t for branch in argument[1] if (t := _text(branch)) is not None)
+                others = sum(_ways(branch) for branch in argument[1] if _text(branch) is None)
+                prefix = any(
+                    b.startswith(a) for a, b in pairwise(texts)
+                )  # else one at most matches
+                ways *= others + (len(texts) if prefix else min(len(texts), 1))
             case "MAX_REPEAT":
                 least, most, inner = argument
                 if most == parser.MAXREPEAT:
@@ -83,9 +79,3 @@ def _text(items: Items) -> str | None:
     """The one text that a sequence matches, in lower case."""
     literal = all(str(kind) == "LITERAL" for kind, _ in items)
     return "".join(chr(code) for _, code in items).lower() if literal else None
-
-
-def _ways_of_texts(texts: list[str]) -> int:
-    """One, if no text begins another."""
-    prefix = any(b.startswith(a) for a, b in pairwise(sorted(texts)))
-    return len(texts) if prefix else min(len(texts), 1)

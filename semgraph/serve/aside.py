@@ -6,12 +6,10 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from contextlib import asynccontextmanager
 from functools import cached_property
 from typing import Any, TypeVar
 
 from semgraph.expr.isolated import PROCESS, SqlProcess
-from semgraph.turns import Turns
 
 T = TypeVar("T")
 _THREADS = 12  # each with a process, once it is needed
@@ -79,24 +77,3 @@ class _Thread:
             await waiting
             raise
         return tasks[0].result()
-
-
-class Clients:
-    """How many calls each client has at once; further ones of it wait."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._turns: dict[object, tuple[Turns, int]] = {}
-
-    @asynccontextmanager
-    async def turn(self, client: object) -> Any:
-        """Wait for a turn of a client."""
-        turns, count = self._turns.get(client) or (Turns(self._most), 0)
-        self._turns[client] = turns, count + 1
-        try:
-            async with turns:
-                yield
-        finally:
-            turns, count = self._turns.pop(client)
-            if count > 1:
-                self._turns[client] = turns, count - 1

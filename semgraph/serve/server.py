@@ -36,7 +36,7 @@ from semgraph.expr.isolated import SECONDS
 from semgraph.formats import escaped, shortened
 from semgraph.logical.plan import LogicalPlan
 from semgraph.relational.segments import DEADLINE, Deadline
-from semgraph.serve.aside import Aside, Clients
+from semgraph.serve.aside import Aside
 from semgraph.serve.tools import PlanTool, public, structured, summary
 from semgraph.session import Session
 from semgraph.turns import Turns
@@ -73,7 +73,8 @@ class ToolServer:
         self._listed = [_described(tool) for tool in tools]
         self._session, self._limit, self._message = session, limit, message
         self._running: set[asyncio.Task[CallToolResult]] = set()
-        self._seconds, self._aside, self._clients = seconds, Aside(seconds), Clients(_CALLS)
+        self._seconds, self._aside = seconds, Aside(seconds)
+        self._clients: WeakValueDictionary[object, Turns] = WeakValueDictionary()
         self._turns: WeakValueDictionary[str, Turns] = WeakValueDictionary()
         self._keep = keep
 
@@ -127,7 +128,7 @@ class ToolServer:
         DEADLINE.set(Deadline(lambda: self._seconds))
         client = _client(context)
         async with (
-            self._clients.turn((client, tool.writes)),
+            self._clients.setdefault((client, tool.writes), Turns(_CALLS)),
             _reporting(context) as progress,
         ):
             return await self._aside.run(client, partial(self._answered, tool, arguments, progress))
@@ -194,10 +195,10 @@ class ToolServer:
 
 
 def _client(context: Context) -> object:
-    """Who calls: a session, or the connection that a request came over."""
+    """Who calls: a session, or the connection that a request came over; over stdio there is one client."""
     request = context.request
     if request is None:
-        return id(context.session)
+        return None
     return request.headers.get("mcp-session-id") or request.client
 
 
