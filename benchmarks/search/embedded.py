@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.frame.processes import Watch
-from semgraph.logical.schema import Graph
+from semgraph.frontend.graph_files import graph_of
 from semgraph.stores.base import EdgeWrite, Method, NodeWrite, SearchQuery, WriteBatch
 from semgraph.stores.sqlite.store import SqliteStore
 
@@ -31,7 +31,7 @@ K, NEAREST = 20, 10
 DIMENSIONS, QUERIES = 384, 100
 KINDS = {"no very frequent words": 50, "any words": 0}
 """Queries of six words: without so many of the most frequent."""
-GRAPH = Graph.build({
+GRAPH = graph_of({
     "nodes": {"Entity": {"properties": {"name": "string"}}},
     "edges": {
         "FACT": {

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from semgraph.expr.own_functions import plain_names
+from semgraph.expr.row_scalars import Unsupported
 from semgraph.expr.scalar import parse_scalar
 from semgraph.llm.base import Embeddings
 from semgraph.logical.graph import Match, Scan
@@ -25,7 +26,6 @@ from semgraph.physical.reads import run_match, scanned_where
 from semgraph.physical.search import run_searches
 from semgraph.physical.vectors import Partition
 from semgraph.relational.batch import Batch, runtime_schema
-from semgraph.relational.row_scalars import Unsupported
 from semgraph.stores.base import Observable, Store
 
 _NOW = datetime(2000, 1, 1, tzinfo=UTC)

@@ -10,6 +10,7 @@ from typing import Any
 from semgraph.display import option
 from semgraph.execution.slices import for_batches
 from semgraph.explain.estimates import Amount, Forecast, total
+from semgraph.expr.row_scalars import Unsupported
 from semgraph.formats import plural
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan
@@ -21,7 +22,6 @@ from semgraph.logical.semantic import Embed, Semantic
 from semgraph.logical.sinks import Sink
 from semgraph.physical.plan import ClusterRows, PhysicalPlan, SqlSegment, StoreSearch
 from semgraph.physical.search_spec import SearchSpec
-from semgraph.relational.row_scalars import Unsupported
 from semgraph.relational.segments import Segment
 
 Actual = Mapping[str, Mapping[str, Any]]

@@ -1,8 +1,9 @@
 """Scalars of the plan language: parsed, admitted, typed, and the functions they may call.
 
-`scalar` parses, `types` has the types, `duckdb` binds and runs, `inference` types plain scalars
-without it. `functions` are those that plans may call, `properties` what a scalar can fail on, and
-`canonical` the text of which fingerprints are made.
+`scalar` parses, `types` has the types, `duckdb` binds and runs. `row_scalars` has the Python of
+scalars, which also types plain ones without a binder, and `row_functions` what it calls. `functions`
+are those that plans may call, `properties` what a scalar can fail on, and `canonical` the text of
+which fingerprints are made.
 
 Imports `errors` alone; every layer above imports it.
 """

@@ -27,7 +27,6 @@ from sqlglot import exp
 
 from semgraph.errors import Fault, did_you_mean, interruptible
 from semgraph.expr.functions import TEXT_FUNCTIONS, VECTOR_FUNCTIONS, on_columns, on_vectors
-from semgraph.expr.inference import inferred
 from semgraph.expr.isolated import CONFIG, MOST_BYTES, folds, grows, isolated
 from semgraph.expr.own_functions import (
     REGISTERED,
@@ -38,6 +37,7 @@ from semgraph.expr.own_functions import (
     plain_names,
     register,
 )
+from semgraph.expr.row_scalars import kind_of
 from semgraph.expr.scalar import (
     NOW,
     ROWS,
@@ -50,12 +50,8 @@ from semgraph.expr.scalar import (
     with_bound_fields,
 )
 from semgraph.expr.types import (
-    ANY_COLUMN,
     TIMESTAMP,
-    UNKNOWN,
-    UnknownType,
     canonical_type,
-    holds_unknown,
     sql_type,
     type_of_arrow,
 )
@@ -316,37 +312,26 @@ def check_columns(scalar: Scalar, schema: pa.Schema) -> None:
         type_of_path(path, schema)
 
 
-def reads_unknown(scalar: Scalar, schema: pa.Schema) -> bool:
-    """Whether a scalar reads a column of unknown type. Raises Fault as `check_columns`."""
-    return UNKNOWN in [type_of_path(path, schema) for path in scalar.columns]
-
-
 def type_of_path(path: str, schema: pa.Schema) -> pa.DataType | None:
-    """The canonical type of a column or struct field; UNKNOWN if it is made of one that is; None
-    where only the binder knows it. Raises Fault.
+    """The canonical type of a column or struct field; None where only the binder knows it. Raises
+    Fault.
     """
     root, *fields = path.split(".")
     index = schema.get_field_index(root)
     if index < 0:
-        if ANY_COLUMN in schema.names or root == ANY_COLUMN:
-            return UNKNOWN
         raise _missing(path, schema)
     inner: pa.DataType = schema.field(index).type
     for level, name in enumerate(fields):
-        if isinstance(inner, UnknownType):
-            return UNKNOWN
         if not pa.types.is_struct(inner):
             return None
         index = inner.get_field_index(name)
         if index < 0:
             names = [f.name for f in inner]
-            if ANY_COLUMN in names:
-                return UNKNOWN
             prefix = ".".join([root, *fields[:level]])
             there = "fields here: " + ", ".join(f"{prefix}.{n}" for n in names)
             raise Fault(f'no column "{path}"', there=there, hint=_suggest(prefix, name, names))
         inner = inner.field(index).type
-    return UNKNOWN if holds_unknown(inner) else canonical_type(inner)
+    return canonical_type(inner)
 
 
 def _suggest(prefix: str, name: str, names: list[str]) -> str | None:
@@ -497,24 +482,22 @@ def type_of(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
     """
     if scalar.is_column and (kind := type_of_path(scalar.columns[0], schema)) is not None:
         return kind
-    types = check_scalar(scalar, schema)
-    if UNKNOWN in types.values():
-        return UNKNOWN
-    kind = inferred(scalar.shared_ast, types.get)
+    check_scalar(scalar, schema)
+    columns = {name: schema.field(name).type for name in scalar.roots}
+    kind = kind_of(scalar.shared_ast, columns)
     return type_of_arrow(_bound(scalar, schema)).arrow if kind is None else kind
 
 
-def check_scalar(scalar: Scalar, schema: pa.Schema) -> dict[str, pa.DataType | None]:
-    """The types of the columns that a scalar reads. Refuses what no binder needs to see: missing
-    columns, volatile functions, casts that always fail. Raises Fault.
+def check_scalar(scalar: Scalar, schema: pa.Schema) -> None:
+    """Refuse what no binder needs to see: missing columns, volatile functions, casts that always fail.
+    Raises Fault.
     """
-    types = {path: type_of_path(path, schema) for path in scalar.columns}
+    check_columns(scalar, schema)
     refuse_volatile(scalar, connection())
     if "(" in scalar.text:
         _refuse_foreign(scalar)
     if "CAST(" in scalar.sql:
         _refuse_failing_casts(scalar)
-    return types
 
 
 def _bound(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
@@ -607,7 +590,7 @@ def stands_for(scalar: Scalar, schema: pa.Schema, wanted: pa.DataType) -> bool:
     `type_of`.
     """
     kind = type_of(scalar, schema)
-    return kind in (wanted, UNKNOWN) or _untyped(_bound(scalar, schema), wanted)
+    return kind == wanted or _untyped(_bound(scalar, schema), wanted)
 
 
 def _untyped(kind: pa.DataType, wanted: pa.DataType) -> bool:
@@ -788,7 +771,7 @@ def expect_type(
 ) -> None:
     """Refuse a scalar over rows that has another type, or an aggregate in it. Raises Fault."""
     kind = type_of(scalar, schema)
-    if kind not in (wanted, UNKNOWN):
+    if kind != wanted:
         msg = f'"{short(scalar.text)}" is {type_of_arrow(kind)}, expected {type_of_arrow(wanted)}'
         raise Fault(msg)
     check_over_rows(scalar, schema, windows=windows)
@@ -810,7 +793,7 @@ def check_over_rows(scalar: Scalar, schema: pa.Schema, *, windows: bool = True) 
         raise Fault(
             f'"{short(scalar.text)}": a window function is not allowed here', hint=_WINDOW_HINT
         )
-    if not names & aggregates() or reads_unknown(scalar, schema):
+    if not names & aggregates():
         return
     try:
         bind(
@@ -829,23 +812,19 @@ def type_over_groups(scalar: Scalar, schema: pa.Schema, groups: Sequence[str] = 
         schema: The columns of the rows.
         groups: SQL of what is equal in a group.
     """
-    types = check_scalar(scalar, schema)
+    check_scalar(scalar, schema)
     _refuse_several(scalar, set(called(scalar.sql)))
     if scalar.has_window:
         raise Fault(
             f'"{short(scalar.text)}": a window function is not allowed here',
             hint="add it in a step after this one",
         )
-    if UNKNOWN in types.values():
-        return UNKNOWN
     columns = [executable(scalar.sql), f"min({ORDINAL})", *groups]
     grouped = f" GROUP BY {', '.join(str(i + 3) for i in range(len(groups)))}" if groups else ""
     read = _columns_read(scalar, schema, "".join(groups))
     try:
         kind = bind(f"SELECT {', '.join(columns)} FROM ({empty_relation(read)}) AS {ROWS}{grouped}")
     except duckdb.Error as error:
-        if any(field.name == ANY_COLUMN or holds_unknown(field.type) for field in schema):
-            return UNKNOWN  # the groups may be by such a column
         missing = UNGROUPED.search(str(error))
         if missing is None:
             raise refused(scalar, str(error)) from None

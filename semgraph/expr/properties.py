@@ -16,8 +16,8 @@ from sqlglot import exp
 
 from semgraph.expr.duckdb import kind_of_value, type_of, type_of_path
 from semgraph.expr.functions import TEXT_FUNCTIONS
-from semgraph.expr.inference import inferred
 from semgraph.expr.own_functions import calls_own
+from semgraph.expr.row_scalars import kind_of
 from semgraph.expr.scalar import Scalar, from_ast, to_sql
 from semgraph.expr.types import sql_type
 
@@ -218,7 +218,7 @@ def _is_divisor(tree: exp.Expr) -> bool:
 def _kind(tree: exp.Expr, schema: pa.Schema) -> _Kind:
     if _is_plain(tree):
         return pa.string() if tree.is_string else pa.int64()
-    kind = inferred(tree, lambda path: type_of_path(path, schema))
+    kind = kind_of(tree, dict(zip(schema.names, schema.types, strict=True)))
     return type_of(from_ast(tree), schema) if kind is None else kind
 
 

@@ -771,8 +771,8 @@ def literal(value: Any) -> exp.Expr:
         return exp.Array(expressions=[literal(v) for v in value])
     if isinstance(value, float) and not isfinite(value):
         return exp.cast(exp.Literal.string(str(value)), "double")
-    if isinstance(value, (int, float)) and value < 0:
-        return exp.Paren(this=exp.convert(value))
+    if isinstance(value, (int, float)) and str(value)[0] == "-":  # also -0.0
+        return exp.Paren(this=exp.Neg(this=exp.convert(abs(value))))
     if value is None or isinstance(value, (str, int, float, bool)):
         return exp.convert(value)
     if isinstance(value, date):

@@ -16,40 +16,6 @@ from semgraph.errors import Fault, did_you_mean
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 
-class UnknownType(pa.ExtensionType):
-    """The type of a column with a wrong definition. Every check accepts it, so that a mistake is
-    reported once, where it is.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(pa.null(), "semgraph.unknown")
-
-    def __hash__(self) -> int:
-        return hash(self.extension_name)
-
-    def __arrow_ext_serialize__(self) -> bytes:
-        return b""
-
-    @classmethod
-    def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> UnknownType:
-        del storage_type, serialized
-        return cls()
-
-
-UNKNOWN = UnknownType()
-ANY_COLUMN = "*"
-"""The column that represents all others, in a relation with unknown columns."""
-
-
-def holds_unknown(arrow: pa.DataType) -> bool:
-    """Whether a type is unknown, or is made of one that is."""
-    if not arrow.num_fields:
-        return isinstance(arrow, UnknownType)
-    if pa.types.is_struct(arrow):
-        return any(field.name == ANY_COLUMN or holds_unknown(field.type) for field in arrow)
-    return hasattr(arrow, "value_type") and holds_unknown(arrow.value_type)
-
-
 _ATOMS: dict[str, tuple[pa.DataType, str, dict[str, Any]]] = {
     "string": (pa.string(), "VARCHAR", {"type": "string"}),
     "int64": (pa.int64(), "BIGINT", {"type": "integer"}),
@@ -181,8 +147,6 @@ class Type:
             return pa.struct([pa.field(n, t.arrow) for n, t in self.fields])
         if self.name == "vector":
             return pa.list_(pa.float32(), self.size) if self.size else pa.list_(pa.float32())
-        if self.name == "unknown":
-            return UNKNOWN
         return pa.string() if self.name == "enum" else _ATOMS[self.name][0]
 
     @property
@@ -229,8 +193,6 @@ def sql_type(arrow: pa.DataType) -> str:
         return f"STRUCT({inner})"
     if pa.types.is_float32(arrow):
         return "FLOAT"
-    if isinstance(arrow, UnknownType):
-        return '"NULL"'
     return _ATOMS[type_of_arrow(arrow).name][1]
 
 
@@ -265,12 +227,7 @@ def _scale_zero(arrow: pa.DataType) -> bool:
     return pa.types.is_decimal(arrow) and arrow.scale == 0
 
 
-def _is_unknown(arrow: pa.DataType) -> bool:
-    return isinstance(arrow, UnknownType)
-
-
 _KINDS = (
-    ("unknown", _is_unknown),
     ("boolean", pa.types.is_boolean),
     ("int64", pa.types.is_integer),
     ("int64", _scale_zero),

@@ -1,37 +1,26 @@
-"""Readers of arguments, one for each kind: what a plan may write, and what it becomes."""
+"""Kinds of arguments of operators: what a plan may write, and what it becomes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
-from semgraph.errors import Fault, Faults, did_you_mean
+from semgraph.errors import Fault, Faults
 from semgraph.expr.duckdb import always, constant
 from semgraph.expr.own_functions import FunctionsByName
-from semgraph.expr.scalar import MOST_DEEP, NOW, Scalar, conjunction, parse_scalar, reserved
-from semgraph.expr.types import ANY_COLUMN
-from semgraph.frontend.document import (
-    kind_of,
-    known_keys,
-    mapping,
-    rest_of,
-    rests,
-    unknown,
-    unknown_key,
-    wrong,
-)
+from semgraph.expr.scalar import MOST_DEEP, NOW, Scalar, conjunction, parse_scalar
+from semgraph.frontend import kinds
+from semgraph.frontend.document import rests, unknown, wrong
+from semgraph.frontend.kinds import Key, Keys, Kind, Schema
 from semgraph.logical.graph import Pattern, parse_pattern
 from semgraph.logical.node import Node
 from semgraph.logical.plan import Choice
 from semgraph.logical.prompt import PromptSet
-from semgraph.logical.schema import NAME, PATH, Graph
+from semgraph.logical.schema import Graph
 from semgraph.logical.search import SearchMethod
 from semgraph.logical.semantic import Check
 from semgraph.logical.typecheck import Columns, Sort, Using, column_scalar
-
-UNKNOWN_SCALAR = column_scalar(ANY_COLUMN)
-"""An expression that could not be read: of any type, over any relation."""
 
 
 class Scope(Protocol):
@@ -63,28 +52,17 @@ class Scope(Protocol):
         loops around it. Raises Fault.
         """
 
-    def prompt(self, value: Any, answers: Any) -> PromptSet | None:
-        """The prompts that a value names; `answers` are the types of an inline prompt. None if
-        their files have problems. Raises Fault.
+    def prompt(self, value: Any, answers: Any) -> PromptSet:
+        """The prompts that a value names; `answers` are the types of an inline prompt. Raises
+        Fault, or Reported if a file of theirs is wrong.
         """
 
 
-Options = Mapping[str, Any]
-Reader = Callable[[Any, Scope, Options], Any]
+class Reported(Faults):
+    """What is read has mistakes, which are reported already: what reads it is not checked."""
 
-
-class PartlyWrong(Faults):
-    """Faults of parts of an argument.
-
-    Args:
-        faults: The faults.
-        rest: The argument with these parts unknown, or without them.
-        places: Of a list: the places that the items of the rest have in it.
-    """
-
-    def __init__(self, faults: Iterable[Fault], rest: Any, places: Iterable[int] = ()) -> None:
-        super().__init__(faults)
-        self.rest, self.places = rest, list(places)
+    def __init__(self) -> None:
+        super().__init__(())
 
 
 class Pruned(Exception):
@@ -111,12 +89,10 @@ class Pruned(Exception):
 
 # -- parameters
 
-PARAMETER = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
-
 
 def whole_parameter(value: object) -> str:
     """The name of the parameter that a text is as a whole, or ""."""
-    match = PARAMETER.fullmatch(value) if isinstance(value, str) else None
+    match = kinds.PARAMETER.fullmatch(value) if isinstance(value, str) else None
     return "" if match is None or match[1] == NOW else match[1]
 
 
@@ -165,98 +141,25 @@ def _parameter(name: str, params: Mapping[str, Any]) -> Any:
     return params[name]
 
 
-# -- one reader for each kind
+# -- kinds of arguments
 
 _DESC = re.compile(
     r"(?P<by>.*\S)\s+(?P<direction>desc|asc|descending|ascending)\s*\Z", re.IGNORECASE | re.DOTALL
 )
-_LENGTH = re.compile(rf"{PARAMETER.pattern}(\s*-\s*\d+)?")
+_LENGTH = re.compile(rf"{kinds.PARAMETER.pattern}(\s*-\s*\d+)?")
 
 
-def read_name(value: Any, scope: Scope, options: Options) -> str:
-    """A column's name."""
-    del scope, options
-    if not isinstance(value, str):
-        raise wrong("a name", value)
-    if not NAME.match(value):
-        hint = "letters, digits and _, not starting with a digit"
-        raise Fault(
-            f'"{value}" is no name', hint="a name, not an expression" if "(" in value else hint
-        )
-    if reserved(value):
-        raise Fault(f'"{value}" is the engine\'s own name', hint="choose another name")
-    return value
-
-
-def read_new_name(value: Any, scope: Scope, options: Options) -> str:
+def read_new_name(value: Any, scope: Scope) -> str:
     """A name that nothing has yet."""
-    name = read_name(value, scope, options)
+    name = kinds.read_name(value)
     scope.check_free(name)
     return name
 
 
-def read_body(value: Any, scope: Scope, options: Options) -> dict[str, Any]:
-    """The body of a loop: a list of operators that reads the last round."""
-    node, depth = scope.body(value, options["round"], options["source"])
-    return {"body": node, "depth": depth}
-
-
-def read_path(value: Any, scope: Scope, options: Options) -> str:
-    """A column, or a field of a struct column."""
-    del scope, options
-    if not isinstance(value, str):
-        raise wrong("a column", value)
-    if not PATH.match(value):
-        raise Fault(
-            f'"{value}" is no column',
-            hint="a column or a struct's field, such as c.uuid; add computes others",
-        )
-    return value
-
-
-def _items(value: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """The items of a list with their paths, or a single value; without the pieces of an
-    item that a comma cut.
-    """
-    if not isinstance(value, (list, tuple)):
-        yield (), value
-        return
-    skipped = 0
-    for i, item in enumerate(value):
-        if skipped:
-            skipped -= 1
-            continue
-        skipped = len(rest_of(item, [(more, None) for more in value[i + 1 :]]))
-        yield (i,), item
-
-
-def _each(value: Any, read: Callable[[Any], Any]) -> list[Any]:
-    """Every item of a list, or a single value. Raises PartlyWrong."""
-    rest: dict[tuple[int, ...], Any] = {}
-    faults: list[Fault] = []
-    for path, item in _items(value):
-        try:
-            rest[path] = read(item)
-        except Fault as fault:
-            faults.append(fault.under(*path))
-    if faults:
-        raise PartlyWrong(faults, tuple(rest.values()), (place for path in rest for place in path))
-    return list(rest.values())
-
-
-def read_names(value: Any, scope: Scope, options: Options) -> tuple[str, ...]:
-    """A name, or a list of names."""
-    names = _each(value, lambda item: read_name(item, scope, options))
-    if len(set(names)) < len(names):
-        raise PartlyWrong([Fault("a name is repeated")], tuple(dict.fromkeys(names)))
-    return tuple(names)
-
-
-def read_number(value: Any, scope: Scope, options: Options) -> int:
+def read_number(value: Any, scope: Scope) -> int:
     """A count, or a text that makes one of parameters: `2 * $limit`."""
-    del options
     if isinstance(value, str) and "$" in value:
-        value = constant(read_scalar(value, scope, {}))
+        value = constant(read_scalar(value, scope))
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
@@ -266,28 +169,8 @@ def read_number(value: Any, scope: Scope, options: Options) -> int:
     return value
 
 
-def read_flag(value: Any, scope: Scope, options: Options) -> bool:
-    """True or false."""
-    del scope, options
-    if not isinstance(value, bool):
-        raise wrong("true or false", value)
-    return value
-
-
-def read_choice(value: Any, scope: Scope, options: Options) -> str:
-    """One of a few words."""
-    del scope
-    word = "null" if value is None else value
-    choices = options["choices"]
-    if word not in choices:
-        hint = did_you_mean(word, choices) if isinstance(word, str) else None
-        raise Fault(f"{kind_of(value)} is none of: {', '.join(choices)}", hint=hint)
-    return str(word)
-
-
-def read_algorithm(value: Any, scope: Scope, options: Options) -> str:
+def read_algorithm(value: Any) -> str:
     """A name with parameters, as in `use`: `louvain(resolution=1.2)`, `{louvain: {resolution: 1.2}}`."""
-    del scope, options
     try:
         return str(Choice.parse(value))
     except Fault as fault:
@@ -295,9 +178,8 @@ def read_algorithm(value: Any, scope: Scope, options: Options) -> str:
         raise Fault(what, *fault.path, hint="write louvain, or louvain(resolution=1.2)") from None
 
 
-def read_scalar(value: Any, scope: Scope, options: Options) -> Scalar:
+def read_scalar(value: Any, scope: Scope) -> Scalar:
     """An SQL expression; of a list of conditions all must hold."""
-    del options
     return (
         _all_of(value, scope)
         if isinstance(value, list) and value
@@ -323,11 +205,7 @@ def _all_of(values: list[Any], scope: Scope) -> Scalar:
             raise wrong("a condition", value)
         return read_expression(value, scope)
 
-    try:
-        conditions = _each(values, condition)
-    except PartlyWrong as faults:
-        rest = conjunction(faults.rest) if faults.rest else UNKNOWN_SCALAR
-        raise PartlyWrong(faults.faults, rest) from None
+    conditions = kinds.each_item(values, condition)
     needed = [part for part in conditions if not always(part)]
     if len(needed) >= MOST_DEEP:
         raise Fault(
@@ -337,16 +215,12 @@ def _all_of(values: list[Any], scope: Scope) -> Scalar:
     return conjunction(needed) if len(needed) > 1 else (needed or conditions)[0]
 
 
-def read_columns(value: Any, scope: Scope, options: Options) -> Columns:
+def read_columns(value: Any, scope: Scope) -> Columns:
     """`{name: expression}`; without expression, the column of that name; or a list of names, or
     one.
     """
     if not isinstance(value, Mapping):
-        try:
-            return tuple((name, column_scalar(name)) for name in read_names(value, scope, options))
-        except PartlyWrong as error:
-            rest = (*((name, column_scalar(name)) for name in error.rest), _ANY)
-            raise PartlyWrong(error.faults, rest) from None
+        return tuple((name, column_scalar(name)) for name in kinds.read_names(value))
     columns: list[tuple[str, Scalar]] = []
     faults: list[Fault] = []
     pieces = rests(value)
@@ -354,24 +228,19 @@ def read_columns(value: Any, scope: Scope, options: Options) -> Columns:
         if name in pieces:
             continue
         try:
-            read_name(name, scope, options)
+            kinds.read_name(name)
             scalar = column_scalar(name) if text is None else read_expression(text, scope)
             columns.append((name, scalar))
         except Fault as fault:
             faults.append(fault.under(name))
-            columns.append((str(name), UNKNOWN_SCALAR))
     if faults:
-        raise PartlyWrong(faults, tuple(columns))
+        raise Faults(faults)
     return tuple(columns)
 
 
-_ANY = (ANY_COLUMN, UNKNOWN_SCALAR)
-
-
-def read_order(value: Any, scope: Scope, options: Options) -> tuple[Sort, ...]:
+def read_order(value: Any, scope: Scope) -> tuple[Sort, ...]:
     """Terms `expression` or `expression desc`; one, or a list."""
-    del options
-    return tuple(_each(value, lambda item: _term(item, scope)))
+    return tuple(kinds.each_item(value, lambda item: _term(item, scope)))
 
 
 def _term(value: Any, scope: Scope) -> Sort:
@@ -386,24 +255,18 @@ def _term(value: Any, scope: Scope) -> Sort:
     return Sort(read_expression(match["by"], scope), descending=True)
 
 
-def read_using(value: Any, scope: Scope, options: Options) -> Using:
+def read_using(value: Any) -> Using:
     """Columns that must be equal: a name, a list of names, or {left: right}."""
     if not isinstance(value, Mapping):
-        return tuple(_each(value, lambda path: (read_path(path, scope, options), path)))
+        return tuple(kinds.each_item(value, lambda path: (kinds.read_path(path), path)))
     pairs = []
     for left, right in value.items():
-        path = read_path(left, scope, options)
-        pairs.append((path, path if right is None else read_path(right, scope, options)))
+        path = kinds.read_path(left)
+        pairs.append((path, path if right is None else kinds.read_path(right)))
     return tuple(pairs)
 
 
-def read_relation(value: Any, scope: Scope, options: Options) -> Node:
-    """The name of a relation, or a nested step."""
-    del options
-    return scope.relation(value)
-
-
-def read_relations(value: Any, scope: Scope, options: Options) -> tuple[Node, ...]:
+def read_relations(value: Any, scope: Scope) -> tuple[Node, ...]:
     """A list of relations; those that are pruned are left out."""
     if not isinstance(value, list) or not value:
         raise wrong("a list of relations", value)
@@ -412,7 +275,7 @@ def read_relations(value: Any, scope: Scope, options: Options) -> tuple[Node, ..
     faults: list[Fault] = []
     for i, item in enumerate(value):
         try:
-            relations.append(read_relation(item, scope, options))
+            relations.append(scope.relation(item))
         except Fault as fault:
             faults.append(fault.under(i))
         except Pruned as error:
@@ -430,19 +293,17 @@ def _graph_of(scope: Scope, what: str) -> Graph:
     return scope.graph
 
 
-def read_label(value: Any, scope: Scope, options: Options) -> str:
+def read_label(value: Any, scope: Scope) -> str:
     """A label of the graph."""
-    del options
     if not isinstance(value, str):
         raise wrong("a label", value)
     return _graph_of(scope, f'"{value}": this plan names no graph').label(value).name
 
 
-def read_pattern(value: Any, scope: Scope, options: Options) -> Pattern:
+def read_pattern(value: Any, scope: Scope) -> Pattern:
     """A path in openCypher's notation; a parameter in it, or one less a number, stands for a whole
     number.
     """
-    del options
     if not isinstance(value, str):
         raise wrong('a pattern such as "(a:Label {uuid: uuid})-[r:TYPE]-(b:Label)"', value)
     _graph_of(scope, "a pattern reads a graph, and this plan names none")
@@ -450,61 +311,23 @@ def read_pattern(value: Any, scope: Scope, options: Options) -> Pattern:
     def length(match: re.Match[str]) -> str:
         if match[1] not in scope.params:
             raise unknown_parameter(match[1], scope.params, value=True)
-        return str(read_number(match[0] if match[2] else scope.params[match[1]], scope, {}))
+        return str(read_number(match[0] if match[2] else scope.params[match[1]], scope))
 
     return parse_pattern(_LENGTH.sub(length, value))
 
 
-def read_prompt(value: Any, scope: Scope, options: Options) -> PromptSet | None:
+def read_prompt(value: Any, scope: Scope, returns: Any, role: Any) -> PromptSet:
     """A prompt file, an inline question, or one of several by a column; for the model of a role, if
     one is named beside it.
     """
-    role = (
-        "" if options.get("role") is None else under("role", read_name, options["role"], scope, {})
-    )
-    prompts = scope.prompt(value, options.get("returns"))
-    return prompts.of_role(role) if role and prompts is not None else prompts
+    name = "" if role is None else under("role", kinds.read_name, role)
+    prompts = scope.prompt(value, returns)
+    return prompts.of_role(name) if name else prompts
 
 
-Parts = Mapping[str, tuple[Reader, Mapping[str, Any]]]
-
-
-def read_parts(
-    value: Any, what: str, parts: Parts, needed: Mapping[str, str], scope: Scope, options: Options
-) -> tuple[dict[str, Any], list[Fault]]:
-    """The parts of an argument that is a mapping, and what is wrong with them.
-
-    Args:
-        value: The mapping.
-        what: The argument.
-        parts: The reader of each part, with further options.
-        needed: The parts that must be there, each with a hint.
-        scope: What names mean.
-        options: The options of the argument.
-    """
-    data = mapping(value, f"{what}: {{{', '.join(parts)}}}")
-    faults = known_keys(data, parts, what)
-    faults += [
-        Fault(f'{what} needs "{key}"', hint=hint)
-        for key, hint in needed.items()
-        if data.get(key) is None
-    ]
-    values: dict[str, Any] = {}
-    for key, (read, more) in parts.items():
-        try:
-            if data.get(key) is not None:
-                values[key] = under(key, read, data[key], scope, {**options, **more})
-        except Fault as fault:
-            faults.append(fault)
-    return values, faults
-
-
-_MOST_RETRIES = 10
-
-
-def read_check(value: Any, scope: Scope, options: Options) -> Check:
+def read_check(value: Any, scope: Scope) -> Check:
     """A condition of answers, and what is said about one that does not meet it."""
-    values, faults = read_parts(value, "check", _CHECK, _NEEDED, scope, options)
+    values, faults = kinds.read_keys(value, "check", CHECK, scope)
     if values.get("retries", 0) > _MOST_RETRIES:
         faults.append(Fault(f"at most {_MOST_RETRIES} retries, not {values['retries']}", "retries"))
     if faults:
@@ -512,10 +335,13 @@ def read_check(value: Any, scope: Scope, options: Options) -> Check:
     return Check(**values)
 
 
-def read_message(value: Any, scope: Scope, options: Options) -> Scalar:
+_MOST_RETRIES = 10
+
+
+def read_message(value: Any, scope: Scope) -> Scalar:
     """An expression that gives a text."""
     try:
-        return read_scalar(value, scope, options)
+        return read_scalar(value, scope)
     except Fault:
         if not isinstance(value, str) or "'" in value:
             raise
@@ -523,74 +349,25 @@ def read_message(value: Any, scope: Scope, options: Options) -> Scalar:
         raise Fault(f'"{value}" is no expression', hint=hint) from None
 
 
-_NEEDED = {
-    "where": "the condition that answers must meet",
-    "message": "what the model is told about an answer that does not meet it",
-}
-_CHECK: Parts = {
-    "where": (read_scalar, {}),
-    "message": (read_message, {}),
-    "retries": (read_number, {}),
-}
-
-
-READERS: dict[str, Reader] = {
-    "check": read_check,
-    "relation": read_relation,
-    "relations": read_relations,
-    "scalar": read_scalar,
-    "columns": read_columns,
-    "names": read_names,
-    "name": read_name,
-    "new_name": read_new_name,
-    "body": read_body,
-    "path": read_path,
-    "number": read_number,
-    "flag": read_flag,
-    "choice": read_choice,
-    "algorithm": read_algorithm,
-    "order": read_order,
-    "using": read_using,
-    "prompt": read_prompt,
-    "pattern": read_pattern,
-    "label": read_label,
-}
-
-
-_METHODS = {
-    "equal": (),
-    "fulltext": ("rank",),
-    "nearest": ("above",),
-}  # method of a search -> its own options
-_RANKS = ("store", "overlap")
-
-
-def read_over(value: Any, scope: Scope, options: Options) -> dict[str, Any]:
+def read_over(value: Any, scope: Scope) -> dict[str, Any]:
     """What is searched: a label, a step, or [label, step]."""
     if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str):
-        label = read_label(value[0], scope, options)
-        try:
-            return {"label": label, "within": scope.relation(value[1])}
-        except Fault as fault:
-            raise fault.under(1) from None
+        label = read_label(value[0], scope)
+        return {"label": label, "within": under(1, scope.relation, value[1])}
     if isinstance(value, str) and not scope.is_relation(value):
-        return {"label": read_label(value, scope, options), "within": None}
+        return {"label": read_label(value, scope), "within": None}
     return {"label": "", "within": scope.relation(value)}
 
 
-def read_methods(value: Any, scope: Scope, options: Options) -> tuple[SearchMethod, ...]:
+def read_methods(value: Any, scope: Scope) -> tuple[SearchMethod, ...]:
     """Methods of a search: one, or a list. Methods with an `if` that does not hold are left out."""
 
     def method(item: Any) -> SearchMethod | None:
         if isinstance(item, Mapping) and not _wanted(item.get("if", True), scope):
             return None
-        return _method(item, scope, options)
+        return _method(item, scope)
 
-    try:
-        methods = [by for by in _each(value, method) if by is not None]
-    except PartlyWrong as faults:
-        rest = tuple(by for by in faults.rest if by is not None)
-        raise PartlyWrong(faults.faults, rest, faults.places) from None
+    methods = [by for by in kinds.each_item(value, method) if by is not None]
     if value != [] and not methods:
         raise Fault(
             "no method is left: the if of none holds",
@@ -606,30 +383,33 @@ def _wanted(condition: Any, scope: Scope) -> bool:
     return bool(under("if", holds, condition, scope.params))
 
 
-def _method(value: Any, scope: Scope, options: Options) -> SearchMethod:
+def _method(value: Any, scope: Scope) -> SearchMethod:
     if not isinstance(value, Mapping):
         raise wrong("a method such as {equal: name}", value)
-    names = [key for key in value if key in _METHODS]
+    names = [key for key in value if key in METHODS]
     if len(names) != 1:
         raise Fault(
-            "a method is one of: " + ", ".join(_METHODS), hint="such as {fulltext: fact, to: query}"
+            "a method is one of: " + ", ".join(METHODS), hint="such as {fulltext: fact, to: query}"
         )
     via = names[0]
-    known = (via, "to", "if", *_METHODS[via])
-    for key in value:
-        if key not in known:
-            raise unknown_key("a method", key, known, f"{via} has no", f"keys of {via}")
-
-    def part(key: str, reader: Reader, default: Any, **more: Any) -> Any:
-        return under(key, reader, value.get(key, default), scope, {**options, **more})
-
-    prop = part(via, read_name, None)
-    to = column_scalar(prop) if value.get("to") is None else part("to", read_scalar, None)
-    rank = part("rank", read_choice, "store", choices=_RANKS)
-    return SearchMethod(via, prop, to, part("above", _decimal, -1.0), rank)
+    parts = kinds.all_keys(value, via, METHODS[via], scope)
+    to = parts.get("to") or column_scalar(parts[via])
+    return SearchMethod(via, parts[via], to, parts.get("above", -1.0), parts.get("rank", "store"))
 
 
-def under(key: str, read: Callable[..., Any], *args: Any) -> Any:
+def read_partition(value: Any) -> dict[str, Any]:
+    """The partitions that are read: those in a column, `all`, or [column, all]: all where the
+    column is NULL.
+    """
+    parts = value if isinstance(value, list) else [value]
+    if len(parts) == 2 and parts[1] == "all" and parts[0] != "all":
+        return {"partition": kinds.read_name(parts[0]), "or_all": True}
+    if len(parts) != 1:
+        raise wrong("a column with partitions, all, or [kinds.COLUMN, all]", value)
+    return {"partition": kinds.read_name(parts[0]), "or_all": False}
+
+
+def under(key: str | int, read: Callable[..., Any], *args: Any) -> Any:
     """Read something; its faults are at `key`."""
     try:
         return read(*args)
@@ -637,27 +417,107 @@ def under(key: str, read: Callable[..., Any], *args: Any) -> Any:
         raise fault.under(key) from None
 
 
-def _decimal(value: Any, scope: Scope, options: Options) -> float:
-    del scope, options
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise wrong("a number", value)
-    return float(value)
-
-
-def read_partition(value: Any, scope: Scope, options: Options) -> dict[str, Any]:
-    """The partitions that are read: those in a column, `all`, or [column, all]: all where the
-    column is NULL.
-    """
-    listed = value if isinstance(value, list) else [value]
-    if len(listed) == 2 and listed[1] == "all" and listed[0] != "all":
-        return {"partition": read_name(listed[0], scope, options), "or_all": True}
-    if len(listed) != 1:
-        raise wrong("a column with partitions, all, or [COLUMN, all]", value)
-    return {"partition": read_name(listed[0], scope, options), "or_all": False}
-
-
-SEARCHING: dict[str, Reader] = {
-    "over": read_over,
-    "methods": read_methods,
-    "partition": read_partition,
+SCALAR: Schema = {"type": ["string", "number", "boolean"]}
+PIPELINE: Schema = {"$ref": "#/$defs/pipeline"}
+RELATION: Schema = {"$ref": "#/$defs/relation"}
+CONDITION: Schema = {
+    "anyOf": [
+        kinds.OF_PARAMETER,
+        {"type": "boolean"},
+        {"type": "object", "patternProperties": {r"^\$": {}}, "minProperties": 1},
+    ]
 }
+CHOICE: Schema = {
+    "anyOf": [kinds.TEXT_SCHEMA, {"type": "object", "minProperties": 1, "maxProperties": 1}]
+}
+_COMPUTED = kinds.by_name({"type": [*SCALAR["type"], "null"]}, kinds.NAMED)
+_PAIRS = kinds.by_name({**kinds.OF_PATH, "type": ["string", "null"]}, kinds.OF_PATH)
+_PARTS: Schema = {"type": "array", "prefixItems": [kinds.NAMED, {"const": "all"}], "minItems": 2}
+_LABEL_AND_STEP: Schema = {
+    "type": "array", "prefixItems": [kinds.TEXT_SCHEMA, RELATION], "minItems": 2, "maxItems": 2
+}  # fmt: skip
+_EXPRESSION = Kind(read_scalar, {"anyOf": [SCALAR, {**kinds.listed(SCALAR), "minItems": 1}]})
+_NUMBER = Kind(
+    read_number,
+    kinds.either({"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"\$"}),
+)
+_ORDER = Kind(read_order, kinds.either(SCALAR, kinds.listed(SCALAR)))
+_USING = kinds.plain(
+    read_using, kinds.either(kinds.OF_PATH, kinds.listed(kinds.OF_PATH), _PAIRS, kinds.OF_PARAMETER)
+)
+_COMPUTED_COLUMNS = Kind(read_columns, kinds.either(_COMPUTED, kinds.COLUMNS.schema))
+_RELATION = Kind(lambda value, scope: scope.relation(value), kinds.either(RELATION))
+_PROPERTY = kinds.plain(kinds.read_name, kinds.NAMED)
+_METHOD: Keys = {
+    "to": Key(Kind(read_scalar, SCALAR), "what is looked for"),
+    "if": Key(kinds.kept(CONDITION), "whether the method is used"),
+}
+METHODS: Mapping[str, Keys] = {
+    "equal": {"equal": Key(_PROPERTY, "the property", required=True), **_METHOD},
+    "fulltext": {
+        "fulltext": Key(_PROPERTY, "the property", required=True),
+        **_METHOD,
+        "rank": Key(kinds.one_of("store", "overlap"), "how hits are ranked"),
+    },
+    "nearest": {
+        "nearest": Key(_PROPERTY, "the property", required=True),
+        **_METHOD,
+        "above": Key(kinds.DECIMAL, "the lowest cosine"),
+    },
+}
+"""The methods of a search, with the keys of each."""
+CHECK: Keys = {
+    "where": Key(_EXPRESSION, "the condition that an answer must meet", required=True),
+    "message": Key(
+        Kind(read_message, SCALAR),
+        "what the model is told about an answer that does not meet it",
+        required=True,
+    ),
+    "retries": Key(_NUMBER, "how often it is asked again"),
+}
+_EACH_METHOD = [kinds.keys_schema(keys) for keys in METHODS.values()]
+KINDS: Mapping[str, Kind] = {
+    "check": Kind(read_check, kinds.keys_schema(CHECK)),
+    "relation": _RELATION,
+    "relations": Kind(read_relations, {**kinds.listed(RELATION), "minItems": 1}),
+    "scalar": _EXPRESSION,
+    "columns": _COMPUTED_COLUMNS,
+    "names": kinds.COLUMNS,
+    "name": kinds.COLUMN,
+    "new_name": Kind(read_new_name, kinds.COLUMN.schema),
+    "path": kinds.plain(kinds.read_path, kinds.either(kinds.OF_PATH, kinds.OF_PARAMETER)),
+    "number": _NUMBER,
+    "flag": kinds.FLAG,
+    "algorithm": kinds.plain(read_algorithm, CHOICE),
+    "order": _ORDER,
+    "using": _USING,
+    "pattern": Kind(read_pattern, kinds.TEXT_SCHEMA),
+    "label": Kind(read_label, kinds.TEXT_SCHEMA),
+    "over": Kind(read_over, kinds.either(kinds.TEXT_SCHEMA, _LABEL_AND_STEP, PIPELINE)),
+    "methods": Kind(
+        read_methods,
+        kinds.either(
+            *_EACH_METHOD,
+            kinds.listed(kinds.either(*_EACH_METHOD, kinds.OF_PARAMETER)),
+            kinds.OF_PARAMETER,
+        ),
+    ),
+    "partition": kinds.plain(read_partition, kinds.either(kinds.NAMED, _PARTS)),
+}
+"""The kinds of arguments that operators have, but those that need more than their value: a choice, a
+prompt, a body, refs.
+"""
+REF: Keys = {
+    "of": Key(_RELATION, "the relation whose rows are named", required=True),
+    "using": Key(_USING, "columns that the row and its records share"),
+    "where": Key(_EXPRESSION, "which rows are records of a row"),
+    "order": Key(_ORDER, "the order of the records"),
+    "limit": Key(_NUMBER, "the most records of a row"),
+    "shows": Key(_COMPUTED_COLUMNS, "what the prompt shows of a row", required=True),
+    "number": Key(kinds.plain(kinds.read_name, kinds.NAMED), "the column that numbers the records"),
+    "unknown": Key(
+        kinds.one_of("ask", "drop"),
+        "what becomes of an unknown number: it is asked for again, or left out",
+    ),
+}
+"""The keys of an entry of `refs`."""

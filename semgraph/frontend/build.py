@@ -10,25 +10,16 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
-
-import pyarrow as pa
 
 from semgraph.errors import Fault, Faults, Position, did_you_mean, each
 from semgraph.expr.duckdb import UnknownFunction
-from semgraph.expr.scalar import Scalar, parse_scalar, reserved
-from semgraph.expr.types import ANY_COLUMN, UNKNOWN, holds_unknown, parse_type, type_of_arrow
-from semgraph.frontend.arguments import (
-    READERS,
-    SEARCHING,
-    UNKNOWN_SCALAR,
-    PartlyWrong,
-    Scope,
-)
+from semgraph.expr.scalar import parse_scalar, reserved
+from semgraph.expr.types import parse_type, type_of_arrow
+from semgraph.frontend.arguments import KINDS, Reported, Scope, read_prompt
 from semgraph.frontend.document import (
     COMMA_HINT,
     KeyFault,
@@ -37,39 +28,27 @@ from semgraph.frontend.document import (
     rests,
     unknown_key,
 )
+from semgraph.frontend.kinds import one_of
 from semgraph.frontend.refs import REFS, read_refs, refuse_unnamed, with_refs
-from semgraph.logical.cluster import Cluster
-from semgraph.logical.graph import Match, Scan
+from semgraph.logical import cluster, graph, iterate, relational, search, semantic
+from semgraph.logical.graph import Scan
 from semgraph.logical.iterate import Iterate
-from semgraph.logical.node import Node, argument, relation_fields, same_columns, walk
-from semgraph.logical.prompt import Prompt, PromptSet, Template
-from semgraph.logical.relational import (
-    Add,
-    Aggregate,
-    Distinct,
-    Filter,
-    GroupJoin,
-    Join,
-    Limit,
-    Ordered,
-    Project,
-    Require,
-    Union,
-    Unnest,
-)
+from semgraph.logical.node import Node, relation_fields, same_columns
+from semgraph.logical.relational import Add, Union
 from semgraph.logical.schema import Graph
-from semgraph.logical.search import Search, SearchMethod
-from semgraph.logical.semantic import Check, Embed, SemAgg, SemFilter, SemJoin, SemMap, SemTopk
+from semgraph.logical.semantic import SemMap
 from semgraph.logical.sinks import Delete, Merge, Sink
-from semgraph.logical.typecheck import Sort
 
-OPERATORS: tuple[type[Node], ...] = (
-    Filter, Require, Project, Add, Join, GroupJoin, Limit, Ordered, Distinct, Aggregate, Unnest, Cluster, Search, Match,
-    Embed, SemMap, SemFilter, SemJoin, SemAgg, SemTopk, Iterate,
-)  # fmt: skip
+OPERATORS: tuple[type[Node], ...] = tuple(
+    cls
+    for module in (relational, cluster, search, graph, semantic, iterate)
+    for cls in vars(module).values()
+    if isinstance(cls, type) and issubclass(cls, Node) and cls.__module__ == module.__name__
+    if cls.keyword and any(f.metadata["kind"] == "input" for f in cls.arguments())
+)
+"""What works on the relation above it, as declared."""
 SOURCES: tuple[type[Node], ...] = (Union, Scan)
 SINKS: tuple[type[Sink], ...] = (Merge, Delete)
-_READERS = {**READERS, **SEARCHING, "refs": read_refs}
 _SEVERAL = {"over", "partition", "body"}  # arguments that fill several fields
 _BESIDE = {"prompt": ("returns", "role")}
 """Further keys that belong to an argument: the answers of an inline prompt, and the model's role."""
@@ -111,28 +90,6 @@ def stands_bare(cls: type[Node], value: object) -> bool:
 
 
 _STEP_IF = "write the step as {if: $flag, do: [...]}"
-_ANY_COLUMN = pa.field(ANY_COLUMN, UNKNOWN)
-_SAME_COLUMNS = (Filter, Require, Limit, Ordered, Distinct, SemFilter)
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Unknown(Node):
-    """A relation with a wrong definition, in a plan that is refused. It has at least these
-    columns; every check of what reads it passes, so that a mistake is reported once, where it is.
-    """
-
-    keyword: ClassVar[str] = "unknown"
-    columns: pa.Schema = argument("schema", default=pa.schema([_ANY_COLUMN]))
-
-    def infer(self) -> pa.Schema:
-        """The columns that are known."""
-        return self.columns
-
-    @classmethod
-    def beside(cls, schema: pa.Schema) -> Unknown:
-        """With these columns and any others."""
-        known = ANY_COLUMN in schema.names
-        return cls(columns=schema if known else schema.append(_ANY_COLUMN))
 
 
 def build(
@@ -157,36 +114,16 @@ def build(
     Raises:
         Faults: Everything that is wrong with the arguments, each with its path below `value`.
     """
-    node, faults = build_or_unknown(cls, value, scope, source=source, step=step, origin=origin)
-    if faults:
-        raise Faults(faults)
-    return node
-
-
-def build_or_unknown(
-    cls: type[Node],
-    value: Any,
-    scope: Scope,
-    *,
-    source: Node | None,
-    step: str,
-    origin: Position | None,
-) -> tuple[Node, list[Fault]]:
-    """As `build`, with the faults beside the node: what is wrong is unknown in it, or all of it
-    is. Follow-up errors of an unknown relation or column are not among the faults.
-    """
     bare = stands_bare(cls, value)
     data = {cls.sole: value} if bare else value
     if not isinstance(data, Mapping):
-        return _unknown(cls, source), [_no_mapping(cls, data)]
+        raise Faults([_no_mapping(cls, data)])
     if scope.graph is None and "graph" in _field_names(cls):
-        return _unknown(cls, source), []
-    arguments = _Arguments(cls, data, scope, source)
-    arguments.read()
-    node = arguments.node(step, origin)
-    if bare:
-        return node, [_without(fault, cls.sole) for fault in arguments.faults]
-    return node, arguments.faults
+        raise Reported
+    try:
+        return _Arguments(cls, data, scope, source).node(step, origin)
+    except Fault as fault:
+        raise Faults(_without(part, cls.sole) if bare else part for part in each(fault)) from None
 
 
 _nodes: WeakValueDictionary[Hashable, Node] = WeakValueDictionary()
@@ -243,26 +180,16 @@ def _without(fault: Fault, first: str) -> Fault:
     return fault.at(*fault.path[1:]) if fault.path[:1] == (first,) else fault
 
 
-def _unknown(cls: type[Node], source: Node | None) -> Node:
-    """The relation of an operator that could not be built."""
-    if source is not None and issubclass(cls, _SAME_COLUMNS):
-        return Unknown(columns=source.schema)
-    if source is not None and (cls.carries or issubclass(cls, (Join, SemJoin, SemMap, Iterate))):
-        return Unknown.beside(source.schema)
-    return Unknown()
-
-
 def _filled(relations: Sequence[Node], step: str, origin: Position | None) -> tuple[Node, ...]:
     """Relations, each with NULL for the columns that it lacks and another has."""
     kinds = {f.name: f.type for node in reversed(relations) for f in node.schema}
     order = dict.fromkeys(name for node in relations for name in node.schema.names)
     filled = []
     for node in relations:
-        own = {ANY_COLUMN, *node.schema.names}
         columns = tuple(
             (name, parse_scalar(f"CAST(NULL AS {type_of_arrow(kinds[name]).sql})"))
             for name in order
-            if name not in own and not holds_unknown(kinds[name])
+            if name not in node.schema.names
         )
         add = partial(shared_node, Add, step, origin, input=node, columns=columns)
         filled.append(add() if columns else node)
@@ -281,9 +208,6 @@ class _Arguments:
             self._read_types_of_add()
         self.fields = {f.name: f for f in cls.arguments()}
         self.values: dict[str, Any] = {}
-        self.places: dict[str, list[int]] = {}
-        self.lacks_argument = False
-        self.may_lack_columns = False
 
     def _read_types_of_add(self) -> None:
         """Refuse types in `add`, and read them as the answers that they were."""
@@ -301,7 +225,7 @@ class _Arguments:
             self.data["add"] = {name: add[name] for name in add if name not in types}
             self.data.setdefault("returns", types)
 
-    def read(self) -> None:
+    def _read(self) -> None:
         """Read every argument; faults are collected."""
         keys = plan_keys(self.cls)
         pieces = rests(self.data)
@@ -310,38 +234,27 @@ class _Arguments:
                 word = self.cls.keyword
                 what = f"{word} has no argument"
                 self.faults.append(unknown_key(word, name, keys, what, "arguments"))
-                self.may_lack_columns = True
         misspelt = {fault.hint for fault in self.faults}
         for key, f in keys.items():
             if key in _BESIDE.get(f.metadata["kind"], ()):
                 continue
-            if key not in self.data and f'did you mean "{key}"?' in misspelt:
-                self.lacks_argument |= f.default is dataclasses.MISSING
-            else:
+            if key in self.data or f'did you mean "{key}"?' not in misspelt:
                 self._read_argument(key, f)
 
     def _read_argument(self, key: str, f: dataclasses.Field[Any]) -> None:
         kind = f.metadata["kind"]
         try:
             self.values |= self._argument(key, f)
-        except PartlyWrong as faults:
-            self._fail(faults, key, kind)
-            self.values[f.name], self.places[f.name] = faults.rest, faults.places
-            self.lacks_argument |= not faults.rest and f.default is dataclasses.MISSING
         except Fault as fault:
             self._fail(fault, key, kind)
-            if kind == "scalar":
-                self.values[f.name] = UNKNOWN_SCALAR
-            else:
-                self.lacks_argument |= f.default is dataclasses.MISSING or kind == "refs"
-                self.may_lack_columns |= kind in ("columns", "names")
 
     def _fail(self, fault: Fault, key: str, kind: str) -> None:
         beside = _BESIDE.get(kind, ())
-        self.faults += [
+        parts = (
             part if part.path and part.path[0] in beside else part.under(key)
             for part in each(fault)
-        ]
+        )
+        self.faults.append(Faults(parts))
 
     def _argument(self, key: str, f: dataclasses.Field[Any]) -> dict[str, Any]:
         kind = f.metadata["kind"]
@@ -356,38 +269,40 @@ class _Arguments:
         if key == "when" and isinstance(value, bool):
             what = "when is asked of rows, and this is settled at load: say if"
             raise Fault(what, hint=_STEP_IF)
-        beside = plan_keys(self.cls).keys() & _BESIDE.get(kind, ())
-        options = {**f.metadata, **{key: self.data.get(key) for key in beside}}
-        if kind == "body":
-            options |= {"round": self.values.get("name", ANY_COLUMN), "source": self.source}
-        argument_value = _READERS[kind](value, self.scope, options)
+        argument_value = self._value(f, value)
         if f.default is dataclasses.MISSING and argument_value == ():
             what = "one expression" if kind == "order" else "one column"
             raise Fault(f"{self.cls.keyword} needs at least {what}")
-        if kind == "prompt" and argument_value is None:
-            self.lacks_argument = True
-        if kind == "body" and any(isinstance(n, Unknown) for n in walk(argument_value["body"])):
-            self.lacks_argument = True
         return dict(argument_value) if kind in _SEVERAL else {f.name: argument_value}
 
+    def _value(self, f: dataclasses.Field[Any], value: Any) -> Any:
+        """What becomes of the value of an argument. Raises Fault."""
+        match f.metadata["kind"]:
+            case "choice":
+                return one_of(*f.metadata["choices"]).read(value, self.scope)
+            case "prompt":
+                given = {key: self.data.get(key) for key in plan_keys(self.cls)}
+                return read_prompt(value, self.scope, given.get("returns"), given.get("role"))
+            case "refs":
+                return read_refs(value, self.scope)
+            case "body":
+                name = self.values.get("name", "")
+                node, depth = self.scope.body(value, name, cast("Node", self.source))
+                return {"body": node, "depth": depth}
+        return KINDS[f.metadata["kind"]].read(value, self.scope)
+
     def node(self, step: str, origin: Position | None) -> Node:
-        """The node, with unknown parts in place of those that it refuses, or an unknown one."""
+        """The node. Raises Faults."""
+        self._read()
+        if self.faults:
+            raise Faults(self.faults)
         self._add_context()
-        if self.values.pop("fill", False) and "relations" in self.values:
+        if self.values.pop("fill", False):
             self.values["relations"] = _filled(self.values["relations"], step, origin)
-        while not self.lacks_argument:
-            try:
-                node = self._checked_node(step, origin)
-            except Fault as fault:
-                first = not self.faults
-                forgotten = [self._refused(part, first=first) for part in each(fault)]
-                if not all(forgotten):
-                    break
-                continue
-            if self.may_lack_columns and not isinstance(node, (*_SAME_COLUMNS, Sink)):
-                return Unknown.beside(node.schema)
-            return node
-        return _unknown(self.cls, self.source)
+        try:
+            return self._checked_node(step, origin)
+        except Fault as fault:
+            raise Faults(self._as_written(part) for part in each(fault)) from None
 
     def _checked_node(self, step: str, origin: Position | None) -> Node:
         """The node of the values, or those that it is lowered to. Raises Fault."""
@@ -409,107 +324,18 @@ class _Arguments:
         if "owner" in names:
             self.values["owner"] = graph.partition if graph is not None else ""
 
-    def _refused(self, fault: Fault, *, first: bool) -> bool:
-        """Report a fault of the node, unless it follows from another; forget the part that is
-        wrong. False if the operator is nothing without it.
-        """
-        written = self._as_written(fault)
-        if isinstance(written, UnknownFunction):
-            written = written.nearest_of(self.scope.functions)
-        repeated = any(fault.what == written.what for fault in self.faults)
-        follows = not first and not fault.path
-        if not repeated and not follows and not self._reads_unknown(fault.path):
-            self.faults.append(written)
-        return self._forget(fault.path)
-
     def _as_written(self, fault: Fault) -> Fault:
-        """A fault at the key that plans write (`over` for `label`), and at the item that they
-        wrote there.
-        """
+        """A fault at the key that plans write (`over` for `label`)."""
+        if isinstance(fault, UnknownFunction):
+            fault = fault.nearest_of(self.scope.functions)
         if not fault.path:
             return fault
         key, *rest = fault.path
-        places = self.places.get(str(key), ())
-        if rest and isinstance(rest[0], int) and rest[0] < len(places):
-            rest[0] = places[rest[0]]
         if key == "label" and "over" in plan_keys(self.cls):
             key = "over"
         elif key in self.fields:
             key = self.fields[str(key)].metadata.get("key", key)
         return fault.at(key, *rest)
-
-    def _part(self, path: tuple[str | int, ...]) -> Any:
-        """The part of an argument that a path names."""
-        value = self.values.get(str(path[0])) if path else None
-        match path[1:], value:
-            case (int(i), *_), tuple() if i < len(value):
-                return value[i]
-            case (str(name), *_), tuple():
-                return dict(value).get(name)
-        return value
-
-    def _reads_unknown(self, path: tuple[str | int, ...]) -> bool:
-        """Whether a part of the arguments reads a column that is unknown, or, where it is no such
-        part, the operator does.
-        """
-        part = self._part(path)
-        if part == UNKNOWN_SCALAR:
-            return True
-        schemas = [node.schema for node in _relations(self.values.values())]
-        unknown_columns = {
-            field.name for schema in schemas for field in schema if holds_unknown(field.type)
-        }
-        names = _columns_of(part)
-        if not unknown_columns or names is None:
-            return bool(unknown_columns)
-        open_schemas = [set(schema.names) for schema in schemas if ANY_COLUMN in schema.names]
-        return any(
-            name in unknown_columns
-            or name == self.values.get("alias")
-            or any(name not in columns for columns in open_schemas)
-            for name in names
-        )
-
-    def _forget(self, path: tuple[str | int, ...]) -> bool:
-        """Put the unknown in place of a part of the arguments, or leave an item of a list out."""
-        name, part = str(path[0]) if path else "", self._part(path)
-        value = self.values.get(name)
-        if isinstance(part, Scalar) and isinstance(value, tuple):
-            self._forget_column(name, str(path[1]))
-            return bool(self.values[name]) or self.fields[name].default is not dataclasses.MISSING
-        if isinstance(part, Scalar):
-            self.values[name] = UNKNOWN_SCALAR
-            return part != UNKNOWN_SCALAR
-        if isinstance(value, Check):
-            del self.values[name]
-            return True
-        if isinstance(part, PromptSet):
-            any_prompt = _any_prompt(part, pairs=issubclass(self.cls, SemJoin))
-            self.values[name] = any_prompt
-            return any_prompt != part
-        if isinstance(value, tuple) and len(path) > 1 and isinstance(path[1], int):
-            return self._forget_item(name, value, path[1])
-        return False
-
-    def _forget_item(self, name: str, value: tuple[Any, ...], i: int) -> bool:
-        if i >= len(value) or isinstance(value[i], Node):
-            return False
-        places = self.places.setdefault(name, list(range(len(value))))
-        self.values[name] = value[:i] + value[i + 1 :]
-        del places[i : i + 1]
-        return bool(self.values[name]) or self.fields[name].default is not dataclasses.MISSING
-
-    def _forget_column(self, argument_name: str, column: str) -> None:
-        """Make a column unknown, or leave it out, if that was of no use."""
-        columns: list[tuple[str, Scalar]] = []
-        for name, scalar in self.values[argument_name]:
-            if name != column:
-                columns.append((name, scalar))
-            elif scalar != UNKNOWN_SCALAR:
-                columns.append((name, UNKNOWN_SCALAR))
-            else:
-                self.may_lack_columns = True
-        self.values[argument_name] = tuple(columns)
 
 
 def is_type(value: Any) -> bool:
@@ -526,36 +352,6 @@ class _Missing(Fault):
     def under(self, *prefix: str | int) -> Fault:
         del prefix
         return Fault(self.what, there=self.there, hint=self.hint)
-
-
-def _relations(values: Iterable[Any]) -> list[Node]:
-    listed = [
-        part for value in values for part in (value if isinstance(value, tuple) else (value,))
-    ]
-    return [part for part in listed if isinstance(part, Node)]
-
-
-def _columns_of(part: Any) -> frozenset[str] | None:
-    """The columns that a part of arguments reads; None for what is no such part."""
-    match part:
-        case (Scalar() as scalar) | Sort(by=scalar) | SearchMethod(to=scalar):
-            return scalar.roots
-        case (str(), str()):
-            return frozenset(path.split(".")[0] for path in part)
-        case str():
-            return frozenset({part.split(".")[0]})
-        case PromptSet():  # placeholders of unknown columns are not refused
-            return frozenset()
-    return None
-
-
-def _any_prompt(prompts: PromptSet, *, pairs: bool) -> PromptSet:
-    """A prompt with the same answers over any columns."""
-    any_text = Template((("", ANY_COLUMN),))
-    other = any_text if pairs else Template()
-    first = prompts.first
-    prompt = Prompt(first.name, first.returns, item=any_text, other=other)
-    return PromptSet((("", prompt),))
 
 
 def check_result(node: Node) -> None:

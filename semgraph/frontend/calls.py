@@ -13,42 +13,50 @@ from typing import Any, Protocol, TypeAlias
 from semgraph.errors import Fault, Faults, Position, did_you_mean
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.scalar import parse_scalar
-from semgraph.expr.types import ANY_COLUMN, UNKNOWN, type_of_arrow
-from semgraph.frontend.arguments import Pruned, Scope
-from semgraph.frontend.build import Unknown, shared_node
+from semgraph.expr.types import type_of_arrow
+from semgraph.frontend import kinds
+from semgraph.frontend.arguments import RELATION, Pruned, Reported, Scope
+from semgraph.frontend.build import shared_node
 from semgraph.frontend.document import Trail, known_keys, mapping, unknown
 from semgraph.frontend.head import Head, input_schema
+from semgraph.frontend.kinds import Key, Keys
 from semgraph.logical.absent import all_partitions
 from semgraph.logical.node import Node
 from semgraph.logical.plan import Choice, InputSpec, Windowing
 from semgraph.logical.relational import Add, Nothing, Project
 from semgraph.logical.typecheck import column_scalar
 
-CALL_KEYS = ("plan", "inputs", "params", "preset")
+_NAMES = kinds.listed(kinds.NAMED)
+CALL: Keys = {
+    "plan": Key(kinds.TEXT, "the name of a plan", required=True),
+    "inputs": Key(
+        kinds.kept(kinds.either(kinds.by_name(kinds.either(RELATION)), _NAMES)),
+        "relations by input",
+    ),
+    "params": Key(kinds.kept(kinds.either(kinds.by_name({}), _NAMES)), "values by parameter"),
+    "preset": Key(kinds.TEXT, "a preset of the plan"),
+}
+"""The keys of a call."""
 
 
 @dataclass(frozen=True)
 class Results:
-    """The results of a called plan. Those of a plan with problems are unknown.
+    """The results of a called plan.
 
     Args:
         name: The step that calls it.
         tables: Its results.
         pruned: Those that a parameter leaves out.
-        unknown: Whether it has problems.
         checked: What becomes of a result when it is read.
     """
 
     name: str
     tables: Mapping[str, Node]
     pruned: Mapping[str, Pruned] = field(default_factory=dict)
-    unknown: bool = False
     checked: Callable[[str, Node], Node] = field(default=lambda _, node: node)
 
     def table(self, name: str) -> Node:
-        """A result by name. Raises Fault, or Pruned."""
-        if self.unknown:
-            return Unknown()
+        """A result by name. Raises Fault or Pruned."""
         if name in self.pruned:
             raise self.pruned[name]
         if name in self.tables:
@@ -58,8 +66,6 @@ class Results:
 
     def single(self, hint: str) -> Node:
         """The only result. Raises Fault if there are several."""
-        if self.unknown:
-            return Unknown()
         if len(self.tables) == 1:
             return self.table(next(iter(self.tables)))
         names = ", ".join(f"{self.name}.{table}" for table in self.tables) or "none"
@@ -134,18 +140,16 @@ class Fit:
         def checked(name: str, node: Node) -> Node:
             if name not in results.tables:
                 self.refused([f'it returns no "{name}"'])
-                return node
+                raise Reported
             schema = wanted[name].schema
-            if ANY_COLUMN in node.schema.names or ANY_COLUMN in schema.names:
-                return node
             if self.refused(list(_lacks(name, schema, node))):
-                return Unknown()
+                raise Reported
             if node.schema.names == schema.names:
                 return node
             columns = tuple((column, column_scalar(column)) for column in schema.names)
             return shared_node(Project, node.step, node.origin, input=node, columns=columns)
 
-        tables = {name: results.tables.get(name, Unknown()) for name in wanted}
+        tables = {name: results.tables.get(name, wanted[name]) for name in wanted}
         return Results(results.name, tables, results.pruned, checked=checked)
 
 
@@ -248,8 +252,6 @@ def _fit(
     be NULL.
     """
     declared, names = dict(spec.columns), node.schema.names
-    if ANY_COLUMN in names:
-        return node
     missing, faults = [], []
     for column in input_schema(
         spec, windowed=windowing is not None and windowing.input == spec.name
@@ -257,7 +259,7 @@ def _fit(
         name, kind = column.name, type_of_arrow(column.type)
         if name in names:
             own = node.schema.field(name).type
-            if own != UNKNOWN and type_of_arrow(own) != kind:
+            if type_of_arrow(own) != kind:
                 what = f'column "{name}" is {type_of_arrow(own)}, the called plan wants {kind}'
                 faults.append(Fault(what))
         elif name in declared and declared[name].nullable:

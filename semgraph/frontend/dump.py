@@ -6,14 +6,18 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from semgraph.errors import EngineError, Fault, PlanError, Problem, each
+from semgraph.frontend.document import walk_paths
 from semgraph.frontend.functions import Functions
 from semgraph.frontend.prompt_files import Prompts
 from semgraph.logical.graph import Scan
@@ -26,6 +30,7 @@ from semgraph.logical.schema import Graph
 @dataclass(frozen=True)
 class World:
     """The surroundings of a fluent plan: its graph, and the folder of its prompts and called plans.
+    A `Scope` for `build`, in which relations are objects.
 
     Args:
         graph: The graph; without labels if there is none.
@@ -38,6 +43,32 @@ class World:
     graph_file: Path | None
     folder: Path
     functions: Functions = field(default_factory=Functions)
+    params: Mapping[str, Any] = field(default_factory=dict, init=False)
+
+    def relation(self, value: Any) -> Node:
+        """The node of a relation, or of a label. Raises Fault."""
+        if isinstance(value, Made):
+            return value.node
+        if isinstance(value, str) and value in self.graph.labels:
+            return Scan(graph=self.graph, label=value)
+        raise Fault(f"expected a frame, found {value!r}")
+
+    def is_relation(self, name: str) -> bool:
+        """No relation has a name here."""
+        del name
+        return False
+
+    def check_free(self, name: str) -> None:
+        """A name is free here."""
+
+    def body(self, value: Any, name: str, source: Node) -> tuple[Node, int]:
+        """The node of a body, and the number of loops around its own."""
+        del name, source
+        return self.relation(value), LOOPS.get()
+
+    def prompt(self, value: Any, answers: Any) -> PromptSet:
+        """The prompts that a value names. Raises Fault or PlanError."""
+        return Prompts(self.folder, {}).read(value, answers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,111 +104,31 @@ class Made:
     @property
     def reads(self) -> tuple[Made, ...]:
         """The relations it is made from, its parent first."""
-        return (*((self.parent,) if self.parent is not None else ()), *_made_in(self.arguments))
+        parts = (self.parent, *(value for _, value in walk_paths(self.arguments)))
+        return tuple(part for part in parts if isinstance(part, Made))
 
 
 ROUND = "round"
-
-
-@dataclass(frozen=True, eq=False)
-class Body:
-    """The body of a loop: what was made of its last round."""
-
-    made: Made
-
-
-def _made_in(value: Any) -> Iterator[Made]:
-    if isinstance(value, Made):
-        yield value
-    elif isinstance(value, Body):
-        yield value.made
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _made_in(inner)
-    elif isinstance(value, (list, tuple)):
-        for inner in value:
-            yield from _made_in(inner)
-
-
-@dataclass(frozen=True)
-class FluentScope:
-    """The meaning of names in the fluent API: relations are objects. A `Scope` for `build`."""
-
-    world: World
-    params: Mapping[str, Any] = field(default_factory=dict)
-    depth: int = 0  # the number of loops around
-
-    @property
-    def functions(self) -> Functions:
-        """The functions of one's own that expressions may call."""
-        return self.world.functions
-
-    @property
-    def graph(self) -> Graph:
-        """The graph that labels belong to."""
-        return self.world.graph
-
-    def relation(self, value: Any) -> Node:
-        """The node of a relation, or of a label. Raises Fault."""
-        if isinstance(value, Made):
-            return value.node
-        if isinstance(value, str) and value in self.graph.labels:
-            return Scan(graph=self.graph, label=value)
-        raise Fault(f"expected a frame, found {value!r}")
-
-    def is_relation(self, name: str) -> bool:
-        """No relation has a name here."""
-        del name
-        return False
-
-    def check_free(self, name: str) -> None:
-        """A name is free here."""
-
-    def body(self, value: Any, name: str, source: Node) -> tuple[Node, int]:
-        """The node of a body, and the number of loops around its own."""
-        del name, source
-        return self.relation(value), self.depth
-
-    def prompt(self, value: Any, answers: Any) -> PromptSet:
-        """The prompts that a value names. Raises Fault or PlanError."""
-        return Prompts(self.world.folder, {}).read(value, answers)
+LOOPS: ContextVar[int] = ContextVar("loops", default=0)  # whose body is being made
 
 
 def together(worlds: Sequence[World]) -> World:
     """Where relations that are combined stand. Raises PlanError if that is not one place."""
-    combined = worlds[0]
-    for world in worlds[1:]:
-        if not combined.graph.labels:
-            combined = world if world.graph.labels else combined
-        elif world.graph.labels and world.graph != combined.graph:
-            raise PlanError(
-                Problem(
-                    "frames of two graphs cannot be combined",
-                    hint="give both tables the same graph",
-                )
-            )
-    folders = {
-        world.folder.resolve() for world in worlds if world.graph.labels or world.folder != Path()
-    }
-    if len(folders) > 1:
-        there = ", ".join(sorted(str(folder) for folder in folders))
-        raise PlanError(
-            Problem(
-                "frames of two folders cannot be combined",
-                there=there,
-                hint="give both the same folder",
-            )
-        )
-    chosen = next((world.folder for world in worlds if world.folder != Path()), combined.folder)
-    return replace(combined, folder=chosen, functions=_functions_of(worlds))
-
-
-def _functions_of(worlds: Sequence[World]) -> Functions:
-    named = dict.fromkeys(world.functions for world in worlds if world.functions.folders)
-    if len(named) > 1:
+    combined = next((world for world in worlds if world.graph.labels), worlds[0])
+    if any(world.graph.labels and world.graph != combined.graph for world in worlds):
+        hint = "give both tables the same graph"
+        raise PlanError(Problem("frames of two graphs cannot be combined", hint=hint))
+    folders = [world.folder for world in worlds if world.graph.labels or world.folder != Path()]
+    if len(places := {folder.resolve() for folder in folders}) > 1:
+        there = ", ".join(sorted(map(str, places)))
+        hint = "give both the same folder"
+        raise PlanError(Problem("frames of two folders cannot be combined", there=there, hint=hint))
+    functions = {world.functions for world in worlds if world.functions.folders}
+    if len(functions) > 1:
         hint = "give the tables the same functions"
         raise PlanError(Problem("frames with other functions cannot be combined", hint=hint))
-    return next(iter(named), worlds[0].functions)
+    folder = next((folder for folder in folders if folder != Path()), combined.folder)
+    return replace(combined, folder=folder, functions=next(iter(functions), worlds[0].functions))
 
 
 def joined(world: World, value: Any) -> tuple[World, Any]:
@@ -198,13 +149,17 @@ def joined(world: World, value: Any) -> tuple[World, Any]:
     return together(worlds), arguments
 
 
-def call_error(keyword: str, fault: Fault) -> PlanError:
-    """A fault of a call as an error that names operator and argument."""
-    problems = []
-    for part in each(fault):
-        where = ", ".join([keyword, *(str(step) for step in part.path)])
-        problems.append(Problem(f"{where}: {part.what}", there=part.there, hint=part.hint))
-    return PlanError(*problems)
+@contextmanager
+def errors_of(*place: str) -> Iterator[None]:
+    """Raise the faults of a call as a PlanError that names the operator, and the argument."""
+    try:
+        yield
+    except Fault as fault:
+        problems = []
+        for part in each(fault):
+            where = ", ".join([*place, *map(str, part.path)])
+            problems.append(Problem(f"{where}: {part.what}", there=part.there, hint=part.hint))
+        raise PlanError(*problems) from None
 
 
 class RecordedSteps:
@@ -214,18 +169,24 @@ class RecordedSteps:
 
     def __init__(self, roots: Sequence[Made], labels: Mapping[str, Any]) -> None:
         made = list(walk_made(roots))
-        self.inputs = _inputs(made)
-        self._rests = _rests_on_rounds(made)
+        self.inputs: dict[str, Made] = {}
+        for m in made:
+            if m.spec is not None and self.inputs.setdefault(m.spec.name, m) is not m:
+                what = f'two tables are named "{m.spec.name}"'
+                raise PlanError(Problem(what, hint="write table(rows, name=...)"))
+        self._rests: set[Made] = set()  # on the last round of a loop around them
+        for m in made:
+            called = m.keyword in {"call", "result"} and not self._rests.isdisjoint(m.reads)
+            if called or m.node.rounds:
+                self._rests.add(m)
         uses = Counter(read for m in made for read in m.reads)
         chained = {m.parent for m in made if m.parent is not None} - set(roots)
-        inlined = {
+        inlined = self._rests | {
             m for m in made if not m.name and m.keyword != "call" and uses[m] == 1 and m in chained
         }
-        inlined |= self._rests
         steps = [m for m in made if m.spec is None and not m.refers and m not in inlined]
-        taken = {*self.inputs, *labels}
-        self.names = _names(steps, taken)
-        self.names |= _round_names([m for m in made if m.keyword == ROUND], taken)
+        rounds = [m for m in made if m.keyword == ROUND]
+        self.names = _names(steps, rounds, {*self.inputs, *labels})
         self.steps = {self.names[m]: self._items(m) for m in steps}
 
     def reference(self, made: Made) -> Any:
@@ -256,7 +217,10 @@ class RecordedSteps:
             if at.spec is not None or at.keyword == "result" or at.refers:
                 items.append({"from": self._source(at)})
                 break
-            items.append({at.keyword: self.plain(at.arguments)})
+            arguments = at.arguments
+            if at.keyword == "iterate":  # a list of operators, even if it is the round as it is
+                arguments = {**arguments, "do": self._items(arguments["do"])}
+            items.append({at.keyword: self.plain(arguments)})
             at = at.parent
         return items[::-1]
 
@@ -264,27 +228,25 @@ class RecordedSteps:
         """Arguments as a plan file has them, relations by name."""
         if isinstance(value, Made):
             return self.reference(value)
-        if isinstance(value, Body):
-            return self._items(value.made)
         if isinstance(value, Mapping):
             return {str(key): self.plain(inner) for key, inner in value.items()}
         return [self.plain(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
-def _rests_on_rounds(made: Sequence[Made]) -> set[Made]:
-    """What rests on the last round of a loop around it. Each relation comes after those it reads."""
-    rounds: dict[Made, frozenset[Made]] = {}
-    for m in made:
-        own = frozenset({m}) if m.keyword == ROUND else frozenset()
-        below = frozenset[Made]().union(*(rounds[read] for read in m.reads))
-        bound = {m.arguments["as"]} if m.keyword == "iterate" else set[Made]()
-        rounds[m] = (own | below) - bound
-    return {m for m, own in rounds.items() if own}
-
-
-def _round_names(rounds: Sequence[Made], taken: set[str]) -> dict[Made | None, str]:
-    """The names of rounds: those of the functions' arguments, made different from all others."""
-    names: dict[Made | None, str] = {}
+def _names(
+    steps: Sequence[Made], rounds: Sequence[Made], taken: set[str]
+) -> dict[Made | None, str]:
+    """The names of steps and of rounds: those that the user gave, else a number; a round is called
+    as the argument of its function.
+    """
+    for made in steps:
+        if made.name in taken:
+            what = f'two relations are named "{made.name}"'
+            raise PlanError(Problem(what, hint="give each step its own name"))
+        taken |= {made.name} if made.name else set()
+    free = (name for n in count(1) if (name := f"step{n}") not in taken)
+    names: dict[Made | None, str] = {made: made.name or next(free) for made in steps}
+    taken |= set(names.values())
     for made in rounds:
         name = str(made.arguments)
         while name in taken:
@@ -294,63 +256,19 @@ def _round_names(rounds: Sequence[Made], taken: set[str]) -> dict[Made | None, s
     return names
 
 
-def _inputs(made: Sequence[Made]) -> dict[str, Made]:
-    inputs: dict[str, Made] = {}
-    for m in made:
-        if m.spec is not None and inputs.setdefault(m.spec.name, m) is not m:
-            raise PlanError(
-                Problem(f'two tables are named "{m.spec.name}"', hint="write table(rows, name=...)")
-            )
-    return inputs
-
-
-def _names(steps: Sequence[Made], taken: set[str]) -> dict[Made | None, str]:
-    names: dict[Made | None, str] = {}
-    for made in steps:
-        if made.name in taken:
-            raise PlanError(
-                Problem(
-                    f'two relations are named "{made.name}"', hint="give each step its own name"
-                )
-            )
-        if made.name:
-            taken.add(made.name)
-            names[made] = made.name
-    number = 0
-    for made in steps:
-        while made not in names:
-            number += 1
-            if f"step{number}" not in taken:
-                names[made] = f"step{number}"
-    return names
-
-
-def walk_made(roots: Sequence[Made]) -> Iterator[Made]:
+def walk_made(roots: Iterable[Made], seen: set[Made] | None = None) -> Iterator[Made]:
     """Every relation below the roots once, after those that it is made from."""
-    seen: set[Made] = set()
-
-    def visit(made: Made) -> Iterator[Made]:
-        if made in seen:
-            return
-        seen.add(made)
-        for read in made.reads:
-            yield from visit(read)
-        yield made
-
-    for root in roots:
-        yield from visit(root)
+    seen = set() if seen is None else seen
+    for made in roots:
+        if made not in seen:
+            seen.add(made)
+            yield from walk_made(made.reads, seen)
+            yield made
 
 
 _LINE = 120
-_BLOCK = {
-    "inputs": 1,
-    "presets": 1,
-    "steps": 3,
-    "writes": 2,
-    "example": 4,
-    "nodes": 2,
-    "edges": 2,
-}  # levels in block style
+# levels in block style
+_BLOCK = {"inputs": 1, "presets": 1, "steps": 3, "writes": 2, "example": 4, "nodes": 2, "edges": 2}
 _PLAIN = re.compile(r"[A-Za-z_$(](?:[A-Za-z0-9_$().<>=+*/|-]| (?=[^ ]))*\Z")
 _WORDS = {"true", "false", "null"}
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")

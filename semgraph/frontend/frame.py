@@ -4,66 +4,47 @@ argument names.
 Each call builds and checks its node at once; nothing is computed before a session runs the frame.
 """
 
+# `operator` gives methods without a body one:
+# mypy: disable-error-code="empty-body"
+
 from __future__ import annotations
 
 import inspect
 import os
 import re
 import unicodedata
-from abc import abstractmethod
-from collections.abc import Callable, Container, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
-from typing import (
-    Any,
-    Concatenate,
-    Literal,
-    ParamSpec,
-    Protocol,
-    TypedDict,
-    TypeVar,
-    Unpack,
-    cast,
-    overload,
-)
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypedDict, Unpack, cast, overload
 
 import pyarrow as pa
 
 from semgraph.errors import Fault, Faults, InputError, PlanError, Problem, did_you_mean
 from semgraph.expr.types import PYTHON_TYPES, Type, type_of_arrow
 from semgraph.frontend.answer_types import answer_types
-from semgraph.frontend.build import (
-    OPERATORS,
-    SINKS,
-    SOURCES,
-    build,
-    by_keyword,
-    plan_keys,
-    stands_bare,
-)
+from semgraph.frontend.build import OPERATORS, SINKS, build, by_keyword, plan_keys, stands_bare
 from semgraph.frontend.document import Document, inside, parse, shown
 from semgraph.frontend.dump import (
+    LOOPS,
     ROUND,
-    Body,
-    FluentScope,
     Made,
     RecordedSteps,
     World,
-    call_error,
+    errors_of,
     joined,
     together,
     walk_made,
     write_yaml,
 )
 from semgraph.frontend.functions import Functions
+from semgraph.frontend.graph_files import read_graph
 from semgraph.frontend.head import (
     NO_GRAPH,
     Head,
     LoadState,
     input_schema,
-    read_graph,
     read_inputs,
     read_optional,
     read_windows,
@@ -83,15 +64,15 @@ from semgraph.frontend.rows import (
     read_rows,
     row_faults,
 )
-from semgraph.logical.iterate import Iterate, Round
+from semgraph.logical.graph import Scan
+from semgraph.logical.iterate import Round
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
-from semgraph.logical.relational import Input
+from semgraph.logical.relational import Input, Union
 from semgraph.logical.schema import NAME, Graph
 from semgraph.logical.sinks import Sink
 
 P = ParamSpec("P")
-S = TypeVar("S")
 
 _STEP = inspect.Parameter(
     "step", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="str | None"
@@ -108,44 +89,350 @@ class Operator(Protocol[P]):
 
 
 class OperatorMethod(Protocol[P]):
-    """What a class has of it."""
+    """The attribute of the class that such a method is."""
 
     def __get__(self, frame: object, owner: type | None = None) -> Operator[P]: ...
 
 
-def makes_step(method: Callable[Concatenate[S, P], Frame]) -> OperatorMethod[P]:
-    """Let a method that makes a relation take `step` too: `a.limit(3, step="few")` is
-    `a.limit(3).step("few")`.
+def operator(method: Callable[Concatenate[Frame, P], Frame]) -> OperatorMethod[P]:
+    """Let a method without a body make the operator of its name from its arguments, the question
+    first; and let it take `step`: `a.limit(3, step="few")` is `a.limit(3).step("few")`.
     """
-    own = inspect.signature(method)
-    known = [*list(own.parameters)[1:], "step"]
+    keyword, signature = method.__name__, inspect.signature(method)
+    names = [*list(signature.parameters)[1:], "step"]
 
     @wraps(method)
-    def named(frame: S, *args: Any, step: str | None = None, **kwargs: Any) -> Frame:
-        refuse_unknown(method.__name__, kwargs, known)
-        made = method(frame, *args, **kwargs)
-        return made if step is None else made.step(step)
+    def named(frame: Frame, *args: Any, step: str | None = None, **kwargs: Any) -> Frame:
+        refuse_unknown(keyword, kwargs, names)
+        made: Any = method(frame, *args, **kwargs)
+        if made is None:
+            values = signature.bind(frame, *args, **kwargs).arguments
+            question_first = ("prompt", "returns", "role", *names)
+            arguments = {name: values[name] for name in question_first if name in values}
+            sole = len(plan_keys(_CLASSES[keyword])) == 1
+            made = frame.then(keyword, next(iter(arguments.values())) if sole else arguments)
+        return cast("Frame", made if step is None else made.step(step))
 
-    named.__signature__ = own.replace(parameters=[*own.parameters.values(), _STEP])  # type: ignore[attr-defined]
+    named.__signature__ = signature.replace(parameters=[*signature.parameters.values(), _STEP])  # type: ignore[attr-defined]
     return cast("OperatorMethod[P]", named)
 
 
 OnError = Literal["raise", "null"]
 Prompt = str | Mapping[str, str]
 Types = Any  # types by name, of plans or of Python; a Pydantic model or TypedDict; one type
+Columns = Mapping[str, Any] | Sequence[str] | str
+Names = Sequence[str] | str
+Using = Mapping[str, str] | Sequence[str] | str
+Order = Sequence[str] | str
+Condition = Sequence[str] | str
+_CLASSES = by_keyword((*OPERATORS, *SINKS))
 
 
-class SemanticMethods:
-    """Operators that a model answers, and what writes. A prompt is a question, a file's name, or
-    `{"on": COLUMN, ...}`; `role` names the model that answers it. `returns` takes types of plans
-    (`"list<string>"`), of Python (`list[str]`, `Literal["a", "b"]`), or a Pydantic model.
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A relation: its rows are known when a session runs it, its columns now.
+
+    A `prompt` is a question, a file's name, or `{"on": COLUMN, ...}`; `role` names the model that
+    answers it. `returns` takes types of plans (`"list<string>"`), of Python (`list[str]`,
+    `Literal["a", "b"]`), or a Pydantic model.
+
+    >>> from semgraph.frontend.frame import table
+    >>> table([{"id": 1, "text": "It leaks."}]).filter("length(text) > 3").columns
+    ['id', 'text']
     """
 
-    @abstractmethod
-    def then(self, keyword: str, arguments: Any) -> Frame:
-        """An operator of the language on this relation."""
+    made: Made
+    world: World
+    key: str | None = None
 
-    @makes_step
+    @property
+    def node(self) -> Node:
+        """The checked node."""
+        return self.made.node
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types of the columns."""
+        return self.node.schema
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        return self.schema.names
+
+    @property
+    def tables(self) -> dict[str, pa.Table]:
+        """The rows of each input that the frame is made from."""
+        rows: dict[str, Any] = {
+            name: frame.made.table for name, frame in input_frames(self).items()
+        }
+        return {name: table.replace_schema_metadata(None) for name, table in rows.items()}
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuse a name that a frame does not have, with the operator that may be meant."""
+        operators = [*_CLASSES, "step", "to_plan", "to_yaml", "columns", "schema", "tables"]
+        hint = ELSEWHERE.get(name) or did_you_mean(name, operators)
+        raise AttributeError(str(Problem(f'a frame has no "{name}"', hint=hint)))
+
+    def __repr__(self) -> str:
+        listed = ", ".join(f"{f.name} {type_of_arrow(f.type)}" for f in self.schema)
+        return f"Frame({self.node.keyword}: {listed})"
+
+    def then(self, keyword: str, arguments: Any) -> Frame:
+        """An operator of the language on this relation; the methods below call it.
+
+        Raises:
+            PlanError: The arguments are wrong.
+        """
+        cls = _CLASSES[keyword]
+        if isinstance(arguments, Mapping) and "returns" in arguments:
+            with errors_of(keyword, "returns"):
+                arguments = {**arguments, "returns": answer_types(arguments["returns"])}
+        world, plain = joined(self.world, arguments)
+        if not stands_bare(cls, plain):
+            keys = plan_keys(cls)
+            plain = {
+                k: v
+                for k, v in plain.items()
+                if v is not None and (k not in keys or v != keys[k].default)
+            }
+        with errors_of(keyword):
+            node = build(cls, plain, world, source=self.node)
+        key = self.key if self.key in node.schema.names else None
+        return Frame(Made(keyword, plain, node, self.made), world, key)
+
+    def step(self, name: str) -> Frame:
+        """The same relation as a step of this name, in plans, choices and messages: every operator
+        also takes `step=name`.
+
+        >>> from semgraph.frontend.frame import table
+        >>> rows = table([{"id": 1}], name="rows")
+        >>> dict(rows.limit(3, step="few").to_plan().document["steps"])
+        {'few': [{'from': 'rows'}, {'limit': {'n': 3}}]}
+        """
+        if not NAME.match(name):
+            raise PlanError(Problem(f'"{name}" cannot name a step', hint="letters, digits and _"))
+        if self.made.spec is not None:
+            hint = f'write table(rows, name="{name}")'
+            raise PlanError(Problem("an input is no step", hint=hint))
+        return replace(self, made=replace(self.made, name=name))
+
+    # -- relational operators
+    # ---------------------------------------------------------------------------------------
+
+    @operator
+    def filter(self, where: Condition) -> Frame:
+        """σ: the rows for which `where` is true; of a list of conditions, all."""
+
+    @operator
+    def require(self, where: str, says: str) -> Frame:
+        """The rows for which `where` is true; of any other `says`, an expression, is the error.
+
+        >>> from semgraph.frontend.frame import table
+        >>> table([{"id": 1}]).require("id > 0", "concat(id, ' is no id')").columns
+        ['id']
+        """
+
+    @operator
+    def project(self, columns: Columns) -> Frame:
+        """π: only these columns.
+
+        >>> from semgraph.frontend.frame import table
+        >>> table([{"id": 1, "text": "It leaks."}]).project({"id": None, "n": "length(text)"})
+        Frame(project: id int64, n int64)
+        """
+
+    @operator
+    def add(self, columns: Columns) -> Frame:
+        """All columns and these, computed from them; a name that is there is replaced."""
+
+    @operator
+    def join(
+        self,
+        other: Frame | str,
+        alias: str | None = None,
+        using: Using | None = None,
+        where: str | None = None,
+        how: Literal["inner", "left", "semi", "anti"] = "inner",
+    ) -> Frame:
+        """⋈: pairs of rows; the other row is the struct column `alias`. `where` sees the columns
+        and `alias`.
+
+        >>> from semgraph.frontend.frame import table
+        >>> a, b = table([{"id": 1}], name="a"), table([{"id": 1, "n": 2}], name="b")
+        >>> a.join(b, "b", using="id").filter("b.n > 1").columns
+        ['id', 'b']
+        """
+
+    @operator
+    def group_join(
+        self,
+        other: Frame | str,
+        alias: str,
+        add: Columns,
+        using: Using | None = None,
+        where: str | None = None,
+        order: Order | None = None,
+        limit: int | None = None,
+    ) -> Frame:
+        """Each row once, with aggregates `add` of its matches in `other`."""
+        rest = {"using": using, "where": where, "order": order, "limit": limit}
+        return self.then("group_join", {"other": other, "alias": alias, **rest, "add": add})
+
+    @operator
+    def limit(self, n: int, by: Names | None = None, order: Order | None = None) -> Frame:
+        """The first `n` rows by `order`, of each group of equal `by`."""
+
+    @operator
+    def sort(self, by: Order) -> Frame:
+        """τ: the same rows in the order of `by`; NULLs last, ties as they were.
+
+        >>> from semgraph.frontend.frame import table
+        >>> table([{"id": 1}, {"id": 2}]).sort("id desc")
+        Frame(sort: id int64)
+        """
+        return self.then("sort", by if isinstance(by, str) else list(by))
+
+    @operator
+    def distinct(self, by: Names = ()) -> Frame:
+        """δ: the first row of each group of equal `by`; without, of equal rows."""
+        return self.then("distinct", by if isinstance(by, str) else list(by))
+
+    @operator
+    def aggregate(
+        self, by: Columns | None = None, add: Columns | None = None, having: str | None = None
+    ) -> Frame:
+        """γ: one row for each group of equal `by`, with aggregates `add`; `having` filters the
+        groups.
+        """
+
+    @operator
+    def unnest(
+        self,
+        column: str,
+        alias: str,
+        position: str | None = None,
+        how: Literal["inner", "left"] = "inner",
+    ) -> Frame:
+        """μ: a row for each element of a list; `position` names its ordinal, from 1."""
+
+    @operator
+    def cluster(
+        self,
+        nodes: Frame | str | None = None,
+        key: str | None = None,
+        source: str | None = None,
+        target: str | None = None,
+        alias: str = "cluster",
+        weight: str | None = None,
+        by: Names | None = None,
+        algorithm: str | Mapping[str, Any] = "components",
+        vector: str | None = None,
+    ) -> Frame:
+        """The rows of `nodes`, each with its cluster by the edges that this relation holds; without
+        `nodes`, its own rows. `algorithm` is forest, components, or a file of `cluster/` with
+        parameters: `louvain(resolution=1.2)`.
+        """
+        ends = {"source": source, "target": target, "weight": weight, "vector": vector}
+        rest = {"alias": alias, "by": by, "algorithm": algorithm}
+        return self.then("cluster", {"nodes": nodes, "key": key, **ends, **rest})
+
+    @operator
+    def iterate(
+        self,
+        do: Callable[[Frame], Frame],
+        times: int,
+        until: str | None = None,
+        keep: Literal["last", "all"] = "last",
+        by: Names | None = None,
+        key: Names | None = None,
+        distinct: Names | None = None,
+    ) -> Frame:
+        """The rows after rounds of `do`, a function from the rows of a round to those of the next;
+        this relation is round 0.
+
+        Groups of equal `by` end one by one: without rows, after `times` rounds, or when `until`
+        holds of a round. `until` sees the row of the round before with the same `key` as `was`.
+
+        >>> from semgraph.frontend.frame import table
+        >>> numbers = table([{"n": 1}], name="numbers")
+        >>> doubled = numbers.iterate(
+        ...     lambda last: last.project({"n": "2 * n"}), times=9, until="min(n) > 50"
+        ... )
+        >>> dict(doubled.to_plan().document["steps"]["step1"][1]["iterate"])["do"]
+        [{'from': 'last'}, {'project': {'n': '2 * n'}}]
+        """
+        last, body = self._looped(do)
+        rest = {"until": until, "keep": keep, "by": by, "key": key, "distinct": distinct}
+        rounds = {"as": last.made.arguments, "times": times, "do": body}
+        made = self.then("iterate", {**rounds, **rest})
+        arguments = {**made.made.arguments, "as": last.made}
+        return replace(made, made=replace(made.made, arguments=arguments))
+
+    def _looped(self, do: Callable[[Frame], Frame]) -> tuple[Frame, Frame]:
+        """The last round of a loop over these rows, and its body. Raises PlanError."""
+        depth = LOOPS.get()
+        name = next(iter(inspect.signature(do).parameters), "last")
+        node = Round(
+            name=name, columns=self.schema, windowed=self.node.partitioned, depth=depth, step=name
+        )
+        last = Frame(Made(ROUND, name, node), self.world, self.key)
+        token = LOOPS.set(depth + 1)
+        try:
+            body = do(last)
+        finally:
+            LOOPS.reset(token)
+        for made in walk_made([body.made]):
+            if made.name and made.node.rounds:
+                hint = "questions in do belong to the step of the loop: name the loop"
+                raise PlanError(Problem(f'"{made.name}" names a step inside do', hint=hint))
+        return last, body
+
+    # -- store reads
+    # ------------------------------------------------------------------------------------------------
+
+    @operator
+    def search(
+        self,
+        over: str | Frame | Sequence[str | Frame],
+        alias: str,
+        k: int,
+        methods: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        where: Condition | None = None,
+        fuse: Literal["rrf", "none"] = "rrf",
+        order: Order | None = None,
+        how: Literal["inner", "left"] = "inner",
+        partition: str | Sequence[str] | None = None,
+        vectors: Names | None = None,
+        source: str | None = None,
+        target: str | None = None,
+        key: str | None = None,
+    ) -> Frame:
+        """For each row the best `k` hits of a label, of a frame, or of `[label, frame]`, as the
+        struct column `alias`.
+
+        `vectors` adds stored vectors; `source` and `target` name columns with the nodes at an
+        edge's ends. `key` names the rows of a frame that is searched alone; default: the graph's
+        key.
+        """
+
+    @operator
+    def match(
+        self,
+        pattern: str,
+        where: str | None = None,
+        how: Literal["inner", "left"] = "inner",
+        partition: str | None = None,
+        vectors: Names | None = None,
+    ) -> Frame:
+        """For each row the paths of the graph that fit; the pattern's variables become struct
+        columns.
+        """
+
+    # -- operators that a model answers, and writes
+    # -----------------------------------------------------------------------
+
+    @operator
     def embed(self, add: Columns) -> Frame:
         """Each row with vectors, the embeddings of texts; a text is embedded once a run, NULL stays
         NULL.
@@ -154,9 +441,8 @@ class SemanticMethods:
         >>> table([{"id": 1, "body": "The kettle leaks."}]).embed({"vector": "body"})
         Frame(embed: id int64, body string, vector vector)
         """
-        return self.then("embed", add)
 
-    @makes_step
+    @operator
     def sem_map(
         self,
         prompt: Prompt,
@@ -184,11 +470,8 @@ class SemanticMethods:
         >>> tickets.sem_map("Which product is {body} about?", returns={"product": "string"}).columns
         ['id', 'body', 'product']
         """
-        answers = {"prompt": prompt, "returns": returns, "role": role}
-        rest = {"when": when, "otherwise": otherwise, "on_error": on_error, "schema": schema}
-        return self.then("sem_map", {**answers, **rest, "refs": refs, "check": check})
 
-    @makes_step
+    @operator
     def sem_filter(
         self,
         prompt: Prompt,
@@ -208,11 +491,8 @@ class SemanticMethods:
         >>> tickets.sem_filter("Does {body} complain?", returns={"reason": "string"}).columns
         ['id', 'body', 'reason']
         """
-        asked = {"prompt": prompt, "returns": returns, "role": role, "on_error": on_error}
-        rest = {"when": when, "otherwise": otherwise, "check": check}
-        return self.then("sem_filter", {**asked, **rest})
 
-    @makes_step
+    @operator
     def sem_join(
         self,
         other: Frame | str,
@@ -236,7 +516,7 @@ class SemanticMethods:
         asked = {"prompt": prompt, "role": role, "check": check}
         return self.then("sem_join", {**asked, **pairs, **rest})
 
-    @makes_step
+    @operator
     def sem_agg(
         self,
         prompt: Prompt,
@@ -262,11 +542,8 @@ class SemanticMethods:
         ... ).columns
         ['city', 'all', 'n']
         """
-        asked = {"prompt": prompt, "returns": returns, "role": role, "by": by, "order": order}
-        rest = {"when": when, "otherwise": otherwise, "add": add, "on_error": on_error}
-        return self.then("sem_agg", {**asked, **rest, "check": check})
 
-    @makes_step
+    @operator
     def sem_topk(
         self,
         prompt: Prompt,
@@ -276,8 +553,6 @@ class SemanticMethods:
         role: str | None = None,
     ) -> Frame:
         """The `k` best rows of each group of equal `by`, best first, with `rank` and `score`."""
-        asked = {"prompt": prompt, "role": role, "k": k, "by": by}
-        return self.then("sem_topk", {**asked, "on_error": on_error})
 
     @checks_arguments
     def merge(
@@ -308,348 +583,6 @@ class SemanticMethods:
     ) -> Frame:
         """What deletes the nodes or edges of these rows; give it to `plan(writes=[...])`."""
         return self.then("delete", {"node": node, "edge": edge, "key": key, "detach": detach})
-
-
-Columns = Mapping[str, Any] | Sequence[str] | str
-Names = Sequence[str] | str
-Using = Mapping[str, str] | Sequence[str] | str
-Order = Sequence[str] | str
-Condition = Sequence[str] | str
-_CLASSES = by_keyword((*OPERATORS, *SINKS))
-
-
-@dataclass(frozen=True, eq=False)
-class Frame(SemanticMethods):
-    """A relation: its rows are known when a session runs it, its columns now.
-
-    >>> from semgraph.frontend.frame import table
-    >>> table([{"id": 1, "text": "It leaks."}]).filter("length(text) > 3").columns
-    ['id', 'text']
-    """
-
-    made: Made
-    world: World
-    key: str | None = None
-
-    @property
-    def node(self) -> Node:
-        """The checked node."""
-        return self.made.node
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Names and types of the columns."""
-        return self.node.schema
-
-    @property
-    def columns(self) -> list[str]:
-        """Names of the columns."""
-        return self.schema.names
-
-    @property
-    def tables(self) -> dict[str, pa.Table]:
-        """The rows of each input that the frame is made from."""
-        made: dict[str, Any] = {
-            name: frame.made.table for name, frame in input_frames(self).items()
-        }
-        return {name: table.replace_schema_metadata(None) for name, table in made.items()}
-
-    def __getattr__(self, name: str) -> Any:
-        """Refuse a name that a frame does not have, with the operator that may be meant."""
-        operators = [*_CLASSES, "step", "to_plan", "to_yaml", "columns", "schema", "tables"]
-        hint = ELSEWHERE.get(name) or did_you_mean(name, operators)
-        raise AttributeError(str(Problem(f'a frame has no "{name}"', hint=hint)))
-
-    def __repr__(self) -> str:
-        listed = ", ".join(f"{f.name} {type_of_arrow(f.type)}" for f in self.schema)
-        return f"Frame({self.node.keyword}: {listed})"
-
-    def then(self, keyword: str, arguments: Any) -> Frame:
-        """An operator of the language on this relation; the methods below call it.
-
-        Raises:
-            PlanError: The arguments are wrong.
-        """
-        cls = _CLASSES[keyword]
-        if isinstance(arguments, Mapping) and "returns" in arguments:
-            arguments = {**arguments, "returns": _plain_types(keyword, arguments["returns"])}
-        world, plain = joined(self.world, arguments)
-        if not stands_bare(cls, plain):
-            keys = plan_keys(cls)
-            plain = {
-                k: v
-                for k, v in plain.items()
-                if v is not None and (k not in keys or v != keys[k].default)
-            }
-        try:
-            node = build(cls, plain, FluentScope(world), source=self.node)
-        except Fault as fault:
-            raise call_error(keyword, fault) from None
-        return Frame(
-            Made(keyword, plain, node, self.made),
-            world,
-            self.key if self.key in node.schema.names else None,
-        )
-
-    def step(self, name: str) -> Frame:
-        """The same relation as a step of this name, in plans, choices and messages: every operator
-        also takes `step=name`.
-
-        >>> from semgraph.frontend.frame import table
-        >>> rows = table([{"id": 1}], name="rows")
-        >>> dict(rows.limit(3, step="few").to_plan().document["steps"])
-        {'few': [{'from': 'rows'}, {'limit': {'n': 3}}]}
-        """
-        if not NAME.match(name):
-            raise PlanError(Problem(f'"{name}" cannot name a step', hint="letters, digits and _"))
-        if self.made.spec is not None:
-            raise PlanError(
-                Problem("an input is no step", hint=f'write table(rows, name="{name}")')
-            )
-        return replace(self, made=replace(self.made, name=name))
-
-    # -- relational operators
-    # ---------------------------------------------------------------------------------------
-
-    @makes_step
-    def filter(self, where: Condition) -> Frame:
-        """σ: the rows for which `where` is true; of a list of conditions, all."""
-        return self.then("filter", where)
-
-    @makes_step
-    def require(self, where: str, says: str) -> Frame:
-        """The rows for which `where` is true; of any other `says`, an expression, is the error.
-
-        >>> from semgraph.frontend.frame import table
-        >>> table([{"id": 1}]).require("id > 0", "concat(id, ' is no id')").columns
-        ['id']
-        """
-        return self.then("require", {"where": where, "says": says})
-
-    @makes_step
-    def project(self, columns: Columns) -> Frame:
-        """π: only these columns.
-
-        >>> from semgraph.frontend.frame import table
-        >>> table([{"id": 1, "text": "It leaks."}]).project({"id": None, "n": "length(text)"})
-        Frame(project: id int64, n int64)
-        """
-        return self.then("project", columns)
-
-    @makes_step
-    def add(self, columns: Columns) -> Frame:
-        """All columns and these, computed from them; a name that is there is replaced."""
-        return self.then("add", columns)
-
-    @makes_step
-    def join(
-        self,
-        other: Frame | str,
-        alias: str | None = None,
-        using: Using | None = None,
-        where: str | None = None,
-        how: Literal["inner", "left", "semi", "anti"] = "inner",
-    ) -> Frame:
-        """⋈: pairs of rows; the other row is the struct column `alias`. `where` sees the columns
-        and `alias`.
-
-        >>> from semgraph.frontend.frame import table
-        >>> a, b = table([{"id": 1}], name="a"), table([{"id": 1, "n": 2}], name="b")
-        >>> a.join(b, "b", using="id").filter("b.n > 1").columns
-        ['id', 'b']
-        """
-        return self.then(
-            "join", {"other": other, "alias": alias, "using": using, "where": where, "how": how}
-        )
-
-    @makes_step
-    def group_join(
-        self,
-        other: Frame | str,
-        alias: str,
-        add: Columns,
-        using: Using | None = None,
-        where: str | None = None,
-        order: Order | None = None,
-        limit: int | None = None,
-    ) -> Frame:
-        """Each row once, with aggregates `add` of its matches in `other`."""
-        rest = {"using": using, "where": where, "order": order, "limit": limit}
-        return self.then("group_join", {"other": other, "alias": alias, **rest, "add": add})
-
-    @makes_step
-    def limit(self, n: int, by: Names | None = None, order: Order | None = None) -> Frame:
-        """The first `n` rows by `order`, of each group of equal `by`."""
-        return self.then("limit", {"n": n, "by": by, "order": order})
-
-    @makes_step
-    def sort(self, by: Order) -> Frame:
-        """τ: the same rows in the order of `by`; NULLs last, ties as they were.
-
-        >>> from semgraph.frontend.frame import table
-        >>> table([{"id": 1}, {"id": 2}]).sort("id desc")
-        Frame(sort: id int64)
-        """
-        return self.then("sort", by if isinstance(by, str) else list(by))
-
-    @makes_step
-    def distinct(self, by: Names = ()) -> Frame:
-        """δ: the first row of each group of equal `by`; without, of equal rows."""
-        return self.then("distinct", by if isinstance(by, str) else list(by))
-
-    @makes_step
-    def aggregate(
-        self, by: Columns | None = None, add: Columns | None = None, having: str | None = None
-    ) -> Frame:
-        """γ: one row for each group of equal `by`, with aggregates `add`; `having` filters the
-        groups.
-        """
-        return self.then("aggregate", {"by": by, "add": add, "having": having})
-
-    @makes_step
-    def unnest(
-        self,
-        column: str,
-        alias: str,
-        position: str | None = None,
-        how: Literal["inner", "left"] = "inner",
-    ) -> Frame:
-        """μ: a row for each element of a list; `position` names its ordinal, from 1."""
-        return self.then(
-            "unnest", {"column": column, "alias": alias, "position": position, "how": how}
-        )
-
-    @makes_step
-    def cluster(
-        self,
-        nodes: Frame | str | None = None,
-        key: str | None = None,
-        source: str | None = None,
-        target: str | None = None,
-        alias: str = "cluster",
-        weight: str | None = None,
-        by: Names | None = None,
-        algorithm: str | Mapping[str, Any] = "components",
-        vector: str | None = None,
-    ) -> Frame:
-        """The rows of `nodes`, each with its cluster by the edges that this relation holds; without
-        `nodes`, its own rows. `algorithm` is forest, components, or a file of `cluster/` with
-        parameters: `louvain(resolution=1.2)`.
-        """
-        ends = {"source": source, "target": target, "weight": weight, "vector": vector}
-        rest = {"alias": alias, "by": by, "algorithm": algorithm}
-        return self.then("cluster", {"nodes": nodes, "key": key, **ends, **rest})
-
-    @makes_step
-    def iterate(
-        self,
-        do: Callable[[Frame], Frame],
-        times: int,
-        until: str | None = None,
-        keep: Literal["last", "all"] = "last",
-        by: Names | None = None,
-        key: Names | None = None,
-        distinct: Names | None = None,
-    ) -> Frame:
-        """The rows after rounds of `do`, a function from the rows of a round to those of the next;
-        this relation is round 0.
-
-        Groups of equal `by` end one by one: without rows, after `times` rounds, or when `until`
-        holds of a round. `until` sees the row of the round before with the same `key` as `was`.
-
-        >>> from semgraph.frontend.frame import table
-        >>> numbers = table([{"n": 1}], name="numbers")
-        >>> doubled = numbers.iterate(
-        ...     lambda last: last.project({"n": "2 * n"}), times=9, until="min(n) > 50"
-        ... )
-        >>> dict(doubled.to_plan().document["steps"]["step1"][1]["iterate"])["do"]
-        [{'from': 'last'}, {'project': {'n': '2 * n'}}]
-        """
-        last, body = self._looped(do)
-        rest = {"until": until, "keep": keep, "by": by, "key": key, "distinct": distinct}
-        given = {k: v for k, v in rest.items() if v is not None and (k, v) != ("keep", "last")}
-        built = {"as": last.made.arguments, "times": times, "do": body.made, **given}
-        scope = FluentScope(together([self.world, body.world]), depth=_LOOPS.get())
-        try:
-            node = build(Iterate, built, scope, source=self.node)
-        except Fault as fault:
-            raise call_error("iterate", fault) from None
-        arguments = {**built, "as": last.made, "do": Body(body.made)}
-        name = self.key if self.key in node.schema.names else None
-        return Frame(Made("iterate", arguments, node, self.made), scope.world, name)
-
-    def _looped(self, do: Callable[[Frame], Frame]) -> tuple[Frame, Frame]:
-        """The last round of a loop over these rows, and its body. Raises PlanError."""
-        depth = _LOOPS.get()
-        name = next(iter(inspect.signature(do).parameters), "last")
-        node = Round(
-            name=name, columns=self.schema, windowed=self.node.partitioned, depth=depth, step=name
-        )
-        last = Frame(Made(ROUND, name, node), self.world, self.key)
-        token = _LOOPS.set(depth + 1)
-        try:
-            body = do(last)
-        finally:
-            _LOOPS.reset(token)
-        for made in walk_made([body.made]):
-            if made.name and made.node.rounds:
-                hint = "questions in do belong to the step of the loop: name the loop"
-                raise PlanError(Problem(f'"{made.name}" names a step inside do', hint=hint))
-        return last, body
-
-    # -- store reads
-    # ------------------------------------------------------------------------------------------------
-
-    @makes_step
-    def search(
-        self,
-        over: str | Frame | Sequence[str | Frame],
-        alias: str,
-        k: int,
-        methods: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
-        where: Condition | None = None,
-        fuse: Literal["rrf", "none"] = "rrf",
-        order: Order | None = None,
-        how: Literal["inner", "left"] = "inner",
-        partition: str | Sequence[str] | None = None,
-        vectors: Names | None = None,
-        source: str | None = None,
-        target: str | None = None,
-        key: str | None = None,
-    ) -> Frame:
-        """For each row the best `k` hits of a label, of a frame, or of `[label, frame]`, as the
-        struct column `alias`.
-
-        `vectors` adds stored vectors; `source` and `target` name columns with the nodes at an
-        edge's ends. `key` names the rows of a
-        frame that is searched alone; default: the graph's key.
-        """
-        ends = {"source": source, "target": target, "key": key}
-        rest = {
-            "fuse": fuse,
-            "order": order,
-            "how": how,
-            "partition": partition,
-            "vectors": vectors,
-            **ends,
-        }
-        hits = {"over": over, "alias": alias, "k": k, "methods": methods, "where": where}
-        return self.then("search", {**hits, **rest})
-
-    @makes_step
-    def match(
-        self,
-        pattern: str,
-        where: str | None = None,
-        how: Literal["inner", "left"] = "inner",
-        partition: str | None = None,
-        vectors: Names | None = None,
-    ) -> Frame:
-        """For each row the paths of the graph that fit; the pattern's variables become struct
-        columns.
-        """
-        rest = {"how": how, "partition": partition, "vectors": vectors}
-        return self.then("match", {"pattern": pattern, "where": where, **rest})
 
     # -- plans
     # ------------------------------------------------------------------------------------------------------
@@ -689,17 +622,6 @@ class Frame(SemanticMethods):
     def asks(self) -> bool:
         """Whether it calls the model."""
         return any(node.calls_model for node in walk(self.node))
-
-
-_LOOPS: ContextVar[int] = ContextVar("loops", default=0)
-"""The number of loops whose body is being made."""
-
-
-def _plain_types(keyword: str, returns: Any) -> Any:
-    try:
-        return answer_types(returns)
-    except Fault as fault:
-        raise call_error(keyword, fault.under("returns")) from None
 
 
 _GRAPH = "graph.yaml"  # what a plan calls a graph that was given as an object
@@ -758,26 +680,18 @@ def save(
     """
     world, document = _document(path.stem, returns, writes, use, allow, doc)
     meant = _load(document, world)
-    if world.graph_file is not None:
-        copied = (
-            path.parent / world.graph_file.name
-        )  # of a graph elsewhere, which a plan file must not name
-        file = (
-            copied
-            if not inside(world.graph_file, (path.parent,)) and copied.is_file()
-            else world.graph_file
-        )
-        document["graph"] = os.path.relpath(file, path.parent).replace(os.sep, "/")
+    file = world.graph_file
+    if file is not None:
+        copied = path.parent / file.name  # a plan must not name a graph file outside its folder
+        if not inside(file, (path.parent,)) and copied.is_file():
+            file = copied
+        document["graph"] = _relative(file, path.parent)
     text = write_yaml(document)
     there = load_document(parse(text, shown(path)), path, functions=world.functions)
     if there.fingerprint != meant.fingerprint:
+        what = f"{path} would be another plan: its graph, prompts or called plans differ"
         hint = f"save it in {world.folder}, or copy what it needs from there"
-        raise PlanError(
-            Problem(
-                f"{path} would be another plan: its graph, prompts or called plans differ",
-                hint=hint,
-            )
-        )
+        raise PlanError(Problem(what, hint=hint))
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
@@ -807,28 +721,33 @@ def _document(
     results = _results(returns)
     if not results and not writes:
         raise PlanError(Problem("a plan needs frames that it returns or writes"))
-    world = together([frame.world for _, frame in results] + [frame.world for frame in writes])
+    world = together([frame.world for frame in (*(frame for _, frame in results), *writes)])
     sources = [_written(frame.made) for frame in writes]
     recorded = RecordedSteps([*(frame.made for _, frame in results), *sources], world.graph.labels)
-    sinks = [
-        {
-            frame.made.keyword: {
-                "from": recorded.reference(source),
-                **recorded.plain(frame.made.arguments),
-            }
-        }
-        for frame, source in zip(writes, sources, strict=True)
-    ]
+    returned = [(result, recorded.reference(frame.made)) for result, frame in results]
+    specs = {name: made.spec for name, made in recorded.inputs.items() if made.spec is not None}
+    graph = _GRAPH if world.graph.labels else ""
     parts: dict[str, Any] = {
         "plan": name,
         "doc": doc,
-        "graph": _graph(world),
-        "inputs": {i: _columns(made) for i, made in recorded.inputs.items()},
-        "optional": _optional(recorded.inputs),
+        "graph": _relative(world.graph_file, world.folder) if world.graph_file else graph,
+        "inputs": {
+            name: {column: str(kind) for column, kind in spec.columns}
+            for name, spec in specs.items()
+        },
+        "optional": _optional(specs.values()),
         "windows": _windows(recorded.inputs),
         "steps": recorded.steps,
-        "writes": sinks,
-        "returns": _returned([(name, recorded.reference(frame.made)) for name, frame in results]),
+        "writes": [
+            {
+                sink.made.keyword: {
+                    "from": recorded.reference(source),
+                    **recorded.plain(sink.made.arguments),
+                }
+            }
+            for sink, source in zip(writes, sources, strict=True)
+        ],
+        "returns": dict(returned) if isinstance(returns, Mapping) else [to for _, to in returned],
         "use": dict(use or {}),
         "allow": list(allow),
     }
@@ -837,58 +756,34 @@ def _document(
 
 def _results(returns: Returns | None) -> list[tuple[str, Frame]]:
     """The results, each with its name, or "" for that of its step."""
-    if returns is None:
-        return []
     if isinstance(returns, Mapping):
         return list(returns.items())
-    return [("", frame) for frame in ([returns] if isinstance(returns, Frame) else returns)]
-
-
-def _returned(results: Sequence[tuple[str, str]]) -> Any:
-    """`returns` of a plan."""
-    if all(not name for name, _ in results):
-        return [reference for _, reference in results]
-    return dict(results)
+    return [("", frame) for frame in ([returns] if isinstance(returns, Frame) else returns or ())]
 
 
 def _written(made: Made) -> Made:
+    """The rows that a merge or a delete writes. Raises PlanError."""
     if not isinstance(made.node, Sink) or made.parent is None:
-        raise PlanError(
-            Problem(
-                "writes holds a frame that writes nothing",
-                hint="give it frame.merge(...) or frame.delete(...)",
-            )
-        )
+        hint = "give it frame.merge(...) or frame.delete(...)"
+        raise PlanError(Problem("writes holds a frame that writes nothing", hint=hint))
     return made.parent
 
 
-def _graph(world: World) -> str:
-    if world.graph_file is None:
-        return _GRAPH if world.graph.labels else ""
-    return os.path.relpath(world.graph_file, world.folder).replace(os.sep, "/")
+def _relative(path: Path, folder: Path) -> str:
+    return os.path.relpath(path, folder).replace(os.sep, "/")
 
 
-def _columns(made: Made) -> dict[str, str]:
-    assert made.spec is not None
-    return {name: str(kind) for name, kind in made.spec.columns}
-
-
-def _optional(inputs: Mapping[str, Made]) -> list[str] | dict[str, str]:
-    specs = {name: made.spec for name, made in inputs.items() if made.spec is not None}
-    optional = {n: ALL if spec.or_all else "none" for n, spec in specs.items() if spec.optional}
+def _optional(specs: Iterable[InputSpec]) -> list[str] | dict[str, str]:
+    optional = {s.name: ALL if s.or_all else "none" for s in specs if s.optional}
     return optional if ALL in optional.values() else list(optional)
 
 
 def _windows(inputs: Mapping[str, Made]) -> dict[str, Any]:
     cut = {name: made.windows for name, made in inputs.items() if made.windows}
     if len(cut) > 1:
-        raise PlanError(
-            Problem("two tables have windows: " + ", ".join(cut), hint="a plan cuts one input")
-        )
+        what = "two tables have windows: " + ", ".join(cut)
+        raise PlanError(Problem(what, hint="a plan cuts one input"))
     return next(({"input": name, **windows} for name, windows in cut.items()), {})
-
-
-_SOURCES = by_keyword(SOURCES)
 
 
 class TableOptions(TypedDict, total=False):
@@ -950,40 +845,24 @@ def table(
     world = _world(graph, folder, functions)
     data, spec = _spec(rows, name, types or {})
     if key is not None and key not in dict(spec.columns):
-        there = "columns: " + ", ".join(data.values)
-        hint = did_you_mean(key, data.values)
-        raise InputError(
-            Problem(
-                f'input {name} has no column "{key}", which is to be its key',
-                there=there,
-                hint=hint,
-            )
-        )
-    try:
-        cut = (
-            None
-            if windows is None
-            else read_windows({"input": name, **windows}, {name: spec}, world.graph.partition)
-        )
-    except Fault as fault:
-        raise call_error("windows", fault) from None
+        there, hint = "columns: " + ", ".join(data.values), did_you_mean(key, data.values)
+        what = f'input {name} has no column "{key}", which is to be its key'
+        raise InputError(Problem(what, there=there, hint=hint))
+    cut, partition = None, world.graph.partition
+    if windows is not None:
+        with errors_of("windows"):
+            cut = read_windows({"input": name, **windows}, {name: spec}, partition)
     meaning = {name: ALL} if optional == ALL else [name] if optional else []
-    ordered = name if cut is not None else ""
-    try:
+    with errors_of("optional"):
+        ordered = "" if cut is None else name
         spec = read_optional(meaning, {name: spec}, (), ordered, world.graph)[name]
-    except Fault as fault:
-        raise call_error("optional", fault) from None
     unique, partition = key or (cut.key if cut else ""), cut.partition if cut else ""
     checked = read_rows(spec, data, key=unique, partition=partition)
-    node = Input(
-        step=name,
-        name=name,
-        columns=input_schema(spec, windowed=cut is not None),
-        windowed=cut is not None,
-    )
-    return Frame(
-        Made("", {}, node, table=checked, spec=spec, windows=dict(windows or {})), world, key
-    )
+    windowed = cut is not None
+    columns = input_schema(spec, windowed=windowed)
+    node = Input(step=name, name=name, columns=columns, windowed=windowed)
+    made = Made("", {}, node, table=checked, spec=spec, windows=dict(windows or {}))
+    return Frame(made, world, key)
 
 
 def read_csv(
@@ -1003,9 +882,8 @@ def read_csv(
     Raises:
         InputError: The file cannot be read as rows.
     """
-    _check_options("read_csv", options, "delimiter")
-    rows = delimited_rows(Path(path), delimiter, options.get("types") or ())
-    return _of_file(rows, Path(path), options)
+    read = partial(delimited_rows, delimiter=delimiter, texts=options.get("types") or ())
+    return _of_file("read_csv", read, path, options, "delimiter")
 
 
 def read_json(path: str | Path, **options: Unpack[TableOptions]) -> Frame:
@@ -1015,8 +893,7 @@ def read_json(path: str | Path, **options: Unpack[TableOptions]) -> Frame:
     Raises:
         InputError: The file cannot be read as rows.
     """
-    _check_options("read_json", options)
-    return _of_file(json_rows(Path(path)), Path(path), options)
+    return _of_file("read_json", json_rows, path, options)
 
 
 def read_parquet(path: str | Path, **options: Unpack[TableOptions]) -> Frame:
@@ -1026,17 +903,15 @@ def read_parquet(path: str | Path, **options: Unpack[TableOptions]) -> Frame:
     Raises:
         InputError: The file cannot be read as rows.
     """
-    _check_options("read_parquet", options)
-    return _of_file(parquet_rows(Path(path)), Path(path), options)
+    return _of_file("read_parquet", parquet_rows, path, options)
 
 
-def _check_options(reader: str, options: Mapping[str, Any], *own: str) -> None:
+def _of_file(
+    reader: str, read: Callable[[Path], Any], path: str | Path, options: TableOptions, *own: str
+) -> Frame:
     refuse_unknown(reader, options, ["path", *own, *TableOptions.__annotations__])
-
-
-def _of_file(rows: Any, path: Path, options: TableOptions) -> Frame:
-    named: TableOptions = {**options, "name": options.get("name") or _named_after(path)}
-    return table(rows, **named)
+    named: TableOptions = {**options, "name": options.get("name") or _named_after(Path(path))}
+    return table(read(Path(path)), **named)
 
 
 def _named_after(path: Path) -> str:
@@ -1052,11 +927,8 @@ def _world(
     if isinstance(graph, (str, Path)):
         path = Path(graph)
         if not path.is_file():
-            raise PlanError(
-                Problem(
-                    f"no graph file {path}", hint="graph=: the path of a graph.yaml, or a Graph"
-                )
-            )
+            hint = "graph=: the path of a graph.yaml, or a Graph"
+            raise PlanError(Problem(f"no graph file {path}", hint=hint))
         place = Path(folder) if folder is not None else path.parent
         return World(read_graph(path), path, place, own)
     return World(graph or NO_GRAPH, None, Path(folder or "."), own)
@@ -1087,12 +959,10 @@ def _spec(rows: Any, name: str, own: Mapping[str, Any]) -> tuple[RowColumns, Inp
             problems.append(Problem(what, there=there, hint=hint))
     if problems:
         raise InputError(*problems)
-    try:
+    with errors_of("table"):
         specs, faults = read_inputs({name: types})
-    except Fault as fault:
-        raise call_error("table", fault) from None
-    if faults:
-        raise call_error("table", Faults(faults))
+        if faults:
+            raise Faults(faults)
     return replace(data, values=columns), specs[name]
 
 
@@ -1119,10 +989,8 @@ def _declared(
     name: str, own: Mapping[str, Any], columns: Mapping[str, Any] | None
 ) -> dict[str, str]:
     """The types that the user gave, as plans write them. Raises PlanError or InputError."""
-    try:
+    with errors_of("table", "types"):
         types: dict[str, str] = answer_types(own)
-    except Fault as fault:
-        raise call_error("table", fault.under("types")) from None
     known = list(columns or types)
     for column in types:
         if column not in known:
@@ -1130,9 +998,8 @@ def _declared(
             what = f'input {name} has no column "{column}", whose type is given'
             raise InputError(Problem(what, there=there, hint=hint))
     if not known:
-        raise InputError(
-            Problem(f"input {name} has no columns", hint='name them: types={"text": "string"}')
-        )
+        hint = 'name them: types={"text": "string"}'
+        raise InputError(Problem(f"input {name} has no columns", hint=hint))
     return types
 
 
@@ -1237,10 +1104,8 @@ def scan(
     """
     world = _world(graph, folder, functions)
     arguments = label if partition is None else {"label": label, "partition": partition}
-    try:
-        node = build(_SOURCES["scan"], arguments, FluentScope(world))
-    except Fault as fault:
-        raise call_error("from", fault) from None
+    with errors_of("from"):
+        node = build(Scan, arguments, world)
     return Frame(Made("from", arguments, node), world)
 
 
@@ -1256,10 +1121,8 @@ def union(relations: Sequence[Frame], *, fill: bool = False, step: str | None = 
         raise PlanError(Problem("union: expected a list of relations, found nothing"))
     world, plain = joined(relations[0].world, list(relations))
     plain = {"of": plain, "fill": True} if fill else plain
-    try:
-        node = build(_SOURCES["union"], plain, FluentScope(world))
-    except Fault as fault:
-        raise call_error("union", fault) from None
+    with errors_of("union"):
+        node = build(Union, plain, world)
     made = Frame(Made("union", plain, node), world)
     return made if step is None else made.step(step)
 
@@ -1278,18 +1141,15 @@ def call(
     Raises:
         PlanError: There is no such plan, it is wrong, or the inputs do not fit it.
     """
-    first = next(iter(inputs.values()), None)
-    rest = {"params": dict(params or {}), "preset": preset}
-    arguments = {"plan": plan, "inputs": dict(inputs)} | {
-        key: value for key, value in rest.items() if value
-    }
-    world, plain = joined(first.world if first is not None else _world(None, None), arguments)
+    arguments: dict[str, Any] = {"plan": plan, "inputs": dict(inputs)}
+    arguments |= {"params": dict(params)} if params else {}
+    arguments |= {"preset": preset} if preset else {}
+    worlds = (frame.world for frame in inputs.values())
+    world, plain = joined(next(worlds, None) or _world(None, None), arguments)
     state = LoadState(functions=world.functions)
     head = Head(state, Document("", {}), world.folder, confined=False, graph=world.graph)
-    try:
-        results = Loader(head).call(plain, step or "call", None, FluentScope(world))
-    except Fault as fault:
-        raise call_error("call", fault) from None
+    with errors_of("call"):
+        results = Loader(head).call(plain, step or "call", None, world)
     if head.state.problems:
         raise PlanError(*head.state.problems)
     if not results.tables:

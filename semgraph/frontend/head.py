@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,58 +14,40 @@ from semgraph.display import command
 from semgraph.errors import Fault, Faults, PlanError, Position, Problem, did_you_mean, each
 from semgraph.expr.scalar import NOW, parse_scalar, reserved
 from semgraph.expr.types import Type, parse_type
-from semgraph.frontend.arguments import (
-    READERS,
-    Pruned,
-    unknown_parameter,
-    whole_parameter,
-)
+from semgraph.frontend import kinds
+from semgraph.frontend.arguments import CHOICE, RELATION, Pruned, unknown_parameter, whole_parameter
 from semgraph.frontend.arguments import under as at
 from semgraph.frontend.build import shared_node
 from semgraph.frontend.document import (
     Document,
     KeyFault,
     Trail,
-    known_keys,
     mapping,
-    parse,
-    read_text,
     require_inside,
-    shown,
     unknown,
     walk_paths,
     wrong,
 )
 from semgraph.frontend.functions import Functions
+from semgraph.frontend.graph_files import read_graph
+from semgraph.frontend.kinds import Key, Keys
 from semgraph.logical.node import Node
 from semgraph.logical.plan import ALL, POSITION, TURN, Choice, InputSpec, Windowing
 from semgraph.logical.relational import Input
 from semgraph.logical.schema import NAME, Graph
 
-KEYS = (
-    "plan", "doc", "graph", "inputs", "optional", "params", "presets", "windows", "steps", "writes", "returns", "use", "allow",
-    "calls", "example",
-)  # fmt: skip
-_NO_SCOPE: Any = None
-WINDOWS_KEYS = ("input", "partition", "order", "key", "key_of", "size", "ahead", "on_error")
-_ON_ERROR = ("set_aside", "stop")
 _UNORDERED = (pa.types.is_list, pa.types.is_struct, pa.types.is_fixed_size_list)
 
 
-def check_keys(data: Any) -> dict[str, Any]:
-    """The plan as a mapping of known keys. Raises Faults."""
-    plan = mapping(data, "a mapping with plan, inputs, steps and so on")
-    faults = known_keys(plan, KEYS, "a plan")
-    name = plan.get("plan")
-    if name is None:
-        faults.append(Fault("a plan needs its name", hint="write plan: NAME as the first line"))
-    elif not isinstance(name, str) or not NAME.match(name):
-        faults.append(Fault(f'"{name}" cannot name a plan', "plan", hint="letters, digits and _"))
-    if not isinstance(plan.get("doc", ""), str):
-        faults.append(wrong("a text", plan["doc"]).under("doc"))
-    if faults:
-        raise Faults(faults)
-    return plan
+def check_keys(data: Any) -> None:
+    """Refuse what is no plan, and keys that no plan has. Raises Faults."""
+    kinds.all_keys(data, "a plan", PLAN)
+
+
+def _name_of_plan(value: Any) -> str:
+    if not isinstance(value, str) or not NAME.match(value):
+        raise Fault(f'"{value}" cannot name a plan', hint="letters, digits and _")
+    return value
 
 
 def read_inputs(value: Any) -> tuple[dict[str, InputSpec], list[Fault]]:
@@ -104,7 +86,7 @@ def read_optional(
     """
     what = "names of inputs, or {NAME: all}"
     meanings = mapping(value, what) if isinstance(value, Mapping) else {}
-    names: tuple[str, ...] = READERS["names"](list(meanings) or value or [], _NO_SCOPE, {})
+    names: tuple[str, ...] = kinds.read_names(list(meanings) or value or [])
     faults: list[Fault] = []
     for i, name in enumerate(names):
         place, at_name = (KeyFault, name) if meanings else (Fault, i)
@@ -188,128 +170,102 @@ def _has_enum(kind: Type) -> bool:
     return kind.name == "enum" or any(_has_enum(t) for t in inner)
 
 
+def _size(value: Any) -> int | str | None:
+    if value in ("all", "ready"):
+        return None if value == "all" else "ready"
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise wrong('a number of rows from 1, "all", or "ready"', value)
+    return value
+
+
+WINDOWS: Keys = {
+    "input": Key(kinds.NAME_OF, "which input is cut into windows", required=True),
+    "partition": Key(kinds.COLUMN, "the column that names the partition of a row"),
+    "order": Key(kinds.COLUMNS, "the columns that order the rows"),
+    "key": Key(kinds.COLUMN, "the column that names a row"),
+    "key_of": Key(kinds.COLUMNS, "the columns that a name is made from"),
+    "size": Key(
+        kinds.plain(
+            _size,
+            kinds.either(
+                {"type": "integer", "minimum": 1}, {"enum": ["all", "ready"]}, kinds.OF_PARAMETER
+            ),
+        ),
+        "how many rows a window has; ready: those whose partition is free",
+    ),
+    "ahead": Key(kinds.POSITIVE, "how many windows are begun before one is written"),
+    "on_error": Key(kinds.one_of("set_aside", "stop"), "what becomes of a window that fails"),
+}
+"""The keys of `windows`."""
+
+
 def read_windows(value: Any, inputs: Mapping[str, InputSpec], partition: str) -> Windowing | None:
     """How an input is cut into windows. `partition` is the graph's, where the plan names none.
     Raises Faults.
     """
     if value is None:
         return None
-    data = mapping(value, "a mapping with input, partition, order, size")
-    faults = known_keys(data, WINDOWS_KEYS, "windows")
-    name = data.get("input")
-    if not isinstance(name, str) or name not in inputs:
-        there = "inputs: " + (", ".join(inputs) or "none")
-        hint = did_you_mean(str(name), inputs)
-        what = (
-            f'no input "{name}"'
-            if name is not None
-            else "windows needs input: which input is cut into windows"
-        )
-        faults.append(
-            Fault(what, *(("input",) if name is not None else ()), there=there, hint=hint)
-        )
+    values, faults = kinds.read_keys(value, "windows", WINDOWS)
+    name = values.get("input")
+    if name is None or name not in inputs:
+        if name is not None:
+            faults.append(unknown(name, inputs, "no input", "inputs", "input", value=True))
         raise Faults(faults)
-    reader = _WindowsReader(data, inputs[name], faults)
-    windowing = reader.read(partition)
+    faults += _window_faults(values, inputs[name], partition)
     if faults:
         raise Faults(faults)
-    return windowing
+    return Windowing(
+        input=name,
+        partition=values.get("partition", partition),
+        order=tuple(column for column in values.get("order", ()) if column != POSITION),
+        key=values.get("key", ""),
+        key_of=values.get("key_of", ()),
+        size=values.get("size", 1),
+        ahead=values.get("ahead", 64),
+        on_error=values.get("on_error", "set_aside"),
+    )
 
 
-class _WindowsReader:
-    """Reads the keys of `windows`, each with its own faults."""
-
-    def __init__(self, data: Mapping[str, Any], spec: InputSpec, faults: list[Fault]) -> None:
-        self.data, self.spec, self.faults = data, spec, faults
-        self.types = dict(spec.columns)
-
-    def read(self, partition: str) -> Windowing:
-        for name in (POSITION, TURN):
-            if name in self.types:
-                hint = "rename the input's column"
-                self.faults.append(
-                    Fault(
-                        f'windows adds the column "{name}", which the input has', "input", hint=hint
-                    )
-                )
-        (own,) = self.columns("partition", partition, (pa.string(),)) or ("",)
-        order = self.columns("order", (), None)
-        (key,) = self.columns("key", (), (pa.string(),)) or ("",)
-        key_of = self.columns("key_of", (), None)
-        if not key and not key_of:
-            self.faults.append(
-                Fault(
-                    "windows needs key, or key_of: what names a row",
-                    hint="write key: id, or key_of: [text]",
-                )
-            )
-        elif key and self.types[key].nullable and not key_of:
-            hint = f'write key_of, the columns that a name is made from, or make "{key}" a column that is never NULL'
-            self.faults.append(
-                Fault(f'"{key}" may be NULL, and such a row would have no name', "key", hint=hint)
-            )
-        return Windowing(
-            input=self.spec.name,
-            partition=own,
-            order=order,
-            key=key,
-            key_of=key_of,
-            size=self.size(),
-            ahead=self.number("ahead", 64),
-            on_error=self.choice(),
+def _window_faults(values: Mapping[str, Any], spec: InputSpec, partition: str) -> Iterator[Fault]:
+    """What is wrong with the columns of windows."""
+    types = dict(spec.columns)
+    for name in (POSITION, TURN):
+        if name in types:
+            what = f'windows adds the column "{name}", which the input has'
+            yield Fault(what, "input", hint="rename the input's column")
+    if "partition" not in values:
+        yield from _column_faults("partition", [partition], spec, text=True)
+    for key in ("partition", "order", "key", "key_of"):
+        names = values.get(key, ())
+        names = [names] if isinstance(names, str) else names
+        text = key in ("partition", "key")
+        yield from (fault.under(key) for fault in _column_faults(key, names, spec, text=text))
+    key, key_of = values.get("key", ""), values.get("key_of")
+    if not key and not key_of:
+        yield Fault(
+            "windows needs key, or key_of: what names a row",
+            hint="write key: id, or key_of: [text]",
         )
+    elif key in types and types[key].nullable and not key_of:
+        hint = f'write key_of, the columns that a name is made from, or make "{key}" a column that is never NULL'
+        yield Fault(f'"{key}" may be NULL, and such a row would have no name', "key", hint=hint)
 
-    def columns(
-        self, key: str, default: Any, types: tuple[pa.DataType, ...] | None
-    ) -> tuple[str, ...]:
-        value = self.data.get(key)
-        try:
-            one = types is not None and value is not None
-            names: tuple[str, ...] = READERS["name" if one else "names"](
-                default if value is None else value, _NO_SCOPE, {}
-            )
-            names = (names,) if isinstance(names, str) else names
-            for name in names if types is None else names[:1]:
-                self.column(name, key, types)
-        except Fault as fault:
-            self.faults.append(fault.under(key) if value is not None else fault)
-            return ()
-        return tuple(name for name in names if name != POSITION)
 
-    def column(self, name: str, key: str, types: tuple[pa.DataType, ...] | None) -> None:
+def _column_faults(
+    key: str, names: Iterable[str], spec: InputSpec, *, text: bool
+) -> Iterator[Fault]:
+    """What is wrong with columns that a key of `windows` names."""
+    types = dict(spec.columns)
+    for name in names:
         if name == POSITION and key == "order":
-            return
-        if name not in self.types:
-            there = f"columns of {self.spec.name}: " + ", ".join(self.types)
-            raise Fault(
-                f'{key}: no column "{name}"', there=there, hint=did_you_mean(name, self.types)
-            )
-        kind = self.types[name]
-        if types is not None and kind.arrow not in types:
-            raise Fault(f'{key}: "{name}" is {kind}, not string')
-        if key == "order" and any(test(kind.arrow) for test in _UNORDERED):
-            raise Fault(f'order: "{name}" is {kind}, which has no order')
-
-    def size(self) -> Any:
-        value = self.data.get("size")
-        return None if value == "all" else value if value == "ready" else self.number("size", 1)
-
-    def number(self, key: str, default: int) -> int:
-        value = self.data.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            rows = 'a number of rows from 1, "all", or "ready"'
-            expected = rows if key == "size" else "a number from 1"
-            self.faults.append(wrong(expected, value).under(key))
-            return default
-        return value
-
-    def choice(self) -> Any:
-        value = self.data.get("on_error", _ON_ERROR[0])
-        try:
-            return READERS["choice"](value, _NO_SCOPE, {"choices": _ON_ERROR})
-        except Fault as fault:
-            self.faults.append(fault.under("on_error"))
-            return _ON_ERROR[0]
+            continue
+        if name not in types:
+            kind = f"columns of {spec.name}"
+            yield unknown(name, types, f"{key}: no column", kind, value=True)
+        elif text and types[name].arrow != pa.string():
+            yield Fault(f'{key}: "{name}" is {types[name]}, not string')
+        elif key == "order" and any(test(types[name].arrow) for test in _UNORDERED):
+            yield Fault(f'order: "{name}" is {types[name]}, which has no order')
 
 
 def input_schema(spec: InputSpec, *, windowed: bool) -> pa.Schema:
@@ -321,7 +277,12 @@ def input_schema(spec: InputSpec, *, windowed: bool) -> pa.Schema:
     return spec.schema.append(pa.field(POSITION, pa.int64())).append(pa.field(TURN, pa.int64()))
 
 
-CALL_KEYS = ("formula", "per", "where")
+CALLS: Keys = {
+    "formula": Key(kinds.TEXT, "how many calls, such as 2 * rows", required=True),
+    "per": Key(kinds.TEXT, "of what"),
+    "where": Key(kinds.TEXTS, "what the formula names, such as {rows: those with text}"),
+}
+"""The keys of `calls`."""
 
 
 def check_calls(value: Any) -> None:
@@ -334,42 +295,85 @@ def check_calls(value: Any) -> None:
     ...     }
     ... )
     """
-    calls = mapping(value, "a mapping with formula and where")
-    if not calls:
+    if value in (None, {}):
         return
-    faults = known_keys(calls, CALL_KEYS, "calls")
-    faults += [
-        wrong("a text", calls[key]).under(key)
-        for key in ("formula", "per")
-        if not isinstance(calls.get(key, ""), str)
-    ]
-    names = at("where", mapping, calls.get("where"), "a mapping of what the formula names")
-    faults += [
-        wrong("a text", text).under("where", name)
-        for name, text in names.items()
-        if not isinstance(text, str)
-    ]
-    if "formula" not in calls:
-        faults.append(
-            Fault(
-                "calls needs a formula",
-                hint="calls: {formula: 2 * rows, where: {rows: those with text}}",
-            )
-        )
-    if faults:
-        raise Faults(faults)
+    calls = kinds.all_keys(value, "calls", CALLS)
+    names = calls.get("where", {})
     formula = at("formula", partial(parse_scalar, params=None), calls["formula"])
-    for name in sorted(formula.roots - set(names)):
-        faults.append(
-            Fault(f'"{name}" is not defined in where', "formula", hint=did_you_mean(name, names))
-        )
-    for name in names:
-        if name not in formula.roots:
-            faults.append(KeyFault(f'the formula has no "{name}"', "where", name))
+    faults = [
+        Fault(f'"{name}" is not defined in where', "formula", hint=did_you_mean(name, names))
+        for name in sorted(formula.roots - set(names))
+    ]
+    faults += [
+        KeyFault(f'the formula has no "{name}"', "where", name)
+        for name in names
+        if name not in formula.roots
+    ]
     if faults:
         raise Faults(faults)
 
 
+PRESET: Keys = {
+    "params": Key(
+        kinds.mapped("a mapping of parameters", kinds.by_name({})), "values of parameters"
+    ),
+    "use": Key(kinds.mapped("a mapping of steps", kinds.by_name(CHOICE)), "how steps are done"),
+    "doc": Key(kinds.TEXT, "what it is for"),
+}
+"""The keys of a preset."""
+_EXAMPLE_ROWS = kinds.by_name(kinds.listed({"type": "object"}))
+EXAMPLE: Keys = {
+    "inputs": Key(kinds.mapped("rows by input", _EXAMPLE_ROWS), "rows of inputs"),
+    "after": Key(
+        kinds.plain(kinds.read_names, kinds.either(kinds.NAMED, kinds.listed(kinds.NAMED))),
+        "plans that run before",
+    ),
+}
+"""The keys of `example`."""
+PLAN: Keys = {
+    "plan": Key(
+        kinds.plain(_name_of_plan, kinds.NAMED),
+        "its name; write plan: NAME as the first line",
+        required=True,
+    ),
+    "doc": Key(kinds.TEXT, "what it does"),
+    "graph": Key(kinds.kept(kinds.TEXT.schema), "the graph file beside the plan"),
+    "inputs": Key(
+        kinds.kept(kinds.by_name(kinds.by_name(kinds.TEXT.schema), kinds.NAMED)), "typed tables"
+    ),
+    "optional": Key(
+        kinds.kept(kinds.either(kinds.COLUMNS.schema, kinds.by_name({"enum": ["none", "all"]}))),
+        "inputs that need not be given: without rows, or all partitions of the store",
+    ),
+    "params": Key(
+        kinds.kept({"type": "object", "propertyNames": kinds.NAMED}),
+        "parameters and their defaults",
+    ),
+    "presets": Key(
+        kinds.kept(kinds.by_name(kinds.keys_schema(PRESET))), "named sets of parameters and choices"
+    ),
+    "windows": Key(kinds.kept(kinds.keys_schema(WINDOWS)), "how an input is cut into windows"),
+    "steps": Key(
+        kinds.kept(kinds.by_name({"$ref": "#/$defs/step"}, kinds.NAMED)), "named relations"
+    ),
+    "writes": Key(
+        kinds.kept(kinds.listed({"$ref": "#/$defs/write"})), "what is written to the graph"
+    ),
+    "returns": Key(
+        kinds.kept(kinds.either(kinds.listed(kinds.TEXT.schema), kinds.by_name(RELATION))),
+        "results: steps, or {name: step}",
+    ),
+    "use": Key(
+        kinds.kept(kinds.by_name(CHOICE)),
+        "how steps are done: {step: implementation(parameter=value)}, or {step: plan}",
+    ),
+    "allow": Key(kinds.kept(kinds.listed(kinds.NAMED)), "rewrites that may change answers"),
+    "calls": Key(
+        kinds.kept(kinds.keys_schema(CALLS)), "how many calls of a model it takes, for people"
+    ),
+    "example": Key(kinds.kept(kinds.keys_schema(EXAMPLE)), "what runs when no input is given"),
+}
+"""The keys of a plan."""
 MOST_BROUGHT = 100_000  # items: about four thousand a second are loaded
 MOST_OPERATORS = 1_000  # with those of called plans: some seconds to load, and as many to run
 NO_GRAPH = Graph("", "uuid", "group_id", {})
@@ -459,8 +463,8 @@ class Head:
         self.expansion = Expansion(self.params)
 
     def attempt(self, action: Callable[[], Any], *path: str | int, step: str | None = None) -> bool:
-        """Do something; report what is wrong with it, at its place below `path`. True if nothing
-        was.
+        """Do something; report what is wrong with it, at its place below `path`. True if it was
+        done.
         """
         try:
             action()
@@ -686,17 +690,8 @@ def _no_preset(preset: str, presets: Mapping[str, Any]) -> None:
 
 
 def _preset(body: Any, declared: Mapping[str, Any]) -> dict[str, Any]:
-    preset = mapping(body, "a mapping with params and use")
-    faults = known_keys(preset, ("params", "use", "doc"), "a preset")
-    if faults:
-        raise Faults(faults)
-    at(
-        "params",
-        parameter_values,
-        declared,
-        at("params", mapping, preset.get("params"), "a mapping of parameters"),
-    )
-    at("use", mapping, preset.get("use"), "a mapping of steps")
+    preset = kinds.all_keys(body, "a preset", PRESET)
+    at("params", parameter_values, declared, preset.get("params", {}))
     return preset
 
 
@@ -718,20 +713,6 @@ def _graph(head: Head) -> None:
         graphs[path] = read_graph(head.folder / name)
     head.graph = graphs[path] or NO_GRAPH
     head.unknown_graph = graphs[path] is None
-
-
-def read_graph(path: Path) -> Graph:
-    """A graph file. Raises PlanError, with the place in it."""
-    return _graph_of(read_text(path, "graph"), shown(path))
-
-
-@lru_cache(maxsize=16)
-def _graph_of(text: str, file: str) -> Graph:
-    document = parse(text, file, "graph")
-    try:
-        return Graph.build(mapping(document.data, "a mapping with nodes and edges"))
-    except Fault as fault:
-        raise PlanError(*map(document.problem, each(fault))) from None
 
 
 def _inputs(head: Head) -> None:

@@ -1,7 +1,7 @@
 """Plan files to logical plans: one recursive loader, from plain data with positions to nodes.
 
-Everything that is wrong with a plan is reported at once, each mistake at its place. What could not
-be read is `Unknown`, so that whatever reads it causes no follow-up errors.
+Everything that is wrong with a plan is reported at once, each mistake at its place, except in what
+reads something wrong: that is `Reported`, so that no mistake causes follow-up errors.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from semgraph.display import command
 from semgraph.errors import Fault, Faults, PlanError, Position, Problem, did_you_mean, each
 from semgraph.expr.canonical import canonical
 from semgraph.expr.functions import canonical_json
+from semgraph.frontend import kinds
 from semgraph.frontend.arguments import (
-    PARAMETER,
+    CONDITION,
+    PIPELINE,
     Pruned,
+    Reported,
     Scope,
     holds,
-    read_flag,
-    read_names,
     unknown_parameter,
     whole_parameter,
 )
@@ -34,14 +35,13 @@ from semgraph.frontend.build import (
     OPERATOR_WORDS,
     SINKS,
     SOURCE_WORDS,
-    Unknown,
-    build_or_unknown,
+    build,
     by_keyword,
     operator_on,
     shared_node,
 )
 from semgraph.frontend.calls import (
-    CALL_KEYS,
+    CALL,
     Fit,
     Relation,
     Replaced,
@@ -69,6 +69,7 @@ from semgraph.frontend.document import (
 from semgraph.frontend.dump import write_yaml
 from semgraph.frontend.functions import Functions
 from semgraph.frontend.head import (
+    EXAMPLE,
     MOST_OPERATORS,
     Head,
     LoadState,
@@ -77,6 +78,7 @@ from semgraph.frontend.head import (
     parameter_values,
     read_head,
 )
+from semgraph.frontend.kinds import Key, Keys
 from semgraph.frontend.prompt_files import Prompts
 from semgraph.frontend.rows import row_faults
 from semgraph.frontend.warnings import warnings
@@ -98,6 +100,13 @@ MOST_CALLS = 50  # of plans in plans
 _SINKS = by_keyword(SINKS)
 _SCHEMA = "schema"
 _WRITES = (*_SINKS, _SCHEMA)
+STEP: Keys = {
+    "if": Key(kinds.kept(CONDITION), "whether the step is part of the plan"),
+    "do": Key(kinds.kept(PIPELINE), "its operators, as in {if: $flag, do: [...]}", required=True),
+}
+"""The keys of a step that is a mapping."""
+SCHEMA_WRITE: Keys = {"drop": Key(kinds.FLAG, "first drop indexes of its names")}
+"""The keys of `schema` among the writes."""
 
 
 class Loader:
@@ -114,7 +123,7 @@ class Loader:
         self.prompts = Prompts(head.folder, head.params, head.confined)
         self.inputs: Mapping[str, Node] = {}
         self.raw: dict[str, Any] = {}
-        self.built: dict[str, Relation | Pruned] = {}
+        self.built: dict[str, Relation | Pruned | Reported] = {}
         self.called: list[Loader] = []
         self.calls: dict[str, PlanCall] = {}
         self.call_steps: list[str] = []  # with those of plans that were replaced
@@ -228,13 +237,13 @@ class Loader:
         """The number of loops around what is loaded."""
         return self._outer_loops + len(self._rounds)
 
-    def prompt(self, value: Any, answers: Any) -> PromptSet | None:
-        """The prompts that a value names; None if their files have problems. Raises Fault."""
+    def prompt(self, value: Any, answers: Any) -> PromptSet:
+        """The prompts that a value names. Raises Fault, or Reported if a file is wrong."""
         try:
             return self.prompts.read(value, answers)
         except PlanError as error:
             self.head.report_all(error)
-            return None
+            raise Reported from None
 
     def _find(self, value: Any) -> Relation:
         """A relation, or the results of a call. Raises Fault or Pruned."""
@@ -256,14 +265,14 @@ class Loader:
         root, _, table = value.partition(".")
         if root in self.raw:
             step = self._step_relation(root)
-            if not table or isinstance(step, Unknown):
+            if not table:
                 return step
             if isinstance(step, Results):
                 return step.table(table)
             what = f'step {root} is no call, so it has no result "{table}"'
             raise Fault(what, hint=f"write {root}")
         if self.graph is None or self.head.unknown_inputs & {value, ""}:
-            return Unknown()
+            raise Reported
         if value in self.graph.labels:
             return self._scan(value, None)
         if any(_is_loop(part, value) for _, part in walk_paths(self.raw)):
@@ -273,12 +282,7 @@ class Loader:
 
     def _scan(self, value: Any, origin: Position | None) -> Node:
         """The stored rows of a label. Raises Fault."""
-        node, faults = build_or_unknown(
-            Scan, value, self, source=None, step=self._step, origin=origin
-        )
-        if faults:
-            raise Faults(faults)
-        return node
+        return build(Scan, value, self, step=self._step, origin=origin)
 
     # -- steps
 
@@ -297,11 +301,11 @@ class Loader:
             ring = " → ".join([*self._open[self._open.index(name) :], name])
             raise Fault(f"steps read each other: {ring}")
         relation = self._built(name)
-        if isinstance(relation, Pruned):
+        if isinstance(relation, Pruned | Reported):
             raise relation
         return relation
 
-    def _built(self, name: str) -> Relation | Pruned:
+    def _built(self, name: str) -> Relation | Pruned | Reported:
         if name not in self.built:
             self._open.append(name)
             rounds, self._rounds = self._rounds, {}  # a step means the same wherever it is read
@@ -311,18 +315,15 @@ class Loader:
             self._open.pop()
         return self.built[name]
 
-    def _build(self, name: str) -> Relation | Pruned:
+    def _build(self, name: str) -> Relation | Pruned | Reported:
         built: list[Relation | Pruned] = []
         form = lambda: built.append(self._form(self.raw[name], ("steps", name)))  # noqa: E731
         self.head.attempt(form, "steps", name, step=self.head.prefix + name)
-        return built[0] if built else Unknown()
+        return built[0] if built else Reported()
 
     def _form(self, value: Any, path: Trail) -> Relation | Pruned:
         if isinstance(value, Mapping):
-            if faults := known_keys(value, ("if", "do"), "a step as a mapping"):
-                raise Faults(faults)
-            if "do" not in value:
-                raise Fault('a step with if needs "do"', hint="write {if: $flag, do: [...]}")
+            kinds.all_keys(value, "a step as a mapping", STEP)
             if "if" in value and not at("if", holds, value["if"], self.params):
                 return Pruned((str(path[-1]), _parameters_of(value["if"], self.params)))
             value, path = value["do"], (*path, "do")
@@ -352,23 +353,16 @@ class Loader:
             raise Fault("a step needs a source", there="sources: " + ", ".join(SOURCE_WORDS))
         relation: Relation | None = None
         for i, item in enumerate(items):
+            place: Trail = (*path, i)
             try:
                 keyword, value = operator_on(item, first=relation is None)
-            except Fault as fault:
-                self._report(fault, *path, i)
-                relation = Unknown()
-                continue
-            place = (*path, i, keyword)
-            try:
+                place = (*place, keyword)
                 relation = self._operator(keyword, value, relation, place)
             except Fault as fault:
-                self._report(fault, *place)
-                relation = Unknown()
+                self.head.report(fault, *place, step=self._reported_step)
+                raise Reported from None
         assert relation is not None
         return relation
-
-    def _report(self, fault: Fault, *path: str | int) -> None:
-        self.head.report(fault, *path, step=self._reported_step)
 
     def _operator(
         self, keyword: str, value: Any, relation: Relation | None, path: Trail
@@ -387,21 +381,17 @@ class Loader:
         if keyword == "switch":
             return self._switch(value)
         if keyword == "union":
-            return self._node(Union, value, None, path, origin)
+            return self._node(Union, value, None, origin)
         if isinstance(relation, Results):
             relation = relation.single("go on in a step of its own")
-        return self._node(OPERATOR_WORDS[keyword], value, relation, path, origin)
+        return self._node(OPERATOR_WORDS[keyword], value, relation, origin)
 
-    def _node(
-        self, cls: type[Node], value: Any, source: Node | None, path: Trail, origin: Position
-    ) -> Node:
-        """A node, or an unknown one; what is wrong is reported."""
-        node, faults = build_or_unknown(
-            cls, value, self, source=source, step=self._step, origin=origin
-        )
-        for fault in faults:
-            self._report(self.prompts.located(fault), *path)
-        return node
+    def _node(self, cls: type[Node], value: Any, source: Node | None, origin: Position) -> Node:
+        """A node. Raises Faults."""
+        try:
+            return build(cls, value, self, source=source, step=self._step, origin=origin)
+        except Fault as fault:
+            raise Faults(map(self.prompts.located, each(fault))) from None
 
     def _switch(self, value: Any) -> Relation:
         """The form of a step that a parameter picks. Raises Fault or Pruned."""
@@ -449,33 +439,25 @@ class Loader:
             raise Fault(f'{keyword} needs "from": the rows to write')
         name = f"{keyword} {arguments.get('node') or arguments.get('edge') or ''}".strip()
         with self._naming(name):
+            rest = {key: part for key, part in arguments.items() if key != "from"}
+            origin = self.head.document.position(*path, key=True)
             try:
                 source = at("from", self.relation, arguments["from"])
+                sink = self._node(_SINKS[keyword], rest, source, origin)
             except Pruned:
                 return
-            except Fault as fault:
-                self._report(fault, *path)
-                source = Unknown()
-            rest = {key: part for key, part in arguments.items() if key != "from"}
-            try:
-                origin = self.head.document.position(*path, key=True)
-                sink = self._node(_SINKS[keyword], rest, source, path, origin)
-            except Pruned:
-                return
-        if isinstance(sink, Sink):
-            _check_first(sink)
-            self.writes.append(sink)
+        assert isinstance(sink, Sink)
+        _check_first(sink)
+        self.writes.append(sink)
 
     def _schema_write(self, value: Any) -> SchemaWrite:
-        arguments = mapping(value, "{drop: true} or {}")
-        if faults := known_keys(arguments, ("drop",), _SCHEMA):
-            raise Faults(faults)
+        arguments = kinds.all_keys(value, _SCHEMA, SCHEMA_WRITE)
         if not self.head.graph.labels and not self.head.unknown_graph:
             what = "the schema is that of a graph, and this plan names none"
             raise Fault(what, hint="add graph: graph.yaml to the plan")
         if self.schema is not None:
             raise Fault("the schema is written once")
-        return SchemaWrite(at("drop", read_flag, arguments.get("drop", False), self, {}))
+        return SchemaWrite(arguments.get("drop", False))
 
     def _load_returns(self) -> None:
         value = self.head.data.get("returns")
@@ -552,15 +534,13 @@ class Loader:
         if not steps:
             if not option and any(match_steps(name, each.steps) for each in replaced.values()):
                 return  # a step of the plan that was replaced
-            if self.has_pruned(name) or not known or self._has_unknown_call():
-                return  # or its problems are reported already
+            if self.has_pruned(name) or any(isinstance(b, Reported) for b in self.built.values()):
+                return  # or it may be in what is not checked
             calls = [step.removeprefix(prefix) for step, _ in self.plans_called()]
             raise unknown(name, dict.fromkeys([*calls, *names]), "use names no step", "steps")
         choice = Choice.parse(value)
         if not chosen:
             nodes = list(walk(*(known[prefix + step] for step in steps)))
-            if any(isinstance(node, Unknown) for node in nodes) or self._has_unknown_call():
-                return
             raise _nothing_to_choose(steps[0], [n for n in nodes if n.step == prefix + steps[0]])
         for step in chosen:
             _refuse_both(step, [n for n in walk(known[prefix + step]) if n.step == prefix + step])
@@ -572,17 +552,6 @@ class Loader:
         """
         inner_name = name.rsplit("/", 1)[-1]
         return name in self.built or any(inner.has_pruned(inner_name) for inner in self.called)
-
-    def _has_unknown_call(self) -> bool:
-        """Whether a step calls a plan that could not be loaded: its steps are not known."""
-        for name, built in self.built.items():
-            unknown_call = isinstance(built, Results) and built.unknown
-            if isinstance(built, Node) and any(isinstance(n, Unknown) for n in walk(built)):
-                values = (value for _, value in walk_paths(self.raw[name]))
-                unknown_call = any(isinstance(v, Mapping) and "call" in v for v in values)
-            if unknown_call:
-                return True
-        return False
 
     # -- calls
 
@@ -597,8 +566,7 @@ class Loader:
         Its `windows` cut nothing: the caller's windows rule.
 
         Raises:
-            Fault: The call is wrong. Problems of the called plan are among the problems, and its
-                results are unknown.
+            Fault: The call is wrong.
         """
         arguments = self._call_arguments(value)
         path = at("plan", self._called_file, arguments["plan"])
@@ -619,16 +587,11 @@ class Loader:
         """The arguments of a call; names in a list are those of relations and parameters of the
         same name. Raises Faults.
         """
-        arguments = dict(mapping(value, "{plan: NAME, inputs: {name: RELATION}}"))
-        faults = known_keys(arguments, CALL_KEYS, "call")
-        if not isinstance(arguments.get("plan"), str):
-            faults.append(Fault("call needs plan: the name of a plan"))
-        if faults:
-            raise Faults(faults)
+        arguments = kinds.all_keys(value, "call", CALL)
         if isinstance(inputs := arguments.get("inputs"), list):
-            arguments["inputs"] = {name: name for name in _names(inputs, "inputs")}
+            arguments["inputs"] = {name: name for name in at("inputs", kinds.read_names, inputs)}
         if isinstance(params := arguments.get("params"), list):
-            for i, name in enumerate(_names(params, "params")):
+            for i, name in enumerate(at("params", kinds.read_names, params)):
                 if name not in self.params:
                     raise unknown_parameter(name, self.params, "params", i, value=True)
             arguments["params"] = {name: self.params[name] for name in params}
@@ -680,7 +643,7 @@ class Loader:
         self.schema = self.schema or inner.schema
         name = step.removeprefix(self.head.prefix)
         if inner.broken:
-            return Results(name, {}, unknown=True)
+            raise Reported
         return Results(name, inner.returns, inner.pruned)
 
     def replacement(self, step: str) -> Replacement | None:
@@ -711,31 +674,29 @@ class Loader:
         the entry of `use`.
         """
         name = step.removeprefix(self.head.prefix)
-        unknown_results = Results(name, {}, unknown=True)
         self.replaced[name] = Replaced(str(arguments["plan"]), frozenset(reference.all_steps()))
         if self._asks(name):
             hint = "put the call in a step of its own"
             replacement.report(Fault(f'step "{name}" calls a plan and asks', hint=hint))
-            return unknown_results
+            raise Reported
         try:
             choice = Choice.parse(replacement.value)
             path = self._called_file(choice.name)
             self.calls[step] = PlanCall(arguments["plan"], choice)
         except Fault as fault:
             replacement.report(fault)
-            return unknown_results
+            raise Reported from None
         fit = Fit(replacement, choice.name, str(arguments["plan"]))
         head = Head(self.head.state, read_file(path), path.parent, f"{step}/")
         own, reasons = replacing_arguments(choice, arguments, reference.head, head)
         if fit.refused(reasons):
-            return unknown_results
+            raise Reported
         try:
             inner = self._called(path, own, step, origin, scope)
         except Fault as fault:
             fit.refused([part.what for part in each(fault)])
-            return unknown_results
-        results = self._results(inner, step)
-        return results if inner.broken else fit.results(results, reference.returns)
+            raise Reported from None
+        return fit.results(self._results(inner, step), reference.returns)
 
     def _asks(self, name: str) -> bool:
         """Whether a step has operators that a model answers."""
@@ -914,7 +875,7 @@ def _brought(value: Any, params: Mapping[str, Any]) -> int:
     operators.
     """
     if isinstance(value, str):
-        names = PARAMETER.findall(value) if "$" in value else ()
+        names = kinds.PARAMETER.findall(value) if "$" in value else ()
         return sum(len(params[name]) for name in names if isinstance(params.get(name), list))
     if isinstance(value, (dict, Mapping)):
         return sum([_brought(part, params) for part in value.values()])
@@ -1063,25 +1024,19 @@ def _plan(loader: Loader) -> LogicalPlan:
 def _check_allow(head: Head) -> None:
     """Check the rewrites that may change answers. Raises Fault."""
     known = [rule.__name__ for rule in APPROXIMATE]
-    for i, name in enumerate(_names(head.data.get("allow"), "allow")):
+    for i, name in enumerate(at("allow", kinds.read_names, head.data.get("allow") or [])):
         if name not in known:
             what, kind = "no rule that may change answers is called", "such rules"
             raise unknown(name, known, what, kind, "allow", i, value=True)
 
 
-def _names(value: Any, key: str) -> tuple[str, ...]:
-    no_scope: Any = None
-    names: tuple[str, ...] = at(key, read_names, value or [], no_scope, {})
-    return names
-
-
 def _check_example(head: Head) -> None:
     """Check the example's rows, as a user's are. Raises Faults."""
-    example = at("example", mapping, head.data.get("example"), "a mapping with inputs")
-    faults = [
-        fault.under("example") for fault in known_keys(example, ("inputs", "after"), "an example")
-    ]
-    rows = at("example", at, "inputs", mapping, example.get("inputs"), "rows by input")
+    example, faults = at(
+        "example", kinds.read_keys, head.data.get("example"), "an example", EXAMPLE
+    )
+    faults = [fault.under("example") for fault in faults]
+    rows = example.get("inputs", {})
     for name, listed in rows.items():
         faults += _example_faults(head, name, listed)
     if not faults and not head.state.problems:  # else what is missing may follow from them
@@ -1091,7 +1046,7 @@ def _check_example(head: Head) -> None:
             for name, spec in head.inputs.items()
             if example and not spec.optional and rows.get(name) is None
         ]
-    for i, plan in enumerate(at("example", _names, example.get("after"), "after")):
+    for i, plan in enumerate(example.get("after", ())):
         try:
             find_named(plan, (head.folder, *head.state.folders), confined=head.confined)
         except Fault as fault:
@@ -1178,7 +1133,7 @@ def dump(plan: LogicalPlan) -> str:
 # -- plans that are loaded once
 
 _MOST = 64
-Key = tuple[str, ...]
+_Identity = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -1220,7 +1175,7 @@ class _Loaded:
         )
 
 
-_plans: OrderedDict[Key, _Loaded] = OrderedDict()
+_plans: OrderedDict[_Identity, _Loaded] = OrderedDict()
 _lock = threading.Lock()
 
 
@@ -1265,7 +1220,7 @@ class LoadedPlans:
         return loaded.plan
 
 
-def _key(asked: Key, folders: tuple[Path, ...], within: tuple[bool, ...]) -> Key:
+def _key(asked: _Identity, folders: tuple[Path, ...], within: tuple[bool, ...]) -> _Identity:
     """The key of a loaded plan: reference and options, and the folders that hold files of it."""
     return (
         *asked,

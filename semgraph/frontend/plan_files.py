@@ -15,7 +15,7 @@ from semgraph.formats import plural
 from semgraph.frontend.calls import declared_inputs
 from semgraph.frontend.document import find_plan, inside, read_file, read_text, shown, walk_paths
 from semgraph.frontend.functions import Functions
-from semgraph.frontend.head import read_graph
+from semgraph.frontend.graph_files import read_graph
 from semgraph.frontend.load import SharedCalls, load_document
 from semgraph.frontend.notes import SCHEMA_LINE, SCHEMAS, Notes, schema_line
 from semgraph.logical.node import walk

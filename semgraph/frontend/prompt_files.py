@@ -12,13 +12,11 @@ from typing import Any
 
 from semgraph.errors import Fault, Faults, PlanError, Position, Problem, did_you_mean, each
 from semgraph.expr.types import Type, parse_answer_type
-from semgraph.frontend.arguments import PartlyWrong
+from semgraph.frontend import kinds
 from semgraph.frontend.document import (
     Document,
     in_new_words,
     inside,
-    kind_of,
-    known_keys,
     mapping,
     parse,
     read_text,
@@ -27,12 +25,36 @@ from semgraph.frontend.document import (
     unknown,
     wrong,
 )
+from semgraph.frontend.kinds import Key, Keys
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.schema import NAME
 
 SECTIONS = ("rules", "examples", "context", "item", "other", "reflexion")
 _STATIC = ("rules", "examples", "reflexion")
-FRONT_KEYS = ("returns", "describe", "role", "max_tokens")
+ANSWER: Keys = {
+    "type": Key(kinds.TEXT, "its type, such as string", required=True),
+    "describe": Key(kinds.TEXT, "what it means, for the model"),
+}
+"""The keys of an answer that is a mapping."""
+TYPES = kinds.by_name(kinds.either(kinds.TEXT.schema, kinds.keys_schema(ANSWER)))
+FRONT: Keys = {
+    "returns": Key(
+        kinds.mapped("types by name", kinds.or_null({**TYPES, "propertyNames": kinds.NAMED})),
+        "the answers by name, each with its type",
+    ),
+    "describe": Key(
+        kinds.plain(
+            kinds.read_texts, kinds.or_null(kinds.by_name(kinds.TEXT.schema, kinds.OF_PATH))
+        ),
+        "what an answer, or a field of one (answer.field), means, for the model",
+    ),
+    "role": Key(kinds.NAME_OF, "the role of the model that answers: default"),
+    "max_tokens": Key(
+        kinds.plain(kinds.read_positive, {"type": "integer", "minimum": 1}),
+        "the most tokens of an answer: 1024",
+    ),
+}
+"""The keys of the front matter."""
 _HEADING = re.compile(r"#[ \t]+(?P<name>\S.*?)[ \t]*\Z")
 _NO_COLUMN = re.compile(r'prompt "([^"]+)": no column "([^"]+)"')
 _LONE_BRACE = re.compile(r"\{\{|\}\}|\{[^{}]*\}|([{}])")
@@ -62,10 +84,7 @@ class Prompts:
             PlanError: A prompt file is wrong; its problems have their places in it.
         """
         if not isinstance(value, Mapping):
-            try:
-                return PromptSet((("", self._one(value, answers)),))
-            except PartlyWrong as faults:
-                raise PartlyWrong(faults.faults, PromptSet((("", faults.rest),))) from None
+            return PromptSet((("", self._one(value, answers)),))
         rest = dict(value)
         if "on" not in rest:
             _, renamed = in_new_words("prompt", rest)
@@ -114,10 +133,6 @@ class Prompts:
         name = " ".join(text.split()[:6])
         try:
             returns, describe = _answers(mapping(answers, "the types of the answers"))
-        except PartlyWrong as faults:
-            returns, describe = faults.rest
-            prompt = Prompt(name, returns, describe, item=item)
-            raise PartlyWrong(faults.under("returns").faults, prompt) from None
         except Fault as fault:
             raise fault.under("returns") from None
         return Prompt(name, returns, describe, item=item)
@@ -299,29 +314,28 @@ def _offset(text: str, fault: Fault) -> int:
 
 def _front(front: Document, problems: list[Problem]) -> tuple[Answers, Described, str, int]:
     try:
-        data = mapping(front.data, "front matter")
+        values, faults = kinds.read_keys(front.data, "the front matter", FRONT)
     except Fault as fault:
         problems.append(front.problem(fault))
         return (), (), "default", 1024
-    problems += [front.problem(fault) for fault in known_keys(data, FRONT_KEYS, "the front matter")]
     answers: Answers = ()
-    describe: Described = ()
+    described: Described = ()
+    types = values.get("returns", {})
     try:
-        types = mapping(data.get("returns"), "types by name")
-        answers, describe = _answers(types, "returns")
+        answers, described = _answers(types, "returns")
     except Fault as fault:
-        problems += [front.problem(part) for part in each(fault)]
-        answers, describe = getattr(fault, "rest", ((), ()))
-    try:
-        describe = (*describe, *_describe(data.get("describe"), answers))
-    except Fault as fault:
-        problems += [front.problem(part) for part in each(fault)]
-    role, tokens = data.get("role", "default"), data.get("max_tokens", 1024)
-    if not isinstance(role, str) or not NAME.match(role):
-        problems.append(front.problem(wrong("the name of a role", role), "role"))
-    if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 1:
-        problems.append(front.problem(wrong("a number of tokens, from 1", tokens), "max_tokens"))
-    return answers, describe, str(role), tokens if isinstance(tokens, int) else 1024
+        faults += each(fault)
+    refused = types.keys() - dict(answers).keys()
+    known = list(_paths(answers))
+    texts = front.data.get("describe") if isinstance(front.data, Mapping) else None
+    faults += [
+        unknown(name, known, "no answer", "answers", "describe", name)
+        for name in (texts if isinstance(texts, Mapping) else ())
+        if name not in known and name.split(".", maxsplit=1)[0] not in refused
+    ]
+    problems += [front.problem(part) for fault in faults for part in each(fault)]
+    described = (*described, *values.get("describe", {}).items())
+    return answers, described, values.get("role", "default"), values.get("max_tokens", 1024)
 
 
 def _answers(types: Mapping[str, Any], *path: str) -> tuple[Answers, Described]:
@@ -331,12 +345,12 @@ def _answers(types: Mapping[str, Any], *path: str) -> tuple[Answers, Described]:
             kind, text = _answer(name, value)
         except Fault as fault:
             faults.append(fault.under(*path, name))
-            kind, text = Type("unknown"), ""
+            continue
         answers.append((name, kind))
         if text:
             describe.append((name, text))
     if faults:
-        raise PartlyWrong(faults, (tuple(answers), tuple(describe)))
+        raise Faults(faults)
     return tuple(answers), tuple(describe)
 
 
@@ -351,30 +365,8 @@ def _answer(name: str, value: Any) -> tuple[Type, str]:
             )
             raise wrong("a type such as string", value, hint)
         return parse_answer_type(value), ""
-    if faults := known_keys(value, ("type", "describe"), "an answer"):
-        raise Faults(faults)
-    text = value.get("describe", "")
-    if not isinstance(value.get("type"), str) or not isinstance(text, str):
-        raise Fault(
-            f"expected a type, found {kind_of(value.get('type'))}",
-            hint="write {type: string, describe: text}",
-        )
-    return parse_answer_type(value["type"]), text
-
-
-def _describe(value: Any, answers: Answers) -> Described:
-    known = list(_paths(answers))
-    texts = mapping(value, "texts by name")
-    faults = [
-        wrong("a text", text).under("describe", name)
-        if name in known
-        else unknown(name, known, "no answer", "answers", "describe", name)
-        for name, text in texts.items()
-        if name not in known or not isinstance(text, str)
-    ]
-    if faults:
-        raise Faults(faults)
-    return tuple(texts.items())
+    parts = kinds.all_keys(value, "an answer", ANSWER)
+    return parse_answer_type(parts["type"]), parts.get("describe", "")
 
 
 def _paths(answers: Answers, prefix: str = "") -> Iterator[str]:

@@ -18,21 +18,9 @@ from semgraph.errors import Fault, Faults, Position, did_you_mean, each
 from semgraph.expr.duckdb import expect_type
 from semgraph.expr.scalar import Scalar, parse_scalar, read_from, replace_roots
 from semgraph.expr.types import Type
-from semgraph.frontend.arguments import (
-    Parts,
-    Scope,
-    read_choice,
-    read_columns,
-    read_name,
-    read_number,
-    read_order,
-    read_parts,
-    read_relation,
-    read_scalar,
-    read_using,
-    under,
-)
+from semgraph.frontend.arguments import REF, Scope, under
 from semgraph.frontend.document import mapping
+from semgraph.frontend.kinds import read_keys, read_name
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import Prompt, PromptSet
 from semgraph.logical.relational import Add, GroupJoin, Project
@@ -93,13 +81,13 @@ REFS.name = "refs"
 Refs = Mapping[str, Ref]
 
 
-def read_refs(value: Any, scope: Scope, options: Mapping[str, Any]) -> Refs:
+def read_refs(value: Any, scope: Scope) -> Refs:
     """The records by the names that answers have for them. Raises Faults."""
     refs: dict[str, Ref] = {}
     faults: list[Fault] = []
     for name, arguments in mapping(value, "records by name: {NAME: {of, using, shows}}").items():
         try:
-            refs[name] = _read_ref(name, arguments, scope, options)
+            refs[name] = _read_ref(name, arguments, scope)
         except Fault as fault:
             faults.append(fault.under(name))
     if faults:
@@ -107,8 +95,8 @@ def read_refs(value: Any, scope: Scope, options: Mapping[str, Any]) -> Refs:
     return refs
 
 
-def _read_ref(name: str, value: Any, scope: Scope, options: Mapping[str, Any]) -> Ref:
-    values, faults = read_parts(value, "refs", _PARTS, _REQUIRED, scope, options)
+def _read_ref(name: str, value: Any, scope: Scope) -> Ref:
+    values, faults = read_keys(value, "refs", REF, scope)
     if NUMBER in dict(values.get("shows", ())):
         hint = "write number: COLUMN for numbers that the rows have"
         faults.append(Fault('shows has "number", which the engine adds', "shows", hint=hint))
@@ -118,20 +106,7 @@ def _read_ref(name: str, value: Any, scope: Scope, options: Mapping[str, Any]) -
         )
     if faults:
         raise Faults(faults)
-    return Ref(read_name(name, scope, options), **values)
-
-
-_REQUIRED = {"of": "the relation whose rows are named", "shows": "what the prompt shows of a row"}
-_PARTS: Parts = {
-    "of": (read_relation, {}),
-    "using": (read_using, {}),
-    "where": (read_scalar, {}),
-    "order": (read_order, {}),
-    "limit": (read_number, {}),
-    "shows": (read_columns, {}),
-    "number": (read_name, {}),
-    "unknown": (read_choice, {"choices": ("ask", "drop")}),
-}
+    return Ref(read_name(name), **values)
 
 
 def refs_of(answers: Answers) -> frozenset[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 RENAMED: Mapping[str, Mapping[str, str]] = {
-    "a method": {"when": "if"},
+    **{method: {"when": "if"} for method in ("equal", "fulltext", "nearest")},
     "a plan": {"order": "windows"},
     "a step as a mapping": {"when": "if"},
     "a write": {"when": "if"},

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import pyarrow as pa
 
 from semgraph.errors import Fault
-from semgraph.expr.types import UNKNOWN, type_of_arrow
-from semgraph.logical.node import Needs, Node, RowsTrait, argument
+from semgraph.expr.types import type_of_arrow
+from semgraph.logical.node import Needs, Node, argument
 from semgraph.logical.plan import Choice
 from semgraph.logical.typecheck import check_names, fresh
 
@@ -20,7 +19,7 @@ EXACT = ("forest", "components")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Cluster(Node):
+class Cluster(Node, keyword="cluster", rows="any"):
     """The rows of `nodes`, each with the cluster it falls in, by edges `source` → `target` of the
     input. Without `nodes` the rows of the input are the nodes; with `source` and `target` they are
     the edges, too. `vector` names a column of the nodes for algorithms that compare vectors.
@@ -31,9 +30,6 @@ class Cluster(Node):
     A node whose key is NULL is in no cluster.
     """
 
-    keyword: ClassVar[str] = "cluster"
-    tag: ClassVar[str] = "Cluster"
-    rows: ClassVar[RowsTrait] = "any"
     input: Node = argument("input")
     nodes: Node | None = argument("relation", default=None)
     key: str = argument("name")
@@ -95,13 +91,13 @@ class Cluster(Node):
         if self.weight:
             kind = edges.field(self.weight).type
             number = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-            if not (number or pa.types.is_decimal(kind) or kind == UNKNOWN):
+            if not (number or pa.types.is_decimal(kind)):
                 msg = f'weight "{self.weight}" is {type_of_arrow(kind)}, not a number'
                 raise Fault(msg, "weight")
         if self.vector:
             kind = nodes.field(self.vector).type
             lists = pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind)
-            if kind != UNKNOWN and not (lists and pa.types.is_floating(kind.value_type)):
+            if not (lists and pa.types.is_floating(kind.value_type)):
                 msg = f'"{self.vector}" is {type_of_arrow(kind)}, not a vector'
                 hint = f"embed: {{{self.vector}_vector: {self.vector}}} makes vectors of texts"
                 raise Fault(msg, "vector", hint=hint)
@@ -145,7 +141,7 @@ def _check_equal(
 ) -> None:
     """Refuse a column of the edges of another type than the nodes' that it is compared with."""
     one, two = edges.field(name).type, nodes.field(other).type
-    if one != two and UNKNOWN not in {one, two}:
+    if one != two:
         msg = (
             f'"{name}" of an edge is {type_of_arrow(one)}, "{other}" of a node {type_of_arrow(two)}'
         )

@@ -15,7 +15,7 @@ from semgraph.expr.canonical import canonical
 from semgraph.expr.duckdb import expect_type
 from semgraph.expr.scalar import Scalar, conjunction
 from semgraph.expr.types import type_of_arrow
-from semgraph.logical.node import LabelRead, Node, RowsTrait, argument, under
+from semgraph.logical.node import LabelRead, Node, argument, under
 from semgraph.logical.schema import Graph, Label
 from semgraph.logical.semantic import VECTOR
 from semgraph.logical.typecheck import column_scalar, fresh, typed
@@ -297,14 +297,13 @@ def hit_fields(
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class StoreRead(Node):
+class StoreRead(Node, reads_store=True):
     """A read of the store: the graph, and the partitions it may see.
 
     A row sees its own partition only. `partition` names a column with a list of others, or is
     `all`.
     """
 
-    reads_store: ClassVar[bool] = True
     graph: Graph = field(metadata={"kind": "graph"}, repr=False)
 
     def check_partition(self, schema: pa.Schema, partition: str) -> None:
@@ -325,16 +324,13 @@ class StoreRead(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Scan(StoreRead):
+class Scan(StoreRead, keyword="scan", sole="label"):
     """The stored rows of a label: each window sees those of its own partition; with `partition:
     all` those of all.
 
     Of `limit` rows, the first by key, a limit above needs no more; there may be more than these.
     """
 
-    keyword: ClassVar[str] = "scan"
-    tag: ClassVar[str] = "Scan"
-    sole: ClassVar[str] = "label"
     label: str = argument("label")
     partition: str = argument("name", default="")
     properties: tuple[str, ...] | None = None
@@ -379,15 +375,11 @@ class Scan(StoreRead):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Match(StoreRead):
+class Match(StoreRead, keyword="match", rows="expand", carries=True):
     """Lateral pattern match: a row for each path; the pattern's variables become struct columns,
     a variable-length path is a list.
     """
 
-    keyword: ClassVar[str] = "match"
-    tag: ClassVar[str] = "Match"
-    rows: ClassVar[RowsTrait] = "expand"
-    carries: ClassVar[bool] = True
     input: Node = argument("input")
     pattern: Pattern = argument("pattern")
     where: Scalar | None = argument("scalar", default=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Literal
 
 import pyarrow as pa
 from sqlglot import exp
@@ -13,8 +13,8 @@ from sqlglot import exp
 from semgraph.errors import Fault, Faults
 from semgraph.expr.duckdb import is_aggregate
 from semgraph.expr.scalar import Scalar
-from semgraph.expr.types import ANY_COLUMN, UNKNOWN, type_of_arrow
-from semgraph.logical.node import Needs, Node, RowsTrait, argument, rewrite, walk
+from semgraph.expr.types import type_of_arrow
+from semgraph.logical.node import Needs, Node, argument, rewrite, walk
 from semgraph.logical.relational import Input
 from semgraph.logical.typecheck import (
     check_names,
@@ -28,15 +28,13 @@ ROUND, WAS = "round", "was"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Round(Node):
+class Round(Node, keyword="round"):
     """The rows of the last round of a loop, in its body.
 
     `windowed`: they derive from the rows that the plan cuts into windows. `depth`: the number of
     loops around its own, which tells it from the rounds of these.
     """
 
-    keyword: ClassVar[str] = "round"
-    tag: ClassVar[str] = "Round"
     name: str = argument("name")
     columns: pa.Schema = argument("schema")
     windowed: bool = argument("flag", default=False)
@@ -55,7 +53,7 @@ class Round(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Iterate(Node):
+class Iterate(Node, keyword="iterate", rows="any"):
     """The rows after rounds of `do`, which reads those of the round before by the name `as`.
 
     Round 0 is the input. Groups of equal `by`, in each window, end one by one: without rows, after
@@ -64,9 +62,6 @@ class Iterate(Node):
     equal `distinct`, a group then keeps the first one alone.
     """
 
-    keyword: ClassVar[str] = "iterate"
-    tag: ClassVar[str] = "Iterate"
-    rows: ClassVar[RowsTrait] = "any"
     input: Node = argument("input")
     name: str = argument("new_name", key="as", doc="what do calls the rows of the last round")
     times: int = argument("number", doc="how many rounds at most")
@@ -107,7 +102,7 @@ class Iterate(Node):
             yield Fault("until reads was: name key", "until")
             return
         calls = until.shared_ast.find_all(exp.Func)
-        if ANY_COLUMN not in until.roots and not any(map(is_aggregate, calls)):
+        if not any(map(is_aggregate, calls)):
             yield Fault("until is no aggregate: max(...), count(*), bool_and(...)", "until")
             return
         try:
@@ -122,15 +117,13 @@ class Iterate(Node):
         if self.depth not in self.body.rounds:
             yield Fault(f'do does not read "{self.name}": every round would be the same', "body")
             return
-        if ANY_COLUMN in (*above.names, *below.names):
-            return
         for field in above:
             name, kind = field.name, type_of_arrow(field.type)
             if name not in below.names:
                 yield Fault(f'do lacks "{name}" ({kind}), which the rows above have', "body")
                 continue
             own = below.field(name).type
-            if own != field.type and UNKNOWN not in (own, field.type):
+            if own != field.type:
                 what = f'"{name}" is {type_of_arrow(own)} in do, {kind} above: cast it'
                 yield Fault(what, "body")
         for name in below.names:

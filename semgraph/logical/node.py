@@ -48,11 +48,11 @@ def argument(kind: str, **options: Any) -> Any:
 class Node(ABC):
     """One operator over its inputs: immutable, equal to itself alone.
 
-    Traits of a class:
+    Traits of a class, which are its keywords (`class Filter(Node, keyword="filter", rows="subset")`):
 
     - `keyword`: its name in plans; `sole`: the argument that may stand alone as the operator's
       value (`filter: "n > 1"` for `filter: {where: "n > 1"}`).
-    - `tag`: its name in fingerprints, frozen whatever the class is called.
+    - `tag`: its name in fingerprints: that of the class, or the first one of a class that was renamed.
     - `relational`: DuckDB computes it. `calls_model`, `reads_store`: what it calls.
     - `rows`: how many rows of the result a row of the first input becomes.
     - `carries`: columns that the operator does not add come from its first input, unchanged.
@@ -75,8 +75,11 @@ class Node(ABC):
     step: str = ""
     origin: Position | None = None
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, **traits: Any) -> None:
         super().__init_subclass__()
+        for name, trait in {"tag": cls.__name__, **traits}.items():
+            if name not in vars(cls):
+                setattr(cls, name, trait)
         cls.__repr__ = Node.__repr__  # type: ignore[method-assign]  # a dataclass writes its own
 
     def __post_init__(self) -> None:
@@ -98,8 +101,13 @@ class Node(ABC):
 
     @property
     def adds(self) -> frozenset[str]:
-        """Columns of the result that the operator computes or replaces: no input passes them on."""
-        return frozenset(self.schema.names)
+        """Columns of the result that the operator computes or replaces: no input passes them on.
+
+        Default: none for one that carries the columns of its input and has no others, else all.
+        """
+        names = self.schema.names
+        same = self.carries and bool(self.inputs) and names == self.inputs[0].schema.names
+        return frozenset() if same else frozenset(names)
 
     @property
     def reads(self) -> frozenset[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import pyarrow as pa
 
@@ -19,7 +19,7 @@ from semgraph.errors import Fault, Faults
 from semgraph.expr.duckdb import always, executable, expect_type
 from semgraph.expr.scalar import Scalar, lists_of, parse_scalar, replace_column
 from semgraph.expr.types import sql_type, type_of_arrow
-from semgraph.logical.node import Needs, Node, RowsTrait, argument, under
+from semgraph.logical.node import Needs, Node, argument, under
 from semgraph.logical.typecheck import (
     Columns,
     Sort,
@@ -41,14 +41,11 @@ from semgraph.logical.typecheck import (
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Input(Node):
+class Input(Node, keyword="input", relational=True):
     """The rows of an input of the plan. `windowed`: its rows are what the plan cuts into
     windows.
     """
 
-    keyword: ClassVar[str] = "input"
-    tag: ClassVar[str] = "Input"
-    relational: ClassVar[bool] = True
     name: str = argument("name")
     columns: pa.Schema = argument("schema")
     windowed: bool = argument("flag", default=False)
@@ -62,24 +59,16 @@ class Input(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Nothing(Input):
+class Nothing(Input, is_empty=True):
     """A relation without rows: a missing input, and operators that have no rows because of it."""
-
-    tag: ClassVar[str] = "Nothing"
-    is_empty: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Filter(Node):
+class Filter(
+    Node, keyword="filter", sole="where", relational=True, rows="subset", carries=True, by_row=True
+):
     """σ: the rows for which `where` is true."""
 
-    keyword: ClassVar[str] = "filter"
-    tag: ClassVar[str] = "Filter"
-    sole: ClassVar[str] = "where"
-    relational: ClassVar[bool] = True
-    rows: ClassVar[RowsTrait] = "subset"
-    carries: ClassVar[bool] = True
-    by_row: ClassVar[bool] = True
     input: Node = argument("input")
     where: Scalar = argument("scalar")
 
@@ -87,10 +76,6 @@ class Filter(Node):
         with self.faults_at("where"):
             expect_type(self.where, self.input.schema, pa.bool_())
         return self.input.schema
-
-    @property
-    def adds(self) -> frozenset[str]:
-        return frozenset()
 
     @property
     def reads(self) -> frozenset[str]:
@@ -102,13 +87,9 @@ class Filter(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Computing(Node):
+class Computing(Node, sole="columns", relational=True, rows="1:1", by_row=True):
     """Both forms of π: columns computed from a row of the input."""
 
-    sole: ClassVar[str] = "columns"
-    relational: ClassVar[bool] = True
-    rows: ClassVar[RowsTrait] = "1:1"
-    by_row: ClassVar[bool] = True
     input: Node = argument("input")
     columns: Columns = argument("columns")
 
@@ -121,13 +102,10 @@ class Computing(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Project(Computing):
+class Project(Computing, keyword="project"):
     """π: the listed columns and no others. A column without an expression is the one of that
     name.
     """
-
-    keyword: ClassVar[str] = "project"
-    tag: ClassVar[str] = "Project"
 
     def infer(self) -> pa.Schema:
         return pa.schema(typed(self.columns, self.input.schema, "columns"))
@@ -146,14 +124,10 @@ class Project(Computing):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Add(Computing):
+class Add(Computing, keyword="add", carries=True):
     """Extended π: all columns, and the listed ones computed from them; a name that is there is
     replaced.
     """
-
-    keyword: ClassVar[str] = "add"
-    tag: ClassVar[str] = "Add"
-    carries: ClassVar[bool] = True
 
     def infer(self) -> pa.Schema:
         return merged(self.input.schema, typed(self.columns, self.input.schema, "columns"))
@@ -182,15 +156,9 @@ class Add(Computing):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Limit(Node):
+class Limit(Node, keyword="limit", sole="n", relational=True, rows="subset", carries=True):
     """The first `n` rows by `order`, of the whole relation or of each group of equal `by`."""
 
-    keyword: ClassVar[str] = "limit"
-    tag: ClassVar[str] = "Limit"
-    sole: ClassVar[str] = "n"
-    relational: ClassVar[bool] = True
-    rows: ClassVar[RowsTrait] = "subset"
-    carries: ClassVar[bool] = True
     input: Node = argument("input")
     n: int = argument("number")
     by: tuple[str, ...] = argument("names", tag="per", default=())
@@ -202,24 +170,14 @@ class Limit(Node):
         return self.input.schema
 
     @property
-    def adds(self) -> frozenset[str]:
-        return frozenset()
-
-    @property
     def reads(self) -> frozenset[str]:
         return frozenset(self.by).union(*(t.by.roots for t in self.order))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Ordered(Node):
+class Ordered(Node, keyword="sort", sole="by", relational=True, rows="1:1", carries=True):
     """τ: the same rows, in the order of `by`; NULLs last, ties as they were."""
 
-    keyword: ClassVar[str] = "sort"
-    tag: ClassVar[str] = "Ordered"
-    sole: ClassVar[str] = "by"
-    relational: ClassVar[bool] = True
-    rows: ClassVar[RowsTrait] = "1:1"
-    carries: ClassVar[bool] = True
     input: Node = argument("input")
     by: tuple[Sort, ...] = argument("order")
 
@@ -228,24 +186,14 @@ class Ordered(Node):
         return self.input.schema
 
     @property
-    def adds(self) -> frozenset[str]:
-        return frozenset()
-
-    @property
     def reads(self) -> frozenset[str]:
         return frozenset().union(*(t.by.roots for t in self.by))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Distinct(Node):
+class Distinct(Node, keyword="distinct", sole="by", relational=True, rows="subset", carries=True):
     """δ: the first row of each group of equal `by`; without `by`, of equal rows."""
 
-    keyword: ClassVar[str] = "distinct"
-    tag: ClassVar[str] = "Distinct"
-    sole: ClassVar[str] = "by"
-    relational: ClassVar[bool] = True
-    rows: ClassVar[RowsTrait] = "subset"
-    carries: ClassVar[bool] = True
     input: Node = argument("input")
     by: tuple[str, ...] = argument("names", default=())
 
@@ -254,24 +202,16 @@ class Distinct(Node):
         return self.input.schema
 
     @property
-    def adds(self) -> frozenset[str]:
-        return frozenset()
-
-    @property
     def reads(self) -> frozenset[str]:
         return frozenset(self.by or self.input.schema.names)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Aggregate(Node):
+class Aggregate(Node, keyword="aggregate", relational=True, rows="collapse"):
     """γ: one row for each group of equal `by`, with aggregates `add`; `having` filters the
     groups.
     """
 
-    keyword: ClassVar[str] = "aggregate"
-    tag: ClassVar[str] = "Aggregate"
-    relational: ClassVar[bool] = True
-    rows: ClassVar[RowsTrait] = "collapse"
     input: Node = argument("input")
     by: Columns = argument("columns", default=())
     add: Columns = argument("columns", default=())
@@ -314,17 +254,11 @@ class Aggregate(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Unnest(Node):
+class Unnest(Node, keyword="unnest", relational=True, rows="expand", carries=True, by_row=True):
     """μ: a row for each element of the list `column`, which is replaced by the element `alias` and
     its `position` (from 1).
     """
 
-    keyword: ClassVar[str] = "unnest"
-    tag: ClassVar[str] = "Unnest"
-    relational: ClassVar[bool] = True
-    rows: ClassVar[RowsTrait] = "expand"
-    carries: ClassVar[bool] = True
-    by_row: ClassVar[bool] = True
     input: Node = argument("input")
     column: str = argument("name")
     alias: str = argument("name")
@@ -366,18 +300,13 @@ JoinHow = Literal["inner", "left", "semi", "anti"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Join(Node):
+class Join(Node, keyword="join", relational=True, carries=True, by_row=True):
     """⋈: pairs of rows for which `using` (equal paths) and `where` hold. `where` sees the left
     columns and `alias`.
 
     `semi` and `anti` keep the left rows with and without a match, and bring nothing.
     """
 
-    keyword: ClassVar[str] = "join"
-    tag: ClassVar[str] = "Join"
-    relational: ClassVar[bool] = True
-    carries: ClassVar[bool] = True
-    by_row: ClassVar[bool] = True
     input: Node = argument("input")
     other: Node = argument("relation")
     alias: str = argument("name", default="")
@@ -456,17 +385,11 @@ class Join(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class GroupJoin(Node):
+class GroupJoin(Node, keyword="group_join", relational=True, rows="1:1", carries=True, by_row=True):
     """Each left row once, with aggregates of its matches: `order` and `limit` choose among them,
     `add` aggregates `alias`.
     """
 
-    keyword: ClassVar[str] = "group_join"
-    tag: ClassVar[str] = "GroupJoin"
-    relational: ClassVar[bool] = True
-    rows: ClassVar[RowsTrait] = "1:1"
-    carries: ClassVar[bool] = True
-    by_row: ClassVar[bool] = True
     input: Node = argument("input")
     other: Node = argument("relation")
     alias: str = argument("name")
@@ -567,15 +490,11 @@ def common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Union(Node):
+class Union(Node, keyword="union", sole="of", relational=True):
     """∪ (all rows, the first relation's first): relations with the same columns, matched by
     name. With `fill`, a column that one lacks is NULL of the type that another has.
     """
 
-    keyword: ClassVar[str] = "union"
-    tag: ClassVar[str] = "Union"
-    sole: ClassVar[str] = "of"
-    relational: ClassVar[bool] = True
     relations: tuple[Node, ...] = argument("relations", key="of")
     fill: bool = argument("flag", default=False, added=True)
     fields: tuple[str, ...] | None = None
@@ -660,17 +579,13 @@ class Union(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Require(Node):
+class Require(Node, keyword="require", rows="subset", carries=True):
     """The rows for which `where` is true; any other row fails with the text of `says`.
 
     It fails as a row without an answer does: its input row is set aside. In a plan with windows, a
     row that derives from no row of the ordered input ends the run.
     """
 
-    keyword: ClassVar[str] = "require"
-    tag: ClassVar[str] = "Require"
-    rows: ClassVar[RowsTrait] = "subset"
-    carries: ClassVar[bool] = True
     input: Node = argument("input")
     where: Scalar = argument("scalar")
     says: Scalar = argument("scalar")
@@ -687,10 +602,6 @@ class Require(Node):
     @property
     def is_identity(self) -> bool:
         return always(self.where)
-
-    @property
-    def adds(self) -> frozenset[str]:
-        return frozenset()
 
     @property
     def reads(self) -> frozenset[str]:

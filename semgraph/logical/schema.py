@@ -8,39 +8,21 @@ is `open`.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, Faults, did_you_mean
+from semgraph.errors import Fault, did_you_mean
 from semgraph.expr.canonical import canonical
-from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.expr.scalar import Scalar
-from semgraph.expr.types import Type, parse_type
+from semgraph.expr.types import Type
 
 NAME = re.compile(r"[^\W\d]\w*\Z")
 """A name: letters of any script, digits and _; no digit first."""
 PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*\Z")  # of a column or a field of it
-GRAPH_KEYS = ("graph", "key", "partition", "common", "nodes", "edges", "draw")
-"""The keys of a graph file."""
-DRAWN = {
-    "node": "node",
-    "edge": "edge",
-    "text": "text",
-    "from": "start",
-    "to": "end",
-    "sources": "sources",
-}
-"""What a picture shows: the keys of `draw`, each with its field of `Draw`."""
-LABEL_KEYS = ("properties", "derived", "fulltext", "index", "open", "ignore", "draw")
-"""The keys of a node label."""
-EDGE_KEYS = (*LABEL_KEYS, "source", "target")
-"""The keys of an edge type."""
-OPEN = ("labels", "attributes")
-"""What rows may bring to a label besides its properties."""
 
 
 @dataclass(frozen=True)
@@ -184,184 +166,6 @@ class Graph:
     def edges(self) -> tuple[Label, ...]:
         """Edge types, as declared."""
         return tuple(label for label in self.labels.values() if label.kind == "edge")
-
-    @classmethod
-    def build(cls, data: Mapping[str, Any]) -> Graph:
-        """From the plain data of a `graph.yaml`. Raises Fault, with the path into the data."""
-        reader = _GraphReader()
-        graph = reader.graph(data)
-        if reader.faults:
-            raise Faults(reader.faults)
-        return graph
-
-
-class _GraphReader:
-    """Reads the plain data of a graph, and collects what is wrong with it."""
-
-    def __init__(self) -> None:
-        self.faults: list[Fault] = []
-
-    def fault(self, what: str, *path: str | int, **more: str | None) -> None:
-        self.faults.append(Fault(what, *path, **more))
-
-    def graph(self, data: Mapping[str, Any]) -> Graph:
-        self.known(data, GRAPH_KEYS)
-        key, partition = (
-            self.name(data.get(k, d), k) for k, d in (("key", "uuid"), ("partition", "group_id"))
-        )
-        common = {key: Type("string"), partition: Type("string")}
-        common |= self.types(self.mapping(data.get("common"), "common"), "common")
-        labels: dict[str, Label] = {}
-        drawn: dict[str, tuple[Mapping[str, Any], str]] = {}
-        for section, kind in (("nodes", "node"), ("edges", "edge")):
-            for name, value in self.mapping(data.get(section), section).items():
-                if name in labels:
-                    self.fault(f'"{name}" is a node label already', section, name)
-                    continue
-                body = self.mapping(value, section, name)
-                labels[name] = self.label(name, kind, body, common, section)
-                if "draw" in body:
-                    drawn[name] = self.mapping(body["draw"], section, name, "draw"), section
-        if isinstance(data.get("nodes"), Mapping):
-            self.ends(labels)
-        draw = self.draw(self.mapping(data.get("draw"), "draw"), labels.values(), "draw")
-        draws = {
-            name: self.draw(own, [labels[name]], section, name, "draw")
-            for name, (own, section) in drawn.items()
-        }
-        return Graph(str(data.get("graph", "graph")), key, partition, labels, draw, draws)
-
-    def mapping(self, value: object, *path: str) -> Mapping[str, Any]:
-        if isinstance(value, Mapping):
-            return value
-        if value is not None:
-            self.fault(f"expected a mapping, found {value}", *path)
-        return {}
-
-    def texts(self, value: object, *path: str) -> tuple[str, ...]:
-        if value is None:
-            return ()
-        if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) for v in value):
-            self.fault(f"expected a list of names, found {value}", *path)
-            return ()
-        return tuple(value)
-
-    def known(self, data: Mapping[str, Any], keys: Iterable[str], *path: str) -> None:
-        there = "keys: " + ", ".join(sorted(keys))
-        for key in data:
-            if key not in keys:
-                near = did_you_mean(str(key), keys)
-                self.fault(f'unknown key "{key}"', *path, key, there=there, hint=near)
-
-    def name(self, name: object, *path: str) -> str:
-        if not isinstance(name, str) or not NAME.match(name):
-            hint = "letters, digits and _, not starting with a digit"
-            self.fault(f'invalid name "{name}"', *path, hint=hint)
-        return str(name)
-
-    def ends(self, labels: Mapping[str, Label]) -> None:
-        for label in labels.values():
-            for end in (label.source, label.target) if label.kind == "edge" else ():
-                if end not in labels or labels[end].kind != "node":
-                    what = (
-                        f'"{end}" is not a node label' if end else "an edge needs source and target"
-                    )
-                    self.fault(what, "edges", label.name, hint=did_you_mean(end, labels))
-
-    def draw(self, data: Mapping[str, Any], labels: Collection[Label], *path: str) -> Draw:
-        self.known(data, DRAWN, *path)
-        for name, prop in data.items():
-            kind = "node" if name == "node" else "edge"
-            known = {p for label in labels if label.kind == kind for p in label.properties}
-            if name in DRAWN and str(prop) not in known:
-                what = f'no {kind} has a property "{prop}"'
-                self.fault(what, *path, name, hint=did_you_mean(str(prop), known))
-        return Draw(**{DRAWN[name]: str(prop) for name, prop in data.items() if name in DRAWN})
-
-    def types(self, data: Mapping[str, Any], *path: str) -> dict[str, Type]:
-        types = {}
-        for name, text in data.items():
-            self.name(name, *path, str(name))
-            try:
-                types[name] = parse_type(str(text))
-            except Fault as fault:
-                types[name] = Type("unknown")
-                self.faults.append(fault.under(*path, name))
-        return types
-
-    def derived(
-        self, data: Mapping[str, Any], properties: Mapping[str, Type], *path: str
-    ) -> dict[str, Derived]:
-        result = {}
-        for name, how in data.items():
-            call = re.fullmatch(r"([a-z_]+)\(([^\W\d]\w*)\)", str(how))
-            self.name(name, *path)
-            if isinstance(how, Mapping):
-                self.known(how, ("embed",), *path, name)
-                derived = Derived(name, "embed", str(how.get("embed", "")))
-            elif call is not None and call[1] in TEXT_FUNCTIONS:
-                derived = Derived(name, call[1], call[2])
-            else:
-                there, hint = (
-                    "functions: " + ", ".join(TEXT_FUNCTIONS),
-                    "write key(name), or {embed: name}",
-                )
-                self.fault(f'cannot read "{how}"', *path, name, there=there, hint=hint)
-                continue
-            self.among(derived.of, properties, *path, name)
-            result[name] = derived
-        return result
-
-    def among(self, name: str, properties: Collection[str], *path: str | int) -> None:
-        if name not in properties:
-            self.fault(f'no property "{name}"', *path, hint=did_you_mean(name, properties))
-
-    def label(
-        self,
-        name: str,
-        kind: str,
-        body: Mapping[str, Any],
-        common: Mapping[str, Type],
-        section: str,
-    ) -> Label:
-        path = (section, self.name(name, section))
-        self.known(body, EDGE_KEYS if kind == "edge" else LABEL_KEYS, *path)
-        own = self.types(
-            self.mapping(body.get("properties"), *path, "properties"), *path, "properties"
-        )
-        derived = self.derived(
-            self.mapping(body.get("derived"), *path, "derived"), own, *path, "derived"
-        )
-        texts = {d.name: Type("string") for d in derived.values() if d.by != "embed"}
-        properties = {**common, **own, **texts}
-        indexes = self.mapping(body.get("fulltext"), *path, "fulltext").items()
-        fulltext = {i: self.texts(props, *path, "fulltext", i) for i, props in indexes}
-        index = self.texts(body.get("index"), *path, "index")
-        for i, props in fulltext.items():
-            if body["fulltext"][i] in (None, []):
-                self.fault("a full-text index needs a property", *path, "fulltext", i)
-            for n, prop in enumerate(props):
-                self.among(prop, properties, *path, "fulltext", i, n)
-        for n, prop in enumerate(index):
-            self.among(prop, properties, *path, "index", n)
-        opened = self.texts(body.get("open"), *path, "open")
-        for n, word in enumerate(opened):
-            if word not in OPEN:
-                self.fault(
-                    f'"{word}" cannot be open', *path, "open", n, hint="labels or attributes"
-                )
-        return Label(
-            name=name,
-            kind="node" if kind == "node" else "edge",
-            properties=properties,
-            derived=derived,
-            fulltext=fulltext,
-            index=index,
-            open=frozenset(opened),
-            source=str(body.get("source", "")),
-            target=str(body.get("target", "")),
-            ignore=frozenset(self.texts(body.get("ignore"), *path, "ignore")),
-        )
 
 
 _TELLING = 4  # letters from which a name is hardly another one by chance

@@ -13,9 +13,9 @@ from semgraph.errors import Fault, did_you_mean
 from semgraph.expr.duckdb import always, expect_type, type_of
 from semgraph.expr.own_functions import own_calls
 from semgraph.expr.scalar import Scalar, short
-from semgraph.expr.types import ANY_COLUMN, UNKNOWN, type_of_arrow
+from semgraph.expr.types import type_of_arrow
 from semgraph.logical.graph import How, StoreRead, hit_fields
-from semgraph.logical.node import LabelRead, Needs, Node, RowsTrait, argument, owner_column, under
+from semgraph.logical.node import LabelRead, Needs, Node, argument, owner_column, under
 from semgraph.logical.semantic import VECTOR
 from semgraph.logical.typecheck import Sort, check_sort, fresh, typed
 
@@ -37,7 +37,7 @@ class SearchMethod:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Search(StoreRead):
+class Search(StoreRead, keyword="search", rows="expand", carries=True):
     """Lateral search: for each row the best `k` hits of a label, of a step's rows, or of both, as a
     struct `alias`.
 
@@ -50,10 +50,6 @@ class Search(StoreRead):
     read.
     """
 
-    keyword: ClassVar[str] = "search"
-    tag: ClassVar[str] = "Search"
-    rows: ClassVar[RowsTrait] = "expand"
-    carries: ClassVar[bool] = True
     input: Node = argument("input")
     label: str = argument("over")
     within: Node | None = argument("within", default=None)
@@ -206,11 +202,11 @@ class Search(StoreRead):
         names = self.within.schema.names
         if self.hit_key in names:
             kind = self.within.schema.field(self.hit_key).type
-            if self.key and kind not in (pa.string(), pa.int64(), UNKNOWN):
+            if self.key and kind not in (pa.string(), pa.int64()):
                 raise Fault(
                     f'key: "{self.key}" is {type_of_arrow(kind)}, not string or int64', "key"
                 )
-        elif ANY_COLUMN not in names:
+        else:
             if self.key:
                 there, near = "columns: " + ", ".join(names), did_you_mean(self.key, names)
                 raise Fault(f'key: no column "{self.key}"', "key", there=there, hint=near)

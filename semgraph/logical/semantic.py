@@ -16,7 +16,7 @@ from semgraph.errors import Fault, Faults
 from semgraph.expr.duckdb import check_columns, expect_type
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import Type
-from semgraph.logical.node import Needs, Node, RowsTrait, argument, owner_column, under
+from semgraph.logical.node import Needs, Node, argument, owner_column, under
 from semgraph.logical.prompt import PromptSet, check_sections, without_forms
 from semgraph.logical.typecheck import (
     Columns,
@@ -65,7 +65,7 @@ class Check:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Semantic(Node):
+class Semantic(Node, calls_model=True, returns_types=True):
     """A semantic operator. `on_error: null` keeps a row with a failed answer, with NULL
     answers.
 
@@ -73,8 +73,6 @@ class Semantic(Node):
     `returns` beside an inline question.
     """
 
-    calls_model: ClassVar[bool] = True
-    returns_types: ClassVar[bool] = True
     input: Node = argument("input")
     prompt: PromptSet = argument("prompt")
     on_error: OnError = argument("choice", choices=("raise", "null"), default="raise")
@@ -190,7 +188,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SemMap(Answering):
+class SemMap(Answering, keyword="sem_map", rows="1:1", carries=True, by_row=True):
     """Each row, with typed columns that the model answers. Rows without `when` are not asked and
     take `otherwise`.
 
@@ -202,11 +200,6 @@ class SemMap(Answering):
     `ref<COLUMN>` that is the number of none: `ask` again, or `drop` its entry of a list.
     """
 
-    keyword: ClassVar[str] = "sem_map"
-    tag: ClassVar[str] = "SemMap"
-    rows: ClassVar[RowsTrait] = "1:1"
-    carries: ClassVar[bool] = True
-    by_row: ClassVar[bool] = True
     when: Scalar | None = argument("scalar", default=None)
     otherwise: Columns = argument("columns", default=())
     form: str = argument("path", key="schema", default="")
@@ -253,7 +246,9 @@ class SemMap(Answering):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SemFilter(Answering):
+class SemFilter(
+    Answering, keyword="sem_filter", sole="prompt", rows="subset", carries=True, by_row=True
+):
     """The rows for which the model says yes to the prompt, with typed answers if it returns some.
     Rows without `when` are not asked; they stay, with NULL answers, if `otherwise` is true.
 
@@ -261,12 +256,6 @@ class SemFilter(Answering):
     may repeat rows.
     """
 
-    keyword: ClassVar[str] = "sem_filter"
-    tag: ClassVar[str] = "SemFilter"
-    sole: ClassVar[str] = "prompt"
-    rows: ClassVar[RowsTrait] = "subset"
-    carries: ClassVar[bool] = True
-    by_row: ClassVar[bool] = True
     when: Scalar | None = argument("scalar", default=None, added=True)
     otherwise: Scalar | None = argument("scalar", default=None, added=True)
     stop: Stop | None = None
@@ -317,7 +306,7 @@ class SemFilter(Answering):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SemJoin(Answering):
+class SemJoin(Answering, keyword="sem_join", carries=True, by_row=True):
     """Pairs of rows for which the model says yes, among the pairs that `using` and `where` allow
     (without either: all).
 
@@ -326,10 +315,6 @@ class SemJoin(Answering):
     the left rows with and without one.
     """
 
-    keyword: ClassVar[str] = "sem_join"
-    tag: ClassVar[str] = "SemJoin"
-    carries: ClassVar[bool] = True
-    by_row: ClassVar[bool] = True
     other: Node = argument("relation")
     alias: str = argument("name")
     using: Using = argument("using", default=())
@@ -417,7 +402,7 @@ class SemJoin(Answering):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SemAgg(Answering):
+class SemAgg(Answering, keyword="sem_agg", rows="collapse"):
     """One row for each group of equal `by`, with answers made from its rows in `order`, and
     aggregates `add` beside them.
 
@@ -425,9 +410,6 @@ class SemAgg(Answering):
     see its rows in `order`.
     """
 
-    keyword: ClassVar[str] = "sem_agg"
-    tag: ClassVar[str] = "SemAgg"
-    rows: ClassVar[RowsTrait] = "collapse"
     by: tuple[str, ...] = argument("names", default=())
     order: tuple[Sort, ...] = argument("order", default=())
     when: Scalar | None = argument("scalar", default=None, added=True)
@@ -477,16 +459,11 @@ class SemAgg(Answering):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class SemTopk(Semantic):
+class SemTopk(Semantic, keyword="sem_topk", returns_types=False, rows="subset", carries=True):
     """The `k` best rows of each group of equal `by`, best first, with `rank` (from 0) and
     `score`.
     """
 
-    keyword: ClassVar[str] = "sem_topk"
-    tag: ClassVar[str] = "SemTopk"
-    returns_types: ClassVar[bool] = False
-    rows: ClassVar[RowsTrait] = "subset"
-    carries: ClassVar[bool] = True
     k: int = argument("number")
     by: tuple[str, ...] = argument("names", tag="per", default=())
 
@@ -518,7 +495,7 @@ VECTOR = pa.list_(pa.float32())
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Embed(Node):
+class Embed(Node, keyword="embed", sole="add", rows="1:1", carries=True, by_row=True):
     """Each row with columns of vectors: the embeddings of texts. A NULL stays NULL and is not
     embedded.
 
@@ -526,12 +503,6 @@ class Embed(Node):
     write.
     """
 
-    keyword: ClassVar[str] = "embed"
-    tag: ClassVar[str] = "Embed"
-    sole: ClassVar[str] = "add"
-    rows: ClassVar[RowsTrait] = "1:1"
-    carries: ClassVar[bool] = True
-    by_row: ClassVar[bool] = True
     input: Node = argument("input")
     add: Columns = argument("columns")
     owner: str = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -18,11 +18,10 @@ from semgraph.logical.typecheck import Columns, check_names, column_scalar, type
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Sink(Node):
+class Sink(Node, reads_store=True):
     """An operator that writes. `label_writes` is what it changes, as (label, property)."""
 
     graph: Graph = field(metadata={"kind": "graph"}, repr=False)
-    reads_store: ClassVar[bool] = True
     input: Node = argument("input")
     node: str = argument("label", default="")
     edge: str = argument("label", default="")
@@ -48,7 +47,7 @@ class Sink(Node):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Merge(Sink):
+class Merge(Sink, keyword="merge"):
     """Nodes or edges by key: the relation's columns that the label has, then `set`; `create` only
     for new ones.
 
@@ -57,8 +56,6 @@ class Merge(Sink):
     which only rows of an input can be. `only: existing` touches nothing that is not there.
     """
 
-    keyword: ClassVar[str] = "merge"
-    tag: ClassVar[str] = "Merge"
     key: str = argument("path", default="")
     source: str = argument("path", default="source")
     target: str = argument("path", default="target")
@@ -179,11 +176,9 @@ class Merge(Sink):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Delete(Sink):
+class Delete(Sink, keyword="delete"):
     """Delete nodes or edges by key. A node with edges is an error unless `detach`."""
 
-    keyword: ClassVar[str] = "delete"
-    tag: ClassVar[str] = "Delete"
     key: str = argument("name", default="")
     detach: bool = argument("flag", default=False)
 

@@ -17,7 +17,7 @@ from semgraph.expr.duckdb import (
     type_over_groups,
 )
 from semgraph.expr.scalar import Scalar, paths_for, short
-from semgraph.expr.types import UNKNOWN, sql_type, type_of_arrow
+from semgraph.expr.types import sql_type, type_of_arrow
 
 Columns = tuple[tuple[str, Scalar], ...]
 Using = tuple[tuple[str, str], ...]  # pairs (left path, right path)
@@ -108,7 +108,7 @@ def check_using(using: Using, left: pa.Schema, right: pa.Schema) -> None:
                 sides.append(type_of(scalar, schema))
             except Fault as fault:
                 raise fault.under("using", i) from None
-        if sides[0] != sides[1] and UNKNOWN not in sides:
+        if sides[0] != sides[1]:
             msg = f'"{a}" is {type_of_arrow(sides[0])}, "{b}" is {type_of_arrow(sides[1])}'
             raise Fault(msg, "using", i, hint="cast one of them in a step before")
 
@@ -177,7 +177,7 @@ def _check_stands_for(
         msg = f'{key}: "{name}" is not an answer of this prompt'
         raise Fault(msg, there="its answers: " + ", ".join(kinds), hint=did_you_mean(name, kinds))
     own = type_of(scalar, schema) if groups is None else type_over_groups(scalar, schema, groups)
-    alike = own in (kinds[name], UNKNOWN)
+    alike = own == kinds[name]
     if not alike and (
         (groups is not None and scalar.columns) or not stands_for(scalar, schema, kinds[name])
     ):
@@ -192,7 +192,7 @@ def expect_type_of_groups(
 ) -> None:
     """Refuse a scalar over groups of rows that has another type. Raises Fault."""
     kind = type_over_groups(scalar, schema, groups)
-    if kind not in (wanted, UNKNOWN):
+    if kind != wanted:
         raise Fault(
             f'"{short(scalar.text)}" is {type_of_arrow(kind)}, expected {type_of_arrow(wanted)}'
         )

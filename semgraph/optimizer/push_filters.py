@@ -21,10 +21,11 @@ def push_filters(roots: Roots, _facts: PlanFacts) -> Roots:
     rows.
 
     >>> from semgraph.frontend.frame import scan
-    >>> from semgraph.logical.schema import Graph
+    >>> from semgraph.frontend.graph_files import graph_of
+    from semgraph.logical.schema import Graph
     >>> from semgraph.optimizer._patterns import outline
     >>> person = {"properties": {"name": "string"}}
-    >>> graph = Graph.build({"graph": "people", "nodes": {"Person": person}})
+    >>> graph = graph_of({"graph": "people", "nodes": {"Person": person}})
     >>> named = scan("Person", graph=graph).filter("name > 'm'").node
     >>> outline(named), outline(*push_filters((named,), PlanFacts()))
     ('scan → filter', 'scan')

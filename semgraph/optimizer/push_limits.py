@@ -27,8 +27,9 @@ def push_limits(roots: Roots, _facts: PlanFacts) -> Roots:
     limit. Equal reads will be shared, and are left alone.
 
     >>> from semgraph.frontend.frame import scan
-    >>> from semgraph.logical.schema import Graph
-    >>> graph = Graph.build({"graph": "people", "nodes": {"Person": {"properties": {}}}})
+    >>> from semgraph.frontend.graph_files import graph_of
+    from semgraph.logical.schema import Graph
+    >>> graph = graph_of({"graph": "people", "nodes": {"Person": {"properties": {}}}})
     >>> few = scan("Person", graph=graph).limit(3).node
     >>> push_limits((few,), PlanFacts())[0].inputs[0].limit
     3

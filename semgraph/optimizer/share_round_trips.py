@@ -16,9 +16,10 @@ def share_round_trips(roots: Roots, _facts: PlanFacts) -> Roots:
     are made once and those of each round of a loop have batches of their own.
 
     >>> import semgraph as sg
-    >>> from semgraph.logical.schema import Graph
+    >>> from semgraph.frontend.graph_files import graph_of
+    from semgraph.logical.schema import Graph
     >>> person = {"properties": {"name": "string"}, "fulltext": {"names": ["name"]}}
-    >>> graph = Graph.build({"graph": "people", "nodes": {"Person": person}})
+    >>> graph = graph_of({"graph": "people", "nodes": {"Person": person}})
     >>> rows = sg.table([{"group_id": "g", "name": "Ann"}], graph=graph)
     >>> hits = [
     ...     rows.search("Person", alias=a, k=3, methods={"fulltext": "name"}).node for a in "ab"

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from semgraph.errors import DataError
+from semgraph.expr.row_functions import frozen, ordered
 from semgraph.logical.cluster import Cluster
 from semgraph.relational.batch import PARTITION, conform, dense, runtime_schema, values
-from semgraph.relational.row_functions import frozen, ordered
 from semgraph.semantic.clustering import Algorithm, Vectors
 
 Edge = tuple[Any, Any, Any]

@@ -20,13 +20,13 @@ import pyarrow as pa
 from semgraph.errors import Fault
 from semgraph.expr.duckdb import ORDINAL, type_of
 from semgraph.expr.functions import overlap
+from semgraph.expr.row_scalars import Unsupported
 from semgraph.expr.scalar import PAIRS, Scalar
 from semgraph.expr.types import TIMESTAMP
 from semgraph.logical.node import scalars_of
 from semgraph.physical.search_spec import SearchInput, SearchSpec, step_texts
 from semgraph.physical.vectors import of_one_size
 from semgraph.relational.batch import PARTITION, Batch, Row, runtime_schema
-from semgraph.relational.row_scalars import Unsupported
 from semgraph.relational.rows import RowFunction
 from semgraph.relational.segments import column_segment, execute, executors
 from semgraph.stores.batch_io import end_column

@@ -17,6 +17,24 @@ from functools import singledispatchmethod
 import pyarrow as pa
 from sqlglot import exp
 
+from semgraph.expr.row_functions import Rows
+from semgraph.expr.row_scalars import (
+    AGGREGATES,
+    INT,
+    NAMESPACE,
+    NULL,
+    Code,
+    NameScope,
+    Unsupported,
+    aggregation,
+    as_kind,
+    field,
+    key,
+    sort_key,
+    term,
+    test,
+    value,
+)
 from semgraph.expr.scalar import Scalar
 from semgraph.logical.node import Node
 from semgraph.logical.relational import (
@@ -34,24 +52,6 @@ from semgraph.logical.relational import (
 )
 from semgraph.logical.typecheck import Columns, Sort
 from semgraph.relational.batch import INPUT_ROW, PARTITION, runtime_schema
-from semgraph.relational.row_functions import Rows
-from semgraph.relational.row_scalars import (
-    AGGREGATES,
-    INT,
-    NAMESPACE,
-    NULL,
-    Code,
-    NameScope,
-    Unsupported,
-    aggregation,
-    as_kind,
-    field,
-    key,
-    sort_key,
-    term,
-    test,
-    value,
-)
 from semgraph.relational.sql import LINEAGE
 
 _RIGHT = "_right"  # the other row of a semi or anti join

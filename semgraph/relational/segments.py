@@ -29,6 +29,8 @@ from semgraph.errors import DataError, EngineError
 from semgraph.expr.duckdb import ORDINAL, prepared, type_of
 from semgraph.expr.isolated import PROCESS, grows, late
 from semgraph.expr.own_functions import FunctionFailed, calls_own, failure_in
+from semgraph.expr.row_functions import MOST_ITEMS, FallBack
+from semgraph.expr.row_scalars import Unsupported
 from semgraph.expr.scalar import ROWS, Scalar, from_ast
 from semgraph.expr.types import sql_type
 from semgraph.logical.node import Node, walk
@@ -43,8 +45,6 @@ from semgraph.relational.batch import (
     runtime_schema,
     values,
 )
-from semgraph.relational.row_functions import MOST_ITEMS, FallBack
-from semgraph.relational.row_scalars import Unsupported
 from semgraph.relational.rows import RowFunction, compile_rows
 from semgraph.relational.sql import LINEAGE, InputRelations, operator_sql, quote
 

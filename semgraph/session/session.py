@@ -22,7 +22,7 @@ from semgraph.execution.record import Run
 from semgraph.execution.result import OnProgress, Result
 from semgraph.formats import stopped
 from semgraph.frontend.frame import Frame, input_frames
-from semgraph.frontend.head import read_graph
+from semgraph.frontend.graph_files import read_graph
 from semgraph.frontend.keywords import checks_arguments
 from semgraph.frontend.load import LoadedPlans
 from semgraph.llm.base import LLM, Embedder

@@ -40,7 +40,7 @@ import pytest
 import yaml
 
 import semgraph
-from semgraph.frontend.head import read_graph
+from semgraph.frontend.graph_files import read_graph
 from semgraph.frontend.jsonschema import plan_schema
 from semgraph.frontend.load import load_plan
 from semgraph.frontend.prompt_files import read_prompt

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import semgraph.pandas
-from semgraph.frontend.frame import SemanticMethods
+from semgraph.frontend.frame import Frame
 from tests.docs.blocks import ROOT, Reader, blocks
 
 DOCS = ROOT / "docs"
@@ -80,4 +80,4 @@ def test_the_page_of_data_frames_names_every_method() -> None:
     methods = re.findall(r"^\| `(\w+)\(", page, re.MULTILINE)
     own = [name for name in vars(semgraph.pandas.Semantics) if not name.startswith("_")]
     assert sorted(methods) == sorted(own)
-    assert all(hasattr(SemanticMethods, f"sem_{name}") for name in methods)
+    assert all(hasattr(Frame, f"sem_{name}") for name in methods)

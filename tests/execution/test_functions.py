@@ -531,6 +531,9 @@ def test_a_table_may_name_the_folders_of_functions(
     assert other.join(notes, alias="near", using="id").add({"s": "initials(near.text)"}).node.schema
     with pytest.raises(PlanError, match="there is no function"):
         other.add({"short": "initials(text)"})
+    apart = semgraph.table(NOTES, name="apart", functions=[tmp_path])
+    with pytest.raises(PlanError, match="frames with other functions cannot be combined"):
+        apart.join(notes, alias="near", using="id")
     saved = made.save(tmp_path / "saved.yaml")
     assert load_plan(saved, functions=[folder]).functions.keys() == {"initials"}
     assert "own" not in saved.read_text()

@@ -643,6 +643,8 @@ def test_functions_of_rounds_may_nest_branch_and_take_names_that_are_taken(tmp_p
         assert session.run(loop).tables["loop"].num_rows == 5
         assert session.run(again).tables["again"].num_rows == 2
     assert again.to_plan().document["steps"]["again"][1]["iterate"]["as"] == "edges_"
+    numbered = edges.iterate(lambda step1: step1.limit(2), times=1)
+    assert numbered.to_plan().document["steps"]["step1"][1]["iterate"]["as"] == "step1_"
     with pytest.raises(PlanError, match='"named" names a step inside do'):
         edges.iterate(lambda last: last.limit(2, step="named"), times=1)
     with pytest.raises(PlanError, match='iterate, do: do gives "n" besides: project it away'):

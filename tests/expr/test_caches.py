@@ -41,10 +41,20 @@ def test_an_expression_is_read_alike_in_a_fresh_and_in_a_used_process(text: str)
         assert [read(text, VALUES[i]) for i in pair] == [fresh[i] for i in pair]
 
 
+def test_a_negative_zero_given_as_a_parameter_does_not_change_one_that_is_written() -> None:
+    scalar._scalars.clear()
+    fresh = parse_scalar("-0.0", {}).ast
+    parse_scalar("$x", {"x": -0.0})
+    scalar._scalars.clear()
+    assert parse_scalar("-0.0", {}).ast == fresh
+
+
 @pytest.mark.parametrize("text", [":x", "$ x", '$"x"', "?", "@x + :x"])
 def test_a_parameter_is_written_in_one_form(text: str) -> None:
     for given in (1, 2):
-        with pytest.raises(Fault, match="is no parameter as it is written"):
+        with pytest.raises(
+            Fault, match="is no parameter as it is written|has no place in an expression"
+        ):
             parse_scalar(text, {"x": given, "y": 3})
 
 

@@ -11,7 +11,7 @@ import pytest
 from semgraph.errors import Fault, Faults
 from semgraph.expr.scalar import Scalar
 from semgraph.frontend import build as builder
-from semgraph.frontend.arguments import READERS, SEARCHING
+from semgraph.frontend.arguments import KINDS
 from semgraph.frontend.build import OPERATORS, SINKS, SOURCES, build, by_keyword, plan_keys
 from semgraph.frontend.frame import table
 from semgraph.frontend.head import NO_GRAPH
@@ -100,7 +100,7 @@ def test_every_kind_of_argument_has_a_reader():
         for cls in (*OPERATORS, *SOURCES, *SINKS)
         for f in plan_keys(cls).values()
     }
-    assert kinds == {*READERS, *SEARCHING, "refs"}
+    assert kinds == {*KINDS, "choice", "prompt", "body", "refs"}
 
 
 def test_keywords_are_unique_and_every_operator_says_what_it_does():

@@ -18,7 +18,7 @@ from semgraph.errors import InputError, PlanError
 from semgraph.frontend.build import OPERATORS, SINKS, plan_keys
 from semgraph.frontend.document import Document, parse
 from semgraph.frontend.frame import Frame, call, plan, save, scan, table, union
-from semgraph.frontend.head import read_graph
+from semgraph.frontend.graph_files import read_graph
 from semgraph.frontend.load import dump, load_document, load_plan
 from semgraph.logical.plan import Choice
 
@@ -51,6 +51,22 @@ def test_each_operator_is_a_method_with_the_argument_names_of_the_language(cls):
         optional = keys[name].name != name or keys[name].default is not inspect.Parameter.empty
         if parameter.default is inspect.Parameter.empty:
             assert optional, name
+
+
+@pytest.mark.parametrize("cls", [*OPERATORS, *SINKS], ids=lambda cls: cls.keyword)
+def test_each_argument_of_a_method_reaches_the_operator(cls, tickets, monkeypatch):
+    passed = {}
+    monkeypatch.setattr(Frame, "then", lambda _frame, *values: passed.update([values]) or tickets)
+    method = getattr(tickets, cls.keyword)
+    names = [name for name in inspect.signature(method).parameters if name != "step"]
+    values = {name: (lambda last: last) if name == "do" else f"of {name}" for name in names}
+    method(**values)
+    arguments = passed[cls.keyword]
+    if len(plan_keys(cls)) == 1:  # it stands bare
+        assert [arguments] == list(values.values())
+    else:
+        given = {**arguments, "do": values["do"]} if "do" in values else arguments
+        assert {name: given[name] for name in names} == values
 
 
 def test_a_frame_knows_its_columns_and_rows(tickets):

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from semgraph.errors import Fault, PlanError, Problem
 from semgraph.frontend.document import Document, read_file, walk_paths
+from semgraph.frontend.graph_files import graph_of
 from semgraph.frontend.jsonschema import plan_schema
 from semgraph.frontend.load import load_document
 from semgraph.logical.plan import LogicalPlan
-from semgraph.logical.schema import Graph
 from semgraph.shipped import plans_folder
 
 SHIPPED = {
@@ -130,4 +130,4 @@ def test_one_part_of_a_graph_replaced_by_anything(data):
         at = at[key]
     at[last] = data.draw(PLAIN)
     with suppress(Fault):
-        Graph.build(graph)
+        graph_of(graph)

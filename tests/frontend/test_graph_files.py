@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from semgraph.errors import PlanError
-from semgraph.frontend.head import read_graph
+from semgraph.frontend.graph_files import read_graph
 from semgraph.shipped import plans_folder
 
 WRONG = """\
@@ -42,10 +42,10 @@ def problems(folder: Path, text: str) -> list[str]:
 def test_all_mistakes_are_reported_each_at_its_place(tmp_path: Path) -> None:
     found = problems(tmp_path, WRONG)
     expected = [
-        ("2:", 'unknown key "kye"'), ("5:", '"strnig" is no type'), ("6:", 'unknown key "by"'), ("6:", 'cannot read "foo(s)"'),
-        ("6:", 'no property "sm"'), ("7:", "a full-text index needs a property"), ("7:", 'no property "q"'), ("7:", "expected a list of names, found s"),
-        ("8:", 'no property "nme"'), ("9:", '"foo" cannot be open'), ("10:", 'unknown key "nod"'), ("11:", "expected a mapping, found 5"),
-        ("13:", '"A" is a node label already'), ("14:", 'unknown key "sorce"'), ("14:", '"C" is not a node label'), ("15:", 'no node has a property "qq"'),
+        ("2:", 'a graph has no "kye"'), ("5:", '"strnig" is no type'), ("6:", 'a derived property has no "by"'), ("6:", 'cannot read "foo(s)"'),
+        ("6:", 'no property "sm"'), ("7:", "a full-text index needs a property"), ("7:", 'no property "q"'), ("7:", 'expected a list of names, found "s"'),
+        ("8:", 'no property "nme"'), ("9:", '"foo" cannot be open'), ("10:", 'draw has no "nod"'), ("11:", "expected a node label: {properties"),
+        ("13:", '"A" is a node label already'), ("14:", 'an edge type has no "sorce"'), ("14:", 'no node label "C"'), ("15:", 'no node has a property "qq"'),
     ]  # fmt: skip
     for line, what in expected:
         assert any(text.startswith(line) and what in text for text in found), (line, what, found)
@@ -98,5 +98,5 @@ def test_all_mistakes_of_front_matter_are_reported(tmp_path: Path) -> None:
     with pytest.raises(PlanError) as refused:
         read_prompt(tmp_path / "p.md")
     said = str(refused.value)
-    for what in ('"strnig" is no type', 'an answer has no "by"', 'no answer "c"', "expected a text, found 5", "the name of a role", '"maxtokens"'):  # fmt: skip
+    for what in ('"strnig" is no type', 'an answer has no "by"', 'no answer "c"', "expected a text, found 5", "expected a name, found 7", '"maxtokens"'):  # fmt: skip
         assert what in said

@@ -97,12 +97,15 @@ def test_an_inline_question_is_an_item_with_its_types_beside_it(tmp_path):
         ("---\nrole: small\n# item\n{a}\n", "the front matter has no end"),
         ("Some text\n# item\n{a}\n", "text before the first section"),
         ("# item\n{a}\n# item\n{b}\n", 'the section "item" is repeated'),
-        ("---\nmax_tokens: 0\n---\n# item\n{a}\n", "expected a number of tokens, from 1, found 0"),
+        ("---\nmax_tokens: 0\n---\n# item\n{a}\n", "expected a number from 1, found 0"),
         (
             "---\nrole: big model\n---\n# item\n{a}\n",
-            'expected the name of a role, found "big model"',
+            '"big model" is no name',
         ),
-        ("---\n- a\n---\n# item\n{a}\n", "expected front matter, found a list"),
+        (
+            "---\n- a\n---\n# item\n{a}\n",
+            "expected the front matter: {returns, describe, role, max_tokens}, found a list",
+        ),
         ("---\nreturns: {a b: string}\n---\n# item\n{a}\n", '"a b" is no name'),
         ("---\nreturns: {a: {typ: string}}\n---\n# item\n{a}\n", 'an answer has no "typ"'),
         ("# item\n{a.}\n", '"{a.}" names no column'),

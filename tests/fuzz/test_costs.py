@@ -15,12 +15,11 @@ import pyarrow as pa
 import pytest
 
 from semgraph.errors import Fault
-from semgraph.expr import scalar
+from semgraph.expr import row_functions, row_scalars, scalar
+from semgraph.expr.row_functions import FallBack
 from semgraph.expr.scalar import MOST, parse_scalar
 from semgraph.logical.node import Node
 from semgraph.logical.relational import Input, Join, Project
-from semgraph.relational import row_functions, row_scalars
-from semgraph.relational.row_functions import FallBack
 from semgraph.relational.rows import RowFunction
 from tests.relational.executors import of_node
 

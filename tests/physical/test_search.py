@@ -15,9 +15,9 @@ import pytest
 
 from semgraph.expr import parse_scalar as sql
 from semgraph.expr.functions import overlap
+from semgraph.frontend.graph_files import graph_of
 from semgraph.llm.base import Embeddings
 from semgraph.logical.relational import Input
-from semgraph.logical.schema import Graph
 from semgraph.logical.search import Search, SearchMethod
 from semgraph.logical.typecheck import Sort
 from semgraph.physical.search import by_statement, method_values, run_searches
@@ -28,7 +28,7 @@ from semgraph.relational.batch import Batch, runtime_schema
 from semgraph.stores.base import NodeWrite, WriteBatch
 from semgraph.stores.sqlite.store import SqliteStore
 
-GRAPH = Graph.build(
+GRAPH = graph_of(
     {
         "graph": "people",
         "nodes": {
@@ -429,7 +429,7 @@ def test_searches_by_order_over_rows_are_what_the_statement_finds(seed: int) -> 
 
 
 def test_the_nodes_at_the_ends_of_edges_come_along_as_the_statement_has_them() -> None:
-    graph = Graph.build(
+    graph = graph_of(
         {
             "nodes": {"Person": {"properties": {"name": "string"}}},
             "edges": {

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 
 from semgraph.expr import parse_scalar as sql
+from semgraph.frontend.graph_files import graph_of
 from semgraph.llm.base import Embeddings
 from semgraph.logical.relational import Input
-from semgraph.logical.schema import Graph
 from semgraph.logical.search import Search, SearchMethod
 from semgraph.logical.typecheck import Sort
 from semgraph.physical import shortlist
@@ -23,7 +23,7 @@ from semgraph.physical.search_spec import SearchSpec
 from semgraph.relational.batch import Batch, runtime_schema
 from semgraph.stores.sqlite.store import SqliteStore
 
-GRAPH = Graph.build(
+GRAPH = graph_of(
     {
         "nodes": {
             "Person": {

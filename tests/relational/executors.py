@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.errors import DataError
+from semgraph.expr.row_functions import FallBack
 from semgraph.expr.types import TIMESTAMP
 from semgraph.logical.node import Node
 from semgraph.logical.relational import Input
 from semgraph.relational.batch import Row, runtime_schema, table_of, tuples_of
-from semgraph.relational.row_functions import FallBack
 from semgraph.relational.rows import RowFunction
 from semgraph.relational.segments import Segment, compile_segment, execute, plan_segments, same
 

@@ -18,10 +18,10 @@ from semgraph.errors import BudgetReached, DataError
 from semgraph.expr import isolated
 from semgraph.expr.duckdb import bind, constant, value_of
 from semgraph.expr.isolated import PROCESS, SqlProcess
+from semgraph.expr.row_functions import FallBack
 from semgraph.expr.scalar import parse_scalar
 from semgraph.logical.relational import Input, Join, Project
 from semgraph.relational.batch import Batch
-from semgraph.relational.row_functions import FallBack
 from semgraph.relational.segments import DEADLINE, Deadline, execute, run_segment
 from tests.patience import HANGS
 from tests.relational.executors import of_node

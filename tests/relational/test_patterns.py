@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from semgraph.relational.row_scalars import Unsupported, python_pattern
+from semgraph.expr.row_scalars import Unsupported, python_pattern
 
 PIECES = [
     "a", "b", "1", "#", " ", "[a-z]", "[0-9]", "[a-z ]", "[^#]", "\\w", "\\d", "\\b", "$", "(a|b)", "(the|this)[ -]", "(ab|cd)",

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from sqlglot import exp
 
+from semgraph.expr import row_scalars
+from semgraph.expr.row_scalars import AGGREGATES, FUNCTIONS, Unsupported, python_pattern
 from semgraph.expr.scalar import parse_scalar as sql
 from semgraph.logical.node import Node
 from semgraph.logical.relational import Aggregate, Filter, Input, Project
-from semgraph.relational import row_scalars
-from semgraph.relational.row_scalars import AGGREGATES, FUNCTIONS, Unsupported, python_pattern
 from semgraph.relational.segments import Segment
 from tests.relational.executors import SOURCE, agree, by_duckdb, by_rows, drawn_rows, of_node
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from semgraph.errors import EngineError, Fault
+from semgraph.expr.row_scalars import NAMESPACE, Unsupported
 from semgraph.expr.scalar import parse_scalar as sql
 from semgraph.frontend.load import load_plan
 from semgraph.logical.node import Node
@@ -32,7 +33,6 @@ from semgraph.optimizer import optimize
 from semgraph.physical.plan import SqlSegment
 from semgraph.physical.planner import compile_plan
 from semgraph.relational.batch import Batch, runtime_schema
-from semgraph.relational.row_scalars import NAMESPACE, Unsupported
 from semgraph.relational.segments import check_equal
 from semgraph.semantic.library import Library
 from semgraph.shipped import plans_folder

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from semgraph.errors import Fault, each
-from semgraph.logical.schema import Graph
+from semgraph.frontend.graph_files import graph_of
 from semgraph.render.picture import Picture, borrow_names, lines, pictures
 
-GRAPH = Graph.build(
+GRAPH = graph_of(
     {
         "graph": "people",
         "nodes": {"Person": {"properties": {"name": "string"}}},
@@ -166,7 +166,7 @@ def test_tables_that_hold_nothing_of_the_graph_draw_nothing() -> None:
 
 
 def test_a_graph_without_types_of_edges_is_not_said_to_lack_them() -> None:
-    alone = Graph.build(
+    alone = graph_of(
         {"nodes": {"Person": {"properties": {"name": "string"}}}, "draw": {"node": "name"}}
     )
     (picture,) = pictures(unlabelled({"people": pa.Table.from_pylist(PEOPLE[:2])}), alone)
@@ -180,7 +180,7 @@ def test_a_graph_without_types_of_edges_is_not_said_to_lack_them() -> None:
     ]  # fmt: skip
 
 
-LABELLED = Graph.build(
+LABELLED = graph_of(
     {
         "nodes": {
             "Person": {"properties": {"name": "string"}},
@@ -235,7 +235,7 @@ def test_a_changed_edge_of_an_earlier_run_is_no_node() -> None:
 
 def test_a_label_can_only_draw_a_property_that_it_has() -> None:
     with pytest.raises(Fault, match='no node has a property "nmae"') as caught:
-        Graph.build(
+        graph_of(
             {"nodes": {"Person": {"properties": {"name": "string"}, "draw": {"node": "nmae"}}}}
         )
     [fault] = each(caught.value)
@@ -243,8 +243,8 @@ def test_a_label_can_only_draw_a_property_that_it_has() -> None:
 
 
 def test_what_a_graph_draws_does_not_change_what_it_is() -> None:
-    plain = Graph.build({"nodes": {"Person": {"properties": {"name": "string"}}}})
-    drawing = Graph.build(
+    plain = graph_of({"nodes": {"Person": {"properties": {"name": "string"}}}})
+    drawing = graph_of(
         {"nodes": {"Person": {"properties": {"name": "string"}, "draw": {"node": "name"}}}}
     )
     assert plain == drawing

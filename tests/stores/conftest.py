@@ -19,6 +19,7 @@ import pytest
 from semgraph.expr import Type
 from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.expr.scalar import parse_scalar
+from semgraph.frontend.graph_files import graph_of
 from semgraph.logical.graph import parse_pattern
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import (
@@ -35,7 +36,7 @@ from semgraph.stores.base import (
 )
 
 DIMENSIONS = 4
-GRAPH = Graph.build(
+GRAPH = graph_of(
     {
         "graph": "tests",
         "key": "uuid",

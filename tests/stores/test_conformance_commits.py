@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from semgraph.errors import ConcurrentWrite, EngineError, StoreUnavailable
-from semgraph.logical.schema import Graph
+from semgraph.frontend.graph_files import graph_of
 from semgraph.stores.base import CommittedRow, Method, PartitionState, Store, in_pieces
 from semgraph.stores.batch_io import RowsRefused
 
@@ -309,7 +309,7 @@ async def test_a_graph_may_gain_properties_and_labels(shared_home, world):
             "Place": {"properties": {"name": "string"}},
         },
     }
-    graph = Graph.build(grown)
+    graph = graph_of(grown)
     larger = type(world)(graph=graph)
     async with shared_home.open(graph) as store:
         await world.commit(

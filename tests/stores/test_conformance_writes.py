@@ -10,7 +10,7 @@ import pytest
 
 from semgraph.errors import DataError, StoreUnavailable
 from semgraph.expr import parse_type
-from semgraph.logical.schema import Graph
+from semgraph.frontend.graph_files import graph_of
 from semgraph.stores.base import Method, NodeWrite, WriteBatch
 
 
@@ -245,7 +245,7 @@ async def test_nested_properties_are_what_was_written(home, world):
         "times": "list<timestamp>",
         "days": "list<date>",
     }
-    graph = Graph.build(
+    graph = graph_of(
         {"graph": "nested", "key": "uuid", "partition": "group_id",
          "nodes": {"Thing": {"properties": kinds}}, "edges": {}}
     )  # fmt: skip

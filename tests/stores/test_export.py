@@ -16,7 +16,7 @@ import pytest
 
 import semgraph
 from semgraph.errors import DataError, PlanError, StoreUnavailable
-from semgraph.logical.schema import Graph
+from semgraph.frontend.graph_files import graph_of
 from semgraph.stores.sqlite.store import SqliteStore
 from tests.stores.conftest import GRAPH, at
 
@@ -160,7 +160,7 @@ class TestOfOneStore:
         assert (await session.aexport("g", "graph.parquet", graph=GRAPH)).nodes == 4
 
 
-ODD = Graph.build(
+ODD = graph_of(
     {
         "graph": "odd",
         "nodes": {

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 from semgraph.expr.scalar import parse_scalar
-from semgraph.logical.schema import Graph
+from semgraph.frontend.graph_files import graph_of
 from semgraph.stores.base import Deletion, Method, NodeWrite, SearchQuery, WriteBatch
 from semgraph.stores.cosine import Int8Block
 from semgraph.stores.sqlite.store import SqliteStore
 
 SIZE, ROWS, LIMIT = 64, 3_000, 1_000
-GRAPH = Graph.build(
+GRAPH = graph_of(
     {
         "graph": "notes",
         "key": "uuid",

@@ -25,7 +25,7 @@ from ruamel.yaml import YAML
 from semgraph.conformance.oracle import Mind, Oracle
 from semgraph.errors import DataError, EngineError, StoreUnavailable
 from semgraph.expr import parse_scalar
-from semgraph.logical.schema import Graph
+from semgraph.frontend.graph_files import graph_of
 from semgraph.session import Session
 from semgraph.stores.base import Method, NodeWrite, WriteBatch
 from semgraph.stores.batch_io import RowsRefused
@@ -35,7 +35,7 @@ from semgraph.stores.neo4j.setup import Setup
 from semgraph.stores.neo4j.store import Neo4jStore
 from tests.conftest import Server, driver_of, without_schema
 
-MEMORY = Graph.build(YAML(typ="safe").load(Path(__file__).parents[2] / "plans" / "graph.yaml"))
+MEMORY = graph_of(YAML(typ="safe").load(Path(__file__).parents[2] / "plans" / "graph.yaml"))
 JANUARY = datetime(2025, 1, 15, 10, 0, tzinfo=UTC)
 
 # As Graphiti leaves a database: its indexes, whole maps set as properties, vectors by procedure.

@@ -22,7 +22,7 @@ import yaml
 
 from semgraph.errors import StoreUnavailable
 from semgraph.expr.functions import key
-from semgraph.logical.schema import Graph
+from semgraph.frontend.graph_files import graph_of
 from semgraph.stores.base import Method, Store, WriteBatch
 from semgraph.stores.neo4j.store import Neo4jStore
 from semgraph.stores.sqlite.store import SqliteStore
@@ -30,9 +30,7 @@ from tests.conftest import without_schema
 from tests.stores.conftest import GRAPH, World
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "stores"
-MEMORY = Graph.build(
-    yaml.safe_load((FIXTURES.parents[2] / "plans" / "graph.yaml").read_text("utf-8"))
-)
+MEMORY = graph_of(yaml.safe_load((FIXTURES.parents[2] / "plans" / "graph.yaml").read_text("utf-8")))
 
 
 async def fill(store: Store, world: World) -> None:

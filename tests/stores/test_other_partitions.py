@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from semgraph.errors import PlanError
+from semgraph.frontend.graph_files import graph_of
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import Method, open_for_reading
 from semgraph.stores.confined import ConfinedStore
@@ -30,7 +31,7 @@ STRANGE: dict[str, Mapping[str, Any]] = {
 
 def strange(nodes: Mapping[str, Any] | None = None, **more: Any) -> Graph:
     """The graph of a stranger."""
-    return Graph.build({"graph": "strange", "nodes": nodes or {"Person": PERSON}, **more})
+    return graph_of({"graph": "strange", "nodes": nodes or {"Person": PERSON}, **more})
 
 
 @pytest.fixture

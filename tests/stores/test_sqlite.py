@@ -15,7 +15,7 @@ import pytest
 from semgraph.errors import DataError, EngineError, PlanError, StoreUnavailable
 from semgraph.expr.functions import overlap
 from semgraph.expr.scalar import parse_scalar
-from semgraph.logical.schema import Graph
+from semgraph.frontend.graph_files import graph_of
 from semgraph.stores.base import Method
 from semgraph.stores.sqlite import fulltext
 from semgraph.stores.sqlite.file import check_library
@@ -172,7 +172,7 @@ async def test_half_a_surrogate_pair_is_refused(file, world):
 
 
 async def test_names_that_differ_by_case_alone(path, world):
-    graph = Graph.build(
+    graph = graph_of(
         {"nodes": {"Note": {"properties": {"name": "string", "Name": "string"}}, "note": {}}}
     )
     said = await refused(path, type(world)(graph=graph), PlanError)
@@ -182,7 +182,7 @@ async def test_names_that_differ_by_case_alone(path, world):
 
 async def test_names_that_mean_something_to_sqlite(path, world):
     words = ["rank", "rowid", "oid", "select", "table", "_rowid_", "q", "t", "key", "part"]
-    graph = Graph.build(
+    graph = graph_of(
         {
             "nodes": {
                 "Order": {
@@ -222,7 +222,7 @@ async def test_full_text_that_is_declared_otherwise_is_made_anew(path, world):
             "properties": {"content": "string", "title": "string"},
             "fulltext": {"words": list(properties)},
         }
-        return Graph.build({"nodes": {"Note": body}})
+        return graph_of({"nodes": {"Note": body}})
 
     async def found(store):
         query = world.query("Note", Method("fulltext", "title", "text"))
