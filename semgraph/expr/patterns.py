@@ -13,7 +13,6 @@ from typing import Any
 Items = Sequence[tuple[Any, Any]]
 """A sequence of a parsed pattern: operators with their arguments."""
 _STEPS = 1_000  # that a pattern may take at one place of a text
-_LENGTH = 1_000  # characters of a pattern
 
 
 def is_linear(pattern: str, flags: int, *, whole: bool = False) -> bool:
@@ -31,8 +30,6 @@ def is_linear(pattern: str, flags: int, *, whole: bool = False) -> bool:
     >>> is_linear("#[a-z]+", 0), is_linear("x[a-z]*!", 0), is_linear("(a?){30}", 0)
     (True, False, False)
     """
-    if len(pattern) > _LENGTH:
-        return False
     items = list(parser.parse(pattern, flags))
     unbounded = [n for n, item in enumerate(items) if _repeats_a_character(item)]
     if unbounded and (whole or unbounded == [len(items) - 1]):

@@ -425,15 +425,13 @@ class Budget:
 
     def reserve_now(self, most: Spending) -> bool:
         """Whether a request is reserved without waiting: it fits, and none waits."""
-        if not self._turn.free or not self.fits(most):
+        fits = self._turn.free and self.fits(most)
+        if not fits or not (self.within is None or self.within.reserve_now(most)):
             return False
-        if self.within is not None and not self.within.reserve_now(most):
-            return False
-        if taken := self._take(most):
-            return taken
-        if self.within is not None:
+        taken = self._take(most)
+        if not taken and self.within is not None:
             self.within.charge(most, Spending())
-        return False
+        return taken
 
     def charge(self, most: Spending, actual: Spending) -> None:
         """Replace a reservation by the actual cost."""

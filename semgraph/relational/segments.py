@@ -377,10 +377,8 @@ async def execute(
     sizes = [table.num_rows for table in tables.values()]
     most = max(sum(sizes), math.prod(sizes) if pairs is None else pairs)
     cursors: list[duckdb.DuckDBPyConnection] = []
-
-    large, worker = grows(sql) or (pairs or 0) > _MANY, PROCESS.get()
-    if calls_own(sql) or not large:
-        worker = None
+    large = grows(sql) or (pairs or 0) > _MANY
+    worker = PROCESS.get() if large and not calls_own(sql) else None
 
     def run() -> pa.Table:
         if worker is not None:
@@ -389,7 +387,7 @@ async def execute(
         return prepared(sql, numbered).run(numbered, now, cursors)
 
     def stop() -> None:
-        for each in cursors if worker is None else ():
+        for each in cursors:
             each.interrupt()
         if worker is not None:
             worker.end()

@@ -519,9 +519,7 @@ class Session:
         await self._resources.require_prices(plans)
 
     def require_store(self, settings: Settings) -> None:
-        """Check that the store of settings is named in full, before anything is fetched for a run. Raises
-        PlanError or StoreUnavailable.
-        """
+        """Check that the store is named in full. Raises PlanError or StoreUnavailable."""
         self._resources.under(settings).require_store()
 
     async def astatistics(self, graph: str | Path | None = None) -> Statistics:
