@@ -12,7 +12,7 @@ from semgraph.expr.own_functions import FunctionsByName
 from semgraph.expr.scalar import MOST_DEEP, NOW, Scalar, conjunction, parse_scalar
 from semgraph.frontend import kinds
 from semgraph.frontend.document import rests, unknown, wrong
-from semgraph.frontend.kinds import Key, Keys, Kind, Schema
+from semgraph.frontend.kinds import Key, Keys, Schema, ValueKind
 from semgraph.logical.graph import Pattern, parse_pattern
 from semgraph.logical.node import Node
 from semgraph.logical.plan import Choice
@@ -436,20 +436,20 @@ _PARTS: Schema = {"type": "array", "prefixItems": [kinds.NAMED, {"const": "all"}
 _LABEL_AND_STEP: Schema = {
     "type": "array", "prefixItems": [kinds.TEXT_SCHEMA, RELATION], "minItems": 2, "maxItems": 2
 }  # fmt: skip
-_EXPRESSION = Kind(read_scalar, {"anyOf": [SCALAR, {**kinds.listed(SCALAR), "minItems": 1}]})
-_NUMBER = Kind(
+_EXPRESSION = ValueKind(read_scalar, {"anyOf": [SCALAR, {**kinds.listed(SCALAR), "minItems": 1}]})
+_NUMBER = ValueKind(
     read_number,
     kinds.either({"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"\$"}),
 )
-_ORDER = Kind(read_order, kinds.either(SCALAR, kinds.listed(SCALAR)))
+_ORDER = ValueKind(read_order, kinds.either(SCALAR, kinds.listed(SCALAR)))
 _USING = kinds.plain(
     read_using, kinds.either(kinds.OF_PATH, kinds.listed(kinds.OF_PATH), _PAIRS, kinds.OF_PARAMETER)
 )
-_COMPUTED_COLUMNS = Kind(read_columns, kinds.either(_COMPUTED, kinds.COLUMNS.schema))
-_RELATION = Kind(lambda value, scope: scope.relation(value), kinds.either(RELATION))
+_COMPUTED_COLUMNS = ValueKind(read_columns, kinds.either(_COMPUTED, kinds.COLUMNS.schema))
+_RELATION = ValueKind(lambda value, scope: scope.relation(value), kinds.either(RELATION))
 _PROPERTY = kinds.plain(kinds.read_name, kinds.NAMED)
 _METHOD: Keys = {
-    "to": Key(Kind(read_scalar, SCALAR), "what is looked for"),
+    "to": Key(ValueKind(read_scalar, SCALAR), "what is looked for"),
     "if": Key(kinds.kept(CONDITION), "whether the method is used"),
 }
 METHODS: Mapping[str, Keys] = {
@@ -469,32 +469,32 @@ METHODS: Mapping[str, Keys] = {
 CHECK: Keys = {
     "where": Key(_EXPRESSION, "the condition that an answer must meet", required=True),
     "message": Key(
-        Kind(read_message, SCALAR),
+        ValueKind(read_message, SCALAR),
         "what the model is told about an answer that does not meet it",
         required=True,
     ),
     "retries": Key(_NUMBER, "how often it is asked again"),
 }
 _EACH_METHOD = [kinds.keys_schema(keys) for keys in METHODS.values()]
-KINDS: Mapping[str, Kind] = {
-    "check": Kind(read_check, kinds.keys_schema(CHECK)),
+KINDS: Mapping[str, ValueKind] = {
+    "check": ValueKind(read_check, kinds.keys_schema(CHECK)),
     "relation": _RELATION,
-    "relations": Kind(read_relations, {**kinds.listed(RELATION), "minItems": 1}),
+    "relations": ValueKind(read_relations, {**kinds.listed(RELATION), "minItems": 1}),
     "scalar": _EXPRESSION,
     "columns": _COMPUTED_COLUMNS,
     "names": kinds.COLUMNS,
     "name": kinds.COLUMN,
-    "new_name": Kind(read_new_name, kinds.COLUMN.schema),
+    "new_name": ValueKind(read_new_name, kinds.COLUMN.schema),
     "path": kinds.plain(kinds.read_path, kinds.either(kinds.OF_PATH, kinds.OF_PARAMETER)),
     "number": _NUMBER,
     "flag": kinds.FLAG,
     "algorithm": kinds.plain(read_algorithm, CHOICE),
     "order": _ORDER,
     "using": _USING,
-    "pattern": Kind(read_pattern, kinds.TEXT_SCHEMA),
-    "label": Kind(read_label, kinds.TEXT_SCHEMA),
-    "over": Kind(read_over, kinds.either(kinds.TEXT_SCHEMA, _LABEL_AND_STEP, PIPELINE)),
-    "methods": Kind(
+    "pattern": ValueKind(read_pattern, kinds.TEXT_SCHEMA),
+    "label": ValueKind(read_label, kinds.TEXT_SCHEMA),
+    "over": ValueKind(read_over, kinds.either(kinds.TEXT_SCHEMA, _LABEL_AND_STEP, PIPELINE)),
+    "methods": ValueKind(
         read_methods,
         kinds.either(
             *_EACH_METHOD,

@@ -2,7 +2,7 @@
 its arguments.
 
 An operator is found by its keyword and its arguments by the fields of its class, so a new operator
-is one class and its place in a tuple here. The readers of arguments stand in `arguments`.
+is one class in `logical`. The kinds of arguments stand in `arguments`.
 """
 
 from __future__ import annotations

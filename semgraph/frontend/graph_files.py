@@ -14,7 +14,7 @@ from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.expr.types import Type, parse_type
 from semgraph.frontend import kinds
 from semgraph.frontend.document import mapping, parse, read_text, shown, unknown, wrong
-from semgraph.frontend.kinds import Key, Keys, Kind, Schema
+from semgraph.frontend.kinds import Key, Keys, Schema, ValueKind
 from semgraph.logical.schema import NAME, Derived, Draw, Graph, Label
 
 _CALL = re.compile(rf"({'|'.join(TEXT_FUNCTIONS)})\((\w+)\)")
@@ -41,7 +41,7 @@ def _open(value: Any) -> frozenset[str]:
     return frozenset(words)
 
 
-def _by_name(read: Any, schema: Schema, names: Schema | None = kinds.NAMED) -> Kind:
+def _by_name(read: Any, schema: Schema, names: Schema | None = kinds.NAMED) -> ValueKind:
     """A mapping of names; nothing is an empty one."""
 
     def values(value: Any) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def _by_name(read: Any, schema: Schema, names: Schema | None = kinds.NAMED) -> K
     return kinds.plain(values, kinds.or_null(kinds.by_name(schema, names)))
 
 
-def _labels(each_label: Schema) -> Kind:
+def _labels(each_label: Schema) -> ValueKind:
     schema = kinds.or_null(kinds.by_name(each_label, kinds.NAMED))
     return kinds.mapped("labels by name", schema)
 

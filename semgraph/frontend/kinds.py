@@ -21,7 +21,7 @@ PARAMETER = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 
 
 @dataclass(frozen=True)
-class Kind:
+class ValueKind:
     """A kind of values.
 
     Args:
@@ -43,7 +43,7 @@ class Key:
         required: Whether it must be there.
     """
 
-    kind: Kind
+    kind: ValueKind
     doc: str = ""
     required: bool = False
 
@@ -172,12 +172,12 @@ TEXT_SCHEMA: Schema = {"type": "string"}
 # -- kinds of values that mean the same everywhere
 
 
-def plain(read: Callable[[Any], Any], schema: Schema) -> Kind:
+def plain(read: Callable[[Any], Any], schema: Schema) -> ValueKind:
     """A kind of values in which no names are looked up."""
-    return Kind(lambda value, _: read(value), schema)
+    return ValueKind(lambda value, _: read(value), schema)
 
 
-def kept(schema: Schema) -> Kind:
+def kept(schema: Schema) -> ValueKind:
     """A kind of values that are read elsewhere."""
     return plain(lambda value: value, schema)
 
@@ -241,7 +241,7 @@ def read_positive(value: Any) -> int:
     return value
 
 
-def one_of(*words: str) -> Kind:
+def one_of(*words: str) -> ValueKind:
     """One of a few words; `null` may be written without quotes."""
 
     def read(value: Any) -> str:
@@ -255,7 +255,7 @@ def one_of(*words: str) -> Kind:
     return plain(read, either(schema, OF_PARAMETER))
 
 
-def mapped(what: str, schema: Schema) -> Kind:
+def mapped(what: str, schema: Schema) -> ValueKind:
     """A mapping, of which messages say `what` it is."""
     return plain(lambda value: mapping(value, what), schema)
 

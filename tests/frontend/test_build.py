@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from semgraph.errors import Fault, Faults
+from semgraph.explain.algebra import symbol
 from semgraph.expr.scalar import Scalar
 from semgraph.frontend import build as builder
 from semgraph.frontend.arguments import KINDS
@@ -17,6 +18,7 @@ from semgraph.frontend.frame import table
 from semgraph.frontend.head import NO_GRAPH
 from semgraph.logical.node import Node, argument
 from semgraph.logical.typecheck import check_names
+from semgraph.relational.sql import operator_sql
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -108,3 +110,10 @@ def test_keywords_are_unique_and_every_operator_says_what_it_does():
     assert len(by_keyword(classes)) == len(classes)
     assert all(cls.__doc__ for cls in classes)
     assert builder.by_keyword(OPERATORS)["sem_map"].keyword == "sem_map"
+
+
+@pytest.mark.parametrize("cls", [*OPERATORS, *SOURCES], ids=lambda cls: cls.keyword)
+def test_every_operator_has_a_line_of_algebra_and_every_relational_one_has_sql(cls):
+    assert symbol.dispatch(cls) is not symbol.dispatch(object)
+    if cls.relational:
+        assert operator_sql.dispatch(cls) is not operator_sql.dispatch(object)

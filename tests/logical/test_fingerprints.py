@@ -1,8 +1,9 @@
 """Fingerprints name no Python code: databases hold commit markers made from them.
 
 `pinned.json` was written by 0.1.0. A renamed class or argument must not change it: give the class
-its old `tag`, the argument `tag="old name"`. Where a shipped plan itself was changed,
-`SEMGRAPH_RENEW=1 pytest tests/logical/test_fingerprints.py` writes its fingerprint anew.
+its old `tag`, the argument `tag="old name"`. Where a shipped plan itself was changed, or a new operator
+stands in `operators.yaml`, `SEMGRAPH_RENEW=1 pytest tests/logical/test_fingerprints.py` writes the
+fingerprint anew.
 """
 
 from __future__ import annotations
