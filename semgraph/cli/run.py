@@ -139,6 +139,7 @@ def _introduce(
     options.talk(*header(plan, typed, result, settings, requested))
     for warning in plan.warnings:
         options.warn(f"! {warning}")
+    session.require_store(settings)
     _fetch(options, settings, plan)
     return dict(result)
 

@@ -27,7 +27,7 @@ from sqlglot import exp
 
 from semgraph.errors import Fault, did_you_mean, interruptible
 from semgraph.expr.functions import TEXT_FUNCTIONS, VECTOR_FUNCTIONS, on_columns, on_vectors
-from semgraph.expr.isolated import CONFIG, folds, grows, isolated, isolated_if
+from semgraph.expr.isolated import CONFIG, MOST_BYTES, folds, grows, isolated
 from semgraph.expr.own_functions import (
     REGISTERED,
     OwnFunction,
@@ -76,12 +76,11 @@ SELECT function_name, function_type, bool_and(stability IS DISTINCT FROM 'VOLATI
     coalesce(stability, 'CONSISTENT') = 'CONSISTENT' OR len(parameter_types) > 0
     AND regexp_matches(list_append(parameter_types, return_type)::VARCHAR, 'TIMESTAMP(TZ| WITH)')
   ) AS stable, macro_definition
-FROM duckdb_functions() WHERE function_type IN ('scalar', 'aggregate', 'window', 'macro')
-GROUP BY ALL
+FROM duckdb_functions() GROUP BY ALL
 """
+_SCALAR = {"scalar", "aggregate", "window", "macro"}
 _WORDS = """
-SELECT lower(function_name) FROM duckdb_functions() UNION SELECT keyword_name FROM duckdb_keywords()
-UNION SELECT type_name FROM duckdb_types() UNION
+SELECT keyword_name FROM duckdb_keywords() UNION SELECT type_name FROM duckdb_types() UNION
 VALUES ('id'), ('try'), ('unnest'), ('ifnull'), ('percentile_cont'), ('percentile_disc')
 """
 _CLOCK = ("now", "time", "today", "date", "age", "ago")
@@ -110,7 +109,8 @@ class _Catalog:
 
 @lru_cache(maxsize=1)
 def _catalog(con: duckdb.DuckDBPyConnection) -> _Catalog:
-    rows = {row for row in con.cursor().sql(_FUNCTIONS).fetchall() if not calls_own(row[0])}
+    listed = con.cursor().sql(_FUNCTIONS).fetchall()
+    rows = {row for row in listed if row[1] in _SCALAR and not calls_own(row[0])}
     unstable = {name for name, _, stable, _ in rows if not stable}
     macros = {name: body for name, kind, _, body in rows if kind == "macro" and body}
     volatile = _callers(
@@ -119,6 +119,7 @@ def _catalog(con: duckdb.DuckDBPyConnection) -> _Catalog:
     )
     called_by = {name: set(called(body)) for name, body in macros.items()}
     aggregate = frozenset(name for name, kind, _, _ in rows if kind == "aggregate")
+    words = {name for (name,) in con.cursor().sql(_WORDS).fetchall()}
     named = {name for name, *_ in rows if name[:1].isalpha() and not name.startswith("pg_")}
     return _Catalog(
         volatile,
@@ -126,7 +127,7 @@ def _catalog(con: duckdb.DuckDBPyConnection) -> _Catalog:
         aggregate,
         _callers(called_by, {"unnest"}),
         _callers(called_by, aggregate) - aggregate,
-        frozenset(name for (name,) in con.cursor().sql(_WORDS).fetchall()),
+        frozenset(words | {name.lower() for name, *_ in listed}),
     )
 
 
@@ -373,7 +374,7 @@ def _asks_now(sql: str) -> bool:
 
 
 @lru_cache(maxsize=8192)
-@isolated_if(folds)
+@isolated(folds)
 def bind(sql: str) -> pa.DataType:
     """The type of the first column of a statement over empty relations. Raises duckdb.Error."""
     cursor = connection().cursor()
@@ -445,7 +446,7 @@ def _refuse_failing_casts(scalar: Scalar) -> None:
             ) from None
 
 
-@isolated_if(grows)
+@isolated(grows)
 def value_of(sql: str) -> Any:
     """The value of SQL that reads no row. Raises duckdb.Error."""
     cursor: Any = connection().cursor()
@@ -456,17 +457,23 @@ def value_of(sql: str) -> Any:
         cursor.close()
 
 
-@isolated_if(grows)
+@isolated(grows)
 def kind_of_value(sql: str) -> pa.DataType:
     """The Arrow type of SQL that reads no row, which has a value. Raises duckdb.Error."""
     table = connection().cursor().sql(f"SELECT {sql} AS x").to_arrow_table()
     return cast("pa.DataType", table.schema.field(0).type)
 
 
-@isolated
+@isolated(lambda _sql: False)
 def rows_of(sql: str, tables: Mapping[str, pa.Table], now: datetime | None = None) -> pa.Table:
-    """The rows of a statement over tables. Raises duckdb.Error."""
-    return prepared(sql, tables).run(tables, now)
+    """The rows of a statement over tables. Raises duckdb.Error; OutOfMemoryException for rows that would
+    fill the parent of this process.
+    """
+    rows = prepared(sql, tables).run(tables, now)
+    if CONFIG and rows.nbytes > MOST_BYTES + sum(table.nbytes for table in tables.values()):
+        what = f"its rows have more than {MOST_BYTES >> 20} MB"
+        raise duckdb.OutOfMemoryException(f"Out of Memory Error: {what}")
+    return rows
 
 
 def type_of(scalar: Scalar, schema: pa.Schema) -> pa.DataType:

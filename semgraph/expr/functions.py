@@ -42,17 +42,22 @@ _PART = re.compile(
     f"[{HAN}{HANGUL}]|[{HIRAGANA}]+|[{KATAKANA}]+|[{SOUTH_EAST}]+"
     f"|[^{HAN}{HANGUL}{HIRAGANA}{KATAKANA}{SOUTH_EAST}]+"
 )
+_SIGN = re.compile(
+    r"(?P<sign>\d+(?:[.,]\d+)*|(?<=\s)(?:[ivx]{2,}\b|[^\W\d_]$)|(?<!\S)[.-](?=\w)|(?<=\w)-(?!\w)"
+    r"|[#&@*%!?])|[^\w\s]"
+)
 _RARE = re.compile("[\U00010000-\U0001efff]")
 _SENTENCE_END = re.compile(r"[.!?…。！？](?=\s|$)")
 
 
 def normalized(text: str) -> str:
     """A text in lower case and Unicode's form NFKC: equal for composed and decomposed accents, full
-    and half width.
+    and half width. The capital \u0130 is an i: no other letter's small form has a mark more.
     """
     if text.isascii():
         return text.lower()
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).lower())
+    lower = unicodedata.normalize("NFKC", text).lower().replace("i\u0307", "i")
+    return unicodedata.normalize("NFKC", lower)
 
 
 def key(text: str) -> str:
@@ -187,6 +192,19 @@ def alike(left: str, right: str) -> float:
     return len(a & b) / len(a | b) if a and b else 0.0
 
 
+def name_signs(text: str) -> str:
+    """What tells a name from others of the same words, in order: numbers, a last letter, Roman numerals,
+    and signs that do not merely divide or join words.
+
+    >>> name_signs("Visual C++ 6.0"), name_signs("Plan B"), name_signs("J. R. Smith-Jones (Ltd.)")
+    ('+ + 6.0', 'b', '')
+    """
+    found = _SIGN.finditer(normalized(text).strip())
+    return " ".join(
+        m[0] for m in found if m["sign"] or unicodedata.category(m[0]) in ("Sc", "Sm", "So")
+    )
+
+
 def char_entropy(text: str) -> float:
     """Shannon entropy of the characters of a text, in bits; blanks do not count. Low for "aaa" or
     "x1".
@@ -303,6 +321,7 @@ TEXT_FUNCTIONS: dict[str, TextFunction] = {
     "word_count": TextFunction(word_count, ("VARCHAR",), "BIGINT", pa.int64()),
     "name_keys": TextFunction(name_keys, ("VARCHAR",), "VARCHAR", pa.string()),
     "alike": TextFunction(alike, ("VARCHAR", "VARCHAR"), "DOUBLE", pa.float64()),
+    "name_signs": TextFunction(name_signs, ("VARCHAR",), "VARCHAR", pa.string()),
     "char_entropy": TextFunction(char_entropy, ("VARCHAR",), "DOUBLE", pa.float64()),
     "cut": TextFunction(cut, ("VARCHAR", "BIGINT"), "VARCHAR", pa.string()),
     "uuid5": TextFunction(uuid5, ("VARCHAR",), "VARCHAR", pa.string()),

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import lru_cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -30,30 +31,34 @@ SECONDS = 30.0
 """How long the expressions of one call may take."""
 MEMORY = 1 << 30
 """Bytes that a process may have."""
+MOST_BYTES = MEMORY >> 4
+"""Bytes of rows that it may give, besides those that it was given."""
 _CONSTANT_SECONDS = 5.0
 CONFIG: dict[str, Any] = {}
 """Further options of the connection of this process."""
-_GROWING = re.compile(
-    r"\b(lambda|for|(l|r)pad|repeat|range|generate_series|(regexp_)?replace|translate|(list|array)_\w+"
-    r"|reduce|apply|flatten|bitstring|printf|format|bar|(damerau_)?levenshtein|editdist3|jar\w+)\b|->",
-    re.IGNORECASE,
-)
 _MAKES = re.compile(
-    r"\b(range|generate_series|repeat|[lr]pad|(list|array)_(resize|aggr\w*|to_string)|(regexp_)?replace)\b",
-    re.IGNORECASE,
+    r"(?i)\b(range|generate_series|repeat|[lr]pad|(list|array)_(resize|reduce|aggr\w*|to_string)|reduce"
+    r"|(regexp_)?replace|format|printf|bar|bitstring|hex|to_hex|bin|to_binary|(to_)?base64|url_encode)\b"
+)
+"""Functions that make large values of small ones."""
+_SLOW = re.compile(
+    r"(?i)\b(i?like|similar|glob|regexp_\w+|(damerau_)?levenshtein|editdist3|jar\w+)\b"
 )
 _LOOPS = re.compile(r"(?is)\b(lambda|for)\b|->")
 _MANY = re.compile(r"(?i)\d{3}|reduce|\*|\^|pow")
 _TEXT = re.compile(r"'(?:[^']|'')*'")
+_LONG = 20_000  # characters; an expression of a plan has some hundreds
 
 
+@lru_cache(maxsize=4096)
 def grows(sql: str) -> bool:
-    """Whether SQL calls what may make much of little.
+    """Whether SQL may make much of little, or take long for it.
 
     >>> grows("1 + 2"), grows("list_transform(range(9), lambda x: x)")
     (False, True)
     """
-    return _GROWING.search(_TEXT.sub("''", sql)) is not None or len(sql) > 100_000
+    plain = _TEXT.sub("''", sql)
+    return len(sql) > _LONG or any(each.search(plain) for each in (_MAKES, _SLOW, _LOOPS))
 
 
 def folds(sql: str) -> bool:
@@ -63,9 +68,9 @@ def folds(sql: str) -> bool:
     (False, True)
     """
     plain = _TEXT.sub("''", sql)
-    makes = [match[0] for match in _MAKES.finditer(plain)]
-    multiplies = len(makes) == 2 or bool(makes and _LOOPS.search(plain))
-    return len(makes) > 2 or (multiplies and _MANY.search(plain) is not None)
+    makes = len(_MAKES.findall(plain))
+    multiplies = makes == 2 or bool(makes and _LOOPS.search(plain))
+    return makes > 2 or (multiplies and _MANY.search(plain) is not None)
 
 
 def late(seconds: float) -> duckdb.Error:
@@ -73,38 +78,65 @@ def late(seconds: float) -> duckdb.Error:
     return duckdb.InterruptException(f"INTERRUPT Error: stopped after {seconds:g} s")
 
 
+@dataclass
+class _Place:
+    """A process, which its users take in turn."""
+
+    process: subprocess.Popen[bytes] | None = None
+    user: SqlProcess | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def running(self) -> subprocess.Popen[bytes]:
+        """The process, started."""
+        if self.process is None or self.process.poll() is not None:
+            program = [sys.executable, "-c", "from semgraph.expr.process import main; main()"]
+            paths = os.pathsep.join(filter(None, sys.path))
+            self.process = subprocess.Popen(
+                program,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": paths},
+                start_new_session=True,  # Ctrl-C is the parent's
+            )
+            _exchanged(self.process, ("", ()))  # it has started
+        return self.process
+
+    def forget(self) -> None:
+        """End the process, and let go of it."""
+        process, self.process = self.process, None
+        if process is not None:
+            with process, suppress(OSError):  # closes its pipes
+                process.kill()
+
+
 class SqlProcess:
     """A process that computes with DuckDB. It starts when it is first needed.
 
     Args:
-        seconds: How long what it computes may take together; `renew` begins a new count.
+        seconds: How long what it computes may take together.
+        of: Another, whose process it uses in turn with others, with a count of its own.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, of: SqlProcess | None = None) -> None:
         self._seconds = self._left = seconds
-        self._process: subprocess.Popen[bytes] | None = None
-        self._lock = threading.Lock()
-
-    def renew(self) -> None:
-        """Begin to count the seconds anew."""
-        self._left = self._seconds
+        self._place: _Place = _Place() if of is None else of._place  # noqa: SLF001 - its own class
 
     def end(self) -> None:
-        """End the process, whatever it computes; the next call starts another."""
-        if self._process is not None:
-            self._process.kill()
+        """Compute nothing more: end the process if it computes for this; others start another."""
+        self._left = 0
+        if self._place.user is self:
+            self._kill()
 
     def close(self) -> None:
-        """End the process, and let go of it."""
-        self.end()
-        with self._lock:
-            self._forget()
+        """End the process, whatever it computes, and let go of it."""
+        self._kill()
+        with self._place.lock:
+            self._place.forget()
 
-    def _forget(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            with process, suppress(OSError):  # closes its pipes
-                process.kill()
+    def _kill(self) -> None:
+        if self._place.process is not None:
+            self._place.process.kill()
 
     def call(self, name: str, *arguments: Any) -> Any:
         """The result of a function of `semgraph.expr.duckdb`.
@@ -113,10 +145,11 @@ class SqlProcess:
             duckdb.Error: As the function; InterruptException if the time is up, OutOfMemoryException
                 if the process needs more memory than it may have.
         """
-        with self._lock:
+        with self._place.lock:
             if self._left <= 0:
                 raise late(self._seconds)
-            process = self._running()
+            process = self._place.running()
+            self._place.user = self
             timer = threading.Timer(self._left, process.kill)
             began = time.monotonic()
             timer.start()
@@ -124,9 +157,10 @@ class SqlProcess:
                 outcome = _exchanged(process, (name, arguments))
             finally:
                 timer.cancel()
+                self._place.user = None
                 self._left -= time.monotonic() - began
             if outcome is None:
-                self._forget()
+                self._place.forget()
                 if self._left <= 0:
                     raise late(self._seconds)
                 what = f"it needs more than {MEMORY >> 30} GB of memory, or was ended"
@@ -134,21 +168,6 @@ class SqlProcess:
         if isinstance(outcome, BaseException):
             raise outcome
         return outcome[0]
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._process.poll() is not None:
-            program = [sys.executable, "-c", "from semgraph.expr.process import main; main()"]
-            paths = os.pathsep.join(filter(None, sys.path))
-            self._process = subprocess.Popen(
-                program,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": paths},
-                start_new_session=True,  # Ctrl-C is the parent's
-            )
-            _exchanged(self._process, ("", ()))  # it has started
-        return self._process
 
 
 def _exchanged(process: subprocess.Popen[bytes], request: tuple[str, tuple[Any, ...]]) -> Any:
@@ -164,27 +183,21 @@ def _exchanged(process: subprocess.Popen[bytes], request: tuple[str, tuple[Any, 
 
 
 PROCESS: ContextVar[SqlProcess | None] = ContextVar("worker", default=None)
-"""The process that computes here, in place of this one; None: this one."""
+"""The process that computes here what may grow; None: this one."""
 
 
-def isolated(function: Callable[P, T]) -> Callable[P, T]:
-    """A function of SQL that is computed by the worker, if there is one; what calls functions of one's
-    own never is.
+def isolated(always: Callable[[str], bool]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """A function of SQL that is computed by the worker, if there is one and the SQL may grow; SQL for
+    which `always` holds by another one where there is none. What calls functions of one's own never is.
     """
-    return isolated_if(lambda _sql: False)(function)
-
-
-def isolated_if(always: Callable[[str], bool]) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """As `isolated`, also without a worker for the SQL for which `always` holds."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @wraps(function)
         def computed(*args: P.args, **kwargs: P.kwargs) -> T:
             sql, worker = str(args[0]), PROCESS.get()
             if worker is None and not CONFIG and always(sql):
-                worker = _for_constants()
-                worker.renew()
-            if worker is None or calls_own(sql):
+                worker = SqlProcess(_CONSTANT_SECONDS, _for_constants())
+            if worker is None or not grows(sql) or calls_own(sql):
                 return function(*args, **kwargs)
             result: T = worker.call(function.__name__, *args)
             return result

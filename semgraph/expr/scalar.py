@@ -103,7 +103,7 @@ def called_in(text: str) -> Iterator[str]:
     >>> list(called_in("iif(a IN (1, 2), upper(b), 'f(x)')"))
     ['iif', 'in', 'upper']
     """
-    for token, following in pairwise(_DIALECT.tokenize(text)):
+    for token, following in pairwise(_tokens(text)):
         plain = token.token_type not in {TokenType.STRING, TokenType.IDENTIFIER, *_TEXTS}
         word = token.text[:1].isalpha() and len(token.text.split()) == 1  # no ORDER BY
         if plain and word and following.token_type == TokenType.L_PAREN:
@@ -618,13 +618,19 @@ _STATEMENTS = frozenset(
 )
 
 
+@lru_cache(maxsize=256)
+def _tokens(source: str) -> list[Token]:
+    """The tokens of an expression, kept from its parser to its check."""
+    return _DIALECT.tokenize(source)
+
+
 def _read(source: str) -> exp.Expr:
     """The syntax tree of one expression. Raises Fault."""
     first = _FIRST.match(source)
     if first and first[1].upper() in _STATEMENTS:  # a column, as in `drop > 0`
         source = f'"{first[1]}"{source[first.end() :]}'
     try:
-        tokens = _DIALECT.tokenize(source)
+        tokens = _tokens(source)
         several = any(token.token_type == TokenType.SEMICOLON for token in tokens)
         for token in () if several else tokens[1:]:
             if token.token_type in _WORDS:

@@ -14,7 +14,7 @@ from semgraph.llm.prices import OPENAI_URL
 from semgraph.llm.settings import Settings
 from semgraph.llm.specs import EXTRAS, ModelSpec
 from semgraph.llm.stack import Limiter, RetryPolicy, Roles, Stack
-from semgraph.llm.trust import require_trusted
+from semgraph.llm.trust import is_loopback, is_trusted, require_trusted
 
 NO_KEY = "none"
 """What servers without keys are sent as one."""
@@ -248,7 +248,8 @@ def _recording(
 
 
 def key_of(spec: ModelSpec, settings: Settings) -> str:
-    """The key of an endpoint, only from the variable that the specification names; "" for none.
+    """The key of an endpoint, only from the variable that the specification names; "" for none. Servers
+    of this machine need none: where only the file of a folder names one, without a variable, none is sent.
 
     Raises:
         PlanError: There is no such variable, or the file of a folder names the address, and the user
@@ -266,5 +267,9 @@ def key_of(spec: ModelSpec, settings: Settings) -> str:
     named = [each for each in settings.values.values() if each.value == spec]
     if key not in ("", NO_KEY) and named and not any(each.own for each in named):
         url = spec.base_url or settings.environment.get("OPENAI_BASE_URL") or OPENAI_URL
+        if is_loopback(url) and not (
+            spec.option("key_env") or is_trusted(name, url, named[0], settings)
+        ):
+            return ""
         require_trusted(name, url, named[0], settings)
     return key

@@ -353,8 +353,8 @@ class Budget:
     def __post_init__(self) -> None:
         """Begin with nothing spent."""
         self.spent = self._reserved = Spending()
-        self._turn = asyncio.Lock()
-        self._charged: asyncio.Future[None] | None = None
+        self._turn, self._charges = Turns(), Turns(0)  # runs of several threads may share it
+        self._guard = threading.Lock()
         self._in_flight = 0
         self._idle = asyncio.Event()
         self._began = time.monotonic()
@@ -408,31 +408,39 @@ class Budget:
 
     async def _reserve(self, most: Spending, what: str) -> None:
         async with self._turn:
-            while self.passed(self.spent + self._reserved + most):
+            while self._charges.acquire_now():
+                pass  # charges before this request
+            while not self._take(most):
                 if limit := self.passed(self.spent + most):
                     calls = (self.spent + self._reserved).calls
                     raise BudgetReached(refusal(limit, what, calls, self.owner))
-                self._charged = asyncio.get_running_loop().create_future()
-                await self._charged
-            self._reserved += most
+                await self._charges.acquire()
+
+    def _take(self, most: Spending) -> bool:
+        """Reserve an amount if it fits; whether it did."""
+        with self._guard:
+            fits = not self.passed(self.spent + self._reserved + most)
+            self._reserved += most if fits else Spending()
+        return fits
 
     def reserve_now(self, most: Spending) -> bool:
         """Whether a request is reserved without waiting: it fits, and none waits."""
-        if self._turn.locked() or not self.fits(most):
+        fits = self._turn.free and self.fits(most)
+        if not fits or not (self.within is None or self.within.reserve_now(most)):
             return False
-        if self.within is not None and not self.within.reserve_now(most):
-            return False
-        self._reserved += most
-        return True
+        taken = self._take(most)
+        if not taken and self.within is not None:
+            self.within.charge(most, Spending())
+        return taken
 
     def charge(self, most: Spending, actual: Spending) -> None:
         """Replace a reservation by the actual cost."""
         if self.within is not None:
             self.within.charge(most, actual)
-        self._reserved -= most
-        self.spent += actual
-        if self._charged and not self._charged.done():
-            self._charged.set_result(None)
+        with self._guard:
+            self._reserved -= most
+            self.spent += actual
+        self._charges.release()
 
     async def spend(self, most: Spending, send: Callable[[], Awaitable[T]], what: str = "") -> T:
         """Send a request, of a model or an embedder, and charge it; stop it when `max_seconds` pass.

@@ -14,6 +14,8 @@ from semgraph.llm.prices import OPENAI_URL
 from semgraph.llm.settings import TRUST, Setting, Settings, user_config
 
 _HOST = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:]+\])(:\d+)?\Z")
+_PORT = re.compile(r":\d+\Z")
+_LOOPBACK = re.compile(r"localhost|127(\.\d{1,3}){3}|\[::1\]")
 _allowed: set[tuple[str, str]] = set()
 """Hosts and names of secrets that the user consented to, for this process."""
 
@@ -31,17 +33,9 @@ def require_trusted(secret: str, url: str, setting: Setting, settings: Settings)
     Raises:
         PlanError: The user has not named that host.
     """
-    env, (scheme, host) = settings.environment, _place(url)
-    own = {
-        "OPENAI_API_KEY": (OPENAI_URL, env.get("OPENAI_BASE_URL", "")),
-        "NEO4J_PASSWORD": (env.get("NEO4J_URI", ""),),
-    }.get(secret, ())
-    if setting.own or (host and (scheme, host) in map(_place, own)):
+    if is_trusted(secret, url, setting, settings):
         return
-    trusted = settings.values[TRUST].value if TRUST in settings.values else ()
-    if host and {host, re.sub(r":\d+\Z", "", host)} & {name.lower() for name in trusted}:
-        return
-    host = host or url
+    env, host = settings.environment, _place(url)[1] or url
     if (secret, host) not in _allowed and not _consents(secret, host, setting):
         what = (
             f"{setting.origin} names {host}, which would be sent {secret}: only you can allow that"
@@ -53,6 +47,24 @@ def require_trusted(secret: str, url: str, setting: Setting, settings: Settings)
         )
         raise PlanError(Problem(what, there="Nothing was sent", hint=hint))
     _allowed.add((secret, host))
+
+
+def is_trusted(secret: str, url: str, setting: Setting, settings: Settings) -> bool:
+    """Whether the user, or the user's own file, names an address; arguments as `require_trusted`."""
+    env, (scheme, host) = settings.environment, _place(url)
+    own = {
+        "OPENAI_API_KEY": (OPENAI_URL, env.get("OPENAI_BASE_URL", "")),
+        "NEO4J_PASSWORD": (env.get("NEO4J_URI", ""),),
+    }.get(secret, ())
+    if setting.own or (host and (scheme, host) in map(_place, own)):
+        return True
+    hosts = settings.values[TRUST].value if TRUST in settings.values else ()
+    return bool(host) and not {host, _PORT.sub("", host)}.isdisjoint(map(str.lower, hosts))
+
+
+def is_loopback(url: str) -> bool:
+    """Whether an address is of this machine."""
+    return _LOOPBACK.fullmatch(_PORT.sub("", _place(url)[1])) is not None
 
 
 def _place(url: str) -> tuple[str, str]:

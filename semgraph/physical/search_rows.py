@@ -138,7 +138,8 @@ class RowSearch:
         self.search, self.spec, self.node = search, search.spec, search.spec.node
         self.left, self.within, self.hits, self.now = search.left, search.within, hits, now
         self.stored = hits.num_rows if hits is not None else 0
-        self.functions = _functions_of(search.spec) if executors().few >= 0 else None
+        few = executors(*(scalar.sql for scalar in scalars_of(search.spec.node))).few
+        self.functions = _functions_of(search.spec) if few >= 0 else None
         self._structs: dict[int, dict[str, Any]] = {}
         self._width = len(self.node.input.schema)
 

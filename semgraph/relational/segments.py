@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -27,8 +26,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from semgraph.errors import DataError, EngineError
-from semgraph.expr.duckdb import ORDINAL, prepared, rows_of, type_of
-from semgraph.expr.isolated import PROCESS, late
+from semgraph.expr.duckdb import ORDINAL, prepared, type_of
+from semgraph.expr.isolated import PROCESS, grows, late
 from semgraph.expr.own_functions import FunctionFailed, calls_own, failure_in
 from semgraph.expr.row_functions import MOST_ITEMS, FallBack
 from semgraph.expr.row_scalars import Unsupported
@@ -51,9 +50,7 @@ from semgraph.relational.sql import LINEAGE, InputRelations, operator_sql, quote
 
 T = TypeVar("T")
 _LARGE = MOST_ITEMS  # rows, pairs or items from which a statement leaves the event loop's thread
-_MAKES_ITEMS = re.compile(
-    r"(?i)\b(range|generate_series|repeat|[lr]pad|(list|array)_resize|\w*reduce)\b"
-)
+_MANY = 50 * _LARGE  # pairs from which a process computes it, where there is one
 
 
 @dataclass(frozen=True)
@@ -210,9 +207,11 @@ _EXECUTORS = {
 }
 
 
-def executors() -> Executors:
-    """What `SEMGRAPH_SEGMENTS` says; DuckDB's process alone, where there is one. Raises EngineError."""
-    if PROCESS.get() is not None:
+def executors(*sql: str) -> Executors:
+    """What `SEMGRAPH_SEGMENTS` says; for SQL that may grow DuckDB's process alone, where there is one.
+    Raises EngineError.
+    """
+    if PROCESS.get() is not None and any(map(grows, sql)):
         return _EXECUTORS["duckdb"]
     name = os.environ.get("SEMGRAPH_SEGMENTS", "")
     if name in _EXECUTORS:
@@ -229,7 +228,7 @@ async def run_segment(segment: Segment, inputs: Sequence[Batch], now: datetime |
         DataError: A row has no value.
         EngineError: The executors differ.
     """
-    few, both = executors()
+    few, both = executors(segment.sql)
     rows = None
     if sum(batch.num_rows for batch in inputs) <= few:
         by_function = partial(_by_function, segment, inputs, now, both=both)
@@ -378,18 +377,23 @@ async def execute(
     sizes = [table.num_rows for table in tables.values()]
     most = max(sum(sizes), math.prod(sizes) if pairs is None else pairs)
     cursors: list[duckdb.DuckDBPyConnection] = []
+    large = grows(sql) or (pairs or 0) > _MANY
+    worker = PROCESS.get() if large and not calls_own(sql) else None
 
     def run() -> pa.Table:
-        if PROCESS.get() is not None:
-            return rows_of(sql, numbered, now)
+        if worker is not None:
+            table: pa.Table = worker.call("rows_of", sql, numbered, now)
+            return table
         return prepared(sql, numbered).run(numbered, now, cursors)
 
     def stop() -> None:
-        for cursor in cursors:
-            cursor.interrupt()
+        for each in cursors:
+            each.interrupt()
+        if worker is not None:
+            worker.end()
 
     try:
-        if most > _LARGE or PROCESS.get() is not None or calls_own(sql) or _makes_items(sql):
+        if large or most > _LARGE or calls_own(sql):
             rows = await apart(run, stop)
         else:
             rows = run()
@@ -399,12 +403,6 @@ async def execute(
         msg = f"a relational segment failed while running: {str(error).splitlines()[0]}"
         raise DataError(msg) from error
     return conform(rows, schema)
-
-
-@lru_cache(maxsize=4096)
-def _makes_items(sql: str) -> bool:
-    """Whether a statement may make many items of few rows."""
-    return _MAKES_ITEMS.search(sql) is not None
 
 
 async def apart(run: Callable[[], T], stop: Callable[[], object] = lambda: None) -> T:
@@ -488,7 +486,7 @@ async def column_of(
     """
     names = runtime_schema(source).names
     rows = rows if rows.schema.names == names else Batch.of_table(rows.table.select(names))
-    if rows.num_rows <= min(executors().few, FEW):
+    if rows.num_rows <= min(executors(scalar.sql).few, FEW):
         with suppress(OverflowError):  # of a value that Python cannot hold
             rows = rows.reading({*scalar.roots, PARTITION, INPUT_ROW})
     return await run_segment(column_segment(scalar, source, kind), [rows], now)

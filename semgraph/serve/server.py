@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import version
@@ -36,8 +36,7 @@ from semgraph.expr.isolated import SECONDS
 from semgraph.formats import escaped, shortened
 from semgraph.logical.plan import LogicalPlan
 from semgraph.relational.segments import DEADLINE, Deadline
-from semgraph.serve.aside import Aside, Clients, has_expressions, may_take_long
-from semgraph.serve.schemas import PARAMS
+from semgraph.serve.aside import Aside
 from semgraph.serve.tools import PlanTool, public, structured, summary
 from semgraph.session import Session
 from semgraph.turns import Turns
@@ -74,7 +73,8 @@ class ToolServer:
         self._listed = [_described(tool) for tool in tools]
         self._session, self._limit, self._message = session, limit, message
         self._running: set[asyncio.Task[CallToolResult]] = set()
-        self._seconds, self._aside, self._clients = seconds, Aside(seconds), Clients(_CALLS)
+        self._seconds, self._aside = seconds, Aside(seconds)
+        self._clients: WeakValueDictionary[object, Turns] = WeakValueDictionary()
         self._turns: WeakValueDictionary[str, Turns] = WeakValueDictionary()
         self._keep = keep
 
@@ -124,20 +124,14 @@ class ToolServer:
     async def _placed(
         self, tool: PlanTool, arguments: dict[str, Any], context: Context
     ) -> CallToolResult:
-        """The result of a call: in a thread of its own, if it may take long; in turn with the others
-        of its client.
-        """
+        """The result of a call, in the thread of its client and in turn with its others."""
         DEADLINE.set(Deadline(lambda: self._seconds))
-        params = arguments.get(PARAMS)
-        isolated = isinstance(params, Mapping) and has_expressions(params)
+        client = _client(context)
         async with (
-            self._clients.turn((_client(context), tool.writes)),
+            self._clients.setdefault((client, tool.writes), Turns(_CALLS)),
             _reporting(context) as progress,
         ):
-            work = partial(self._answered, tool, arguments, progress)
-            if isolated or may_take_long(arguments):
-                return await self._aside.run(work, isolated=isolated)
-            return await work()
+            return await self._aside.run(client, partial(self._answered, tool, arguments, progress))
 
     async def _until_cancelled(self, work: Awaitable[CallToolResult]) -> CallToolResult:
         """Do the work of a call in a task of its own, which is cancelled once and then awaited: the
@@ -201,10 +195,10 @@ class ToolServer:
 
 
 def _client(context: Context) -> object:
-    """Who calls: a session, or the connection that a request came over."""
+    """Who calls: a session, or the connection that a request came over; over stdio there is one client."""
     request = context.request
     if request is None:
-        return id(context.session)
+        return None
     return request.headers.get("mcp-session-id") or request.client
 
 

@@ -585,6 +585,11 @@ class Resources:
                 lent = await (await self.owned.here()).store(*self._store())
             yield await closing.enter_async_context(lent.borrowed(graph))
 
+    def require_store(self) -> None:
+        """Refuse a store that is not named in full. Raises StoreUnavailable or PlanError."""
+        if self.objects.store is None and self.settings.store != "memory":
+            self._store()
+
     def _store(self) -> tuple[Store, Path | None]:
         """The unopened store of the settings, and its file. Raises StoreUnavailable or PlanError."""
         name, env = self.settings.store, self.settings.environment

@@ -518,6 +518,10 @@ class Session:
         """
         await self._resources.require_prices(plans)
 
+    def require_store(self, settings: Settings) -> None:
+        """Check that the store is named in full. Raises PlanError or StoreUnavailable."""
+        self._resources.under(settings).require_store()
+
     async def astatistics(self, graph: str | Path | None = None) -> Statistics:
         """Count the store's rows by label, with the lengths of vectors. Neo4j is only read; a file
         is opened.

@@ -83,6 +83,18 @@ def test_a_missing_neo4j_address_is_reported(project: Project, serving: Serving)
     assert serving.requests == 0
 
 
+@pytest.mark.parametrize(
+    ("store", "said"), [("neo4j", "NEO4J_URI is not set"), ("neo4j-local", "semgraph neo4j start")]
+)
+def test_a_store_that_is_not_there_is_reported_before_a_model_is_fetched(
+    project: Project, store: str, said: str
+) -> None:
+    project.env |= {"SEMGRAPH_LLM": "local", "SEMGRAPH_EMBEDDER": "local", "SEMGRAPH_OFFLINE": "1"}
+    ended = project(*told(project, [OSLO]), "--store", store)
+    assert ended.code in {2, 5}
+    assert said in ended.err
+
+
 @pytest.mark.parametrize("store", ["sqlite:graph.db", "neo4j"])
 def test_an_embedder_with_other_dimensions_is_rejected(
     project: Project, serving: Serving, request: pytest.FixtureRequest, store: str

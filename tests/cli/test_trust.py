@@ -96,7 +96,10 @@ FILES: dict[str, Callable[[Project, str], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize("key_env", ["", "?key_env=GITHUB_TOKEN", "?key_env=OPENAI_API_KEY"])
+KEYED = "?key_env=OPENAI_API_KEY"  # a server of this machine gets a key by name only
+
+
+@pytest.mark.parametrize("key_env", ["?key_env=GITHUB_TOKEN", KEYED])
 @pytest.mark.parametrize("file", FILES)
 def test_a_file_of_a_folder_sends_no_key_to_a_host_of_its_own(
     project: Project, serving: Serving, file: str, key_env: str
@@ -112,6 +115,28 @@ def test_a_file_of_a_folder_sends_no_key_to_a_host_of_its_own(
     )
     assert KEY not in sent(serving)
     assert OTHER not in sent(serving)
+
+
+@pytest.mark.parametrize("file", [name for name in FILES if name != "a record"])
+@pytest.mark.parametrize("at", ["http://evil.example/v1", "http://localhost.evil.example:1/v1", "http://0.0.0.0:1/v1"])  # fmt: skip
+def test_a_host_elsewhere_is_refused_without_key_env_too(
+    project: Project, file: str, at: str
+) -> None:
+    ended = project(*FILES[file](project, f"openai:m@{at}"))
+    assert ended.code == 2
+    assert "which would be sent OPENAI_API_KEY" in ended.err
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LOCALHOST"])
+@pytest.mark.parametrize("file", FILES)
+def test_a_server_of_this_machine_that_a_folder_s_file_names_gets_no_key(
+    project: Project, serving: Serving, file: str, name: str
+) -> None:
+    model = f"openai:m@{url(serving).replace('127.0.0.1', name)}"
+    ended = project(*FILES[file](project, model))
+    assert ended.code == 0, ended.err
+    assert serving.server.headers[-1]["Authorization"] == "Bearer none"
+    assert KEY not in sent(serving)
 
 
 @pytest.mark.parametrize("listed", ["HOST", "127.0.0.1"])
@@ -166,7 +191,7 @@ def test_without_a_key_there_is_nothing_to_refuse(project: Project, serving: Ser
 
 
 def test_a_folder_s_file_cannot_trust_hosts(project: Project, serving: Serving) -> None:
-    by_toml(project, f"openai:m@{url(serving)}")
+    by_toml(project, f"openai:m@{url(serving)}{KEYED}")
     with (project.folder / "semgraph.toml").open("a") as file:
         file.write(f'[trust]\nhosts = ["{host(serving)}"]\n')
     ended = project("run", "people")
@@ -185,9 +210,9 @@ def test_on_a_terminal_the_user_is_asked_once(
 ) -> None:
     asked = _Terminal()
     monkeypatch.setattr(trust, "sys", type("Sys", (), {"stdin": _Terminal(typed), "stderr": asked}))
-    command = by_toml(project, f"openai:m@{url(serving)}")
+    command = by_toml(project, f"openai:m@{url(serving)}{KEYED}")
     with (project.folder / "semgraph.toml").open("a") as file:
-        file.write(f'small = "openai:other@{url(serving)}"\n')
+        file.write(f'small = "openai:other@{url(serving)}{KEYED}"\n')
     assert project(*command).code == code
     question = (
         f"./semgraph.toml names {host(serving)}. Send it OPENAI_API_KEY, for this run? [y/N] "
@@ -250,7 +275,7 @@ def _of(folder: Path) -> Settings:
 def test_embedders_and_the_doctor_send_no_key_either(
     project: Project, serving: Serving, kind: str
 ) -> None:
-    model = f"openai:m@{url(serving)}"
+    model = f"openai:m@{url(serving)}{KEYED}"
     named = f'default = "local"\nembed = "{model}"' if kind == "embed" else f'default = "{model}"'
     project.write("semgraph.toml", f"[models]\n{named}\n")
     ended = project(*("doctor" if kind == "embed" else kind).split())

@@ -31,11 +31,17 @@ def session(**more: Any) -> sg.Session:
     )
 
 
+TRIPLET = {"source": "Ada", "name": "LIVES_IN", "target": "Riga", "fact": "Ada lives in Riga."}
+
+
 @pytest.mark.parametrize("group", ["a.b", "x@y.z", "a/b", "a b"])
-def test_groups_that_a_plan_does_not_take_are_said_once_before_anything_is_paid(group: str) -> None:
-    rows = [{**EPISODE, "group_id": group}] * 5
+@pytest.mark.parametrize(("plan", "row"), [("add_episode", EPISODE), ("add_triplet", TRIPLET)])
+def test_groups_that_a_plan_does_not_take_are_said_once_before_anything_is_paid(
+    group: str, plan: str, row: dict[str, Any]
+) -> None:
+    [name] = session().prepare(plan).inputs.keys() & {"episodes", "triplets"}
     with pytest.raises(InputError, match="Write other names into the column group_id") as refused:
-        session().run("add_episode", episodes=rows)
+        session().run(plan, inputs={name: [{**row, "group_id": group}] * 5})
     assert str(refused.value).lower().count("invalid group_id") == 1
 
 

@@ -442,3 +442,19 @@ async def test_a_limit_holds_for_tokens_as_the_endpoint_counts_them(server: Mode
     await endpoint.aclose()
     assert 0.9 * 60_000 <= tokens <= 60_000
     assert len(server.requests) == answered(outcomes)
+
+
+async def test_a_budget_is_shared_by_event_loops_of_several_threads() -> None:
+    """Requests wait for those of other loops, and none is lost or counted twice."""
+    budget, wide, one = Budget(max_calls=700), Spending(300), Spending(1)  # two of four threads fit
+
+    async def spend() -> None:
+        for _ in range(25):
+            await budget.reserve(wide)
+            await asyncio.sleep(0)
+            budget.charge(wide, one)
+
+    await asyncio.gather(*(asyncio.to_thread(asyncio.run, spend()) for _ in range(4)))
+    assert budget.spent.calls == 100
+    assert budget.fits(Spending(600))
+    assert not budget.fits(Spending(601))

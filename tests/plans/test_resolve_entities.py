@@ -119,3 +119,42 @@ async def test_a_name_in_any_script_and_form_is_that_entity(memory: Memory) -> N
     entities = {row["uuid"]: row["entity"] for row in found}
     assert [name for i, (n, name) in enumerate(asked) if entities[f"m{i}"] != f"u{n}"] == []
     assert memory.model.calls["match"] == 0
+
+
+APART = [
+    ("Visual C#", "Visual C++"), ("Visual C#", "Visual C"), ("Microsoft Visual Studio C#", "Microsoft Visual Studio C"),
+    ("Microsoft Windows Server 2012", "Microsoft Windows Server 2016"), ("Python 3.5", "Python 35"), ("Framework .NET", "Framework Net"),
+    ("Creditworthiness Rating A-", "Creditworthiness Rating A"), ("Johnson & Johnson", "Johnson Johnson"), ("Disney+", "Disney"),
+    ("Dynasty Warriors Chapter VII", "Dynasty Warriors Chapter VIII"), ("Vaccination against Hepatitis A", "Vaccination against Hepatitis B"),
+    ("Cost in $ of Oil", "Cost in € of Oil"), ("Channel #general", "Channel @general"),
+]  # fmt: skip
+SAME = [
+    ("Jean-Pierre Martin", "Jean Pierre Martin"), ("J. R. R. Tolkien", "J.R.R. Tolkien"), ("Node.js Foundation", "Nodejs Foundation"),
+    ("Covid-19 Vaccine", "COVID 19 vaccine"), ("Luma (Ltd.)", "Luma Ltd"), ("Leonardo di Caprio", "Leonardo DiCaprio"),
+    ("Jonathan Featherstone", "Jonathan Featherstones"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "other"), [*APART, *(pair[::-1] for pair in APART)])
+async def test_names_that_differ_in_a_sign_or_number_are_asked_about(
+    memory: Memory, one: str, other: str
+) -> None:
+    assert await asked(memory, one, other) == 1
+
+
+@pytest.mark.parametrize(("one", "other"), SAME)
+async def test_signs_between_words_do_not_tell_names_apart(
+    memory: Memory, one: str, other: str
+) -> None:
+    assert await asked(memory, one, other) == 0
+
+
+async def asked(memory: Memory, stored: str, name: str) -> int:
+    """The questions about a mention while an entity is stored."""
+    await given(memory, (stored, ""))
+    mention = {
+        "uuid": "m", "episode": "e", "group_id": "g", "turn": 1, "nth": 1, "name": name, "name_key": key(name),
+        "content": name, "history": [],
+    }  # fmt: skip
+    await memory.session.arun("plans/resolve_entities.yaml", of=[mention])
+    return memory.model.calls["match"]

@@ -75,7 +75,8 @@ def test_every_pattern_that_python_gets_takes_linear_time(seed: int) -> None:
         ("[A-Za-z ]*[A-Za-z ]*~", False), ("[a-z]*!", False), ("\\d+ km", False), ("x[a-z]*y", False), ("(a?){25}a{25}", False),
         ("a?" * 25 + "a" * 25, False), ("(a|a)" * 25, False), ("(a|aa)+~", True), ("(a*)*b", True), ("((a{0,9}){0,9}){0,9}b", False),
         ("[a-z]*x[a-z]*y", True), ("a*b?a*c", True), ("a*b*a*c", True), ("a{0,99}a{0,99}b", False), ("(a|Ab)" * 30, False),
-        ("(\\w+ ?)*~", True), ("a" * 2_000, False),
+        ("(\\w+ ?)*~", True), ("a" * 2_000, False), ("[a-z]*[0-9]*!", True), ("#[a-z]*!", False), ("#(ab|cd)+e", False), ("((a{99}){99}){99}b", False),
+        ("[a-z]+$", False), ("(a|ab){0,9}c", False),
     ],
 )  # fmt: skip
 def test_patterns_that_may_take_longer_are_duckdbs(pattern: str, whole: bool) -> None:
@@ -85,8 +86,8 @@ def test_patterns_that_may_take_longer_are_duckdbs(pattern: str, whole: bool) ->
 @pytest.mark.parametrize(
     ("pattern", "whole"),
     [
-        ("[A-Za-z_][A-Za-z0-9_]*", True), ("[a-z]*[0-9]*!", True), ("[a-z]+", False), ("#[a-z]*!", False), ("#(ab|cd)+e", False),
-        ("\\bby ((the|early|about)[ -])*(\\d|(end|start)\\b)", False), ("\\d{4}-\\d{2}", False), ("(plan|schedule)(s|d|ned)? (to|for)", False),
+        ("[A-Za-z_][A-Za-z0-9_]*", True), ("[a-z]*!", True), ("[a-z]+", False), ("#[a-z]+", False),
+        ("\\bby ((the|early|about)[ -]){0,4}(\\d|(end|start)\\b)", False), ("\\d{4}-\\d{2}", False), ("(plan|schedule)(s|d|ned)? (to|for)", False),
     ],
 )  # fmt: skip
 def test_plain_patterns_are_pythons(pattern: str, whole: bool) -> None:

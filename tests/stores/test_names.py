@@ -4,6 +4,7 @@ names in 50 scripts.
 
 from __future__ import annotations
 
+import sys
 import unicodedata
 from pathlib import Path
 
@@ -126,3 +127,12 @@ def test_keys_of_names_have_the_signs_beside_them_and_not_those_of_other_words()
     assert {"ann", "at&t", "c++", "_x", "ann at", "(in c++)"} <= set(found)
     assert {"", "an", "c+", "&", "++"} & set(found) == {"c+"}
     assert name_keys(" ... ") == ""
+
+
+def test_lower_case_puts_no_mark_on_a_letter():
+    assert key("\u0130stanbul") == key("I\u0307STANBUL") == key("Istanbul") == "istanbul"
+    for sign in map(chr, (*range(0xD800), *range(0xE000, sys.maxunicode + 1))):
+        bare = unicodedata.normalize("NFKC", sign)
+        assert key(key(sign)) == key(sign)
+        if not any(map(unicodedata.combining, bare)):
+            assert not any(map(unicodedata.combining, key(sign))), hex(ord(sign))

@@ -221,7 +221,7 @@ async def test_a_server_that_was_a_part_of_a_divided_store_is_only_read(
     await store.aclose()
 
 
-OLD_NAMES = ["Mu\u0308ller", "清华大学", "हिन्दी", "Ada Lovelace"]
+OLD_NAMES = ["Mu\u0308ller", "清华大学", "हिन्दी", "Ada Lovelace", "\u0130zmir"]
 """As version 0.2 stored them: each word a run of letters, with simple case folding."""
 
 
@@ -264,21 +264,24 @@ async def test_the_words_and_keys_of_a_file_of_0_2_are_recomputed(
     before = path.read_bytes()
     store = SqliteStore(path)
     await (store.ensure if writes else store.attach)(MEMORY, None)
-    texts = ["M\u00fcller", "我在清华大学学习", "हिन्दी"]
-    named, sentence, whole = await found_by(store, world, *texts)
+    texts = ["M\u00fcller", "我在清华大学学习", "हिन्दी", "Izmir"]
+    named, sentence, whole, dotted = await found_by(store, world, *texts)
     assert named == {(OLD_NAMES[0], 0), (OLD_NAMES[0], 1)}
     assert sentence == {(OLD_NAMES[1], 0)}
     assert whole == {(OLD_NAMES[2], 0), (OLD_NAMES[2], 1)}
+    assert dotted == {(OLD_NAMES[4], 0), (OLD_NAMES[4], 1)}
     assert writes or path.read_bytes() == before
     if writes:
-        await store.commit(WriteBatch([world.delete("Entity", *(f"n{i}" for i in range(4)))]))
-        assert await found_by(store, world, *texts) == [set()] * 3
+        await store.commit(
+            WriteBatch([world.delete("Entity", *(f"n{i}" for i in range(len(OLD_NAMES))))])
+        )
+        assert await found_by(store, world, *texts) == [set()] * 4
         await store.aclose()
         with sqlite3.connect(path) as con:
             full = '"Entity#text#node_name_and_summary"'
             con.execute(f"INSERT INTO {full} ({full}) VALUES ('integrity-check')")
             [version] = con.execute("PRAGMA user_version").fetchone()
-        assert version == 3
+        assert version == 4
     await store.aclose()
 
 
@@ -312,13 +315,13 @@ async def test_the_keys_of_a_database_of_0_2_are_recomputed_on_request(
         await opened(MEMORY, None)
         await found_by(store, world, "Ada")
         [note] = store.notes
-        assert note.startswith("1 Entity have a name_key of an earlier version")
+        assert note.startswith("2 Entity have a name_key of an earlier version")
         assert "build_indices_and_constraints" in note
     [named] = await found_by(store, world, "M\u00fcller")
     assert named == {(OLD_NAMES[0], 0)}
     report = await store.migrate(MEMORY, None, drop=False)
-    assert "filled: name_key of 1 Entity" in report
-    assert "filled: name_key of 1 Entity" not in await store.migrate(MEMORY, None, drop=False)
+    assert "filled: name_key of 2 Entity" in report
+    assert "filled: name_key of 2 Entity" not in await store.migrate(MEMORY, None, drop=False)
     [named] = await found_by(store, world, "M\u00fcller")
     assert named == {(OLD_NAMES[0], 0), (OLD_NAMES[0], 1)}
     assert store.notes == ()

@@ -349,13 +349,14 @@ def count_lacking(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
 
 def count_outdated(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
     """A query for how many rows have a key that an earlier version made of a text in another form
-    of Unicode. It reads the index of the key alone.
+    of Unicode, or with \u0130. It reads the index of the key alone.
     """
     return _for_each(
         graph,
         places,
         lambda pattern, d: (
-            f"MATCH {pattern} WHERE n.{quoted(d.name)} IS NOT NFKC NORMALIZED\nWITH count(n) AS number"
+            f"MATCH {pattern} WHERE n.{quoted(d.name)} IS NOT NFKC NORMALIZED"
+            f" OR n.{quoted(d.name)} CONTAINS 'i\\u0307'\nWITH count(n) AS number"
         ),
     )
 

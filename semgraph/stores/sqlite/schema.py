@@ -36,7 +36,7 @@ from semgraph.stores.left_out import LeftOut
 from semgraph.stores.sqlite.values import AFFINITY
 
 APPLICATION = 0x53474D31
-SCHEMA = 3
+SCHEMA = 4
 ID = '"#id"'
 _OWN = {
     "#meta": "(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
