@@ -43,7 +43,8 @@ _PART = re.compile(
     f"|[^{HAN}{HANGUL}{HIRAGANA}{KATAKANA}{SOUTH_EAST}]+"
 )
 _SIGN = re.compile(
-    r"(?P<sign>\d+(?:[.,]\d+)*|(?<=\s)(?:[ivx]{2,}\b|[^\W\d_]$)|(?<!\S)[.-](?=\w)|(?<=\w)-(?!\w)"
+    r"(?P<sign>\d+(?:[.,]\d+)*[^\W\d_]*|(?<=\s)[ivxlcdm]*[ivx]{2}\b|(?<=[\s(-])[^\W\d_](?=\W*$)"
+    r"|(?<!\S)[.-](?=\w)|(?<=\w)-(?!\w)"
     r"|[#&@*%!?])|[^\w\s]"
 )
 _RARE = re.compile("[\U00010000-\U0001efff]")
@@ -193,8 +194,8 @@ def alike(left: str, right: str) -> float:
 
 
 def name_signs(text: str) -> str:
-    """What tells a name from others of the same words, in order: numbers, a last letter, Roman numerals,
-    and signs that do not merely divide or join words.
+    """What tells a name from others of the same words, in order: numbers with the letters behind them, a
+    last letter, Roman numerals, and signs that do not merely divide or join words.
 
     >>> name_signs("Visual C++ 6.0"), name_signs("Plan B"), name_signs("J. R. Smith-Jones (Ltd.)")
     ('+ + 6.0', 'b', '')

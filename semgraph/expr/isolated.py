@@ -84,7 +84,8 @@ class _Place:
 
     process: subprocess.Popen[bytes] | None = None
     user: SqlProcess | None = None
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.Lock = field(default_factory=threading.Lock)  # held while it computes
+    change: threading.Lock = field(default_factory=threading.Lock)  # held while its user changes
 
     def running(self) -> subprocess.Popen[bytes]:
         """The process, started."""
@@ -125,8 +126,9 @@ class SqlProcess:
     def end(self) -> None:
         """Compute nothing more: end the process if it computes for this; others start another."""
         self._left = 0
-        if self._place.user is self:
-            self._kill()
+        with self._place.change:
+            if self._place.user is self:
+                self._kill()
 
     def close(self) -> None:
         """End the process, whatever it computes, and let go of it."""
@@ -149,7 +151,8 @@ class SqlProcess:
             if self._left <= 0:
                 raise late(self._seconds)
             process = self._place.running()
-            self._place.user = self
+            with self._place.change:
+                self._place.user = self
             timer = threading.Timer(self._left, process.kill)
             began = time.monotonic()
             timer.start()
@@ -157,7 +160,8 @@ class SqlProcess:
                 outcome = _exchanged(process, (name, arguments))
             finally:
                 timer.cancel()
-                self._place.user = None
+                with self._place.change:
+                    self._place.user = None
                 self._left -= time.monotonic() - began
             if outcome is None:
                 self._place.forget()

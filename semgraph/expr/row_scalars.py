@@ -458,6 +458,8 @@ def _list_sort(tree: exp.ArraySort, scope: NameScope) -> Code:
 def _struct(tree: exp.Struct, scope: NameScope) -> Code:
     if not all(isinstance(part, exp.PropertyEQ) for part in tree.expressions):
         raise Unsupported("a struct without names")
+    if len({part.this.name.lower() for part in tree.expressions}) < len(tree.expressions):
+        raise Unsupported("a struct with one name twice")
     fields = [(part.this.name, value(part.expression, scope)) for part in tree.expressions]
     text = ", ".join(f"{name!r}: {code.text}" for name, code in fields)
     return Code(f"{{{text}}}", pa.struct([(name, code.kind) for name, code in fields]))
@@ -542,6 +544,8 @@ def _concat(tree: exp.Concat, scope: NameScope) -> Code:
 @_of(exp.ConcatWs)
 def _concat_ws(tree: exp.ConcatWs, scope: NameScope) -> Code:
     separator, *parts = tree.expressions
+    if not parts:
+        raise Unsupported("concat_ws of nothing")
     own = value(separator, scope)
     _need(own.kind, "a separator of", TEXT)
     return Code(f"concat_ws({own.text}, {_texts(parts, scope, lists=True)})", TEXT)

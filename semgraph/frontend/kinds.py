@@ -109,11 +109,11 @@ def each_item(value: Any, read: Callable[[Any], Any]) -> list[Any]:
 
 
 def keys_schema(keys: Keys) -> Schema:
-    """The schema of a mapping with these keys and no others."""
-    properties = {
-        name: {"description": key.doc, **key.kind.schema} if key.doc else key.kind.schema
-        for name, key in keys.items()
-    }
+    """The schema of a mapping with these keys and no others; null is what is left out."""
+    properties: dict[str, Schema] = {}
+    for name, key in keys.items():
+        schema = key.kind.schema if key.required else either(key.kind.schema, {"type": "null"})
+        properties[name] = {"description": key.doc, **schema} if key.doc else schema
     return closed(properties, [name for name, key in keys.items() if key.required])
 
 

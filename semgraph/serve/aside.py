@@ -62,8 +62,11 @@ class _Thread:
         after it.
         """
         tasks = list[asyncio.Task[T]]()
+        cancelled = threading.Event()
 
         async def begun() -> None:
+            if cancelled.is_set():  # behind what another call of the client computed
+                return
             PROCESS.set(process)
             tasks.append(asyncio.ensure_future(work()))
             await asyncio.wait(tasks)
@@ -72,6 +75,7 @@ class _Thread:
         try:
             await asyncio.shield(waiting)
         except asyncio.CancelledError:
+            cancelled.set()
             self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
             process.end()
             await waiting

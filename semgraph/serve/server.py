@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -76,6 +77,7 @@ class ToolServer:
         self._seconds, self._aside = seconds, Aside(seconds)
         self._clients: WeakValueDictionary[object, Turns] = WeakValueDictionary()
         self._turns: WeakValueDictionary[str, Turns] = WeakValueDictionary()
+        self._asking = threading.Lock()  # for turns: calls are in several threads
         self._keep = keep
 
     @property
@@ -160,7 +162,9 @@ class ToolServer:
             began = time.monotonic()
             async with AsyncExitStack() as turns:
                 for group in tool.groups(call) if tool.writes else ():
-                    await turns.enter_async_context(self._turns.setdefault(group, Turns()))
+                    with self._asking:
+                        turn = self._turns.setdefault(group, Turns())
+                    await turns.enter_async_context(turn)
                 with in_shell(False):  # an agent sets arguments, and answers no questions
                     plan = self._session.prepare(
                         tool.file.path, params=call.params, preset=call.preset

@@ -124,3 +124,9 @@ def test_every_pair_of_operands_has_the_binders_type() -> None:
 )  # fmt: skip
 def test_common_scalars_need_no_binder(text: str) -> None:
     assert check(text) is not None
+
+
+@pytest.mark.parametrize("text", ["{'a': n, 'a': s}", "{'a': n, 'A': s}", "concat_ws(',')"])
+def test_what_the_binder_refuses_has_no_type(text: str) -> None:
+    assert check(text) is None
+    assert isinstance(bound(text), str)

@@ -122,6 +122,7 @@ async def test_a_name_in_any_script_and_form_is_that_entity(memory: Memory) -> N
 
 
 APART = [
+    ("Samsung Galaxy S10", "Samsung Galaxy S10e"), ("Super Bowl LVII", "Super Bowl LVIII"), ("Project Apollo", "Project Apollo-X"),
     ("Visual C#", "Visual C++"), ("Visual C#", "Visual C"), ("Microsoft Visual Studio C#", "Microsoft Visual Studio C"),
     ("Microsoft Windows Server 2012", "Microsoft Windows Server 2016"), ("Python 3.5", "Python 35"), ("Framework .NET", "Framework Net"),
     ("Creditworthiness Rating A-", "Creditworthiness Rating A"), ("Johnson & Johnson", "Johnson Johnson"), ("Disney+", "Disney"),

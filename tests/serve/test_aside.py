@@ -5,6 +5,7 @@ is made elsewhere.
 from __future__ import annotations
 
 import asyncio
+import threading
 from concurrent.futures import Future
 
 import duckdb
@@ -55,6 +56,32 @@ async def test_a_call_that_is_cancelled_ends_what_is_computed_for_it_alone() -> 
     with pytest.raises(duckdb.InterruptException, match="stopped after"):
         other.call("value_of", "1")
     place.close()
+
+
+async def test_a_call_that_is_cancelled_behind_another_of_its_client_is_not_begun() -> None:
+    aside, busy, free = Aside(HANGS), threading.Event(), threading.Event()
+    begun: list[str] = []
+
+    async def computes() -> None:
+        busy.set()
+        await asyncio.sleep(0)
+        free.wait(HANGS)
+
+    async def pays() -> None:
+        begun.append("pays")
+
+    first = asyncio.ensure_future(aside.run("client", computes))
+    await asyncio.to_thread(busy.wait, HANGS)
+    second = asyncio.ensure_future(aside.run("client", pays))
+    await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.sleep(0)
+    free.set()
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    await first
+    assert begun == []
+    aside.close()
 
 
 async def test_only_what_may_grow_is_computed_by_the_process(
