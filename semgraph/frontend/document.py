@@ -352,6 +352,14 @@ def require_inside(path: Path, folders: Iterable[Path], what: str, *key: str) ->
         raise Fault(f"{what} is outside the folder of the plan", *key, hint=_OUTSIDE)
 
 
+def is_file(path: Path) -> bool:
+    """Whether there is such a file; False for what no file can be called."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # longer than a name can be, or with a NUL
+        return False
+
+
 def find_plan(ref: str | Path, folders: Sequence[Path] = ()) -> tuple[Path, bool]:
     """The file of a plan, and whether it is one of those that come with semgraph.
 
@@ -366,16 +374,16 @@ def find_plan(ref: str | Path, folders: Sequence[Path] = ()) -> tuple[Path, bool
     text = str(ref).replace("\0", "�")  # no path has a NUL in it
     name = text if text.endswith((".yaml", ".yml")) else f"{text}.yaml"
     shipped = plans_folder()
-    if text.endswith(ROWS) and Path(text).is_file():
+    if text.endswith(ROWS) and is_file(Path(text)):
         what = f"{text} holds rows, and the first argument is a plan"
         raise PlanError(Problem(what, hint=f"rows are an option: semgraph run PLAN -i NAME={text}"))
     places = [*(folder / name for folder in folders), Path(text), Path(name), Path("plans", name)]
     for place in places:
         notice(place)
-        if place.is_file():
+        if is_file(place):
             return place, place.resolve().is_relative_to(shipped.resolve())
     inside = shipped / name.removeprefix("plans/")
-    if inside.is_file():
+    if is_file(inside):
         return inside, True
     if Path(text).exists():
         return Path(text), False

@@ -22,6 +22,7 @@ from semgraph.frontend.document import (
     Document,
     KeyFault,
     Trail,
+    is_file,
     mapping,
     require_inside,
     unknown,
@@ -706,7 +707,7 @@ def _graph(head: Head) -> None:
     path = (head.folder / name).resolve()
     if path not in graphs:
         graphs[path] = None
-        if not path.is_file():
+        if not is_file(path):
             raise Fault(
                 f'no graph file "{name}"', there=f"looked beside the plan: {head.folder / name}"
             )

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.errors import InputError, PlanError, Problem, did_you_mean
+from semgraph.frontend.document import is_file
 from semgraph.frontend.mapped import joined
 from semgraph.frontend.row_files import (
     PACKED,
@@ -198,10 +199,7 @@ def _file(spec: InputSpec, value: str) -> tuple[Path | None, dict[str, str]]:
 
 
 def _is_file(path: Path) -> bool:
-    try:
-        return str(path) == STDIN_ROWS or path.is_file()
-    except (OSError, ValueError):  # longer than a name can be, or with a NUL: a text
-        return False
+    return str(path) == STDIN_ROWS or is_file(path)
 
 
 def _text_column(spec: InputSpec, naming: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Threads for the calls of clients: what the calls of one compute keeps no other waiting."""
+"""Threads for the calls of clients: what one computes keeps up to eleven others not waiting."""
 
 from __future__ import annotations
 

@@ -250,6 +250,29 @@ async def test_all_that_follow_a_removed_episode_follow_the_one_before(memory: M
     assert await chain(memory) == {("g1", "g3"), ("g1", "g4")}
 
 
+@pytest.mark.parametrize("gone", [["g2", "g1"], ["g1", "g3"]])
+async def test_behind_a_fork_what_remains_begins_and_ends_a_saga(
+    memory: Memory, gone: list[str]
+) -> None:
+    await stored(memory, 1, 2, 3)
+    await join(memory, 1, 2)
+    await join(memory, 3, previous="g1")
+    for uuid in gone:
+        await remove(memory, uuid)
+    (left,) = {"g1", "g2", "g3"} - set(gone)
+    (saga,) = (await memory.around())["sagas"]
+    assert (saga["first_episode_uuid"], saga["last_episode_uuid"]) == (left, left)
+
+
+async def test_no_episode_follows_itself_where_two_sagas_tell_two_orders(memory: Memory) -> None:
+    await stored(memory, 2, 3)
+    await join(memory, 2, 3)
+    for minute in (3, 2):
+        await join(memory, minute, saga="other")
+    await remove(memory, "g2")
+    assert await chain(memory) == set()
+
+
 async def test_a_removed_episode_can_be_told_again(memory: Memory) -> None:
     await hear(memory, 0)
     await remove(memory, "e0")

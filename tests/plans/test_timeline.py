@@ -186,6 +186,41 @@ async def test_many_statements(memory: Memory, window: int | str, reach: str) ->
     assert found == [timeline(told) for told in cases]
 
 
+@pytest.mark.parametrize("window", [1, 3])
+async def test_two_relations_of_the_same_two_end_each_other_again_and_again(
+    memory: Memory, window: int
+) -> None:
+    """More than the `rivals` in equal words have ended: what is near in time is compared."""
+    said = {"WORKS_AT": "Ann works at Acme.", "LEFT": "Ann no longer works at Acme."}
+    facts = [
+        {"uuid": f"f{n}", "group_id": "g0", "arrival": n, "name": name, "source": "Ann", "target": "Acme",
+         "fact": said[name], "said_at": day(n), "valid_at": day(n), "invalid_at": None}
+        for n, name in enumerate([*said] * 8)
+    ]  # fmt: skip
+    await memory.run(memory.here("told.yaml"), facts=facts, params={"window": window})
+    stored = (await memory.graph()).facts
+    found = [(fact["name"], fact["valid_at"], fact["invalid_at"]) for fact in stored]
+    last = len(facts) - 1
+    assert sorted(found, key=lambda fact: fact[1]) == [
+        (fact["name"], day(n), day(n + 1) if n < last else None) for n, fact in enumerate(facts)
+    ]
+
+
+async def test_states_of_two_relations_are_found_among_more_rivals(memory: Memory) -> None:
+    """An exception: with the usual 10 rivals two homes may hold at once."""
+    order = random.Random(3).sample(range(20), 20)
+    facts = [
+        {"uuid": f"f{n}", "group_id": "g0", "arrival": place, "name": ("LIVES_IN", "MOVED_TO")[n % 2],
+         "source": "Ann", "target": f"{n}town", "fact": f"Ann {('lives in', 'has moved to')[n % 2]} {n}town.",
+         "said_at": day(n), "valid_at": day(n), "invalid_at": None}
+        for place, n in enumerate(order)
+    ]  # fmt: skip
+    use = {"find": "find_rivals(rivals=40)"}
+    await memory.run(memory.here("told.yaml"), facts=facts, params={"window": 1}, use=use)
+    found = [(fact["valid_at"], fact["invalid_at"]) for fact in (await memory.graph()).facts]
+    assert sorted(found) == [(day(n), day(n + 1) if n < 19 else None) for n in range(20)]
+
+
 @pytest.mark.parametrize(
     ("window", "end"), [(1, None), (2, None), (3, 2), ("all", 2), ("ready", 2)]
 )
