@@ -79,7 +79,7 @@ def late(seconds: float) -> duckdb.Error:
 
 
 @dataclass
-class _Place:
+class _SharedProcess:
     """A process, which its users take in turn."""
 
     process: subprocess.Popen[bytes] | None = None
@@ -121,7 +121,7 @@ class SqlProcess:
 
     def __init__(self, seconds: float, of: SqlProcess | None = None) -> None:
         self._seconds = self._left = seconds
-        self._place: _Place = _Place() if of is None else of._place  # noqa: SLF001 - its own class
+        self._place: _SharedProcess = _SharedProcess() if of is None else of._place  # noqa: SLF001 - its own class
 
     def end(self) -> None:
         """Compute nothing more: end the process if it computes for this; others start another."""

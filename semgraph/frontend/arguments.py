@@ -405,7 +405,7 @@ def read_partition(value: Any) -> dict[str, Any]:
     if len(parts) == 2 and parts[1] == "all" and parts[0] != "all":
         return {"partition": kinds.read_name(parts[0]), "or_all": True}
     if len(parts) != 1:
-        raise wrong("a column with partitions, all, or [kinds.COLUMN, all]", value)
+        raise wrong("a column with partitions, all, or [COLUMN, all]", value)
     return {"partition": kinds.read_name(parts[0]), "or_all": False}
 
 

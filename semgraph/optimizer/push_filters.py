@@ -22,7 +22,6 @@ def push_filters(roots: Roots, _facts: PlanFacts) -> Roots:
 
     >>> from semgraph.frontend.frame import scan
     >>> from semgraph.frontend.graph_files import graph_of
-    from semgraph.logical.schema import Graph
     >>> from semgraph.optimizer._patterns import outline
     >>> person = {"properties": {"name": "string"}}
     >>> graph = graph_of({"graph": "people", "nodes": {"Person": person}})

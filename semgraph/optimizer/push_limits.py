@@ -28,7 +28,6 @@ def push_limits(roots: Roots, _facts: PlanFacts) -> Roots:
 
     >>> from semgraph.frontend.frame import scan
     >>> from semgraph.frontend.graph_files import graph_of
-    from semgraph.logical.schema import Graph
     >>> graph = graph_of({"graph": "people", "nodes": {"Person": {"properties": {}}}})
     >>> few = scan("Person", graph=graph).limit(3).node
     >>> push_limits((few,), PlanFacts())[0].inputs[0].limit

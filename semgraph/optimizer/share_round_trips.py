@@ -17,7 +17,6 @@ def share_round_trips(roots: Roots, _facts: PlanFacts) -> Roots:
 
     >>> import semgraph as sg
     >>> from semgraph.frontend.graph_files import graph_of
-    from semgraph.logical.schema import Graph
     >>> person = {"properties": {"name": "string"}, "fulltext": {"names": ["name"]}}
     >>> graph = graph_of({"graph": "people", "nodes": {"Person": person}})
     >>> rows = sg.table([{"group_id": "g", "name": "Ann"}], graph=graph)

@@ -450,7 +450,9 @@ def test_an_interrupt_in_a_query_of_the_database_is_an_interrupt(
 
     plan = project.folder / "plans" / "find.yaml"
     text = plan.read_text(encoding="utf-8")
-    plan.write_text(text.replace("score: hit.score", "score: hit.score + 404"), encoding="utf-8")
+    plan.write_text(
+        text.replace("score: hit.score", "score: hit.score + ln(404)"), encoding="utf-8"
+    )
     before = signal.signal(signal.SIGALRM, ctrl_c)
     monkeypatch.setattr(binder, "bind", interrupted)
     try:

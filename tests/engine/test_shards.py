@@ -95,7 +95,7 @@ async def test_any_number_of_shards_and_workers_is_one_run(simple: Work, engine:
 
 
 async def test_shards_note_together_that_all_answers_are_alike(simple: Work):
-    rows = [said([f"Ann(user): I work at Firm{n // 3}."], f"group{n % 3}", n)[0] for n in range(15)]
+    rows = [said([f"Ann(user): I work at Firm{n // 3}."], f"group{n % 3}", n)[0] for n in range(45)]
     whole, _, _ = await alone(simple, rows)
     [expected] = [note for note in whole.notes if "matched" in note]
     result = await simple.run(rows, session={"engine": "ray?shards=8&workers=2"})
