@@ -6,7 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -461,10 +461,13 @@ def all_runs(folder: Path = RUNS) -> list[Run]:
 
 def keep_latest(folder: Path, served: Iterable[str], keep: int) -> None:
     """Mark the records of calls that a server has answered, and delete all so marked but the latest."""
+    marked = []
     for name in served:
-        if (folder / name).is_dir():
+        with suppress(FileNotFoundError):
             (folder / name / SERVED).touch(FILE_MODE)
-    marked = [(path.stat().st_mtime_ns, path.parent) for path in folder.glob(f"*/{SERVED}")]
+    for path in folder.glob(f"*/{SERVED}"):
+        with suppress(FileNotFoundError):  # another call has deleted it
+            marked.append((path.stat().st_mtime_ns, path.parent))
     for _, record in sorted(marked)[: max(0, len(marked) - keep)]:
         shutil.rmtree(record, ignore_errors=True)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,17 @@ def test_records_of_a_server_are_deleted_oldest_first(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     keep_latest(tmp_path, [], 1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "r4"]
+
+
+def test_calls_that_end_at_once_delete_each_others_old_records(tmp_path: Path) -> None:
+    def ends(n: int) -> None:
+        (tmp_path / f"r{n}").mkdir()
+        keep_latest(tmp_path, [f"r{n}"], 3)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(ends, range(300)))
+    keep_latest(tmp_path, [], 3)
+    assert len([*tmp_path.iterdir()]) == 3
 
 
 @pytest.mark.parametrize("place", ["option", "file"])
