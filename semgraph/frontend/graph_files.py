@@ -42,28 +42,21 @@ def _open(value: Any) -> frozenset[str]:
 
 
 def _by_name(read: Any, schema: Schema, names: Schema | None = kinds.NAMED) -> ValueKind:
-    """A mapping of names; nothing is an empty one."""
+    """A mapping of names."""
+
+    def each_of(name: str, value: Any) -> Any:
+        if names is not None:
+            kinds.read_name(name)
+        return read(value)
 
     def values(value: Any) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        faults: list[Fault] = []
-        for name, inner in mapping(value, "a mapping").items():
-            try:
-                if names is not None:
-                    kinds.read_name(name)
-                found[name] = read(inner)
-            except Fault as fault:
-                faults.append(fault.under(name))
-        if faults:
-            raise Faults(faults)
-        return found
+        return kinds.each_value(mapping(value, "a mapping"), each_of)
 
-    return kinds.plain(values, kinds.or_null(kinds.by_name(schema, names)))
+    return kinds.plain(values, kinds.by_name(schema, names))
 
 
 def _labels(each_label: Schema) -> ValueKind:
-    schema = kinds.or_null(kinds.by_name(each_label, kinds.NAMED))
-    return kinds.mapped("labels by name", schema)
+    return kinds.mapped("labels by name", kinds.by_name(each_label, kinds.NAMED))
 
 
 def _type(value: Any) -> Type:
@@ -99,9 +92,7 @@ DRAW: Keys = {
 """The keys of `draw`: what a picture shows."""
 _FIELDS = {"from": "start", "to": "end"}  # of `Draw`, where they are called otherwise
 _DRAW = Key(
-    kinds.plain(
-        partial(kinds.all_keys, what="draw", keys=DRAW), kinds.or_null(kinds.keys_schema(DRAW))
-    ),
+    kinds.plain(partial(kinds.all_keys, what="draw", keys=DRAW), kinds.keys_schema(DRAW)),
     "the properties that a picture of the graph shows",
 )
 LABEL: Keys = {

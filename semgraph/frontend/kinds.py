@@ -105,6 +105,20 @@ def each_item(value: Any, read: Callable[[Any], Any]) -> list[Any]:
     return items
 
 
+def each_value(values: Mapping[str, Any], read: Callable[[str, Any], Any]) -> dict[str, Any]:
+    """What becomes of every value of a mapping, by its name. Raises Faults."""
+    found: dict[str, Any] = {}
+    faults: list[Fault] = []
+    for name, value in values.items():
+        try:
+            found[name] = read(name, value)
+        except Fault as fault:
+            faults.append(fault.under(name))
+    if faults:
+        raise Faults(faults)
+    return found
+
+
 # -- JSON Schema
 
 
@@ -262,15 +276,7 @@ def mapped(what: str, schema: Schema) -> ValueKind:
 
 def read_texts(value: Any) -> dict[str, str]:
     """Texts by name. Raises Faults."""
-    texts = mapping(value, "texts by name")
-    faults = [
-        wrong("a text", text).under(name)
-        for name, text in texts.items()
-        if not isinstance(text, str)
-    ]
-    if faults:
-        raise Faults(faults)
-    return texts
+    return each_value(mapping(value, "texts by name"), lambda _, text: read_text(text))
 
 
 TEXT = plain(read_text, TEXT_SCHEMA)

@@ -39,13 +39,11 @@ ANSWER: Keys = {
 TYPES = kinds.by_name(kinds.either(kinds.TEXT.schema, kinds.keys_schema(ANSWER)))
 FRONT: Keys = {
     "returns": Key(
-        kinds.mapped("types by name", kinds.or_null({**TYPES, "propertyNames": kinds.NAMED})),
+        kinds.mapped("types by name", {**TYPES, "propertyNames": kinds.NAMED}),
         "the answers by name, each with its type",
     ),
     "describe": Key(
-        kinds.plain(
-            kinds.read_texts, kinds.or_null(kinds.by_name(kinds.TEXT.schema, kinds.OF_PATH))
-        ),
+        kinds.plain(kinds.read_texts, kinds.by_name(kinds.TEXT.schema, kinds.OF_PATH)),
         "what an answer, or a field of one (answer.field), means, for the model",
     ),
     "role": Key(kinds.NAME_OF, "the role of the model that answers: default"),

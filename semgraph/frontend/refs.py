@@ -20,7 +20,7 @@ from semgraph.expr.scalar import Scalar, parse_scalar, read_from, replace_roots
 from semgraph.expr.types import Type
 from semgraph.frontend.arguments import REF, Scope, under
 from semgraph.frontend.document import mapping
-from semgraph.frontend.kinds import read_keys, read_name
+from semgraph.frontend.kinds import each_value, read_keys, read_name
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import Prompt, PromptSet
 from semgraph.logical.relational import Add, GroupJoin, Project
@@ -83,16 +83,8 @@ Refs = Mapping[str, Ref]
 
 def read_refs(value: Any, scope: Scope) -> Refs:
     """The records by the names that answers have for them. Raises Faults."""
-    refs: dict[str, Ref] = {}
-    faults: list[Fault] = []
-    for name, arguments in mapping(value, "records by name: {NAME: {of, using, shows}}").items():
-        try:
-            refs[name] = _read_ref(name, arguments, scope)
-        except Fault as fault:
-            faults.append(fault.under(name))
-    if faults:
-        raise Faults(faults)
-    return refs
+    named = mapping(value, "records by name: {NAME: {of, using, shows}}")
+    return each_value(named, lambda name, arguments: _read_ref(name, arguments, scope))
 
 
 def _read_ref(name: str, value: Any, scope: Scope) -> Ref:
