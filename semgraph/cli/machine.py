@@ -41,7 +41,8 @@ def doctor(
     """
     from dataclasses import asdict
 
-    from semgraph.render.machine import BAD, fact_lines
+    from semgraph.formats import BAD
+    from semgraph.render.machine import fact_lines
     from semgraph.session.diagnosis import diagnose
 
     diagnosis = list(diagnose(options.session(), call=call, report=options.talk))

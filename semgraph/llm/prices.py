@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Protocol
 
-from semgraph.llm.base import Usage
+from semgraph.llm.base import OPENAI, Service, Usage
 from semgraph.llm.replies import number
 
-OPENAI_URL = "https://api.openai.com/v1"
 OF_BATCH = 0.5
 """The price of a request in a batch, of that of a direct one."""
 
@@ -61,10 +60,13 @@ class Prices:
         model: The model as the endpoint calls it.
         url: The endpoint's address.
         price: The price; None: that of the list.
+        service: The service whose model it is.
     """
 
-    def __init__(self, model: str, url: str, price: Price | None = None) -> None:
-        self._model, self._url, self._own = model, url, price
+    def __init__(
+        self, model: str, url: str, price: Price | None = None, service: Service = OPENAI
+    ) -> None:
+        self._model, self._url, self._own, self._service = model, url, price, service
 
     def dollars(self, usage: Usage) -> float | None:
         """The cost of these tokens, or None if no price is known."""
@@ -73,8 +75,8 @@ class Prices:
 
     @cached_property
     def _price(self) -> Price | None:
-        base_url = None if self._url == OPENAI_URL else self._url
-        return self._own or price_of(self._model, base_url)
+        base_url = None if self._url == self._service.url else self._url
+        return self._own or price_of(self._model, base_url, self._service)
 
 
 @dataclass(frozen=True)
@@ -107,15 +109,16 @@ class _ListPrice:
 
 
 @lru_cache(maxsize=64)
-def price_of(model: str, base_url: str | None = None) -> Price | None:
-    """The price of a model at an endpoint; at OpenAI's own if `base_url` is None.
+def price_of(model: str, base_url: str | None = None, service: Service = OPENAI) -> Price | None:
+    """The price of a model at an address; at that of the service if `base_url` is None.
 
     Returns:
         None if no price is known: the list lacks the model or the endpoint. Unknown is never 0.
     """
     from genai_prices.data_snapshot import get_snapshot
 
-    provider_id, provider_url = ("openai", None) if base_url is None else (None, base_url)
+    provider_id = service.prices or None if base_url is None else None
+    provider_url = None if provider_id else base_url or service.url
     try:
         _, info = get_snapshot().find_provider_model(model, None, provider_id, provider_url)
     except LookupError:

@@ -14,7 +14,6 @@ from semgraph.render.tables import Column, lines
 if TYPE_CHECKING:
     from semgraph.stores.neo4j.local.server import LocalServer
 
-GOOD, NOTE, BAD = "✓", "!", "✗"
 _INDENT = " " * 14
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _BATCH = 32
-_DIMENSIONS = {"all-MiniLM-L6-v2": 384}
+DIMENSIONS = {"all-MiniLM-L6-v2": 384}
 
 
 class LocalEmbedder:
@@ -61,7 +61,7 @@ class LocalEmbedder:
 
     async def dimensions(self) -> int:
         """Length of the vectors."""
-        return _DIMENSIONS[self.model.name]
+        return DIMENSIONS[self.model.name]
 
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text that are embedded; an estimate without the model's file."""
@@ -124,7 +124,7 @@ class LocalEmbedder:
                 f"onnxruntime cannot load {weights}: {error}. If the file may be damaged: "
                 f"semgraph model rm {self.model.name}"
             ) from error
-        return _OnnxNetwork(session, tokenizer, _DIMENSIONS[self.model.name])
+        return _OnnxNetwork(session, tokenizer, DIMENSIONS[self.model.name])
 
 
 def _tokenizer(model: CatalogueModel, env: Mapping[str, str] | None) -> Tokenizer:

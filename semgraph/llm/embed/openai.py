@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from semgraph.errors import RowError
-from semgraph.llm.base import Embeddings, Usage, Vectors, comparable
+from semgraph.llm.base import OPENAI, Embeddings, Service, Usage, Vectors, comparable
 from semgraph.llm.faults import FaultKind, Transient
-from semgraph.llm.openai import Wire, effective_url, endpoint_name
+from semgraph.llm.openai import Wire, endpoint_name
 from semgraph.llm.prices import Price, Prices
 from semgraph.llm.replies import counts, vectors
 from semgraph.llm.tokens import TokenCounter
@@ -42,6 +42,7 @@ class OpenAIEmbedder:
             may do without.
         timeout: Seconds that one attempt may take.
         price: The price of tokens, instead of the list of `semgraph.llm.prices`.
+        service: The service of the model, unless it is OpenAI or a server at `base_url`.
     """
 
     def __init__(
@@ -52,16 +53,17 @@ class OpenAIEmbedder:
         api_key: str | None = None,
         timeout: float = 120.0,
         price: Price | None = None,
+        service: Service = OPENAI,
     ) -> None:
         self.model = model
         options = [f"dimensions={dimensions}"] if dimensions else []
-        self._name = endpoint_name(model, effective_url(base_url), options)
+        self._name = endpoint_name(model, base_url, options, service)
         self._requested = dimensions
         self._lengths = Counter(() if dimensions is None else {dimensions: 1 << 40})
         self._base64 = True
         self._counter = TokenCounter(model)
-        self._wire = Wire(self._name, base_url, api_key, timeout)
-        self._prices = Prices(model, self._wire.base_url, price)
+        self._wire = Wire(self._name, base_url, api_key, timeout, service)
+        self._prices = Prices(model, self._wire.base_url, price, service)
 
     @property
     def name(self) -> str:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from semgraph.errors import PlanError, Problem, did_you_mean
-from semgraph.llm.base import YesNo
-from semgraph.llm.specs import Kind
+from semgraph.llm.base import Kind, YesNo
 
 
 @dataclass(frozen=True)

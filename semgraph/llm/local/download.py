@@ -30,8 +30,8 @@ from semgraph.llm.local.catalogue import (
     on_disk,
     paths,
 )
-from semgraph.llm.specs import without_password
 from semgraph.private import refusal
+from semgraph.redaction import without_password
 
 Progress = Callable[[int, int, str], None]
 """Called with (bytes so far, total bytes, source). May raise to stop the download; a later one
