@@ -10,8 +10,7 @@ from semgraph.cli import completion
 from semgraph.cli.options import Commands, CommonOptions, everywhere
 
 if TYPE_CHECKING:
-    from semgraph.stores.neo4j.local.jars import StartProgress
-    from semgraph.stores.neo4j.local.server import LocalServer
+    from semgraph.stores.neo4j.local.server import LocalServer, StartProgress
 
 models = Commands(
     help="Models that run on this machine: list, fetch, remove.", no_args_is_help=True

@@ -310,8 +310,6 @@ class _OnnxNetwork:
         return np.asarray(mean / np.linalg.norm(mean, axis=1, keepdims=True), np.float32)
 
 
-
-
 class SentenceTransformersEmbedder:
     """A model of the hub or of a folder, loaded by sentence-transformers at the first request.
 
