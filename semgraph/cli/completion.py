@@ -89,7 +89,7 @@ def stores(incomplete: str) -> list[str]:
 
 def local_models(incomplete: str) -> list[str]:
     """The models that can be fetched."""
-    from semgraph.llm.local.catalogue import CATALOGUE
+    from semgraph.llm.catalogue import CATALOGUE
 
     return _beginning(incomplete, (model.name for model in CATALOGUE))
 

@@ -145,7 +145,7 @@ def _introduce(
 
 
 def _fetch(options: CommonOptions, settings: Settings, plan: LogicalPlan) -> None:
-    from semgraph.llm.local.download import pull
+    from semgraph.llm.catalogue import pull
     from semgraph.render.header import announcement, missing
     from semgraph.render.progress import downloading
 

@@ -37,10 +37,8 @@ from semgraph.llm.faults import (
     failure_in_body,
     unreadable,
 )
-from semgraph.llm.logprobs import LOGPROBS, word_logprobs
-from semgraph.llm.prices import Price, Prices
 from semgraph.llm.replies import Completion, UnreadableReply, completion, document, error_in
-from semgraph.llm.tokens import TokenCounter, prompt_tokens
+from semgraph.llm.tokens import LOGPROBS, Price, Prices, TokenCounter, prompt_tokens, word_logprobs
 from semgraph.redaction import learn, learn_from_addresses, without_password
 
 if TYPE_CHECKING:
@@ -392,7 +390,7 @@ class OpenAI:
             `tool` (a required function call, for endpoints that ignore `response_format`) or
             `json_object` (any JSON; the schema is in the prompt).
         timeout: Seconds that one attempt may take.
-        price: The price of tokens, instead of the list of `semgraph.llm.prices`.
+        price: The price of tokens, instead of the list of `semgraph.llm.tokens`.
         extra: Further members of the request's body, such as `{"reasoning_effort": "low"}`.
         batch: Whether requests that run ahead are sent in batches (`semgraph.llm.batch`).
         poll: The most seconds between two looks at a batch.

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl
 from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.formats import BAD, GOOD, NOTE, plural, size
 from semgraph.llm.base import OPENAI, Kind, Limits, ModelSpec, Service
-from semgraph.llm.local.catalogue import (
+from semgraph.llm.catalogue import (
     DEFAULT_EMBEDDER,
     DEFAULT_MODEL,
     CatalogueModel,
@@ -26,7 +26,7 @@ from semgraph.llm.local.catalogue import (
     offline,
     on_disk,
 )
-from semgraph.llm.prices import Price, price_of
+from semgraph.llm.tokens import Price, price_of
 from semgraph.redaction import without_password
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class Hosted(Provider):
         url = self.service.address(spec.base_url, means.environment)
         key, timeout = means.key(spec), spec.option("timeout") or _TIMEOUT
         if spec.kind == "embedder":
-            from semgraph.llm.embed.openai import OpenAIEmbedder
+            from semgraph.llm.embed import OpenAIEmbedder
 
             dimensions = spec.option("dimensions")
             return OpenAIEmbedder(
@@ -224,16 +224,16 @@ class OnThisMachine(Provider):
         """The model, which is fetched with its first request."""
         name, threads = self.files(spec).name, spec.option("threads")
         if spec.kind == "embedder":
-            from semgraph.llm.embed.local import LocalEmbedder
+            from semgraph.llm.embed import LocalEmbedder
 
             return LocalEmbedder(name, threads, env=means.environment)
-        from semgraph.llm.local.model import Local
+        from semgraph.llm.local import Local
 
         return Local(name, threads, spec.option("context"), env=means.environment)
 
     def describe(self, spec: ModelSpec, recording: Path) -> str:  # noqa: ARG002
         """Its name, size and threads."""
-        from semgraph.llm.local.gguf import default_threads
+        from semgraph.llm.local import default_threads
 
         model = self.files(spec)
         threads = spec.option("threads") or default_threads()
@@ -248,7 +248,7 @@ class OnThisMachine(Provider):
 
     def dimensions(self, spec: ModelSpec) -> int:
         """The length of the embedder's vectors."""
-        from semgraph.llm.embed.local import DIMENSIONS
+        from semgraph.llm.embed import DIMENSIONS
 
         return DIMENSIONS[self.files(spec).name]
 
@@ -301,7 +301,7 @@ class SentenceTransformers(Provider):
 
     def open(self, spec: ModelSpec, means: Means) -> Any:
         """The embedder, which is loaded with its first request."""
-        from semgraph.llm.embed.sentence_transformers import SentenceTransformersEmbedder
+        from semgraph.llm.embed import SentenceTransformersEmbedder
 
         device = spec.option("device")
         return SentenceTransformersEmbedder(spec.model, device, env=means.environment)

@@ -18,7 +18,7 @@ from typing import Any
 
 from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.llm.base import ModelSpec, unbound_role
-from semgraph.llm.local.catalogue import offline
+from semgraph.llm.catalogue import offline
 from semgraph.llm.providers import PROVIDERS, SERVICES, parse_spec
 from semgraph.private import refusal
 from semgraph.redaction import (

@@ -32,10 +32,10 @@ from semgraph.llm.base import (
     Wrapper,
     unbound_role,
 )
-from semgraph.llm.checked import checked_embeddings, checked_error, checked_reply
 from semgraph.llm.coalesce import Coalesced, CoalescedTexts
 from semgraph.llm.faults import Transient
 from semgraph.llm.journal import Journal, Journalled
+from semgraph.llm.replies import checked_embeddings, checked_error, checked_reply
 from semgraph.llm.tokens import most_usage
 from semgraph.turns import Turns
 

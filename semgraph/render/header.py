@@ -24,7 +24,7 @@ from semgraph.logical.sinks import Merge
 from semgraph.stores.registry import store_spec
 
 if TYPE_CHECKING:
-    from semgraph.llm.local.catalogue import CatalogueModel
+    from semgraph.llm.catalogue import CatalogueModel
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def store(settings: Settings) -> str:
 
 def missing(plan: LogicalPlan, settings: Settings) -> list[CatalogueModel]:
     """The local models that the plan needs and that are not on disk."""
-    from semgraph.llm.local.catalogue import on_disk
+    from semgraph.llm.catalogue import on_disk
 
     needs = Needs.of(plan)
     specs = [settings.model(role) for role in needs.roles] + (
@@ -230,7 +230,7 @@ def announcement(
     models: list[CatalogueModel], plan: LogicalPlan, settings: Settings
 ) -> Iterator[str]:
     """Lines printed before models are downloaded: size, licence, folder, and the alternative."""
-    from semgraph.llm.local.catalogue import models_dir
+    from semgraph.llm.catalogue import models_dir
 
     total = size(sum(model.size for model in models))
     licences = ", ".join(dict.fromkeys(model.licence for model in models))

@@ -8,7 +8,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from semgraph.formats import size
-from semgraph.llm.local.catalogue import CATALOGUE, on_disk
+from semgraph.llm.catalogue import CATALOGUE, on_disk
 from semgraph.render.tables import Column, lines
 
 if TYPE_CHECKING:

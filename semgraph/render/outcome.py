@@ -230,7 +230,7 @@ def cost(total: StepMetrics, seconds: float) -> str:
 def yardstick(total: StepMetrics) -> float | None:
     """The cost of the same tokens with a well-known model; None if its price is not known."""
     from semgraph.llm.base import Usage
-    from semgraph.llm.prices import price_of
+    from semgraph.llm.tokens import price_of
 
     price = price_of(_YARDSTICK)
     usage = Usage(total.tokens_in, total.tokens_cached, total.tokens_out)

@@ -19,8 +19,8 @@ from semgraph.expr.types import Type
 from semgraph.extras import PURPOSES, install, missing
 from semgraph.formats import BAD, GOOD, NOTE, count, duration, plural, size
 from semgraph.llm.base import LLM, Embedder, Message, ModelSpec, Request
+from semgraph.llm.catalogue import CatalogueModel, models_dir
 from semgraph.llm.endpoints import build_embedder, build_model, means
-from semgraph.llm.local.catalogue import CatalogueModel, models_dir
 from semgraph.llm.providers import PROVIDERS
 from semgraph.llm.replies import repaired
 from semgraph.llm.settings import ROLES, Settings

@@ -44,8 +44,7 @@ from semgraph.logical.schema import Graph
 from semgraph.meter import StepMetrics
 from semgraph.relational.segments import DEADLINE, Deadline
 from semgraph.render.header import Needs, recording_file
-from semgraph.stores.base import Shareable, Store
-from semgraph.stores.confined import ConfinedStore
+from semgraph.stores.base import ConfinedStore, Shareable, Store
 from semgraph.stores.registry import lasts, store_spec
 
 _PATIENCE = 30.0

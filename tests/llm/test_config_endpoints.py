@@ -10,11 +10,9 @@ from semgraph.errors import ModelUnavailable, PlanError
 from semgraph.llm import providers
 from semgraph.llm import settings as config
 from semgraph.llm.base import Message, Request, Service
-from semgraph.llm.embed.local import LocalEmbedder
-from semgraph.llm.embed.openai import OpenAIEmbedder
-from semgraph.llm.embed.sentence_transformers import SentenceTransformersEmbedder
+from semgraph.llm.embed import LocalEmbedder, OpenAIEmbedder, SentenceTransformersEmbedder
 from semgraph.llm.endpoints import Endpoints, build_embedder, build_model, retry_policy
-from semgraph.llm.local.model import Local
+from semgraph.llm.local import Local
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.providers import parse_spec
 from semgraph.llm.recording import Recorded, RecordedEmbedder, Recorder

@@ -26,27 +26,34 @@ from semgraph.expr.functions import (
 )
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import Method, SearchQuery
-from semgraph.stores.batch_io import (
-    Dimensions,
-    column,
-    end_column,
-    end_nodes,
-    other_length,
-    partitions_of,
-    search_schema,
-)
-from semgraph.stores.left_out import LeftOut, without_left_out
 from semgraph.stores.neo4j.bolt import Bolt, Records
-from semgraph.stores.neo4j.cypher import LISTS, pattern_of, quoted
-from semgraph.stores.neo4j.schema import Indexes
+from semgraph.stores.neo4j.cypher import (
+    LISTS,
+    columns_of,
+    fields,
+    pattern_of,
+    quoted,
+    sent_column,
+    struct_of,
+)
+from semgraph.stores.neo4j.schema import Indexes, MissingDerived
 from semgraph.stores.neo4j.search_cypher import (
     Branch,
     SearchStatement,
     compile_search,
     has_direction,
 )
-from semgraph.stores.neo4j.setup import MissingDerived
-from semgraph.stores.neo4j.values import columns_of, fields, sent_column, struct_of
+from semgraph.stores.prepare import (
+    Dimensions,
+    LeftOut,
+    column,
+    end_column,
+    end_nodes,
+    other_length,
+    partitions_of,
+    search_schema,
+    without_left_out,
+)
 
 _FIRST, _FACTOR, _MORE, _MOST, _ALL = 50, 4, 16, 5000, 1 << 31
 """An index is asked for 4 k + 50 entries, then for 16 times as many or what the first suggest; a

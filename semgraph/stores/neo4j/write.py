@@ -24,18 +24,6 @@ from semgraph.stores.base import (
     WriteBatch,
     Written,
 )
-from semgraph.stores.batch_io import (
-    KEEPS_ENDS,
-    RESERVED,
-    PreparedMerge,
-    Refusals,
-    keys_of,
-    no_end,
-    other_length,
-    prepare_batch,
-    still_has_edges,
-    taken,
-)
 from semgraph.stores.neo4j.bolt import Bolt, ConstraintViolated, Records
 from semgraph.stores.neo4j.cypher import (
     HEAD,
@@ -50,6 +38,18 @@ from semgraph.stores.neo4j.cypher import (
     string,
 )
 from semgraph.stores.neo4j.schema import Indexes, statistics
+from semgraph.stores.prepare import (
+    KEEPS_ENDS,
+    RESERVED,
+    PreparedMerge,
+    Refusals,
+    keys_of,
+    no_end,
+    other_length,
+    prepare_batch,
+    still_has_edges,
+    taken,
+)
 
 if TYPE_CHECKING:
     from neo4j import AsyncManagedTransaction

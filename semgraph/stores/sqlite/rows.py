@@ -13,7 +13,6 @@ import pyarrow as pa
 from semgraph.expr import Scalar, Type
 from semgraph.expr.types import type_of_arrow
 from semgraph.stores.base import Alias
-from semgraph.stores.batch_io import column, partitions_of, typed
 from semgraph.stores.conditions import (
     Prop,
     Term,
@@ -24,8 +23,8 @@ from semgraph.stores.conditions import (
     read_all,
     values_of,
 )
-from semgraph.stores.sqlite.schema import ID, Table, quote
-from semgraph.stores.sqlite.values import encode
+from semgraph.stores.prepare import column, partitions_of, typed
+from semgraph.stores.sqlite.schema import ID, Table, encode, quote
 from semgraph.stores.sqlite.vectors import Memory
 
 _INFIX = {

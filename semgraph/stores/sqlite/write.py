@@ -18,7 +18,7 @@ from semgraph.stores.base import (
     PartitionState,
     WriteBatch,
 )
-from semgraph.stores.batch_io import (
+from semgraph.stores.prepare import (
     PreparedMerge,
     Refusals,
     keys_of,
@@ -28,8 +28,15 @@ from semgraph.stores.batch_io import (
     still_has_edges,
     taken,
 )
-from semgraph.stores.sqlite.schema import ID, Table, quote, read_dimensions
-from semgraph.stores.sqlite.values import encode, encode_vectors, unite
+from semgraph.stores.sqlite.schema import (
+    ID,
+    Table,
+    encode,
+    encode_vectors,
+    quote,
+    read_dimensions,
+    unite,
+)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
