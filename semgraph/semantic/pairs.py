@@ -224,13 +224,13 @@ def _hidden_of_right(node: SemJoin) -> tuple[str, ...]:
 
 async def _first_match(node: SemJoin, matched: pa.Table, now: datetime | None) -> pa.Table:
     keys = ["_l", *_hidden_of_right(node)[:1]]
-    if not node.order:
-        _, first = dense(list(zip(*(values(matched.column(name)) for name in keys), strict=True)))
+    _, first = dense(list(zip(*(values(matched.column(name)) for name in keys), strict=True)))
+    if not node.order or len(first) == matched.num_rows:
         return rows_at(matched, first)
     over = f"PARTITION BY {', '.join(keys)} ORDER BY {order_sql(node.order, node, ORDINAL)}"
     sql = f"SELECT {ORDINAL} AS o FROM {ROWS} QUALIFY row_number() OVER ({over}) = 1 ORDER BY {ORDINAL}"
     rows = await execute(sql, {ROWS: matched}, pa.schema([("o", pa.int64())]), now)
-    return matched.take(rows.column("o").combine_chunks())
+    return rows_at(matched, values(rows.column("o")))
 
 
 def _assemble(node: SemJoin, left: pa.Table, joined: pa.Table, dropped: set[int]) -> pa.Table:
