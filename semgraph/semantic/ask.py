@@ -29,6 +29,7 @@ from semgraph.relational.batch import (
     dense,
     empty_table,
     pick,
+    rows_at,
     values,
 )
 from semgraph.relational.segments import column_of
@@ -290,13 +291,6 @@ def _accepted(
     if "group" in columns:
         columns["group"] = dense(columns["group"])[0]
     return pa.table({name: pa.array(column, pa.int64()) for name, column in columns.items()})
-
-
-def rows_at(table: pa.Table, places: Sequence[int]) -> pa.Table:
-    """The rows of a table at some places."""
-    if places and all(place == i for i, place in enumerate(places, places[0])):
-        return table.slice(places[0], len(places))  # Arrow takes longer for a few single rows
-    return table.take(pa.array(places, pa.int64()))
 
 
 def answer_columns(

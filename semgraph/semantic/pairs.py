@@ -19,6 +19,7 @@ from semgraph.relational.batch import (
     conform,
     dense,
     pick,
+    rows_at,
     runtime_schema,
     values,
 )
@@ -34,7 +35,6 @@ from semgraph.semantic.ask import (
     failures,
     known_partitions,
     prompt_texts,
-    rows_at,
 )
 
 
@@ -98,8 +98,12 @@ async def _pairs(
     own, other = known_partitions(left, context), known_partitions(right, context)
     if own is None:
         return [Pair(a, b, "" if other is None else other[b]) for a, b in found]
-    across = any(getattr(node, "partition", "") == "all" for node in walk(node.input, node.other))
-    return [Pair(a, b, own[a]) for a, b in found if other is None or across or own[a] == other[b]]
+    pairs = [Pair(a, b, own[a]) for a, b in found]
+    if other is None or all(own[a] == other[b] for a, b in found):
+        return pairs
+    if any(getattr(node, "partition", "") == "all" for node in walk(node.input, node.other)):
+        return pairs
+    return [pair for pair in pairs if pair.owner == other[pair.right]]
 
 
 async def _joined(
