@@ -102,10 +102,6 @@ def local_limiter(_name: str, in_flight: int, rpm: float | None, tpm: float | No
     return Limiter(in_flight, rpm, tpm)
 
 
-def _in_flight(spec: ModelSpec, settings: Settings) -> int:
-    return spec.option("in_flight") or settings.limits.in_flight or Limits().in_flight
-
-
 @dataclass
 class Endpoints:
     """Models and embedders, each made once, with the limiters of their endpoints.
@@ -165,7 +161,8 @@ class Endpoints:
         """The embedder, bare, and its limiter. Raises as `build_embedder`."""
         spec = settings.embedder
         embedder: Embedder = self._opened(spec, lambda: build_embedder(settings, recording))
-        return embedder, self._limiter(spec, settings, _in_flight(spec, settings))
+        in_flight = spec.option("in_flight") or settings.limits.in_flight or Limits().in_flight
+        return embedder, self._limiter(spec, settings, in_flight)
 
     def _limiter(self, spec: ModelSpec, settings: Settings, in_flight: int) -> Limiter:
         limits = settings.limits

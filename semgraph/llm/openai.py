@@ -165,7 +165,8 @@ class Wire:
             return attempt.result()
         except openai.OpenAIError as error:
             seconds = time.perf_counter() - began
-            raise failure(error, self.name, self.base_url, seconds) from error
+            key = self._service.key or OPENAI.key
+            raise failure(error, self.name, self.base_url, seconds, key) from error
 
     def _document(self, content: bytes, seconds: float) -> dict[str, Any]:
         """The JSON object of a reply. Raises as `post`."""

@@ -207,23 +207,20 @@ def still_has_edges(node: str, edges: str) -> DataError:
 _EMBEDDERS = {384: "local", 1024: "'openai:text-embedding-3-small?dimensions=1024'"}
 
 
-def other_length(store: str, label: str, index: str, stored: int, length: int) -> StoreUnavailable:
-    """The error for vectors of another length than the stored ones."""
+def check_length(
+    store: str, label: str, index: str, stored: int | None, length: int | None
+) -> None:
+    """Refuse vectors of another length than the stored ones; None: not known. Raises
+    StoreUnavailable.
+    """
+    if stored is None or length in (None, stored):
+        return
     likely = _EMBEDDERS.get(stored)
     made = f"--embedder {likely}, if that is the one" if likely else "--embedder MODEL"
-    return StoreUnavailable(
+    raise StoreUnavailable(
         f"{store}  {label} here has {stored:,}-dimensional vectors (index {index}); your embedder gives {length:,}. "
         f"Nothing was written. Use the embedder that made them ({made}), or start another store (--store STORE)."
     )
-
-
-def check_lengths(store: str, stored: Mapping[tuple[str, str], int], length: int | None) -> None:
-    """Refuse vectors of another length than the stored ones, which are by label and vector
-    property. Raises StoreUnavailable.
-    """
-    for (label, index), size in stored.items():
-        if length not in (None, size):
-            raise other_length(store, label, index, size, length or 0)
 
 
 def check_partition(store: str, graph: Graph, label: str, partition: str, key: str) -> None:
@@ -631,7 +628,8 @@ def attributes_form(text: str, label: Label, key: str) -> dict[str, Any]:
         own = name in {*label.columns, *label.derived, *label.ignore} or name.startswith(RESERVED)
         if not name or own:
             why = "is a property of its own" if name else "is no name"
-            raise _bad_name(f'attribute "{name}" of {what} {why}')
+            hint = "give it another name in a step before"
+            raise DataError(f'attribute "{name}" of {what} {why}', hint=hint)
     return {name: value for name, value in attributes.items() if value is not None}
 
 
@@ -650,10 +648,6 @@ def labels_form(graph: Graph, names: Iterable[str | None], label: Label, key: st
 def further_labels(graph: Graph, names: Iterable[str]) -> list[str]:
     """Those of some labels that have no meaning of their own, sorted."""
     return sorted(n for n in names if n and n not in graph.labels and not n.startswith(RESERVED))
-
-
-def _bad_name(message: str) -> DataError:
-    return DataError(message, hint="give it another name in a step before")
 
 
 UNFIT = (

@@ -207,13 +207,10 @@ class Conditions:
         """The conjuncts as terms, with a variable where they name the hit. Raises EngineError for
         one not taken.
         """
-        terms = read_all(where, alias, self._type)
+        terms = read_all(where, alias, lambda p: type_of(self._label(p.var), p.name))
         for value in values_of(terms):
             self.names.setdefault(value, f"v{len(self.names)}")
         return terms
-
-    def _type(self, prop: Prop) -> Type | None:
-        return type_of(self._label(prop.var), prop.name)
 
     def _label(self, var: str) -> Label:
         if var not in self.labels:
@@ -249,7 +246,9 @@ class Conditions:
         if isinstance(term, Value):
             return self.value(term)
         if isinstance(term, Prop):
-            return self._prop(term, variables)
+            label = self._label(term.var)
+            value = held(self.graph, label, variables[term.var], term.name, self.incomplete)
+            return comparable(value, type_of(label, term.name))
         args = [
             self._text(arg, variables, plain=plain and term.op in ("and", "or"))
             for arg in term.args
@@ -261,11 +260,6 @@ class Conditions:
             if term.op in _OPERATORS
             else f"({args[0]} {term.op.upper()} {args[1]})"
         )
-
-    def _prop(self, prop: Prop, variables: Mapping[str, str]) -> str:
-        label = self._label(prop.var)
-        value = held(self.graph, label, variables[prop.var], prop.name, self.incomplete)
-        return comparable(value, type_of(label, prop.name))
 
     def _of_lists(self, term: Test, args: list[str], *, plain: bool) -> str:
         first, second = args

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from semgraph.errors import EngineError
+from semgraph.expr import Scalar
 from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.logical.graph import Element
 from semgraph.logical.schema import Derived, Graph, Label
@@ -71,10 +71,8 @@ class Index:
     @property
     def cosine(self) -> bool:
         """Whether a vector index compares by cosine."""
-        return (
-            str(self.options.get("indexConfig", {}).get("vector.similarity_function", "")).upper()
-            == "COSINE"
-        )
+        function = self.options.get("indexConfig", {}).get("vector.similarity_function", "")
+        return str(function).upper() == "COSINE"
 
 
 @dataclass(frozen=True)
@@ -157,20 +155,10 @@ def missing(graph: Graph, dimensions: int | None, existing: Sequence[Index]) -> 
 def _missing_unique(graph: Graph, label: Label, existing: Sequence[Index]) -> list[Wanted]:
     if has_unique_keys(graph, label, existing):
         return []
-    name = f"{label.name}_{graph.key}"
-    blocked = next(
-        (i.name for i in existing if i.type == "RANGE" and _on(i, label, (graph.key,))), ""
-    )
-    return [
-        Wanted(
-            label.name,
-            f"unique {graph.key}",
-            name,
-            _unique(label.name, _any(label), (graph.key,)),
-            "",
-            blocked,
-        )
-    ]
+    key, name = (graph.key,), f"{label.name}_{graph.key}"
+    blocked = next((i.name for i in existing if i.type == "RANGE" and _on(i, label, key)), "")
+    create = _unique(label.name, _any(label), key)
+    return [Wanted(label.name, f"unique {graph.key}", name, create, "", blocked)]
 
 
 def _missing_vectors(
@@ -195,25 +183,19 @@ def is_external(graph: Graph, existing: Sequence[Index], counts: Mapping[str, in
     """Whether the database was created by another program: a label has rows, or an index on its
     key, and keys are not unique.
     """
-    open_ = [
-        label for label in graph.labels.values() if not has_unique_keys(graph, label, existing)
-    ]
-    return any(counts.get(label.name, 0) or _has(existing, label, (graph.key,)) for label in open_)
+    return any(
+        (counts.get(label.name, 0) or _has(existing, label, (graph.key,)))
+        and not has_unique_keys(graph, label, existing)
+        for label in graph.labels.values()
+    )
 
 
 def indexes_named_by(graph: Graph, existing: Iterable[Index]) -> list[Index]:
     """Existing indexes and constraints with the names that this graph uses."""
-    names = {
-        name
-        for label in graph.labels.values()
-        for name in (
-            *(
-                f"{label.name}_{prop}"
-                for prop in (graph.key, graph.partition, *label.index, *label.vectors.values())
-            ),
-            *label.fulltext,
-        )
-    }
+    names: set[str] = set()
+    for label in graph.labels.values():
+        properties = (graph.key, graph.partition, *label.index, *label.vectors.values())
+        names.update(label.fulltext, (f"{label.name}_{prop}" for prop in properties))
     return [index for index in existing if index.name in names]
 
 
@@ -419,7 +401,7 @@ def rows_to_check(graph: Graph, label: Label, derived: Derived, limit: int) -> s
 
 def fill(graph: Graph, label: Label, derived: Derived) -> str:
     """A statement that stores a derived text property of `$rows`, each with key, text and value."""
-    pattern = pattern_of(label, inner=f" {{{quoted(graph.key)}: row.k}}")
+    pattern = pattern_of(label, inner=f" {{{quoted(graph.key)}: row.key}}")
     return (
         f"UNWIND $rows AS row\nMATCH {pattern}\n"
         f"WHERE n.{quoted(derived.of)} = row.of\n"
@@ -613,14 +595,15 @@ class MissingDerived:
 
 def compared(query: SearchQuery) -> set[Place]:
     """The properties of hits that a search compares or ranks by."""
-    names = {method.prop for method in query.methods if method.via == "equal"} | {
-        name for name, _ in query.order
-    }
-    paths = {path for scalar in query.where for path in scalar.columns}
-    names |= {
-        path.removeprefix(f"{query.alias}.") for path in paths if path.startswith(f"{query.alias}.")
-    }
-    return {(query.label, name) for name in names}
+    names = {method.prop for method in query.methods if method.via == "equal"}
+    names.update(name for name, _ in query.order)
+    return {(query.label, name) for name in names | _read_of(query.alias, query.where)}
+
+
+def _read_of(var: str, where: Iterable[Scalar]) -> set[str]:
+    """The properties of a variable that conditions read."""
+    paths = (path.partition(".") for scalar in where for path in scalar.columns)
+    return {name for first, _, name in paths if var and first == var and name}
 
 
 def compared_in_match(
@@ -629,19 +612,11 @@ def compared_in_match(
     """The properties that a pattern names, and those of its variables that its conditions
     compare.
     """
-    paths = {path for scalar in query.where for path in scalar.columns}
     return {
         (label.name, name)
         for element, label in elements
         if label is not None
-        for name in (
-            *(prop for prop, _ in element.props),
-            *(
-                path.removeprefix(f"{element.var}.")
-                for path in paths
-                if element.var and path.startswith(f"{element.var}.")
-            ),
-        )
+        for name in {prop for prop, _ in element.props} | _read_of(element.var, query.where)
     }
 
 
@@ -701,13 +676,10 @@ class Setup:
             await self._create([*missing_internal(existing), *_statements(done)])
         except EngineError as error:
             now = await self.indexes()
-            if "already exists" not in str(error) or set(map(_name, now)) == set(
-                map(_name, existing)
-            ):
+            if "already exists" not in str(error) or _names(now) == _names(existing):
                 raise
-            return await self.create_missing(
-                dimensions, now, counts
-            )  # another program created indexes meanwhile
+            # Another program created indexes meanwhile.
+            return await self.create_missing(dimensions, now, counts)
         return [_external_note(left)] if left else []
 
     def describe_missing(
@@ -726,12 +698,11 @@ class Setup:
         """What is missing and stays so, as the database was created by another program."""
         if not is_external(self.graph, existing, counts):
             return []
-        complete = {
-            n
-            for n, label in self.graph.labels.items()
-            if has_unique_keys(self.graph, label, existing)
-        }
-        return [one for one in wanted if one.label not in complete]
+        return [
+            one
+            for one in wanted
+            if not has_unique_keys(self.graph, self.graph.label(one.label), existing)
+        ]
 
     async def migrate(self, dimensions: int | None, *, drop: bool) -> list[str]:
         """Create all that is missing and can be created; returns a report of what was and was not.
@@ -758,8 +729,13 @@ class Setup:
         report += [f"made: {one.what} of {one.label}" for one in done]
         for label in self.graph.labels.values():
             for derived in label.derived.values():
-                lacking = self._unembedded if derived.by == "embed" else self._fill
-                report += derived_report(label, derived, await lacking(label, derived))
+                if derived.by == "embed":
+                    place = (label.name, derived.name)
+                    lacking = await self.bolt.read(count_lacking(self.graph, [place]))
+                    number = int(lacking[0][-1])
+                else:
+                    number = await self._fill(label, derived)
+                report += derived_report(label, derived, number)
         return report
 
     async def _drop_own(self) -> list[str]:
@@ -781,21 +757,13 @@ class Setup:
         )
 
     async def _create(self, statements: Sequence[str]) -> None:
-        if not statements:
-            return
-        await self.bolt.write(partial(self._run, statements))
-        await self.bolt.read(f"CALL db.awaitIndexes({_INDEX_SECONDS})")
+        async def work(tx: AsyncManagedTransaction) -> None:
+            for statement in statements:
+                await self.bolt.run(tx, statement)
 
-    async def _run(self, statements: Sequence[str], tx: AsyncManagedTransaction) -> None:
-        for statement in statements:
-            await self.bolt.run(tx, statement)
-
-    async def _unembedded(self, label: Label, derived: Derived) -> int:
-        """How many rows have a text and no vector of it."""
-        [[*_, number]] = await self.bolt.read(
-            count_lacking(self.graph, [(label.name, derived.name)])
-        )
-        return int(number)
+        if statements:
+            await self.bolt.write(work)
+            await self.bolt.read(f"CALL db.awaitIndexes({_INDEX_SECONDS})")
 
     async def _fill(self, label: Label, derived: Derived) -> int:
         """Store a derived text property of all rows that lack it, or have it as an earlier version
@@ -818,7 +786,7 @@ class Setup:
     async def _store(self, label: Label, derived: Derived, texts: list[tuple[str, str]]) -> int:
         """Store a derived property of some rows, each a key and a text; of how many."""
         rows = [
-            {"k": key, "of": of, "value": derive(derived, of)} for key, of in dict.fromkeys(texts)
+            {"key": key, "of": of, "value": derive(derived, of)} for key, of in dict.fromkeys(texts)
         ]
         write = fill(self.graph, label, derived)
 
@@ -829,8 +797,8 @@ class Setup:
         return await self.bolt.write(work)
 
 
-def _name(index: Index) -> str:
-    return index.name
+def _names(indexes: Iterable[Index]) -> set[str]:
+    return {index.name for index in indexes}
 
 
 def _statements(wanted: Sequence[Wanted]) -> list[str]:

@@ -46,10 +46,10 @@ from semgraph.stores.neo4j.search_cypher import (
 from semgraph.stores.prepare import (
     Dimensions,
     LeftOut,
+    check_length,
     column,
     end_column,
     end_nodes,
-    other_length,
     partitions_of,
     search_schema,
     without_left_out,
@@ -261,14 +261,8 @@ class _Search:
         if method.via == "nearest":
             name = label.vectors[method.prop]
             stored = self.of.dimensions.get((label.name, name))
-            if (
-                stored is not None
-                and pa.types.is_fixed_size_list(values.type)
-                and values.type.list_size != stored
-            ):
-                raise other_length(
-                    self.of.bolt.uri, label.name, name, stored, values.type.list_size
-                )
+            size = getattr(values.type, "list_size", None)
+            check_length(self.of.bolt.uri, label.name, name, stored, size)
             return [vector if vector and any(vector) else None for vector in values.to_pylist()]
         if not branch.index:  # of a label without rows
             return [None] * rows.num_rows

@@ -66,7 +66,7 @@ from semgraph.stores.neo4j.search_cypher import EXACT_BELOW
 from semgraph.stores.neo4j.write import Lengths, commit, new_lengths
 from semgraph.stores.prepare import (
     LeftOut,
-    check_lengths,
+    check_length,
     column,
     match_schema,
     partitions_of,
@@ -241,7 +241,8 @@ class Neo4jStore:
         self._unrecorded = await Setup(self._bolt, graph).check_layout()
         self._graph, self._opened = graph, None
         existing, statistics = await Setup(self._bolt, graph).indexes(), await self.statistics()
-        check_lengths(self.name, statistics.dimensions, dimensions)
+        for (label, name), stored in statistics.dimensions.items():
+            check_length(self.name, label, name, stored, dimensions)
         self._lengths.stored = set(statistics.dimensions)
         return existing, statistics
 

@@ -27,7 +27,7 @@ from semgraph.stores.prepare import (
     without_left_out,
 )
 from semgraph.stores.sqlite.rows import RequestRows
-from semgraph.stores.sqlite.schema import ID, Table, quote
+from semgraph.stores.sqlite.schema import ID, Table, quote, temporary
 from semgraph.stores.sqlite.search import arrays_of, read_rows
 
 
@@ -184,15 +184,9 @@ class LabelScan:
         table, conditions = self.table, list(self.conditions)
         self.request.load(con)
         if self.partitions is not None:
-            con.execute(
-                'CREATE TEMP TABLE IF NOT EXISTS "#parts" (part TEXT PRIMARY KEY) WITHOUT ROWID'
-            )
-            con.execute('DELETE FROM temp."#parts"')
-            con.executemany(
-                'INSERT OR IGNORE INTO temp."#parts" VALUES (?)',
-                ((part,) for part in self.partitions),
-            )
-            conditions.append(f't.{table.partition} IN (SELECT part FROM temp."#parts")')
+            rows = ((part,) for part in self.partitions)
+            parts = temporary(con, "#parts", ["part TEXT"], rows, unique="part")
+            conditions.append(f"t.{table.partition} IN (SELECT part FROM {parts})")
         schema = scan_schema(table.graph, table.label.name, self.properties, dimensions)
         selected = ", ".join(table.stored(name) for name in schema.names)
         source = (
@@ -201,10 +195,10 @@ class LabelScan:
             else f"{table.name} t"
         )
         where = f"WHERE {' AND '.join(conditions)}" if conditions else ""
-        rows = con.execute(
+        found = con.execute(
             f"SELECT {selected} FROM {source} {where} ORDER BY t.{table.key}{self.last}"
         ).fetchall()
-        arrays = arrays_of(table, schema.names, rows, dimensions)
+        arrays = arrays_of(table, schema.names, found, dimensions)
         result = pa.Table.from_arrays(arrays, schema=schema)
         return without_left_out(result, [table.graph.key])
 

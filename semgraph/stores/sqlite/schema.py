@@ -37,7 +37,7 @@ from semgraph.expr import Type
 from semgraph.expr.functions import TEXT_FUNCTIONS, canonical_json, terms
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import part_of
-from semgraph.stores.prepare import LeftOut, Vectors, check_lengths, check_partition
+from semgraph.stores.prepare import LeftOut, Vectors, check_length, check_partition
 
 APPLICATION = 0x53474D31
 SCHEMA = 4
@@ -57,6 +57,25 @@ _VERSION = "(SELECT value FROM \"#meta\" WHERE name = 'version')"
 def quote(name: str) -> str:
     """A name as an identifier."""
     return '"' + name.replace('"', '""') + '"'
+
+
+def temporary(
+    con: sqlite3.Connection,
+    name: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    unique: str = "",
+) -> str:
+    """Rows as a temporary table, in place of those that it had; of equal values in `unique` columns,
+    the first. Returns the table in SQL.
+    """
+    table = f"temp.{quote(name)}"
+    parts = [*columns, f"UNIQUE ({unique})"] if unique else columns
+    con.execute(f"CREATE TEMP TABLE IF NOT EXISTS {quote(name)} ({', '.join(parts)})")
+    con.execute(f"DELETE FROM {table}")
+    insert, values = "INSERT OR IGNORE" if unique else "INSERT", ", ".join("?" * len(columns))
+    con.executemany(f"{insert} INTO {table} VALUES ({values})", rows)
+    return table
 
 
 def labels_in(con: sqlite3.Connection) -> list[str]:
@@ -448,8 +467,8 @@ def check_dimensions(
     """Refuse an embedder with vectors of a different length than the stored ones. Raises
     StoreUnavailable.
     """
-    stored = {at: size for at, size in read_dimensions(con).items() if at[0] in tables}
-    check_lengths(store, stored, dimensions)
+    for (label, name), stored in read_dimensions(con).items():
+        check_length(store, label, name, stored if label in tables else None, dimensions)
 
 
 def fill_derived(

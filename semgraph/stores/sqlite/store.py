@@ -40,8 +40,8 @@ from semgraph.stores.base import (
 from semgraph.stores.conditions import read
 from semgraph.stores.prepare import (
     PreparedMerge,
+    check_length,
     match_schema,
-    other_length,
     prepare_batch,
     scan_schema,
     search_schema,
@@ -268,7 +268,9 @@ class SqliteStore:
             dimensions = self._read_dimensions(con)
             for search in searches:
                 for nearest in search.nearest:
-                    self._check_length(search.query.label, nearest.embedding, nearest.size)
+                    label, name = search.query.label, nearest.embedding
+                    stored = self._dimensions.get((label, name))
+                    check_length(self.name, label, name, stored, nearest.size)
             if any(search.reads_rows for search in searches):
                 request.load(con)
             return [search.run(con, self._memory, dimensions) for search in searches]
@@ -400,11 +402,6 @@ class SqliteStore:
     def _read_dimensions(self, con: sqlite3.Connection) -> dict[tuple[str, str], int]:
         self._dimensions = read_dimensions(con)
         return self._dimensions
-
-    def _check_length(self, label: str, vector: str, size: int | None) -> None:
-        stored = self._dimensions.get((label, vector), size)
-        if stored is not None and size is not None and stored != size:
-            raise other_length(self.name, label, vector, stored, size)
 
 
 def _large(rows: int) -> bool:
