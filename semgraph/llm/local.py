@@ -203,12 +203,8 @@ class Local:
         params.cache_ram_mib = _PROMPT_CACHE_MIB  # for alternating prompts of several steps
         params.verbosity = -1
         # The library always opens a local port: a random key keeps other programs out.
-        params.api_keys, params.cors_origins, params.ui, params.n_threads_http = (
-            [secrets.token_hex()],
-            "",
-            False,
-            1,
-        )
+        params.api_keys, params.n_threads_http = [secrets.token_hex()], 1
+        params.cors_origins, params.ui = "", False
         try:
             return xllamacpp.Server(params)
         except RuntimeError as error:

@@ -308,14 +308,9 @@ class SentenceTransformers(Provider):
 
 
 SERVICES: tuple[Service, ...] = (OPENAI,)
+_IN_PROCESS = (OnThisMachine(), Replayed(), SentenceTransformers())
 PROVIDERS: dict[str, Provider] = {
-    provider.name: provider
-    for provider in (
-        *map(Hosted, SERVICES),
-        OnThisMachine(),
-        Replayed(),
-        SentenceTransformers(),
-    )
+    each.name: each for each in (*map(Hosted, SERVICES), *_IN_PROCESS)
 }
 
 

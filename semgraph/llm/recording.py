@@ -165,11 +165,8 @@ class Recording:
                 raise ValueError(f"version {line['recording']}, expected {VERSION}")
             options = {name: line[name] for name in _LIMITS if name in line}
             self.model, self.limits = line["model"], Limits(*line["limits"], **options)
-            self.embedder, self.dimensions, self.date = (
-                line["embedder"],
-                line["dimensions"],
-                line["date"],
-            )
+            self.embedder, self.dimensions = line["embedder"], line["dimensions"]
+            self.date = line["date"]
             self.now = {name: datetime.fromisoformat(text) for name, text in line["now"].items()}
         elif "embeds" in line and "error" in line:
             self.unembedded[line["embeds"]] = (line["error"][0], line["error"][1])
