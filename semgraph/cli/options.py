@@ -23,6 +23,7 @@ from semgraph.display import in_shell
 from semgraph.errors import SemgraphError, is_interrupt
 from semgraph.formats import escaped
 from semgraph.redaction import redacted, redacted_values
+from semgraph.stores.registry import FORMS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -152,7 +153,7 @@ class CommonOptions:
         str | None,
         typer.Option(
             metavar="STORE",
-            help="sqlite:PATH, memory, neo4j, neo4j-local, neo4j://HOST.",
+            help=f"{', '.join(FORMS)}.",
             autocompletion=completion.stores,
             rich_help_panel=_PANEL,
         ),
@@ -199,7 +200,7 @@ class CommonOptions:
         """
         from shlex import quote
 
-        from semgraph.llm.specs import without_password
+        from semgraph.redaction import without_password
 
         values = {
             "llm": self.llm,

@@ -12,7 +12,7 @@ from typing import Any
 
 from semgraph.errors import PlanError, Problem, UnavailableError
 from semgraph.extras import install
-from semgraph.llm.specs import typed_options
+from semgraph.llm.providers import typed_options
 
 MEMBER = "ray://auto"
 """The cluster that this machine belongs to: entered without Ray's client."""
@@ -26,7 +26,9 @@ _FORKS = (
     "on a machine of the cluster: --engine ray://auto"
 )
 _FORMS = "ray, ray?shards=8&workers=2, ray://HOST:10001?shards=256, ray://auto"
-_NO_LOCAL = "write ray (processes here), also to resume a run of it; or leave the engine out"
+_REMOVED = {
+    "local": "write ray (processes here), also to resume a run of it; or leave the engine out"
+}
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,9 @@ class EngineSpec:
         EngineSpec(address='ray://head:10001', shards=256, workers=None)
         """
         name, _, query = text.partition("?")
-        if name == "local":
-            raise PlanError(Problem('there is no engine "local" any more', hint=_NO_LOCAL))
+        if name in _REMOVED:
+            what = f'there is no engine "{name}" any more'
+            raise PlanError(Problem(what, hint=_REMOVED[name]))
         if name != "ray" and not re.fullmatch(r"ray://\S+", name):
             raise PlanError(Problem(f'unknown engine "{text}"', there=f"engines: {_FORMS}"))
         options = typed_options(query, {"shards": int, "workers": int}, f'engine "{text}"')

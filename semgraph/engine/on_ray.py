@@ -32,6 +32,7 @@ from semgraph.errors import (
 from semgraph.execution.result import Progress, Result
 from semgraph.llm.settings import RunLimits, Settings
 from semgraph.meter import Meter
+from semgraph.stores.registry import store_spec
 
 ATTEMPTS = 4
 """How often a shard is run before it is given up, if its worker dies each time."""
@@ -185,8 +186,8 @@ class RayEngine:
         if objects.llm is not None or objects.embedder is not None:
             what = "models that are objects are in this process, and shards are in others"
             raise PlanError(Problem(what, hint='name them: llm="openai:NAME@URL"'))
-        local = store.startswith("sqlite:") or store == "neo4j-local"
-        if job.request.plan.uses_store and local and len(self.machines) > 1:
+        here = store_spec(store).on_one_machine
+        if job.request.plan.uses_store and here and len(self.machines) > 1:
             what = f"store {store} is on one machine, and the cluster has {len(self.machines)}"
             there = f"machines: {', '.join(sorted(self.machines))}"
             raise PlanError(Problem(what, there=there, hint="name a server: --store neo4j://HOST"))
@@ -274,7 +275,7 @@ class RayEngine:
             return ended
         if isinstance(ended, LedgerGone) and await self.ended(task.holder):
             raise WorkerLost("it was cut off from the cluster")
-        if isinstance(ended, StoreUnavailable) and "sqlite:" not in self._store:
+        if isinstance(ended, StoreUnavailable) and not store_spec(self._store).on_one_machine:
             ended.add_note(_REACHED.format(socket.gethostname()))
         raise ended
 
