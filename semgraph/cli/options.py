@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from semgraph.llm.settings import Settings
+    from semgraph.session import Session
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 INTERRUPTED = 130
@@ -267,7 +268,7 @@ class CommonOptions:
         }
         return Settings.load(overrides, config=None if self.config is None else Path(self.config))
 
-    def session(self, **more: Any) -> Any:
+    def session(self, **more: Any) -> Session:
         """A session with these options."""
         from semgraph.session import Session
 

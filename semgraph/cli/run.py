@@ -89,13 +89,13 @@ def run(
         "max_seconds": max_seconds,
     }
     with options.session(**limits, engine=engine) as session:
-        chosen = {
-            "params": parameters(set),
-            "preset": preset,
-            "use": named_values("--use", use),
-            "resume": resume,
-        }
-        prepared = session.prepare(plan, **chosen)
+        prepared = session.prepare(
+            plan,
+            params=parameters(set),
+            preset=preset,
+            use=named_values("--use", use),
+            resume=resume,
+        )
         earlier = session.resumed(resume)
         merged = earlier.merged(until=until, write=not no_write)
         requested = RequestedOptions(earlier.run or None, rows, merged["until"], merged["write"])

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
-from semgraph.relational.batch import runtime_schema
+from semgraph.relational.batch import empty_table, runtime_schema
 from semgraph.semantic.ask import AnswerContext, Answered
 from semgraph.semantic.groups import sem_agg, sem_topk
 from semgraph.semantic.pairs import sem_join
@@ -27,5 +27,5 @@ _OPERATORS: Mapping[type[Semantic], _Answer] = {
 async def answer(node: Semantic, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
     """Run one semantic operator over its inputs."""
     if not inputs[0].num_rows:
-        return Answered(runtime_schema(node).empty_table())
+        return Answered(empty_table(runtime_schema(node)))
     return await _OPERATORS[type(node)](node, inputs, context)

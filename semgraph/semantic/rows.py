@@ -26,6 +26,7 @@ from semgraph.relational.batch import (
     conform,
     dense,
     pick,
+    rows_at,
     runtime_schema,
     values,
 )
@@ -42,7 +43,6 @@ from semgraph.semantic.ask import (
     evidence,
     failures,
     question_keys,
-    rows_at,
 )
 from semgraph.semantic.contract import RowEstimate, answer_schema
 from semgraph.semantic.groups import row_groups
