@@ -11,7 +11,7 @@ from pathlib import Path
 
 from semgraph.frontend.document import read_file
 from semgraph.frontend.jsonschema import SCHEMAS as SCHEMAS_BY_KIND
-from semgraph.frontend.notes import SCHEMA_LINE, SCHEMAS, schema_line
+from semgraph.frontend.plan_files import SCHEMA_LINE, SCHEMAS, schema_line
 from semgraph.shipped import plans_folder
 
 KINDS = ("plan", "graph")

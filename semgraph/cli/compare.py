@@ -112,7 +112,7 @@ def compare(
         prepared = session.prepare(
             plan, params=parameters(set), preset=preset, use=named_values("--use", use)
         )
-        from semgraph.frontend.inputs import read_inputs
+        from semgraph.frontend.row_files import read_inputs
         from semgraph.render.header import header
 
         values = read_inputs(input or (), prepared)

@@ -128,7 +128,7 @@ def _introduce(
     requested: RequestedOptions,
 ) -> dict[str, Any]:
     """Read the inputs, print the first lines, fetch models that are not here."""
-    from semgraph.frontend.inputs import read_inputs
+    from semgraph.frontend.row_files import read_inputs
     from semgraph.render.header import header
     from semgraph.session.inputs import example_rows
 
@@ -268,7 +268,7 @@ def explain(
     """Show what a plan will do, step by step, and its estimated cost. Nothing is written; only
     --sample calls a model.
     """
-    from semgraph.frontend.inputs import read_inputs
+    from semgraph.frontend.row_files import read_inputs
     from semgraph.session.options import named_values, parameters
 
     with options.session(engine=engine) as session:

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from semgraph.explain.algebra import algebra
-from semgraph.frontend.notes import Notes
-from semgraph.frontend.plan_files import PlanFile
+from semgraph.frontend.plan_files import Notes, PlanFile
 from semgraph.logical.semantic import Semantic
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from semgraph.errors import Fault
 from semgraph.expr.types import Type, type_of_arrow
-from semgraph.frontend.arguments import whole_parameter
-from semgraph.frontend.kinds import Schema, closed
+from semgraph.frontend.kinds import Schema, closed, whole_parameter
 from semgraph.logical.node import Node
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
 from semgraph.logical.prompt import plain

@@ -16,8 +16,7 @@ from semgraph.expr.types import python_rows
 from semgraph.formats import escaped, plural, stopped
 from semgraph.frontend.document import parse, read_text
 from semgraph.frontend.kinds import Schema
-from semgraph.frontend.notes import Notes
-from semgraph.frontend.plan_files import PlanFile, listed, plan_file
+from semgraph.frontend.plan_files import Notes, PlanFile, listed, plan_file
 from semgraph.llm.settings import Settings
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
 from semgraph.logical.prompt import plain

@@ -27,7 +27,7 @@ from semgraph.execution.result import Result
 from semgraph.execution.windows import without_nul
 from semgraph.formats import dollars, plural
 from semgraph.frontend.frame import Frame
-from semgraph.frontend.inputs import LoadedInput
+from semgraph.frontend.row_files import LoadedInput
 from semgraph.frontend.rows import few, read_rows, set_aside, shown
 from semgraph.logical.absent import without_absent
 from semgraph.logical.node import Node, walk

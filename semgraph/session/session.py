@@ -21,9 +21,9 @@ from semgraph.errors import BudgetReached, PlanError, Problem, interruptible
 from semgraph.execution.record import Run
 from semgraph.execution.result import OnProgress, Result
 from semgraph.formats import stopped
+from semgraph.frontend.document import checks_arguments
 from semgraph.frontend.frame import Frame, input_frames
 from semgraph.frontend.graph_files import read_graph
-from semgraph.frontend.keywords import checks_arguments
 from semgraph.frontend.load import LoadedPlans
 from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.journal import size_on_disk
