@@ -2,7 +2,11 @@
 its arguments.
 
 An operator is found by its keyword and its arguments by the fields of its class, so a new operator
-is one class in `logical`. The kinds of arguments stand in `arguments`.
+is one class in `logical`. The kinds of arguments stand in `kinds`.
+
+`refs` of a sem_map is defined by operators that exist, and is lowered to them when a plan is loaded:
+a group_join that collects the records of each row, an add that numbers them, the sem_map that shows
+the numbered records and reads numbers, and a project that puts the rows in place of the numbers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""YAML 1.2 text as plain data with positions, and what is wrong with plain data.
+"""YAML 1.2 text as plain data with positions, and what is wrong with plain data, with text that is not
+UTF-8 and with names of arguments.
 
 libyaml reads the text. It is read as events, so no tag ever constructs anything and every key and
 value keeps its place. Only mappings, lists, text, numbers, true, false and null come out.

@@ -1,4 +1,6 @@
-"""Kinds of arguments of operators: what a plan may write, and what it becomes."""
+"""Kinds of values in files: what a plan may write, what becomes of it, and its JSON Schema; those of
+operators' arguments belong to a scope.
+"""
 
 from __future__ import annotations
 

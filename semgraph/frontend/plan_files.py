@@ -1,4 +1,6 @@
-"""Plan files of a folder: found, listed, checked, and copied so that they can be changed."""
+"""Plan files of a folder: found, listed, checked, and copied so that they can be changed; and their
+comments, which say what inputs, parameters, presets and steps mean.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Prompts as plans name them: files `prompts/NAME.md` with front matter and sections, and inline
-questions.
+"""Prompts as plans name them: files `prompts/NAME.md` with front matter and sections, inline
+questions, and Python types as types of answers.
 """
 
 from __future__ import annotations

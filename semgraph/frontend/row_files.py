@@ -1,6 +1,8 @@
-"""Files of rows. Those of a format without types are read as text; for the fluent API, where no plan
-declares types, the types of a delimited file are read from its cells. A row that cannot be read is
-an `Unreadable` in its place.
+"""Files of rows, and the inputs of a plan as a command names them: files, standard input, a text.
+
+Files of a format without types are read as text; for the fluent API, where no plan declares types,
+the types of a delimited file are read from its cells. A row that cannot be read is an `Unreadable`
+in its place.
 """
 
 from __future__ import annotations
