@@ -41,7 +41,7 @@ from semgraph.semantic.context import Context
 from semgraph.semantic.contract import Cost, Observed, Outcome, RowEstimate, Rows
 from semgraph.semantic.implementation import Implementation
 from semgraph.semantic.library import Library
-from semgraph.semantic.operators import answer
+from semgraph.semantic.rows import answer
 from semgraph.stores.base import Store
 
 K = TypeVar("K")

@@ -31,7 +31,7 @@ from semgraph.semantic.ask import AnswerContext
 from semgraph.semantic.context import Context, DryRun, DryRunEnded
 from semgraph.semantic.contract import Part, Rows
 from semgraph.semantic.implementation import Implementation
-from semgraph.semantic.operators import answer
+from semgraph.semantic.rows import answer
 from semgraph.stores.base import Store
 
 _TWO = 2  # made-up rows: enough to show several of them in one call

@@ -51,22 +51,24 @@ from semgraph.frontend.kinds import (
 from semgraph.logical import cluster, graph, iterate, relational, search, semantic
 from semgraph.logical.graph import Scan
 from semgraph.logical.iterate import Iterate
-from semgraph.logical.node import Node, relation_fields, same_columns
-from semgraph.logical.prompt import Prompt, PromptSet
-from semgraph.logical.relational import Add, GroupJoin, Project, Union
-from semgraph.logical.schema import Graph
-from semgraph.logical.semantic import Answers, Check, SemMap
-from semgraph.logical.sinks import Delete, Merge, Sink
-from semgraph.logical.typecheck import (
+from semgraph.logical.node import (
     Columns,
+    Node,
     Sort,
     Using,
     check_sort,
     check_using,
     column_scalar,
     fresh,
+    relation_fields,
+    same_columns,
     typed,
 )
+from semgraph.logical.prompt import Prompt, PromptSet
+from semgraph.logical.relational import Add, GroupJoin, Project, Union
+from semgraph.logical.schema import Graph
+from semgraph.logical.semantic import Answers, Check, SemMap
+from semgraph.logical.sinks import Delete, Merge, Sink
 
 OPERATORS: tuple[type[Node], ...] = tuple(
     cls

@@ -19,11 +19,9 @@ from semgraph.frontend.build import shared_node
 from semgraph.frontend.document import Trail, known_keys, mapping, unknown
 from semgraph.frontend.head import Head, input_schema
 from semgraph.frontend.kinds import RELATION, Key, Keys, Pruned, Reported, Scope
-from semgraph.logical.absent import all_partitions
-from semgraph.logical.node import Node
-from semgraph.logical.plan import Choice, InputSpec, Windowing
+from semgraph.logical.node import Node, column_scalar
+from semgraph.logical.plan import Choice, InputSpec, Windowing, all_partitions
 from semgraph.logical.relational import Add, Nothing, Project
-from semgraph.logical.typecheck import column_scalar
 
 _NAMES = kinds.listed(kinds.NAMED)
 CALL: Keys = {

@@ -15,13 +15,12 @@ from semgraph.expr.own_functions import FunctionsByName
 from semgraph.expr.scalar import MOST_DEEP, NOW, Scalar, conjunction, parse_scalar, reserved
 from semgraph.frontend.document import kind_of, known_keys, mapping, rest_of, rests, unknown, wrong
 from semgraph.logical.graph import Pattern, parse_pattern
-from semgraph.logical.node import Node
+from semgraph.logical.node import Columns, Node, Sort, Using, column_scalar
 from semgraph.logical.plan import Choice
 from semgraph.logical.prompt import PromptSet
 from semgraph.logical.schema import NAME, PATH, Graph
 from semgraph.logical.search import SearchMethod
 from semgraph.logical.semantic import Check
-from semgraph.logical.typecheck import Columns, Sort, Using, column_scalar
 
 Schema = dict[str, Any]
 PARAMETER = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")

@@ -27,9 +27,14 @@ from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.optimizer import check_choices, optimized
 from semgraph.python_files import code_folders, files_by_name, module_of
-from semgraph.semantic.clustering import Algorithm, ClusterFile, check_extra
 from semgraph.semantic.contract import OPERATORS, REFERENCES, Cost, Observed, RowEstimate
-from semgraph.semantic.implementation import Implementation, named
+from semgraph.semantic.implementation import (
+    Algorithm,
+    ClusterFile,
+    Implementation,
+    check_extra,
+    named,
+)
 from semgraph.shipped import operators_folder
 
 _NODES: dict[str, type[Semantic]] = {

@@ -29,9 +29,8 @@ from semgraph.formats import dollars, plural
 from semgraph.frontend.frame import Frame
 from semgraph.frontend.row_files import LoadedInput
 from semgraph.frontend.rows import few, read_rows, set_aside, shown
-from semgraph.logical.absent import without_absent
 from semgraph.logical.node import Node, walk
-from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
+from semgraph.logical.plan import ALL, InputSpec, LogicalPlan, without_absent
 from semgraph.logical.relational import (
     Add,
     Computing,

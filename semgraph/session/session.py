@@ -29,8 +29,7 @@ from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.journal import size_on_disk
 from semgraph.llm.settings import Settings
 from semgraph.llm.stack import Budget
-from semgraph.logical.absent import without_absent
-from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.plan import LogicalPlan, without_absent
 from semgraph.logical.schema import Graph
 from semgraph.logical.semantic import OnError
 from semgraph.meter import StepMetrics

@@ -16,8 +16,7 @@ from semgraph.frontend.build import OPERATORS, SINKS, SOURCES, build, by_keyword
 from semgraph.frontend.frame import table
 from semgraph.frontend.head import NO_GRAPH
 from semgraph.frontend.kinds import KINDS
-from semgraph.logical.node import Node, argument
-from semgraph.logical.typecheck import check_names
+from semgraph.logical.node import Node, argument, check_names
 from semgraph.relational.sql import operator_sql
 
 

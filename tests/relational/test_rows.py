@@ -13,7 +13,7 @@ from semgraph.errors import EngineError, Fault
 from semgraph.expr.row_scalars import NAMESPACE, Unsupported
 from semgraph.expr.scalar import parse_scalar as sql
 from semgraph.frontend.load import load_plan
-from semgraph.logical.node import Node
+from semgraph.logical.node import Node, Sort
 from semgraph.logical.relational import (
     Add,
     Aggregate,
@@ -28,7 +28,6 @@ from semgraph.logical.relational import (
     Union,
     Unnest,
 )
-from semgraph.logical.typecheck import Sort
 from semgraph.optimizer import optimize
 from semgraph.physical.plan import SqlSegment
 from semgraph.physical.planner import compile_plan

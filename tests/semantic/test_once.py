@@ -15,7 +15,7 @@ from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
 from semgraph.semantic.ask import AnswerContext, Answered
 from semgraph.semantic.context import Context
-from semgraph.semantic.operators import answer
+from semgraph.semantic.rows import answer
 
 TEN = [f"name {i}" for i in range(10)]
 
