@@ -90,7 +90,7 @@ def compare(
     from semgraph.session.options import named_values, parameters, read_variants
 
     if show is not None:
-        from semgraph.compare.record import load_comparison
+        from semgraph.compare.comparison import load_comparison
 
         _print(options, load_comparison(show))
         return

@@ -211,7 +211,7 @@ def new_operator(
     """Write a template for an implementation of your own, DIR/OPERATOR/NAME.py; it passes the check
     unchanged.
     """
-    from semgraph.conformance.new_operator import skeleton
+    from semgraph.conformance.folder import skeleton
 
     file = skeleton(operator, name, folder)
     options.show(str(file))
@@ -264,8 +264,7 @@ def check_operators(
 
 
 def _check_injection(options: CommonOptions, folder: Path, max_usd: float | None) -> None:
-    from semgraph.conformance.folder import find
-    from semgraph.conformance.injection import OPERATORS, injection
+    from semgraph.conformance.folder import OPERATORS, find, injection
 
     options = replace(options, operators=[*(options.operators or ()), str(folder)])
     measured = {}

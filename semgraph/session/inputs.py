@@ -477,7 +477,7 @@ async def sampled(
         n: table.slice(0, min(rows, table.num_rows)) if n == name else table
         for n, table in inputs.items()
     }
-    from semgraph.compare.scratch import partitions_read, snapshot
+    from semgraph.compare.trial import partitions_read, snapshot
 
     async with resources.opened_store(plan.graph) as store:
         read = await snapshot(plan, store, partitions_read(plan, some))

@@ -14,7 +14,7 @@ from uuid import uuid4
 import pytest
 
 import semgraph
-from semgraph.conformance.oracle import Grams, Mind, Oracle, edited
+from semgraph.conformance.cases import Grams, Mind, Oracle, edited
 from semgraph.errors import ModelUnavailable, PlanError, RowError
 from semgraph.execution.result import Result
 from semgraph.frontend.load import load_plan

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import semgraph
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 from semgraph.errors import RowError
 from semgraph.execution.record import Run, read_rows
 from semgraph.execution.result import Result

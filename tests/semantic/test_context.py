@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semgraph.conformance.cases import Case
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Case, Mind, Oracle
 from semgraph.errors import BudgetReached, RowError
 from semgraph.llm.base import Embeddings, Limits, Reply, Request, Usage
 from semgraph.llm.stack import Roles

@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from semgraph.conformance.cases import LEFT, LIBRARY, RIGHT, mind, node
-from semgraph.conformance.oracle import Grams, Oracle
+from semgraph.conformance.cases import LEFT, LIBRARY, RIGHT, Grams, Oracle, mind, node
 from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
 from semgraph.semantic.ask import AnswerContext, Answered

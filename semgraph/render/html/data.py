@@ -14,8 +14,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-from semgraph.compare.comparison import Arm, Comparison
-from semgraph.compare.record import FILE, load_comparison
+from semgraph.compare.comparison import FILE, Arm, Comparison, load_comparison
 from semgraph.execution.record import (
     WRITTEN,
     Run,
