@@ -20,8 +20,8 @@ from semgraph.cli.options import (
     Rows,
     Uses,
     everywhere,
+    run_until_signal,
 )
-from semgraph.cli.signals import run_until_signal
 from semgraph.errors import PlanError, Problem
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def compare(
     """Compare implementations of a step over the same rows, or variants of a plan. The store is
     only read.
     """
-    from semgraph.session.options import named_values, parameters, read_variants
+    from semgraph.cli.options import named_values, parameters, read_variants
 
     if show is not None:
         from semgraph.compare.comparison import load_comparison

@@ -11,8 +11,8 @@ from typing import Any
 
 import typer
 
-from semgraph.private import LAST, RUNS
-from semgraph.shipped import operators_folder, plan_names
+from semgraph.folders import operators_folder, plan_names
+from semgraph.privacy import LAST, RUNS
 
 _MODELS = ("local", "recorded", "openai:")
 _STORES = ("memory", "neo4j", "neo4j-local", "sqlite:")

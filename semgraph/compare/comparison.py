@@ -18,7 +18,7 @@ from semgraph.compare.truth import EACH, TRUE, RowAnswers, answers_of
 from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.execution.record import INPUT_ROW, Run, RunRecord, exchanges, find_run, write_table
 from semgraph.expr.functions import canonical_json
-from semgraph.private import RUNS
+from semgraph.privacy import RUNS
 from semgraph.provenance import AskedItem, Row, as_text, asked_item, at
 from semgraph.semantic.prompt.answers import free_name
 

@@ -27,8 +27,7 @@ from semgraph.logical.prompt import plain
 from semgraph.logical.semantic import SemAgg, Semantic, SemJoin, SemMap
 from semgraph.logical.sinks import Merge
 from semgraph.provenance import at
-from semgraph.scores import Edge, ScoredGraph, ScoredNode, answers
-from semgraph.scores.rows import lookup
+from semgraph.scores import Edge, ScoredGraph, ScoredNode, answers, lookup
 from semgraph.stores.base import Store
 
 RowAnswers = Mapping[Hashable, Counter[Hashable]]

@@ -26,12 +26,12 @@ import semgraph as sg
 from semgraph.conformance.cases import usable
 from semgraph.conformance.suite import Agreement, Candidate, Outcomes, agreement, run_checks
 from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.folders import operators_folder
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.plan import Choice
 from semgraph.logical.schema import NAME
 from semgraph.semantic.implementation import named
 from semgraph.semantic.library import FOLDERS, Library
-from semgraph.shipped import operators_folder
 
 
 class ImplementationFile(NamedTuple):

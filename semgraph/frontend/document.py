@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean, nearest
 from semgraph.expr.scalar import depth
+from semgraph.folders import plan_names, plans_folder
 from semgraph.frontend.renamed import INSTEAD, new_word
-from semgraph.shipped import plan_names, plans_folder
 
 MAX_BYTES = 1_000_000
 MAX_VALUES = 20_000

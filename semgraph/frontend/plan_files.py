@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from semgraph.errors import Fault, PlanError, Problem
+from semgraph.folders import plans_folder
 from semgraph.formats import plural
 from semgraph.frontend.calls import declared_inputs
 from semgraph.frontend.document import (
@@ -32,7 +33,6 @@ from semgraph.logical.node import walk
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
-from semgraph.shipped import plans_folder
 
 _OWN = Path("plans")
 

@@ -33,7 +33,7 @@ from semgraph.llm.prices import OPENAI_URL, Price, Prices
 from semgraph.llm.replies import Completion, UnreadableReply, completion, document, error_in
 from semgraph.llm.specs import without_password
 from semgraph.llm.tokens import TokenCounter, prompt_tokens
-from semgraph.redaction import learn, learn_from_addresses
+from semgraph.privacy import learn, learn_from_addresses
 
 if TYPE_CHECKING:
     from ssl import SSLContext

@@ -20,8 +20,7 @@ from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.llm.local.catalogue import find, offline
 from semgraph.llm.prices import OPENAI_URL
 from semgraph.llm.specs import ModelSpec, parse_spec, unbound_role, without_password
-from semgraph.private import refusal
-from semgraph.redaction import learn, learn_from_addresses, learn_from_environment
+from semgraph.privacy import learn, learn_from_addresses, learn_from_environment, refusal
 
 OPTION = "option"  # the origin of values from the command line or from `Session`
 _PREFIX = "SEMGRAPH_"

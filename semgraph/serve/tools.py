@@ -24,7 +24,7 @@ from semgraph.logical.node import Node
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
 from semgraph.logical.prompt import plain
 from semgraph.logical.sinks import Delete
-from semgraph.redaction import redacted, redacted_values, without_folders
+from semgraph.privacy import redacted, redacted_values, without_folders
 from semgraph.render.outcome import cost, written
 from semgraph.render.plans import grouped
 from semgraph.session.inputs import group_columns

@@ -154,7 +154,7 @@ class Explanation:
         """The engine of the settings, and the shards that it makes of the rows; "" without any."""
         if "engine" not in self.resources.settings.values or forecast is None:
             return ""
-        from semgraph.engine.cluster import EngineSpec
+        from semgraph.engine.on_ray import EngineSpec
         from semgraph.engine.sharding import described
 
         setting = self.resources.settings["engine"]

@@ -26,7 +26,7 @@ from semgraph.llm.settings import OPTION, Setting, Settings
 from semgraph.llm.specs import Kind, parse_spec, without_password
 from semgraph.logical.plan import ALL, LogicalPlan
 from semgraph.logical.semantic import OnError
-from semgraph.private import private_folder
+from semgraph.privacy import private_folder
 
 
 @dataclass(frozen=True)

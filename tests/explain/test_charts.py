@@ -10,7 +10,7 @@ import pytest
 import semgraph
 from semgraph.conformance.cases import Mind, Oracle
 from semgraph.errors import PlanError
-from semgraph.shipped import plans_folder
+from semgraph.folders import plans_folder
 
 PLANS = (
     "add_episode", "add_triplet", "build_communities", "link_facts", "pagerank", "search", "store_facts",

@@ -12,7 +12,7 @@ import pytest
 import semgraph as sg
 from semgraph.conformance.cases import Mind, Oracle
 from semgraph.errors import PlanError
-from semgraph.shipped import plans_folder
+from semgraph.folders import plans_folder
 
 SECRET = "sesame-0123"
 PLAN = """plan: mine

@@ -12,6 +12,7 @@ import pytest
 from semgraph.errors import EngineError, Fault
 from semgraph.expr.row_scalars import NAMESPACE, Unsupported
 from semgraph.expr.scalar import parse_scalar as sql
+from semgraph.folders import plans_folder
 from semgraph.frontend.load import load_plan
 from semgraph.logical.node import Node, Sort
 from semgraph.logical.relational import (
@@ -34,7 +35,6 @@ from semgraph.physical.planner import compile_plan
 from semgraph.relational.batch import Batch, runtime_schema
 from semgraph.relational.segments import check_equal
 from semgraph.semantic.library import Library
-from semgraph.shipped import plans_folder
 from semgraph.stores.sqlite.store import SqliteStore
 from tests.fuzz.expressions import DOUBLES, NUMBERS, STRINGS, Expressions
 from tests.relational.executors import (

@@ -31,7 +31,7 @@ from semgraph.llm.local.catalogue import (
     paths,
 )
 from semgraph.llm.specs import without_password
-from semgraph.private import refusal
+from semgraph.privacy import refusal
 
 Progress = Callable[[int, int, str], None]
 """Called with (bytes so far, total bytes, source). May raise to stop the download; a later one

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from semgraph.errors import DataError, EngineError, StoreUnavailable
-from semgraph.private import create_private, private_folder, refusal
+from semgraph.privacy import create_private, private_folder, refusal
 from semgraph.stores.base import record_round_trip
 from semgraph.stores.sqlite.values import add_labels, list_holds, lists_meet, partition_words, unite
 from semgraph.turns import Turns

@@ -25,7 +25,7 @@ from typing import Any
 
 from semgraph.errors import PlanError, StoreUnavailable
 from semgraph.extras import install, missing
-from semgraph.private import private_folder
+from semgraph.privacy import private_folder
 from semgraph.stores.neo4j.local.jars import StartProgress, cache_dir, jars
 
 VERSION = "5.26.0"
