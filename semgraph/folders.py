@@ -1,5 +1,5 @@
-"""The folders of the shipped plans, operators and functions (beside the package in a checkout, inside it
-in a wheel), and files with Python code of the user's, found in named folders and run by their path.
+"""The folders of the shipped plans, operators and functions, beside the package in a checkout or inside
+it in a wheel, and files with Python code of the user's, found in named folders and run by their path.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
-"""Text without what must not leave: secrets, and folders of this machine.
+"""Text without what must not leave (secrets, and folders of this machine), and files and folders that
+only their owner may read.
 
 Keys and passwords are learned where settings, endpoints and stores take them, and replaced where
-text leaves: in every error of semgraph, on the terminal, in records and reports.
+text leaves: in every error of semgraph, on the terminal, in records and reports. Only files that are
+made here are private: one that exists keeps its mode, which its owner chose.
 """
 
 from __future__ import annotations
