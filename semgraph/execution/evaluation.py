@@ -490,15 +490,9 @@ class Evaluation:
 
     def _flows(self, node: PhysicalNode, inputs: Sequence[Batch], batch: Batch) -> list[_StepFlow]:
         """The rows that enter and leave steps at the operators of this node."""
-        known = node.known_rows(inputs, batch)
-        flows = []
-        for operator in node.operators:
-            metrics = self.metrics(operator.step)
-            if self.runtime.begins(operator):
-                flows.append(_StepFlow(metrics, "rows_in", known.get(operator.inputs[0])))
-            if self.runtime.ends(operator):
-                flows.append(_StepFlow(metrics, "rows_out", known.get(operator)))
-        return flows
+        places = self.runtime.flows_of(node)
+        known = node.known_rows(inputs, batch) if places else {}
+        return [_StepFlow(self.metrics(step), which, known.get(at)) for step, which, at in places]
 
     def observe(self, node: PhysicalNode, rows_in: int, rows_out: int) -> None:
         """Remember how many rows a node made of how many, for later estimates."""

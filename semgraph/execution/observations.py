@@ -49,8 +49,8 @@ class Seen:
 
     def add(self, other: Seen, weight: float = 1.0) -> Seen:
         """The sum of this, weighted, and another."""
-        names = [f.name for f in fields_of(self)]
-        return Seen(*(getattr(self, name) * weight + getattr(other, name) for name in names))
+        sums = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Seen(*(own * weight + added for own, added in sums))
 
 
 def key_of(plan: PhysicalPlan, node: Node, models: str) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable,
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -24,7 +24,7 @@ from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import Embed, Semantic
 from semgraph.logical.sinks import Merge
 from semgraph.meter import Meter, StepMetrics
-from semgraph.physical.plan import PhysicalPlan
+from semgraph.physical.plan import PhysicalNode, PhysicalPlan
 from semgraph.physical.vectors import Partition
 from semgraph.relational.batch import Batch
 from semgraph.semantic.ask import Answered, Failure
@@ -128,6 +128,8 @@ class MeteredReads:
 
 
 Observer = Callable[[Node, Batch], None]
+Flow = tuple[str, Literal["rows_in", "rows_out"], Node]
+"""A step, which of its counters, and the operator whose rows are counted."""
 
 
 class RowRecorder(Protocol):
@@ -246,6 +248,7 @@ class Runtime:
     trial: int = 0
     ended: dict[Iterate, dict[Hashable, bool]] = field(default_factory=dict)
     batches: bool = True
+    _flows: dict[PhysicalNode, Sequence[Flow]] = field(default_factory=dict, init=False)
 
     @cached_property
     def in_batches(self) -> frozenset[Node]:
@@ -265,19 +268,20 @@ class Runtime:
                 notes.append(f"step {loop.step}: {which}{of} had not ended after {rounds}")
         return notes
 
-    def begins(self, node: Node) -> bool:
-        """Whether the rows of a step that asks no model come in at this operator; of others, rows
-        in are those asked about.
+    def flows_of(self, node: PhysicalNode) -> Sequence[Flow]:
+        """Where rows come into steps and leave them at the operators of a node. Of steps that ask a
+        model, rows in are those asked about.
         """
-        return (
-            bool(node.inputs)
-            and node.inputs[0].step != node.step
-            and node.step not in self._asking_steps
-        )
-
-    def ends(self, node: Node) -> bool:
-        """Whether the rows of this operator are those that its step gives."""
-        return self._last.get(node.step) is node
+        if node not in self._flows:
+            flows: list[Flow] = []
+            for each in node.operators:
+                first = bool(each.inputs) and each.inputs[0].step != each.step
+                if first and each.step not in self._asking_steps:
+                    flows.append((each.step, "rows_in", each.inputs[0]))
+                if self._last.get(each.step) is each:
+                    flows.append((each.step, "rows_out", each))
+            self._flows[node] = flows
+        return self._flows[node]
 
     @cached_property
     def _last(self) -> dict[str, Node]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
@@ -344,10 +343,7 @@ class SqlSegment(PhysicalNode):
 
     def content(self) -> list[str]:
         """The statement, with the names of its inputs replaced by their places."""
-        sql = self.segment.sql
-        for i, (name, _) in enumerate(self.segment.inputs):
-            sql = re.sub(rf"\b{re.escape(name)}\b", f"in{i}", sql)
-        return [sql]
+        return [self.segment.content]
 
     async def place_error(
         self, error: DataError, inputs: Sequence[Batch], now: datetime

@@ -26,6 +26,7 @@ from semgraph.relational.batch import (
     conform,
     dense,
     hidden,
+    rows_at,
     runtime_schema,
     values,
 )
@@ -42,7 +43,6 @@ from semgraph.semantic.ask import (
     failures,
     prompt_texts,
     question_keys,
-    rows_at,
 )
 
 

@@ -34,7 +34,9 @@ from semgraph.relational.batch import (
     Batch,
     conform,
     dense,
+    empty_table,
     pick,
+    rows_at,
     runtime_schema,
     values,
 )
@@ -51,7 +53,6 @@ from semgraph.semantic.ask import (
     evidence,
     failures,
     question_keys,
-    rows_at,
 )
 from semgraph.semantic.contract import RowEstimate, answer_schema
 from semgraph.semantic.groups import row_groups, sem_agg, sem_topk
@@ -400,5 +401,5 @@ _OPERATORS: Mapping[type[Semantic], _Answer] = {
 async def answer(node: Semantic, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
     """Run one semantic operator over its inputs."""
     if not inputs[0].num_rows:
-        return Answered(runtime_schema(node).empty_table())
+        return Answered(empty_table(runtime_schema(node)))
     return await _OPERATORS[type(node)](node, inputs, context)

@@ -19,7 +19,6 @@ from semgraph.stores.conditions import (
     Term,
     Test,
     Value,
-    constant,
     evaluate,
     read_all,
     values_of,
@@ -87,14 +86,8 @@ class RequestRows:
         """
         terms = read_all(scalars, alias, lambda prop: term(prop)[1])
         values = values_of(terms)
-        of_rows = [value for value in values if value.columns]
-        for value, array in zip(of_rows, evaluate(of_rows, self.rows), strict=True):
+        for value, array in zip(values, evaluate(values, self.rows), strict=True):
             self.column(value, array)
-        for value in values:
-            if not value.columns:
-                self.column(
-                    value, constant(value).take(pa.array([0] * self.rows.num_rows, pa.int64()))
-                )
         return [self._text(one, term) for one in terms]
 
     def _text(self, term: Term, prop: Callable[[Prop], tuple[str, Type]]) -> str:

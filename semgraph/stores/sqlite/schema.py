@@ -90,7 +90,7 @@ class Table:
         return quote(self.graph.partition)
 
     @cached_property
-    def columns(self) -> dict[str, Type]:
+    def columns(self) -> Mapping[str, Type]:
         """Types by name of the stored columns."""
         return self.label.columns
 
