@@ -4,7 +4,6 @@ it in a wheel, and files with Python code of the user's, found in named folders 
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
 import re
 import sys
@@ -71,6 +70,8 @@ def content_of(file: Path) -> Content:
         data = file.read_bytes()
     except OSError as error:
         raise PlanError(Problem(f"{file}: {error.strerror}", hint="make it readable")) from error
+    import hashlib
+
     return Content(data, hashlib.sha256(data).hexdigest())
 
 
@@ -92,6 +93,8 @@ def module_of(kind: str, file: Path, name: str) -> ModuleType:
 
 def _module_of(kind: str, file: Path, name: str) -> ModuleType:
     content = content_of(file)
+    import hashlib
+
     digest = hashlib.sha256(str(file).encode() + b"\0" + content.data).hexdigest()[:8]
     name = f"_semgraph_{kind}_{digest}.{name}"
     if name in sys.modules:
