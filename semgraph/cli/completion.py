@@ -12,8 +12,8 @@ from typing import Any
 
 import typer
 
-from semgraph.private import LAST, RUNS
-from semgraph.shipped import operators_folder, plan_names
+from semgraph.folders import operators_folder, plan_names
+from semgraph.privacy import LAST, RUNS
 from semgraph.stores.registry import FORMS
 
 _VARIABLE = re.compile(r"[A-Z].*")

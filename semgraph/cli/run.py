@@ -26,8 +26,8 @@ from semgraph.cli.options import (
     Rows,
     Uses,
     everywhere,
+    run_until_signal,
 )
-from semgraph.cli.signals import run_until_signal
 
 if TYPE_CHECKING:
     from semgraph.execution.result import Result
@@ -79,8 +79,8 @@ def run(
     ] = None,
 ) -> None:
     """Run a plan: on the rows you give, or on its example."""
+    from semgraph.cli.options import named_values, parameters
     from semgraph.render.header import RequestedOptions
-    from semgraph.session.options import named_values, parameters
 
     limits = {
         "max_usd": max_usd,
@@ -128,7 +128,7 @@ def _introduce(
     requested: RequestedOptions,
 ) -> dict[str, Any]:
     """Read the inputs, print the first lines, fetch models that are not here."""
-    from semgraph.frontend.inputs import read_inputs
+    from semgraph.frontend.row_files import read_inputs
     from semgraph.render.header import header
     from semgraph.session.inputs import example_rows
 
@@ -269,8 +269,8 @@ def explain(
     """Show what a plan will do, step by step, and its estimated cost. Nothing is written; only
     --sample calls a model.
     """
-    from semgraph.frontend.inputs import read_inputs
-    from semgraph.session.options import named_values, parameters
+    from semgraph.cli.options import named_values, parameters
+    from semgraph.frontend.row_files import read_inputs
 
     with options.session(engine=engine) as session:
         prepared = session.prepare(

@@ -31,7 +31,7 @@ from semgraph.physical.vectors import Partition
 from semgraph.relational.batch import Batch
 from semgraph.semantic.ask import AnswerContext, Answered, Failure
 from semgraph.semantic.context import Context
-from semgraph.semantic.operators import answer
+from semgraph.semantic.rows import answer
 
 T = TypeVar("T")
 _REPORTS = 100  # the most reports of the rows of one operator before it ends

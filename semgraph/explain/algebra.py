@@ -11,7 +11,7 @@ from semgraph.formats import plural
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan
 from semgraph.logical.iterate import Iterate, Round
-from semgraph.logical.node import Node, walk
+from semgraph.logical.node import Columns, Node, Sort, Stop, Using, walk
 from semgraph.logical.plan import LogicalPlan, PlanCall
 from semgraph.logical.relational import (
     Add,
@@ -39,7 +39,6 @@ from semgraph.logical.semantic import (
     SemTopk,
 )
 from semgraph.logical.sinks import Merge, Sink
-from semgraph.logical.typecheck import Columns, Sort, Stop, Using
 
 _WIDTH = 118
 _JOINS = {"inner": "⋈", "left": "⟕", "semi": "⋉", "anti": "▷"}

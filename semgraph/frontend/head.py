@@ -15,8 +15,6 @@ from semgraph.errors import Fault, Faults, PlanError, Position, Problem, did_you
 from semgraph.expr.scalar import NOW, parse_scalar, reserved
 from semgraph.expr.types import Type, parse_type
 from semgraph.frontend import kinds
-from semgraph.frontend.arguments import CHOICE, RELATION, Pruned, unknown_parameter, whole_parameter
-from semgraph.frontend.arguments import under as at
 from semgraph.frontend.build import shared_node
 from semgraph.frontend.document import (
     Document,
@@ -31,7 +29,16 @@ from semgraph.frontend.document import (
 )
 from semgraph.frontend.functions import Functions
 from semgraph.frontend.graph_files import read_graph
-from semgraph.frontend.kinds import Key, Keys
+from semgraph.frontend.kinds import (
+    CHOICE,
+    RELATION,
+    Key,
+    Keys,
+    Pruned,
+    unknown_parameter,
+    whole_parameter,
+)
+from semgraph.frontend.kinds import under as at
 from semgraph.logical.node import Node
 from semgraph.logical.plan import ALL, POSITION, TURN, Choice, InputSpec, Windowing
 from semgraph.logical.relational import Input

@@ -20,17 +20,6 @@ from semgraph.errors import Fault, Faults, PlanError, Position, Problem, did_you
 from semgraph.expr.canonical import canonical
 from semgraph.expr.functions import canonical_json
 from semgraph.frontend import kinds
-from semgraph.frontend.arguments import (
-    CONDITION,
-    PIPELINE,
-    Pruned,
-    Reported,
-    Scope,
-    holds,
-    unknown_parameter,
-    whole_parameter,
-)
-from semgraph.frontend.arguments import under as at
 from semgraph.frontend.build import (
     OPERATOR_WORDS,
     SINKS,
@@ -78,7 +67,19 @@ from semgraph.frontend.head import (
     parameter_values,
     read_head,
 )
-from semgraph.frontend.kinds import Key, Keys
+from semgraph.frontend.kinds import (
+    CONDITION,
+    PIPELINE,
+    Key,
+    Keys,
+    Pruned,
+    Reported,
+    Scope,
+    holds,
+    unknown_parameter,
+    whole_parameter,
+)
+from semgraph.frontend.kinds import under as at
 from semgraph.frontend.prompt_files import Prompts
 from semgraph.frontend.rows import row_faults
 from semgraph.frontend.warnings import warnings

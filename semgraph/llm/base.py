@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from semgraph.errors import PlanError, Problem, RowError, did_you_mean
-from semgraph.redaction import without_password
+from semgraph.privacy import without_password
 
 T = TypeVar("T")
 Origin = Literal["issued", "journal", "coalesced"]

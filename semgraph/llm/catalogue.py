@@ -27,8 +27,7 @@ from urllib.parse import urlsplit
 
 from semgraph.errors import ModelUnavailable, PlanError, Problem, did_you_mean
 from semgraph.llm.base import Kind, YesNo
-from semgraph.private import refusal
-from semgraph.redaction import without_password
+from semgraph.privacy import refusal, without_password
 
 
 @dataclass(frozen=True)

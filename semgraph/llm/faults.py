@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.llm.base import OPENAI
 from semgraph.llm.replies import UnreadableReply, count, mapping, text_of
-from semgraph.redaction import redacted
+from semgraph.privacy import redacted
 
 if TYPE_CHECKING:
     import openai

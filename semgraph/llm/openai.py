@@ -39,7 +39,7 @@ from semgraph.llm.faults import (
 )
 from semgraph.llm.replies import Completion, UnreadableReply, completion, document, error_in
 from semgraph.llm.tokens import LOGPROBS, Price, Prices, TokenCounter, prompt_tokens, word_logprobs
-from semgraph.redaction import learn, learn_from_addresses, without_password
+from semgraph.privacy import learn, learn_from_addresses, without_password
 
 if TYPE_CHECKING:
     from ssl import SSLContext

@@ -27,7 +27,7 @@ from semgraph.llm.catalogue import (
     on_disk,
 )
 from semgraph.llm.tokens import Price, price_of
-from semgraph.redaction import without_password
+from semgraph.privacy import without_password
 
 if TYPE_CHECKING:
     from semgraph.llm.recording import Recording

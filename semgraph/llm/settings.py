@@ -20,11 +20,11 @@ from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.llm.base import ModelSpec, unbound_role
 from semgraph.llm.catalogue import offline
 from semgraph.llm.providers import PROVIDERS, SERVICES, parse_spec
-from semgraph.private import refusal
-from semgraph.redaction import (
+from semgraph.privacy import (
     learn,
     learn_from_addresses,
     learn_from_environment,
+    refusal,
     without_password,
 )
 from semgraph.stores.registry import STORES, store_spec

@@ -16,13 +16,14 @@ from semgraph.errors import Fault, Faults
 from semgraph.expr.duckdb import check_columns, expect_type
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import Type
-from semgraph.logical.node import Needs, Node, argument, owner_column, under
-from semgraph.logical.prompt import PromptSet, check_sections, without_forms
-from semgraph.logical.typecheck import (
+from semgraph.logical.node import (
     Columns,
+    Needs,
+    Node,
     Sort,
     Stop,
     Using,
+    argument,
     check_names,
     check_sort,
     check_standing_in,
@@ -34,9 +35,12 @@ from semgraph.logical.typecheck import (
     joined_fields,
     merged,
     needed_columns,
+    owner_column,
     typed_of_groups,
+    under,
     with_own,
 )
+from semgraph.logical.prompt import PromptSet, check_sections, without_forms
 
 OnError = Literal["raise", "null"]
 Answers = tuple[tuple[str, Type], ...]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from semgraph.expr.properties import never_fails
-from semgraph.logical.node import Node
+from semgraph.logical.node import Node, Stop
 from semgraph.logical.relational import Limit
 from semgraph.logical.semantic import SemFilter, SemMap
-from semgraph.logical.typecheck import Stop
 from semgraph.optimizer._patterns import Alone, PlanFacts, Roots, rewrite_alone
 
 

@@ -15,13 +15,12 @@ from semgraph.llm.base import Limits
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan, StoreRead
 from semgraph.logical.iterate import Iterate, Round, loops_of
-from semgraph.logical.node import Node, walk
+from semgraph.logical.node import Columns, Node, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Input, Project, Require, Union
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import Embed, Semantic, SemFilter, SemMap
 from semgraph.logical.sinks import Delete, Merge, Sink
-from semgraph.logical.typecheck import Columns
 from semgraph.physical.loops import IterateRows, RoundTable
 from semgraph.physical.plan import (
     AskModel,

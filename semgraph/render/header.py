@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from semgraph.errors import PlanError
 from semgraph.formats import plural, size
 from semgraph.frontend.document import find_plan, read_file
-from semgraph.frontend.inputs import LoadedInput
+from semgraph.frontend.row_files import LoadedInput
 from semgraph.llm.base import ModelSpec
 from semgraph.llm.providers import PROVIDERS
 from semgraph.llm.settings import Settings

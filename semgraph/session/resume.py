@@ -27,8 +27,7 @@ from semgraph.llm.providers import parse_spec
 from semgraph.llm.settings import OPTION, Setting, Settings
 from semgraph.logical.plan import ALL, LogicalPlan
 from semgraph.logical.semantic import OnError
-from semgraph.private import private_folder
-from semgraph.redaction import without_password
+from semgraph.privacy import private_folder, without_password
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from semgraph.engine.cluster import EngineSpec
 from semgraph.engine.ledger import Ledger, Rates, SharedBudget, SharedLimiter
-from semgraph.engine.on_ray import OnReport, RayEngine, Task
+from semgraph.engine.on_ray import EngineSpec, OnReport, RayEngine, Task
 from semgraph.engine.sharding import Division, ShardRows, lay_out, shard_count
 from semgraph.errors import PlanError, Problem, SemgraphError
 from semgraph.execution.lost import paid_by
@@ -33,7 +32,7 @@ from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Input
 from semgraph.meter import Meter
 from semgraph.optimizer import optimized
-from semgraph.redaction import redacted
+from semgraph.privacy import redacted
 from semgraph.semantic.ask import Failure
 from semgraph.session.resources import Owned, Resources, UserObjects, journal_of_shard
 from semgraph.session.resume import Resumed, keep_inputs

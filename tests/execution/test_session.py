@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import semgraph
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 from semgraph.errors import (
     BudgetReached,
     EngineError,

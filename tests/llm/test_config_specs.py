@@ -7,7 +7,7 @@ import pytest
 from semgraph.errors import PlanError
 from semgraph.llm.base import ModelSpec
 from semgraph.llm.providers import parse_spec
-from semgraph.redaction import without_password
+from semgraph.privacy import without_password
 
 
 @pytest.mark.parametrize(

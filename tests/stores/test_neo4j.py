@@ -22,7 +22,7 @@ import pyarrow as pa
 import pytest
 from ruamel.yaml import YAML
 
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 from semgraph.errors import DataError, EngineError, StoreUnavailable
 from semgraph.expr import parse_scalar
 from semgraph.frontend.graph_files import graph_of

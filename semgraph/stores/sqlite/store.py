@@ -24,7 +24,7 @@ import pyarrow as pa
 from semgraph.errors import DataError, EngineError, StoreUnavailable
 from semgraph.expr import Scalar
 from semgraph.logical.schema import Graph
-from semgraph.private import create_private, private_folder, refusal
+from semgraph.privacy import create_private, private_folder, refusal
 from semgraph.stores.base import (
     Alias,
     CommitMarker,

@@ -28,7 +28,7 @@ from typing import Any, Literal
 
 from semgraph.errors import PlanError, StoreUnavailable
 from semgraph.extras import install, missing
-from semgraph.private import private_folder
+from semgraph.privacy import private_folder
 
 ARTIFACTS = ("org.neo4j:neo4j", "org.neo4j:neo4j-bolt")
 AT_ONCE = 8
