@@ -43,7 +43,7 @@ from semgraph.relational.batch import Batch, runtime_schema
 from semgraph.semantic.ask import AnswerContext
 from semgraph.semantic.context import Context, DryRun, DryRunEnded
 from semgraph.semantic.contract import Part, Rows
-from semgraph.semantic.implementation import Implementation
+from semgraph.semantic.library import Implementation
 from semgraph.semantic.rows import answer
 from semgraph.stores.base import Observable, Store
 

@@ -29,7 +29,7 @@ from semgraph.llm.stack import Budget, Limiter, RetryPolicy, Stack, innermost
 from semgraph.render.header import described, local
 from semgraph.render.header import store as shown
 from semgraph.render.machine import BAD, GOOD, NOTE, Fact
-from semgraph.semantic.prompt.answers import AnswerSchema, Invalid, parse
+from semgraph.semantic.answers import AnswerSchema, Invalid, parse
 from semgraph.session.session import Session
 from semgraph.stores.base import Statistics
 

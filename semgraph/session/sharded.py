@@ -16,8 +16,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from semgraph.engine.ledger import Ledger, Rates, SharedBudget, SharedLimiter
-from semgraph.engine.on_ray import EngineSpec, OnReport, RayEngine, Task
+from semgraph.engine.on_ray import (
+    EngineSpec,
+    Ledger,
+    OnReport,
+    Rates,
+    RayEngine,
+    SharedBudget,
+    SharedLimiter,
+    Task,
+)
 from semgraph.engine.sharding import Division, ShardRows, lay_out, shard_count
 from semgraph.errors import PlanError, Problem, SemgraphError
 from semgraph.execution.lost import paid_by
