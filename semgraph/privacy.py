@@ -33,6 +33,7 @@ _SHAPED = re.compile(
     r"(?P<before>\b[a-z][a-z0-9+.-]{0,20}://[^/:@\s]*:)[^@/\s]+(?=@)|(?P<scheme>\bbearer\s+)(?=\S*\d)[\w.~+/=-]{8,}",
     re.IGNORECASE,
 )
+_LOGIN = re.compile(r"//[^/?]*@")
 _FOLDERS = re.compile(r"(?<![\w/.])/(?:[\w.@+~-]+/)+(?=[\w.@+~-])")
 _known: set[str] = set()
 
@@ -43,6 +44,11 @@ def learn(*values: str | None) -> None:
         stripped = (value or "").strip()
         if len(stripped) >= (_LEAST if _MIXED.search(stripped) else _LONG):
             _known.add(stripped)
+
+
+def without_password(url: str) -> str:
+    """A URL without user name and password: `http://name:secret@host/v1` becomes `http://host/v1`."""
+    return _LOGIN.sub("//", url)
 
 
 def learn_from_environment(environment: Mapping[str, str]) -> None:

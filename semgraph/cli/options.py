@@ -34,11 +34,13 @@ from semgraph.display import in_shell
 from semgraph.errors import PlanError, Problem, SemgraphError, is_interrupt
 from semgraph.formats import escaped
 from semgraph.privacy import redacted, redacted_values
+from semgraph.stores.registry import FORMS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from semgraph.llm.settings import Settings
+    from semgraph.session import Session
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 INTERRUPTED = 130
@@ -162,7 +164,7 @@ class CommonOptions:
         str | None,
         typer.Option(
             metavar="STORE",
-            help="sqlite:PATH, memory, neo4j, neo4j-local, neo4j://HOST.",
+            help=f"{', '.join(FORMS)}.",
             autocompletion=completion.stores,
             rich_help_panel=_PANEL,
         ),
@@ -209,7 +211,7 @@ class CommonOptions:
         """
         from shlex import quote
 
-        from semgraph.llm.specs import without_password
+        from semgraph.privacy import without_password
 
         values = {
             "llm": self.llm,
@@ -278,7 +280,7 @@ class CommonOptions:
         }
         return Settings.load(overrides, config=None if self.config is None else Path(self.config))
 
-    def session(self, **more: Any) -> Any:
+    def session(self, **more: Any) -> Session:
         """A session with these options."""
         from semgraph.session import Session
 

@@ -89,13 +89,13 @@ def run(
         "max_seconds": max_seconds,
     }
     with options.session(**limits, engine=engine) as session:
-        chosen = {
-            "params": parameters(set),
-            "preset": preset,
-            "use": named_values("--use", use),
-            "resume": resume,
-        }
-        prepared = session.prepare(plan, **chosen)
+        prepared = session.prepare(
+            plan,
+            params=parameters(set),
+            preset=preset,
+            use=named_values("--use", use),
+            resume=resume,
+        )
         earlier = session.resumed(resume)
         merged = earlier.merged(until=until, write=not no_write)
         requested = RequestedOptions(earlier.run or None, rows, merged["until"], merged["write"])
@@ -145,7 +145,7 @@ def _introduce(
 
 
 def _fetch(options: CommonOptions, settings: Settings, plan: LogicalPlan) -> None:
-    from semgraph.llm.local.download import pull
+    from semgraph.llm.catalogue import pull
     from semgraph.render.header import announcement, missing
     from semgraph.render.progress import downloading
 
@@ -203,6 +203,7 @@ def _report(
 ) -> None:
     from semgraph.render.header import following
     from semgraph.render.outcome import first_lines, hints, outcome, remarks
+    from semgraph.stores.registry import lasts
 
     options.talk(*first_lines(result))
     if options.json:
@@ -212,7 +213,7 @@ def _report(
         options.show(
             *outcome(result, plan, options.out.width, seconds, every=every, until=requested.until)
         )
-    stays = requested.write and requested.until is None and session.settings.store != "memory"
+    stays = requested.write and requested.until is None and lasts(session.settings.store)
     next_plans = following(plan, typed, own_rows=own_rows).items() if stays else ()
     after = {name + options.words(): doc for name, doc in next_plans}
     options.talk(*hints(result, plan, after))

@@ -36,10 +36,11 @@ from semgraph.errors import (
 )
 from semgraph.execution.result import Progress, Result
 from semgraph.extras import install
+from semgraph.llm.providers import typed_options
 from semgraph.llm.settings import RunLimits, Settings
-from semgraph.llm.specs import typed_options
 from semgraph.llm.stack import Budget, Limiter, Spending, refusal
 from semgraph.meter import Meter
+from semgraph.stores.registry import store_spec
 
 GATHER_SECONDS = 0.01
 """Seconds for which a worker gathers what it returns, before it sends a message."""
@@ -467,8 +468,8 @@ class RayEngine:
         if objects.llm is not None or objects.embedder is not None:
             what = "models that are objects are in this process, and shards are in others"
             raise PlanError(Problem(what, hint='name them: llm="openai:NAME@URL"'))
-        local = store.startswith("sqlite:") or store == "neo4j-local"
-        if job.request.plan.uses_store and local and len(self.machines) > 1:
+        here = store_spec(store).on_one_machine
+        if job.request.plan.uses_store and here and len(self.machines) > 1:
             what = f"store {store} is on one machine, and the cluster has {len(self.machines)}"
             there = f"machines: {', '.join(sorted(self.machines))}"
             raise PlanError(Problem(what, there=there, hint="name a server: --store neo4j://HOST"))
@@ -556,7 +557,7 @@ class RayEngine:
             return ended
         if isinstance(ended, LedgerGone) and await self.ended(task.holder):
             raise WorkerLost("it was cut off from the cluster")
-        if isinstance(ended, StoreUnavailable) and "sqlite:" not in self._store:
+        if isinstance(ended, StoreUnavailable) and not store_spec(self._store).on_one_machine:
             ended.add_note(_REACHED.format(socket.gethostname()))
         raise ended
 
@@ -634,7 +635,9 @@ _FORKS = (
     "on a machine of the cluster: --engine ray://auto"
 )
 _FORMS = "ray, ray?shards=8&workers=2, ray://HOST:10001?shards=256, ray://auto"
-_NO_LOCAL = "write ray (processes here), also to resume a run of it; or leave the engine out"
+_REMOVED = {
+    "local": "write ray (processes here), also to resume a run of it; or leave the engine out"
+}
 
 
 @dataclass(frozen=True)
@@ -659,8 +662,9 @@ class EngineSpec:
         EngineSpec(address='ray://head:10001', shards=256, workers=None)
         """
         name, _, query = text.partition("?")
-        if name == "local":
-            raise PlanError(Problem('there is no engine "local" any more', hint=_NO_LOCAL))
+        if name in _REMOVED:
+            what = f'there is no engine "{name}" any more'
+            raise PlanError(Problem(what, hint=_REMOVED[name]))
         if name != "ray" and not re.fullmatch(r"ray://\S+", name):
             raise PlanError(Problem(f'unknown engine "{text}"', there=f"engines: {_FORMS}"))
         options = typed_options(query, {"shards": int, "workers": int}, f'engine "{text}"')

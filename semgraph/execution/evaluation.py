@@ -21,8 +21,8 @@ from semgraph.execution.runtime import (
 )
 from semgraph.execution.windows import Confinement, Window
 from semgraph.llm.base import Embeddings
-from semgraph.llm.prices import OF_BATCH
 from semgraph.llm.stack import Replies, remembering
+from semgraph.llm.tokens import OF_BATCH
 from semgraph.logical.iterate import Iterate
 from semgraph.meter import OperatorMetrics, StepMetrics
 from semgraph.physical.loops import IterateRows

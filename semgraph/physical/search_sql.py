@@ -19,7 +19,7 @@ from semgraph.logical.search import RANKING, Search, SearchMethod
 from semgraph.physical.search_spec import SearchSpec, step_texts
 from semgraph.relational.batch import PARTITION, hidden
 from semgraph.relational.sql import quote, scalar_sql
-from semgraph.stores.batch_io import end_column
+from semgraph.stores.prepare import end_column
 
 NAMES = tuple(name for name, _ in RANKING)
 _RANKED, _FUSED, _BEST = '"#ranked"', '"#fused"', '"#best"'  # relations

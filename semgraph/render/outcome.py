@@ -30,6 +30,7 @@ from semgraph.meter import StepMetrics, split
 from semgraph.render.picture import Picture, lines, pictures
 from semgraph.render.tables import ROWS, Column, cell, fitting, result_lines
 from semgraph.render.tables import lines as table_lines
+from semgraph.stores.registry import lasts
 
 _PICTURES = 5
 _DRAWN = 20_000  # rows in a record that are read to draw them
@@ -233,7 +234,7 @@ def cost(total: StepMetrics, seconds: float) -> str:
 def yardstick(total: StepMetrics) -> float | None:
     """The cost of the same tokens with a well-known model; None if its price is not known."""
     from semgraph.llm.base import Usage
-    from semgraph.llm.prices import price_of
+    from semgraph.llm.tokens import price_of
 
     price = price_of(_YARDSTICK)
     usage = Usage(total.tokens_in, total.tokens_cached, total.tokens_out)
@@ -313,7 +314,7 @@ def _safe(done: int, of: int, plan: LogicalPlan, record: Path | None) -> str:
     """How many rows are written; a store in memory is lost."""
     rows = f"{count(done)} of {count(of)} {plan.windows.input if plan.windows else 'rows'}"
     facts = Run(record).facts if record is not None else {}
-    if (facts.get("settings") or {}).get("store", {}).get("value") != "memory":
+    if lasts(str((facts.get("settings") or {}).get("store", {}).get("value"))):
         return f"{rows} are complete: all that follows from them is written"
     answers = "; the answers are in the journal" if facts.get("journal") else ""
     return f"{rows} were written to memory, which is gone: the run starts over{answers}"

@@ -33,8 +33,8 @@ from semgraph.execution.record import INPUTS, SHARDS, RunRecord, new_run, timest
 from semgraph.execution.result import Progress, Result
 from semgraph.execution.windows import unreadable, without_nul
 from semgraph.frontend.load import dump
+from semgraph.llm.endpoints import require_trusted
 from semgraph.llm.settings import OPTION, Setting, Settings
-from semgraph.llm.trust import require_trusted
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Input
@@ -55,6 +55,7 @@ from semgraph.session.run import (
     settings_facts,
     trimmed,
 )
+from semgraph.stores.registry import lasts
 
 _SHOWN = 3  # errors of shards beside the first
 _IDS = 1 << 36  # for the rows that one attempt at a shard makes
@@ -169,7 +170,7 @@ async def run_shard(job: Job, task: Task, ledger: Ledger, report: OnReport) -> R
 
 def refuse_unshared(request: RunRequest, resources: Resources) -> None:
     """Refuse what shards cannot share. Raises PlanError."""
-    here = resources.objects.store is not None or resources.settings.store == "memory"
+    here = resources.objects.store is not None or not lasts(resources.settings.store)
     if request.plan.uses_store and here:
         what = "an engine needs a store that all shards can open by its address"
         hint = "name one: --store sqlite:PATH, or --store neo4j://HOST"

@@ -16,7 +16,7 @@ import pytest
 import semgraph as sg
 from benchmarks.world.waiting import Rates
 from semgraph.errors import SemgraphError
-from semgraph.llm.local.model import Local
+from semgraph.llm.local import Local
 from semgraph.session import resources as owned
 from tests.partial import maybe_partial
 from tests.served import served

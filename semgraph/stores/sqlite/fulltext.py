@@ -26,12 +26,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from semgraph.expr.functions import distinct_words, overlap_of
 from semgraph.stores.base import Method
-from semgraph.stores.batch_io import column
+from semgraph.stores.prepare import column
 from semgraph.stores.sqlite.rows import RankedHit, SearchScope
-from semgraph.stores.sqlite.schema import ID, Table, quote
-from semgraph.stores.sqlite.values import indexed_words, word_counts
-from semgraph.stores.sqlite.vectors import Memory, Postings, file_version
-from semgraph.stores.sqlite.words import WordBlock
+from semgraph.stores.sqlite.schema import ID, Table, indexed_words, quote, word_counts
+from semgraph.stores.sqlite.vectors import Memory, Postings, WordBlock, file_version
 
 if TYPE_CHECKING:
     import numpy as np

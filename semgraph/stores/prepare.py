@@ -2,6 +2,9 @@
 
 A batch is prepared once (`prepare_batch`): columns, keys, types, JSON, vectors, and which rows are
 refused. A store only converts the prepared values into its own and writes them.
+
+Stored rows with values that are not of the types that the graph declares, as other programs may write
+them, are left out of results: `LeftOut.notes` name them.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import pyarrow.compute as pc
 from semgraph.errors import DataError, EngineError, PlanError, Problem, StoreUnavailable
 from semgraph.expr import Type
 from semgraph.expr.functions import canonical_json
+from semgraph.formats import plain_line, shortened
 from semgraph.logical.graph import Element, elements_of, step_type
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import (
@@ -203,23 +207,20 @@ def still_has_edges(node: str, edges: str) -> DataError:
 _EMBEDDERS = {384: "local", 1024: "'openai:text-embedding-3-small?dimensions=1024'"}
 
 
-def other_length(store: str, label: str, index: str, stored: int, length: int) -> StoreUnavailable:
-    """The error for vectors of another length than the stored ones."""
+def check_length(
+    store: str, label: str, index: str, stored: int | None, length: int | None
+) -> None:
+    """Refuse vectors of another length than the stored ones; None: not known. Raises
+    StoreUnavailable.
+    """
+    if stored is None or length in (None, stored):
+        return
     likely = _EMBEDDERS.get(stored)
     made = f"--embedder {likely}, if that is the one" if likely else "--embedder MODEL"
-    return StoreUnavailable(
+    raise StoreUnavailable(
         f"{store}  {label} here has {stored:,}-dimensional vectors (index {index}); your embedder gives {length:,}. "
         f"Nothing was written. Use the embedder that made them ({made}), or start another store (--store STORE)."
     )
-
-
-def check_lengths(store: str, stored: Mapping[tuple[str, str], int], length: int | None) -> None:
-    """Refuse vectors of another length than the stored ones, which are by label and vector
-    property. Raises StoreUnavailable.
-    """
-    for (label, index), size in stored.items():
-        if length not in (None, size):
-            raise other_length(store, label, index, size, length or 0)
 
 
 def check_partition(store: str, graph: Graph, label: str, partition: str, key: str) -> None:
@@ -627,7 +628,8 @@ def attributes_form(text: str, label: Label, key: str) -> dict[str, Any]:
         own = name in {*label.columns, *label.derived, *label.ignore} or name.startswith(RESERVED)
         if not name or own:
             why = "is a property of its own" if name else "is no name"
-            raise _bad_name(f'attribute "{name}" of {what} {why}')
+            hint = "give it another name in a step before"
+            raise DataError(f'attribute "{name}" of {what} {why}', hint=hint)
     return {name: value for name, value in attributes.items() if value is not None}
 
 
@@ -648,5 +650,104 @@ def further_labels(graph: Graph, names: Iterable[str]) -> list[str]:
     return sorted(n for n in names if n and n not in graph.labels and not n.startswith(RESERVED))
 
 
-def _bad_name(message: str) -> DataError:
-    return DataError(message, hint="give it another name in a step before")
+UNFIT = (
+    ValueError,
+    TypeError,
+    ArithmeticError,
+    LookupError,
+    RecursionError,
+    AttributeError,
+    pa.ArrowException,
+    DataError,
+)
+"""What a conversion raises for a value that does not fit."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """The rows that the reads of one store left out: for each label and property the first value
+    that does not fit, and the rows, by the columns that were read.
+    """
+
+    rows: dict[tuple[str, str], tuple[str, dict[tuple[str, ...], set[str]]]] = field(
+        default_factory=dict
+    )
+
+    def columns(
+        self,
+        graph: Graph,
+        label: str,
+        names: Sequence[str],
+        rows: Sequence[Sequence[Any]],
+        convert: Callable[[str, Sequence[Any]], pa.Array[Any]],
+    ) -> list[pa.Array[Any]]:
+        """Rows of a label as columns. A row that does not fit is noted, and NULL in every column.
+
+        Args:
+            graph: Names the key, which no row lacks. An edge has both ends.
+            label: The label of the rows; "path": each is a list of edges.
+            names: Of the columns.
+            rows: Their values.
+            convert: Makes a column; raises one of `UNFIT`.
+        """
+        edge = label in graph.labels and graph.labels[label].kind == "edge"
+        required = (graph.key, "source", "target") if edge else (graph.key,)
+
+        def checked(name: str, values: Sequence[Any]) -> pa.Array[Any]:
+            if name in required and None in values:
+                raise ValueError(name)
+            return convert(name, values)
+
+        def fitting(row: Sequence[Any]) -> Sequence[Any]:
+            for name, value in zip(names, row, strict=True):
+                try:
+                    checked(name, [value])
+                except UNFIT:
+                    self.note(graph, label, name, value, dict(zip(names, row, strict=True)))
+                    return [None] * len(names)
+            return row
+
+        columns = list(zip(*rows, strict=True)) or [()] * len(names)
+        try:
+            return [checked(*column) for column in zip(names, columns, strict=True)]
+        except UNFIT:
+            columns = list(zip(*map(fitting, rows), strict=True))
+            return [convert(*column) for column in zip(names, columns, strict=True)]
+
+    def paths(
+        self, graph: Graph, var: str, rows: Sequence[Any], kind: pa.DataType
+    ) -> list[pa.Array[Any]]:
+        """Variable-length paths as a column; NULL where an edge has no key or ends."""
+        of = [(row,) for row in rows]
+        return self.columns(graph, "path", [var], of, lambda _, paths: steps_of(paths, kind))
+
+    def note(self, graph: Graph, label: str, name: str, value: Any, row: dict[str, Any]) -> None:
+        """Note that a row is left out, because of one of its values."""
+        declared = (
+            graph.labels[label].columns.get(name, "a usable vector") if label != "path" else "whole"
+        )
+        key, shown = row.get(graph.key), "missing" if value is None else repr(value)
+        of = key if isinstance(key, str) else repr(row)
+        first = f"{name} is {shortened(shown, 60)}, not {declared}. First: {shortened(of, 100)}"
+        by = self.rows.setdefault((label, name), (plain_line(first), {}))[1]
+        by.setdefault(tuple(row), set()).add(of)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """One line for each label and property."""
+        return tuple(
+            f"left out {max(map(len, by.values())):,} {label} that another program wrote: {first}"
+            for (label, _), (first, by) in self.rows.items()
+        )
+
+
+def struct_array(columns: Sequence[pa.Array[Any]], kind: Any) -> pa.StructArray:
+    """Columns as one, the key first; NULL where there is no key."""
+    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=columns[0].is_null())
+
+
+def without_left_out(table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """The rows of a result that have a value in each of some columns: keys, or variables."""
+    for name in columns:
+        table = table.filter(table[name].is_valid()) if table[name].null_count else table
+    return table
