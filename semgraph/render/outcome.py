@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from semgraph.execution.record import Run
-from semgraph.execution.recorded_results import RecordedTables
-from semgraph.execution.result import Result
+from semgraph.execution.result import RecordedTables, Result
 from semgraph.formats import (
     UNKNOWN,
     count,
