@@ -311,7 +311,7 @@ def ranking(
     blocks = index.blocks(partitions)
     if blocks is None:
         return RarestFirst(index, query, partitions)
-    return InMemory(blocks, query, index.mean_length)
+    return RankedPostings(blocks, query, index.mean_length)
 
 
 def _weighted(rows: int, counts: Iterable[tuple[int, str]]) -> list[QueryWord]:
@@ -319,7 +319,7 @@ def _weighted(rows: int, counts: Iterable[tuple[int, str]]) -> list[QueryWord]:
     return [QueryWord(word, weight(rows, n)) for n, word in sorted(counts) if n]
 
 
-class InMemory:
+class RankedPostings:
     """The rows for the words of one query, of partitions whose words are in memory."""
 
     def __init__(
