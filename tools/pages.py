@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from semgraph.frontend.plan_files import PlanFile, callers, listed
-from semgraph.render.pages import first_sentence, page, table
+from semgraph.render.plans import first_sentence, markdown_page, table
 
 INDEX = "README.md"
 PARTS = "Parts of plans"
@@ -40,7 +40,7 @@ def pages(files: Sequence[PlanFile]) -> dict[str, str]:
         "",
         *_parts([file for file in files if file.plan.name in called], called),
     ]
-    made = {f"{file.plan.name}.md": page(file) for file in whole}
+    made = {f"{file.plan.name}.md": markdown_page(file) for file in whole}
     anchor = f"({INDEX}#{PARTS.lower().replace(' ', '-')})"
     for name in called:
         made = {path: text.replace(f"({name}.md)", anchor) for path, text in made.items()}

@@ -4,9 +4,8 @@ stays, and the run can go on.
 
 from __future__ import annotations
 
+import resource
 import stat
-import subprocess
-import sys
 
 import pytest
 
@@ -14,13 +13,6 @@ from tests.bad_input.conftest import NOISE, Serving, episode, held, powerless, q
 from tests.cli.conftest import Ended, Project
 from tests.patience import HANGS
 
-LIMITED = """
-import resource, sys
-limit = int(sys.argv.pop(1))
-from semgraph.cli import main
-resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))     # no file of this process may grow past it
-main()
-"""
 MANY = [
     episode(f"Ann(user): I live in Rome {n}. " + f"Nothing else is new {n}. " * 100, n)
     for n in range(8)
@@ -28,12 +20,13 @@ MANY = [
 
 
 def limited(project: Project, size: int, *args: str) -> Ended:
-    """Run a command that can make no file larger than `size` bytes."""
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(size), *args], cwd=project.folder, env=project.env,
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANGS, check=False,
-    )  # fmt: skip
-    return Ended(done.returncode, done.stdout, done.stderr)
+    """Run a command while this process can make no file larger than `size` bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        return project(*args)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_full_disk_for_the_journal_fails_the_run(project: Project, serving: Serving) -> None:

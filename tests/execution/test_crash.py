@@ -11,6 +11,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from semgraph.execution.result import Progress
 from tests.execution.conftest import STORY, Watched, Work, declared, ended, said, wire
 
@@ -37,6 +39,7 @@ async def wipe(work: Work) -> None:
     await store.aclose()
 
 
+@pytest.mark.nightly  # tests/kill kills runs at every point, on both stores
 async def test_a_run_killed_again_and_again_ends_with_the_graph_of_one_that_was_not(
     simple: Work,
 ) -> None:

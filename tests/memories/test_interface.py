@@ -14,8 +14,8 @@ from benchmarks.memories.measure import over_world
 from benchmarks.memories.memories import MEMORIES, Memory
 from benchmarks.world import StandIn
 from semgraph.expr.types import type_of_arrow
+from semgraph.folders import plans_folder
 from semgraph.frontend.load import load_plan
-from semgraph.shipped import plans_folder
 from semgraph.stores.sqlite.store import SqliteStore
 from tests.memories.conftest import turn
 
@@ -111,7 +111,7 @@ async def test_questions_of_two_conversations_with_one_id_are_reported_and_not_m
     turns = memory("turns")
     await turns.tell(turn(1, "I work at Luma."))
     asked = {"id": "q", "question": "Where does Ada Costa work?", "at": "2025-05-01T00:00:00Z"}
-    result = await turns._run(
+    result = await turns.run(
         "read", {}, questions=[{**asked, "conversation": name} for name in ("c", "other")]
     )
     assert result.tables["answers"].num_rows == 0
@@ -124,7 +124,7 @@ async def test_turns_of_one_time_are_shown_in_the_order_in_which_they_were_given
     said = [turn(1, f"I live in {home}.") | {"id": f"t{9 + n}"} for n, home in enumerate(homes)]
     await turns.tell(*said)  # t9 before t10
     asked = {"conversation": "c", "id": "q", "question": "Where does Ada Costa live?", "at": None}
-    result = await turns._run("read", {"preset": "full_context"}, questions=[asked])
+    result = await turns.run("read", {"preset": "full_context"}, questions=[asked])
     shown = sorted(result.tables["shown"].to_pylist(), key=lambda row: row["rank"])
     assert [row["turns"] for row in shown] == [["t9"], ["t10"], ["t11"], ["t12"], ["t13"]]
 
@@ -207,7 +207,7 @@ async def test_two_questions_with_the_same_text_get_the_same_answer(memory):
 
 
 async def answers(memory, conversation):
-    result = await memory._run("read", {}, questions=conversation.questions)
+    result = await memory.run("read", {}, questions=conversation.questions)
     return result.tables["answers"].to_pylist()
 
 
