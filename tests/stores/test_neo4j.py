@@ -977,7 +977,6 @@ async def test_a_connection_that_stays_broken_is_an_error(
     neo4j_database: Any, world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(neo4j_bolt, "PATIENCE", 0.5)
-    monkeypatch.setattr(neo4j_bolt, "SECONDS", 0.1)
     async with Flaky(neo4j_database.uri) as way:
         store = Neo4jStore(
             f"bolt://127.0.0.1:{way.port}", neo4j_database.user, neo4j_database.password
