@@ -23,7 +23,7 @@ from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
 from benchmarks.world.canaries import CANARIES
-from semgraph import redaction
+from semgraph import privacy
 from semgraph.execution.executor import Executor
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -201,7 +201,7 @@ def knowledge_of_one_test() -> Iterator[None]:
     """Texts of partitions and secrets of a test are forgotten with it."""
     yield
     CANARIES.forget()
-    redaction._known.clear()
+    privacy._known.clear()
 
 
 @pytest.fixture(scope="session")

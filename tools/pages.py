@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from semgraph.frontend.plan_files import PlanFile, callers, listed
-from semgraph.render.pages import first_sentence, page, table
+from semgraph.render.plans import first_sentence, markdown_page, table
 
 INDEX = "README.md"
 
@@ -28,7 +28,9 @@ def pages(files: Sequence[PlanFile]) -> dict[str, str]:
         "",
         *_listed(file for file in files if file.plan.name in called),
     ]
-    return {f"{file.plan.name}.md": page(file) for file in files} | {INDEX: "\n".join(index) + "\n"}
+    return {f"{file.plan.name}.md": markdown_page(file) for file in files} | {
+        INDEX: "\n".join(index) + "\n"
+    }
 
 
 def _listed(files: Iterable[PlanFile]) -> Iterator[str]:

@@ -11,8 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.compare.comparison import Estimate
-from semgraph.compare.scratch import Snapshot
-from semgraph.compare.trial import StepInput
+from semgraph.compare.trial import Snapshot, StepInput
 from semgraph.errors import BudgetReached
 from semgraph.execution.observations import ObservationFile
 from semgraph.explain.estimates import Amount, Estimator, total

@@ -11,17 +11,24 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from semgraph.conformance.cases import LIBRARY, Case, answers, mind, names, reference, run, some
-from semgraph.conformance.oracle import (
+from semgraph.conformance.cases import (
+    LIBRARY,
     POISON,
     WRONG_NUMBERS,
+    Case,
     Faulty,
     Hanging,
     Mind,
     Oracle,
     Remembering,
+    answers,
     call_id,
+    mind,
+    names,
     packed,
+    reference,
+    run,
+    some,
 )
 from semgraph.errors import BudgetReached, EngineError
 from semgraph.expr.functions import alike, canonical_json

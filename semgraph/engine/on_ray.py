@@ -1,4 +1,5 @@
-"""Shards as tasks of Ray, on the processors of this machine or of a cluster. Needs the extra `ray`.
+"""Shards as tasks of Ray, on the processors of this machine or of a cluster, which is entered, or
+started here. Needs the extra `ray`, which is imported by name.
 
 `run_task` and what it calls is in the processes of workers, `RayEngine` in that of the run.
 """
@@ -8,18 +9,20 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
+import os
+import re
 import socket
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from threading import Thread
 from traceback import format_exc
 from typing import Any
 
-from semgraph.engine import cluster
-from semgraph.engine.cluster import EngineSpec
 from semgraph.engine.ledger import Ledger, RunLedger
 from semgraph.errors import (
     EngineError,
@@ -30,8 +33,11 @@ from semgraph.errors import (
     UnavailableError,
 )
 from semgraph.execution.result import Progress, Result
+from semgraph.extras import install
+from semgraph.llm.providers import typed_options
 from semgraph.llm.settings import RunLimits, Settings
 from semgraph.meter import Meter
+from semgraph.stores.registry import store_spec
 
 ATTEMPTS = 4
 """How often a shard is run before it is given up, if its worker dies each time."""
@@ -84,7 +90,7 @@ def run_task(code: str, job: bytes, task: bytes, actor: Any) -> Result | Semgrap
     """Run a shard in the process of a worker; return its result, or its error with the text alone. What
     is raised: the worker could not begin.
     """
-    ray = cluster.imported()
+    ray = imported()
     work, own = ray.cloudpickle.loads(job)
     shard: Task = ray.cloudpickle.loads(task)
     try:
@@ -158,14 +164,14 @@ class RayEngine:
     """Shards as tasks of Ray.
 
     Args:
-        spec: `ray` for this machine, or the address of a cluster (`cluster.enter`).
+        spec: `ray` for this machine, or the address of a cluster (`enter`).
     """
 
     def __init__(self, spec: EngineSpec) -> None:
-        self.ray = cluster.imported()
+        self.ray = imported()
         self._began = not self.ray.is_initialized()
         if self._began:
-            cluster.enter(self.ray, spec.address)
+            enter(self.ray, spec.address)
         self._cpus = max(1, int(self.ray.cluster_resources().get("CPU", 1)))
         self.workers = spec.workers or self._cpus
 
@@ -185,8 +191,8 @@ class RayEngine:
         if objects.llm is not None or objects.embedder is not None:
             what = "models that are objects are in this process, and shards are in others"
             raise PlanError(Problem(what, hint='name them: llm="openai:NAME@URL"'))
-        local = store.startswith("sqlite:") or store == "neo4j-local"
-        if job.request.plan.uses_store and local and len(self.machines) > 1:
+        here = store_spec(store).on_one_machine
+        if job.request.plan.uses_store and here and len(self.machines) > 1:
             what = f"store {store} is on one machine, and the cluster has {len(self.machines)}"
             there = f"machines: {', '.join(sorted(self.machines))}"
             raise PlanError(Problem(what, there=there, hint="name a server: --store neo4j://HOST"))
@@ -274,7 +280,7 @@ class RayEngine:
             return ended
         if isinstance(ended, LedgerGone) and await self.ended(task.holder):
             raise WorkerLost("it was cut off from the cluster")
-        if isinstance(ended, StoreUnavailable) and "sqlite:" not in self._store:
+        if isinstance(ended, StoreUnavailable) and not store_spec(self._store).on_one_machine:
             ended.add_note(_REACHED.format(socket.gethostname()))
         raise ended
 
@@ -338,3 +344,133 @@ class RayEngine:
         Exception itself among them.
         """
         return isinstance(error, ConnectionError) or not self.ray.is_initialized()
+
+
+MEMBER = "ray://auto"
+"""The cluster that this machine belongs to: entered without Ray's client."""
+CONNECT_SECONDS = 180.0
+"""How long the server of Ray's client may take to start the process of a client."""
+_CLIENTS = 3  # processes that the server may fail to start
+_MOST_SAID = 300  # characters of an error of Ray
+_QUIET = {"log_to_driver": False, "logging_level": "ERROR"}
+_FORKS = (
+    "Where gRPC's fork handlers are the cause, start the cluster with `GRPC_ENABLE_FORK_SUPPORT=0 ray start --head`, or run "
+    "on a machine of the cluster: --engine ray://auto"
+)
+_FORMS = "ray, ray?shards=8&workers=2, ray://HOST:10001?shards=256, ray://auto"
+_REMOVED = {
+    "local": "write ray (processes here), also to resume a run of it; or leave the engine out"
+}
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    """Ray, as settings name it.
+
+    Args:
+        address: Of a cluster, `ray://auto` for that of this machine; "" for this machine alone.
+        shards: How many shards there are; None: as the rows and workers ask for.
+        workers: How many run at one time; None: as many as there are processors.
+    """
+
+    address: str = ""
+    shards: int | None = None
+    workers: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> EngineSpec:
+        """Read an engine as options and settings write it. Raises PlanError.
+
+        >>> EngineSpec.parse("ray://head:10001?shards=256")
+        EngineSpec(address='ray://head:10001', shards=256, workers=None)
+        """
+        name, _, query = text.partition("?")
+        if name in _REMOVED:
+            what = f'there is no engine "{name}" any more'
+            raise PlanError(Problem(what, hint=_REMOVED[name]))
+        if name != "ray" and not re.fullmatch(r"ray://\S+", name):
+            raise PlanError(Problem(f'unknown engine "{text}"', there=f"engines: {_FORMS}"))
+        options = typed_options(query, {"shards": int, "workers": int}, f'engine "{text}"')
+        return cls("" if name == "ray" else name, **dict(options))
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is a cluster at an address."""
+        return self.address not in ("", MEMBER)
+
+    def __str__(self) -> str:
+        options = [f"{n}={v}" for n in ("shards", "workers") if (v := getattr(self, n))]
+        return (self.address or "ray") + ("?" + "&".join(options) if options else "")
+
+
+def imported() -> Any:
+    """Ray, without its statistics of usage. Raises PlanError if the extra is missing."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    # Ray forks while gRPC runs, always to execute another program. gRPC's handlers of forks then
+    # abort or hang the process once in a while.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+    try:
+        import ray
+    except ImportError as error:
+        what = f'the engine ray needs the extra "ray": {install("ray")}'
+        raise PlanError(Problem(what, hint="or run in this process: without --engine")) from error
+    return ray
+
+
+def enter(ray: Any, address: str) -> None:
+    """Enter a cluster by `ray://HOST:PORT`, the server of Ray's client, or by MEMBER; "" starts one on
+    this machine. Raises UnavailableError.
+    """
+    try:
+        if not address:
+            here = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+            ray.init(address="local", **here, **_QUIET)
+        elif address == MEMBER:
+            ray.init(address="auto", **_QUIET)
+        else:
+            _by_client(ray, address)
+    except (ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
+        where = f"no cluster of Ray answers at {address}" if address else "Ray does not start here"
+        why = " ".join(str(error).split()).rstrip(".")[:_MOST_SAID] or type(error).__name__
+        token = " (with RAY_AUTH_MODE=token, if it asks for a token)" if address else ""
+        raise UnavailableError(
+            f"{where}: {why}. Start one with `ray start --head`{token}, or run on this machine: --engine ray"
+        ) from error
+
+
+def _by_client(ray: Any, address: str) -> None:
+    """Enter a cluster through the server of Ray's client, which forks a process for each client.
+    Raises UnavailableError where it answers and starts none.
+    """
+    for left in reversed(range(_CLIENTS)):
+        entering = _in_thread(lambda: ray.init(address=address, **_QUIET))
+        try:
+            entering.result(CONNECT_SECONDS)
+        except (ConnectionAbortedError, TimeoutError) as error:
+            aborted = isinstance(error, ConnectionAbortedError)
+            if aborted and left:
+                continue
+            if not aborted and entering.done():
+                raise
+            last = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
+            attempts = f"{_CLIENTS} attempts: {last.rstrip('.')[:_MOST_SAID]}"
+            raise UnavailableError(
+                f"{address} answers, but started no process for this run in "
+                f"{attempts if aborted else f'{CONNECT_SECONDS:.0f} s'}. {_FORKS}"
+            ) from error
+        return
+
+
+def _in_thread(call: Callable[[], object]) -> Future[Any]:
+    """Call something that may never return, in a thread that does not keep the process from ending."""
+    called: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            called.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            called.set_exception(error)
+
+    Thread(target=run, daemon=True, name="entering a cluster of Ray").start()
+    return called

@@ -36,7 +36,7 @@ from semgraph.stores.base import (
     WriteBatch,
     count_round_trips,
 )
-from semgraph.stores.batch_io import RowsRefused
+from semgraph.stores.prepare import RowsRefused
 
 _LONG = 120
 

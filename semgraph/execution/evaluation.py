@@ -21,8 +21,8 @@ from semgraph.execution.runtime import (
 )
 from semgraph.execution.windows import Confinement, Window
 from semgraph.llm.base import Embeddings
-from semgraph.llm.prices import OF_BATCH
 from semgraph.llm.stack import Replies, remembering
+from semgraph.llm.tokens import OF_BATCH
 from semgraph.logical.iterate import Iterate
 from semgraph.meter import OperatorMetrics, StepMetrics
 from semgraph.physical.loops import IterateRows
@@ -31,7 +31,7 @@ from semgraph.physical.vectors import Partition
 from semgraph.relational.batch import Batch
 from semgraph.semantic.ask import AnswerContext, Answered, Failure
 from semgraph.semantic.context import Context
-from semgraph.semantic.operators import answer
+from semgraph.semantic.rows import answer
 
 T = TypeVar("T")
 _REPORTS = 100  # the most reports of the rows of one operator before it ends

@@ -11,7 +11,7 @@ from semgraph.execution.record import Run, read_calls
 from semgraph.llm.base import Reply, Usage
 from semgraph.llm.journal import Journal
 from semgraph.meter import Meter
-from semgraph.semantic.calls import count_reply
+from semgraph.semantic.contract import count_reply
 
 
 def paid_by(records: Sequence[Path], journal: Path | None) -> Meter:

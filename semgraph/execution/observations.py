@@ -14,7 +14,7 @@ from semgraph.logical.node import Node
 from semgraph.logical.semantic import Semantic, SemTopk
 from semgraph.meter import StepMetrics
 from semgraph.physical.plan import PhysicalPlan
-from semgraph.private import create_private
+from semgraph.privacy import create_private
 
 _LOCK_SECONDS = 1.0  # the event loop waits for these statistics: better without them than late
 

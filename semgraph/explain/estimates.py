@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import pyarrow as pa
 
 from semgraph.execution.observations import ObservationFile, Seen, key_of
-from semgraph.llm.prices import OF_BATCH
+from semgraph.llm.tokens import OF_BATCH
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Scan
 from semgraph.logical.iterate import Iterate, Round, loops_of

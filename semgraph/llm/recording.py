@@ -39,7 +39,7 @@ from semgraph.llm.base import (
     Wrapper,
 )
 from semgraph.llm.tokens import TokenCounter
-from semgraph.private import write_private
+from semgraph.privacy import write_private
 
 VERSION = 1
 _EXCERPT = 80

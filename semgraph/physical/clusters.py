@@ -13,7 +13,7 @@ from semgraph.errors import DataError
 from semgraph.expr.row_functions import frozen, ordered
 from semgraph.logical.cluster import Cluster
 from semgraph.relational.batch import PARTITION, conform, dense, runtime_schema, values
-from semgraph.semantic.clustering import Algorithm, Vectors
+from semgraph.semantic.implementation import Algorithm, Vectors
 
 Edge = tuple[Any, Any, Any]
 _LEAST, _GREATEST = 1e-100, 1e100  # sums and products of such weights are exact enough

@@ -20,17 +20,21 @@ from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origi
 from semgraph.errors import EngineError, PlanError, Position, Problem, SemgraphError, did_you_mean
 from semgraph.expr.functions import canonical_json
 from semgraph.extras import install, missing
+from semgraph.folders import code_folders, files_by_name, module_of, operators_folder
 from semgraph.llm.base import Limits
 from semgraph.logical.cluster import EXACT, Cluster
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.optimizer import check_choices, optimized
-from semgraph.python_files import code_folders, files_by_name, module_of
-from semgraph.semantic.clustering import Algorithm, ClusterFile, check_extra
 from semgraph.semantic.contract import OPERATORS, REFERENCES, Cost, Observed, RowEstimate
-from semgraph.semantic.implementation import Implementation, named
-from semgraph.shipped import operators_folder
+from semgraph.semantic.implementation import (
+    Algorithm,
+    ClusterFile,
+    Implementation,
+    check_extra,
+    named,
+)
 
 _NODES: dict[str, type[Semantic]] = {
     kind.keyword: kind for kind in (SemMap, SemFilter, SemJoin, SemAgg, SemTopk)

@@ -58,8 +58,8 @@ from semgraph.meter import Meter
 from semgraph.optimizer import optimized
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.physical.planner import compile_plan
+from semgraph.privacy import redacted
 from semgraph.provenance import flow
-from semgraph.redaction import redacted
 from semgraph.relational.batch import INPUT_ROW, PARTITION, Batch, runtime_schema
 from semgraph.semantic.ask import Answered, Failure
 from semgraph.semantic.library import Library

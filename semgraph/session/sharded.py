@@ -16,9 +16,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from semgraph.engine.cluster import EngineSpec
 from semgraph.engine.ledger import Ledger, Rates, SharedBudget, SharedLimiter
-from semgraph.engine.on_ray import OnReport, RayEngine, Task
+from semgraph.engine.on_ray import EngineSpec, OnReport, RayEngine, Task
 from semgraph.engine.sharding import Division, ShardRows, lay_out, shard_count
 from semgraph.errors import PlanError, Problem, SemgraphError
 from semgraph.execution.lost import paid_by
@@ -26,14 +25,14 @@ from semgraph.execution.record import INPUTS, SHARDS, RunRecord, new_run, timest
 from semgraph.execution.result import Progress, Result
 from semgraph.execution.windows import unreadable, without_nul
 from semgraph.frontend.load import dump
+from semgraph.llm.endpoints import require_trusted
 from semgraph.llm.settings import OPTION, Setting, Settings
-from semgraph.llm.trust import require_trusted
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Input
 from semgraph.meter import Meter
 from semgraph.optimizer import optimized
-from semgraph.redaction import redacted
+from semgraph.privacy import redacted
 from semgraph.semantic.ask import Failure
 from semgraph.session.resources import Owned, Resources, UserObjects, journal_of_shard
 from semgraph.session.resume import Resumed, keep_inputs
@@ -48,6 +47,7 @@ from semgraph.session.run import (
     settings_facts,
     trimmed,
 )
+from semgraph.stores.registry import lasts
 
 _SHOWN = 3  # errors of shards beside the first
 _IDS = 1 << 36  # for the rows that one attempt at a shard makes
@@ -162,7 +162,7 @@ async def run_shard(job: Job, task: Task, ledger: Ledger, report: OnReport) -> R
 
 def refuse_unshared(request: RunRequest, resources: Resources) -> None:
     """Refuse what shards cannot share. Raises PlanError."""
-    here = resources.objects.store is not None or resources.settings.store == "memory"
+    here = resources.objects.store is not None or not lasts(resources.settings.store)
     if request.plan.uses_store and here:
         what = "an engine needs a store that all shards can open by its address"
         hint = "name one: --store sqlite:PATH, or --store neo4j://HOST"

@@ -25,7 +25,7 @@ from semgraph.expr.duckdb import type_of as type_of_scalar
 from semgraph.expr.scalar import ROWS, Faithful, from_ast
 from semgraph.expr.types import TIMESTAMP, type_of_arrow
 from semgraph.stores.base import Alias
-from semgraph.stores.batch_io import column
+from semgraph.stores.prepare import column
 
 Op = Literal[
     "and",

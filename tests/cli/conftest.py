@@ -22,9 +22,9 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from semgraph.cli import app
+from semgraph.folders import plans_folder
 from semgraph.frontend.plan_files import PlanFile
 from semgraph.logical.plan import LogicalPlan
-from semgraph.shipped import plans_folder
 from tests.llm.server import Answer, Fault, ModelServer
 from tests.patience import HANGS, default_signals
 from tests.served import served

@@ -18,7 +18,7 @@ import pytest
 
 import semgraph as sg
 from semgraph.errors import PlanError
-from semgraph.llm import trust
+from semgraph.llm import endpoints as trust
 from semgraph.llm.openai import Wire
 from semgraph.llm.settings import Setting, Settings
 from tests.cli.conftest import Project, Serving

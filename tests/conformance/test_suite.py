@@ -11,8 +11,8 @@ import pytest
 
 from semgraph.conformance import CHECKS, Candidate, agreement
 from semgraph.conformance.cases import LIBRARY
+from semgraph.folders import operators_folder
 from semgraph.logical.plan import Choice
-from semgraph.shipped import operators_folder
 from tests.operators.cases import ways
 
 DOCS = operators_folder().parent / "docs" / "operators.md"

@@ -15,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from semgraph.engine import ledger as engine_ledger
-from semgraph.engine.cluster import EngineSpec
 from semgraph.engine.ledger import (
     TAKEN,
     Account,
@@ -26,7 +25,7 @@ from semgraph.engine.ledger import (
     SharedBudget,
     SharedLimiter,
 )
-from semgraph.engine.on_ray import Task
+from semgraph.engine.on_ray import EngineSpec, Task
 from semgraph.errors import BudgetReached, SemgraphError
 from semgraph.llm.settings import RunLimits
 from semgraph.llm.stack import Spending

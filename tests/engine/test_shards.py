@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from semgraph.engine.cluster import EngineSpec
-from semgraph.engine.on_ray import Task, WorkerLost, code_here
+from semgraph.engine.on_ray import EngineSpec, Task, WorkerLost, code_here
 from semgraph.errors import PlanError, SemgraphError
 from semgraph.execution import executor
 from semgraph.execution.record import (

@@ -17,7 +17,7 @@ import semgraph
 from benchmarks.world import BatchFault
 from semgraph.errors import ModelUnavailable, PlanError
 from semgraph.llm.openai import OpenAI
-from semgraph.llm.prices import FlatPrice
+from semgraph.llm.tokens import FlatPrice
 from tests.execution.conftest import STORY, Graph, Watched, Work, said, wire
 from tests.llm.server import ModelServer
 from tests.patience import HANGS

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 import semgraph
 from benchmarks.world import StandIn
-from semgraph.conformance.cases import some
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle, some
 from semgraph.errors import EngineError
 from semgraph.execution.observations import ObservationFile, Seen
 from semgraph.explain import estimates as bounds

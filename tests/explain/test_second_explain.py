@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.conformance.cases import LIBRARY, usable
-from semgraph.conformance.oracle import Grams, Mind, Oracle
+from semgraph.conformance.cases import LIBRARY, Grams, Mind, Oracle, usable
 from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
 from semgraph.semantic.contract import OPERATORS

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import semgraph
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 
 ROOT = Path(__file__).parents[2]
 SNAPSHOTS = Path(__file__).parent / "snapshots"

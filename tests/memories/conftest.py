@@ -14,9 +14,9 @@ import pytest
 from benchmarks.memories.conversations import Conversation, score
 from benchmarks.world import StandIn
 from semgraph.execution.result import Result
+from semgraph.folders import plans_folder
 from semgraph.frontend.load import load_plan
 from semgraph.logical.plan import LogicalPlan
-from semgraph.shipped import plans_folder
 from semgraph.stores.base import Store
 from semgraph.stores.sqlite.store import SqliteStore
 from tests.partial import maybe_partial

@@ -14,8 +14,8 @@ from benchmarks.memories.measure import over_world
 from benchmarks.memories.memories import MEMORIES, Memory
 from benchmarks.world import StandIn
 from semgraph.expr.types import type_of_arrow
+from semgraph.folders import plans_folder
 from semgraph.frontend.load import load_plan
-from semgraph.shipped import plans_folder
 from semgraph.stores.sqlite.store import SqliteStore
 from tests.memories.conftest import turn
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from semgraph.frontend.plan_files import PlanFile
-from semgraph.render.pages import page
+from semgraph.render.plans import markdown_page
 from tools.pages import INDEX, pages, write
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +48,7 @@ returns: {kept: kept, known: known}
 @pytest.fixture
 def told(tmp_path: Path) -> str:
     (tmp_path / "notes.yaml").write_text(PLAN)
-    return page(PlanFile(tmp_path / "notes.yaml", shipped=False))
+    return markdown_page(PlanFile(tmp_path / "notes.yaml", shipped=False))
 
 
 @pytest.mark.parametrize(

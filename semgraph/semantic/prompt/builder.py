@@ -28,8 +28,16 @@ from semgraph.expr.types import Type, object_schema, python_values
 from semgraph.llm.base import Limits, Message, Reply, Request
 from semgraph.logical.prompt import Prompt, Template, plain
 from semgraph.logical.semantic import Semantic
-from semgraph.semantic.calls import NodeCalls
-from semgraph.semantic.contract import Block, Keys, Outcome, Rows, Words, by_key, split_by_key
+from semgraph.semantic.contract import (
+    Block,
+    Keys,
+    NodeCalls,
+    Outcome,
+    Rows,
+    Words,
+    by_key,
+    split_by_key,
+)
 from semgraph.semantic.prompt.answers import AnswerSchema, Invalid, read_word
 
 # Line separators that JSON does not escape.

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from semgraph.errors import EngineError, StoreUnavailable
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import Method, SearchQuery
-from semgraph.stores.batch_io import aliases, end_nodes, returned
 from semgraph.stores.conditions import Ends, Value, by_key, ends, of_hit
 from semgraph.stores.neo4j.cypher import (
     KEEP_PLAN,
@@ -25,6 +24,7 @@ from semgraph.stores.neo4j.cypher import (
     type_of,
 )
 from semgraph.stores.neo4j.schema import Indexes
+from semgraph.stores.prepare import aliases, end_nodes, returned
 
 EXACT_BELOW = 5000
 """A partition with fewer rows of a label is read whole by `nearest`."""
