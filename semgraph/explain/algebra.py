@@ -324,9 +324,9 @@ def _(node: Match, name: Name) -> str:
     return f"⋈ {node.pattern}{where}"
 
 
-def _stop(stop: Stop | None, *, fed: bool) -> str:
+def _stop(stop: Stop | None, *, pulled: bool) -> str:
     if stop is None:
-        return "; as far as it is needed above" if fed else ""
+        return "; as far as it is needed above" if pulled else ""
     per = f" per {', '.join(stop.by)}" if stop.by else ""
     order = f" by {_sort(stop.order)}" if stop.order else ""
     return f"; until there are {stop.n}{per}{order}"
@@ -346,14 +346,14 @@ def _(node: Embed, name: Name) -> str:
 @symbol.register
 def _(node: SemMap, name: Name) -> str:
     when = f" when {node.when}" if node.when is not None else ""
-    stop = _stop(node.stop, fed=node.fed)
+    stop = _stop(node.stop, pulled=node.pulled)
     return f"sem_map[{node.prompt.first.name}{when}{_check(node)}{stop}]"
 
 
 @symbol.register
 def _(node: SemFilter, name: Name) -> str:
     when = f" when {node.when} else {node.otherwise}" if node.when is not None else ""
-    stop = _stop(node.stop, fed=node.fed)
+    stop = _stop(node.stop, pulled=node.pulled)
     return f"sem_filter[{node.prompt.first.name}{when}{_check(node)}{stop}]"
 
 

@@ -114,7 +114,7 @@ def _field_names(cls: type[Node]) -> frozenset[str]:
     return frozenset(f.name for f in dataclasses.fields(cls))
 
 
-def stands_bare(cls: type[Node], value: object) -> bool:
+def is_shorthand(cls: type[Node], value: object) -> bool:
     """Whether a value is the operator's sole argument, not a mapping of arguments."""
     keys = plan_keys(cls)
     return bool(cls.sole) and (len(keys) == 1 or not isinstance(value, Mapping))
@@ -145,7 +145,7 @@ def build(
     Raises:
         Faults: Everything that is wrong with the arguments, each with its path below `value`.
     """
-    bare = stands_bare(cls, value)
+    bare = is_shorthand(cls, value)
     data = {cls.sole: value} if bare else value
     if not isinstance(data, Mapping):
         raise Faults([_no_mapping(cls, data)])
@@ -175,7 +175,7 @@ def shared_node(cls: type[N], step: str, origin: Position | None, **values: Any)
         relations = [name for name in relation_fields(cls) if values.get(name)]
         others = (part for part in parts if part[0] not in relations)
         place = (cls, step, origin, *relations, *others)
-        node = _over(_latest.get(place), [values[name] for name in relations])
+        node = _rebased(_latest.get(place), [values[name] for name in relations])
         if node is None:
             node = cls(step=step, origin=origin, **values)
             check_result(node)
@@ -183,7 +183,7 @@ def shared_node(cls: type[N], step: str, origin: Position | None, **values: Any)
     return cast("N", node)
 
 
-def _over(node: Node | None, relations: Iterable[Any]) -> Node | None:
+def _rebased(node: Node | None, relations: Iterable[Any]) -> Node | None:
     """The operator over other relations with the same columns; None if there are other columns, or
     if its checks look at more than columns.
     """

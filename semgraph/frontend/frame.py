@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from semgraph.errors import Fault, Faults, InputError, PlanError, Problem, did_you_mean
 from semgraph.expr.types import PYTHON_TYPES, Type, type_of_arrow
-from semgraph.frontend.build import OPERATORS, SINKS, build, by_keyword, plan_keys, stands_bare
+from semgraph.frontend.build import OPERATORS, SINKS, build, by_keyword, is_shorthand, plan_keys
 from semgraph.frontend.document import (
     Document,
     checks_arguments,
@@ -195,7 +195,7 @@ class Frame:
             with errors_of(keyword, "returns"):
                 arguments = {**arguments, "returns": answer_types(arguments["returns"])}
         world, plain = joined(self.world, arguments)
-        if not stands_bare(cls, plain):
+        if not is_shorthand(cls, plain):
             keys = plan_keys(cls)
             plain = {
                 k: v

@@ -164,8 +164,10 @@ class _TreeBuilder:
     def _fed(self, ask: AskModel) -> AskModel | None:
         """The operator below, where it computes rows only as far as this one needs them."""
         below = ask.inputs[0]
-        fed = getattr(below.logical, "fed", False) and below.logical not in self._layout.exchange
-        return below if fed and isinstance(below, AskModel) else None
+        pulled = (
+            getattr(below.logical, "pulled", False) and below.logical not in self._layout.exchange
+        )
+        return below if pulled and isinstance(below, AskModel) else None
 
 
 def _outside(body: PhysicalNode, rounds: Iterable[PhysicalNode]) -> list[PhysicalNode]:

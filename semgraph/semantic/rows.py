@@ -56,8 +56,7 @@ from semgraph.semantic.ask import (
 )
 from semgraph.semantic.contract import RowEstimate, answer_schema
 from semgraph.semantic.groups import row_groups, sem_agg, sem_topk
-from semgraph.semantic.implementation import Implementation
-from semgraph.semantic.library import estimated
+from semgraph.semantic.library import Implementation, estimated
 from semgraph.semantic.pairs import sem_join
 
 Through = Callable[[Batch], Awaitable[tuple[Batch, Sequence[int]]]]
@@ -260,10 +259,14 @@ def _failures(
     """The rows with an error; a row that an earlier join repeated is one failure, without the
     columns of its partners.
     """
-    if not node.late:
+    if not node.original_columns:
         return failures(node, table, answered, errors)
     own = table.select(
-        [name for name in (*node.late, INPUT_ROW, PARTITION) if name in table.column_names]
+        [
+            name
+            for name in (*node.original_columns, INPUT_ROW, PARTITION)
+            if name in table.column_names
+        ]
     )
     failed = failures(node, own, answered, errors)
     first = {

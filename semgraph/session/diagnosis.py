@@ -27,7 +27,7 @@ from semgraph.llm.settings import ROLES, Settings
 from semgraph.llm.stack import Budget, Limiter, RetryPolicy, Stack, innermost
 from semgraph.render.header import store as shown
 from semgraph.render.machine import Fact
-from semgraph.semantic.prompt.answers import AnswerSchema, Invalid, parse
+from semgraph.semantic.answers import AnswerSchema, Invalid, parse
 from semgraph.session.session import Session
 from semgraph.stores.base import Statistics
 from semgraph.stores.registry import store_spec
