@@ -71,6 +71,7 @@ ON_NEO4J = {line.strip() for line in """
     test_it_takes_as_many_round_trips_however_many_entities_there_are[neo4j]
     test_clear_data_of_a_group_leaves_the_others[neo4j]
     test_nodes_of_others_are_not_found_by_their_keys[neo4j]
+    test_nodes_by_uuid_and_by_group_page_by_page[neo4j]
     test_nodes_go_with_their_edges_and_edges_alone[neo4j]
     test_the_latest_episodes_oldest_first[neo4j]
     test_a_recording_gives_the_same_result_on_both_stores[neo4j]

@@ -31,6 +31,17 @@ LINES = {"mem0g": 202}
 """The most lines of a memory; others have 160. Mem0g keeps when relations hold, in any order of arrival."""
 
 
+FIRST = {
+    "full context", "turns by both", "graphiti", "graphiti, lean", "mem0", "mem0g", "amem", "hipporag", "graphrag", "graphrag, global",
+    "memoryos", "lightmem", "raptor",
+}  # fmt: skip
+EVERY = pytest.mark.parametrize(
+    "name",
+    [pytest.param(one, marks=[] if one in FIRST else [pytest.mark.nightly]) for one in MEMORIES],
+)
+"""Every memory of the benchmark; those with other options nightly."""
+
+
 def columns(schema):
     return {field.name: str(type_of_arrow(field.type)) for field in schema}
 
@@ -57,7 +68,7 @@ async def told(name, conversation, **noise):
         return await over_world(MEMORIES[name], conversation, server)
 
 
-@pytest.mark.parametrize("name", MEMORIES)
+@EVERY
 async def test_most_questions_about_one_fact_are_answered(name):
     found = await told(name, of_world(2, 3, 0, 12))
     assert found.write.failed == found.read.failed == 0
@@ -65,7 +76,7 @@ async def test_most_questions_about_one_fact_are_answered(name):
     assert found.score.recall > 0.4
 
 
-@pytest.mark.parametrize("name", MEMORIES)
+@EVERY
 async def test_a_conversation_without_turns_tells_nothing(name):
     some = of_world(2, 3, 0, 12)
     found = await told(name, Conversation(some.name, [], some.asked, some.at))
