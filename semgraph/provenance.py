@@ -18,9 +18,6 @@ from typing import TYPE_CHECKING, Any
 from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.execution.record import INPUT_ROW, ROW_ID, Run
 from semgraph.formats import plain_line, shortened
-from semgraph.logical.iterate import Round
-from semgraph.logical.node import walk
-from semgraph.logical.plan import LogicalPlan
 
 if TYPE_CHECKING:
     from semgraph.llm.journal import Exchange
@@ -167,18 +164,6 @@ def _cut(text: str) -> str:
 
 
 Lookup = Callable[[str], "Exchange | None"]
-
-
-def flow(plan: LogicalPlan) -> dict[str, list[str]]:
-    """For each step and write, the steps and inputs that it reads directly; of a loop, also those
-    that its rounds read.
-    """
-    sources: dict[str, dict[str, None]] = {}
-    for node in walk(*plan.roots):
-        reads = sources.setdefault(node.step, {})
-        read = (source for source in node.inputs if not isinstance(source, Round))
-        reads.update({source.step: None for source in read if source.step != node.step})
-    return {step: list(reads) for step, reads in sources.items() if step}
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
 
 import pyarrow as pa
@@ -24,7 +25,8 @@ from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node, column_scalar, rewrite, scalars_of, walk
 from semgraph.logical.relational import Distinct, Input, Project, Union
 from semgraph.logical.schema import Graph
-from semgraph.logical.sinks import Sink
+from semgraph.logical.semantic import Semantic
+from semgraph.logical.sinks import Merge, Sink
 
 POSITION = "position"
 TURN = "turn"
@@ -240,6 +242,15 @@ class PlanCall:
         return replace(self, inputs=inputs, results=results)
 
 
+@dataclass(frozen=True)
+class PlanNeeds:
+    """The external resources of a plan: models by role, an embedder, a store."""
+
+    roles: tuple[str, ...]
+    embeds: bool
+    stores: bool
+
+
 @dataclass(frozen=True, eq=False)
 class LogicalPlan:
     """A checked plan. `document` is the plan as plain data, which `to_yaml` writes; everything else
@@ -290,6 +301,29 @@ class LogicalPlan:
         scalars = (scalar for node in walk(*self.roots) for scalar in scalars_of(node))
         calls = (own for scalar in scalars for own in own_calls(scalar.sql))
         return {own.name: own.digest for own in calls}
+
+    @cached_property
+    def needs(self) -> PlanNeeds:
+        """Its needs, with the models of its choices."""
+        nodes = list(walk(*self.roots))
+        semantic = [node for node in nodes if isinstance(node, Semantic)]
+        roles = {prompt.role for node in semantic for prompt in node.prompt.all}
+        roles |= {
+            str(value)
+            for choice in self.use.values()
+            for name, value in choice.params
+            if name == "model"
+        }
+        embeds = any(node.embeds for node in nodes) or any(
+            isinstance(sink, Merge) and sink.label.vectors for sink in self.writes
+        )
+        ordered = tuple(sorted(roles, key=lambda role: (role != "default", role)))
+        return PlanNeeds(ordered, embeds, self.uses_store)
+
+    @property
+    def recording(self) -> Path:
+        """The file of its own recording, which may not exist."""
+        return Path(self.file).parent / "recordings" / f"{self.name}.jsonl"
 
     @property
     def replaced(self) -> dict[str, Choice]:

@@ -17,10 +17,7 @@ from semgraph.frontend.row_files import LoadedInput
 from semgraph.llm.base import ModelSpec
 from semgraph.llm.providers import PROVIDERS
 from semgraph.llm.settings import Settings
-from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
-from semgraph.logical.semantic import Semantic
-from semgraph.logical.sinks import Merge
 from semgraph.stores.registry import store_spec
 
 if TYPE_CHECKING:
@@ -48,33 +45,6 @@ DEFAULTS = RequestedOptions()
 _NEXT = 3
 
 
-@dataclass(frozen=True)
-class Needs:
-    """The external resources of a plan: models by role, an embedder, a store."""
-
-    roles: tuple[str, ...]
-    embeds: bool
-    stores: bool
-
-    @classmethod
-    def of(cls, plan: LogicalPlan) -> Needs:
-        """The needs of a plan, with the models of its choices."""
-        nodes = list(walk(*plan.roots))
-        semantic = [node for node in nodes if isinstance(node, Semantic)]
-        roles = {prompt.role for node in semantic for prompt in node.prompt.all}
-        roles |= {
-            str(value)
-            for choice in plan.use.values()
-            for name, value in choice.params
-            if name == "model"
-        }
-        embeds = any(node.embeds for node in nodes) or any(
-            isinstance(sink, Merge) and sink.label.vectors for sink in plan.writes
-        )
-        ordered = tuple(sorted(roles, key=lambda role: (role != "default", role)))
-        return cls(ordered, embeds, plan.uses_store)
-
-
 def header(
     plan: LogicalPlan,
     typed: str,
@@ -91,7 +61,7 @@ def header(
         settings: The resolved settings.
         requested: Further options of the run.
     """
-    needs = Needs.of(plan)
+    needs = plan.needs
     yield f"plan   {plan.name} ({_where(typed)})"
     yield from _inputs(plan, inputs, requested)
     for role in needs.roles:
@@ -199,13 +169,8 @@ def _sentence(doc: str) -> str:
 
 def described(spec: ModelSpec, plan: LogicalPlan, settings: Settings) -> str:
     """A model in words; for a recording, the recorded model and the date."""
-    recording = settings.cwd / spec.model if spec.model else recording_file(plan)
+    recording = settings.cwd / spec.model if spec.model else plan.recording
     return PROVIDERS[spec.provider].describe(spec, recording)
-
-
-def recording_file(plan: LogicalPlan) -> Path:
-    """The file of a plan's own recording."""
-    return Path(plan.file).parent / "recordings" / f"{plan.name}.jsonl"
 
 
 def store(settings: Settings) -> str:
@@ -217,7 +182,7 @@ def missing(plan: LogicalPlan, settings: Settings) -> list[CatalogueModel]:
     """The local models that the plan needs and that are not on disk."""
     from semgraph.llm.catalogue import on_disk
 
-    needs = Needs.of(plan)
+    needs = plan.needs
     specs = [settings.model(role) for role in needs.roles] + (
         [settings.embedder] if needs.embeds else []
     )
@@ -245,4 +210,4 @@ def announcement(
 
 def recordings(plan: LogicalPlan) -> bool:
     """Whether recorded answers to the plan's example are shipped."""
-    return recording_file(plan).is_file()
+    return plan.recording.is_file()

@@ -432,13 +432,7 @@ def _results(file: PlanFile) -> Iterator[str]:
 
 
 def _plain(value: Any) -> str:
-    import json
-
-    return (
-        value
-        if isinstance(value, str) and value
-        else json.dumps(value, ensure_ascii=False, default=str)
-    )
+    return value if isinstance(value, str) and value else _value(value)
 
 
 def first_sentence(doc: str) -> str:

@@ -43,7 +43,6 @@ from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
 from semgraph.meter import StepMetrics
 from semgraph.relational.segments import DEADLINE, Deadline
-from semgraph.render.header import Needs, recording_file
 from semgraph.stores.base import ConfinedStore, Shareable, Store
 from semgraph.stores.registry import lasts, store_spec
 
@@ -549,7 +548,7 @@ class Resources:
             return
         endpoints = (await self.owned.here()).endpoints
         for plan in plans:
-            needs, models = Needs.of(plan), await self.tokenizers(plan)
+            needs, models = plan.needs, await self.tokenizers(plan)
             used: list[LLM | Embedder] = [bound(models, role) for role in needs.roles]
             if needs.embeds:
                 used.append(self._embedder(endpoints, Stack(), recording_of(plan), ""))
@@ -654,8 +653,7 @@ class Resources:
 
 def recording_of(plan: LogicalPlan) -> Path | Recording:
     """The file of a plan's own recording; an empty one for a plan without calls that has none."""
-    file = recording_file(plan)
-    needs = Needs.of(plan)
+    file, needs = plan.recording, plan.needs
     return file if needs.roles or needs.embeds or file.exists() else Recording()
 
 

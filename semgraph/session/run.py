@@ -48,6 +48,7 @@ from semgraph.frontend.load import dump
 from semgraph.llm.base import LLM, Usage
 from semgraph.llm.settings import Settings
 from semgraph.llm.stack import bound
+from semgraph.logical.iterate import Round
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.search import Search
@@ -57,7 +58,6 @@ from semgraph.optimizer import optimized
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.physical.planner import compile_plan
 from semgraph.privacy import redacted
-from semgraph.provenance import flow
 from semgraph.relational.batch import INPUT_ROW, PARTITION, Batch, runtime_schema
 from semgraph.semantic.ask import Answered, Failure
 from semgraph.semantic.library import Library
@@ -391,7 +391,7 @@ def plan_facts(logical: LogicalPlan, fingerprint: str) -> dict[str, Any]:
     return {
         "plan": logical.name,
         "fingerprint": fingerprint,
-        "flow": flow(logical),
+        "flow": _flow(logical),
         "key": logical.graph.key,
         "order": logical.windows.input if logical.windows else None,
         "returns": {name: node.step for name, node in logical.returns.items()},
@@ -404,6 +404,18 @@ def plan_facts(logical: LogicalPlan, fingerprint: str) -> dict[str, Any]:
             },
         },
     }
+
+
+def _flow(plan: LogicalPlan) -> dict[str, list[str]]:
+    """For each step and write, the steps and inputs that it reads directly; of a loop, also those
+    that its rounds read.
+    """
+    sources: dict[str, dict[str, None]] = {}
+    for node in walk(*plan.roots):
+        reads = sources.setdefault(node.step, {})
+        read = (source for source in node.inputs if not isinstance(source, Round))
+        reads.update({source.step: None for source in read if source.step != node.step})
+    return {step: list(reads) for step, reads in sources.items() if step}
 
 
 def _named(request: RunRequest) -> tuple[str, Path | None]:

@@ -28,7 +28,7 @@ from semgraph.execution.record import (
 from semgraph.formats import UNKNOWN, count, dollars, duration, known, plural
 from semgraph.logical.schema import Draw, Graph, Label
 from semgraph.meter import StepMetrics, split
-from semgraph.provenance import FIXED, Lookup, Row, parsed
+from semgraph.provenance import FIXED, Lookup, Row, as_text, parsed
 from semgraph.render.chart import svg
 from semgraph.render.comparison import columns, footer
 from semgraph.render.html.dag import ORIGINS, Operators, drawings, origin, timeline
@@ -227,7 +227,9 @@ class CallTexts:
     def _item(self, item: Row) -> list[int | None]:
         answers = {name: value for name, value in item.items() if name not in FIXED}
         values = [*_sides(item), item.get("error") or answers]
-        return [self.text(cut(_as_text(value))) for value in values]
+        return [
+            self.text(cut("" if value in (None, "", {}) else as_text(value))) for value in values
+        ]
 
 
 def _indented(text: str) -> str:
@@ -235,12 +237,6 @@ def _indented(text: str) -> str:
         return json.dumps(json.loads(text), indent=1, ensure_ascii=False)
     except (json.JSONDecodeError, RecursionError):
         return text
-
-
-def _as_text(value: Any) -> str:
-    if value in (None, "", {}):
-        return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _sides(item: Row) -> tuple[Any, Any]:
