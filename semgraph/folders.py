@@ -70,9 +70,13 @@ def content_of(file: Path) -> Content:
         data = file.read_bytes()
     except OSError as error:
         raise PlanError(Problem(f"{file}: {error.strerror}", hint="make it readable")) from error
+    return Content(data, _digest(data))
+
+
+def _digest(data: bytes) -> str:
     import hashlib
 
-    return Content(data, hashlib.sha256(data).hexdigest())
+    return hashlib.sha256(data).hexdigest()
 
 
 def module_of(kind: str, file: Path, name: str) -> ModuleType:
@@ -93,9 +97,7 @@ def module_of(kind: str, file: Path, name: str) -> ModuleType:
 
 def _module_of(kind: str, file: Path, name: str) -> ModuleType:
     content = content_of(file)
-    import hashlib
-
-    digest = hashlib.sha256(str(file).encode() + b"\0" + content.data).hexdigest()[:8]
+    digest = _digest(str(file).encode() + b"\0" + content.data)[:8]
     name = f"_semgraph_{kind}_{digest}.{name}"
     if name in sys.modules:
         return sys.modules[name]

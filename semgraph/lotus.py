@@ -30,9 +30,9 @@ from semgraph.extras import install
 from semgraph.llm.base import Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
+from semgraph.semantic.answers import Invalid
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import Keys, Outcome, Rows, column_texts
-from semgraph.semantic.prompt.answers import Invalid
 from semgraph.semantic.prompt.builder import (
     RESERVE,
     TooLong,

@@ -60,7 +60,7 @@ from semgraph.semantic.contract import (
     refuse_check,
     row_texts,
 )
-from semgraph.semantic.implementation import Edges, Implementation, Packed, PerItem, Vectors
+from semgraph.semantic.library import Edges, Implementation, Packed, PerItem, Vectors
 from semgraph.semantic.verdicts import ByLogOdds, Vote
 
 __all__ = [

@@ -20,7 +20,7 @@ from semgraph.execution.record import INPUT_ROW, Run, RunRecord, exchanges, find
 from semgraph.expr.functions import canonical_json
 from semgraph.privacy import RUNS
 from semgraph.provenance import AskedItem, Row, as_text, asked_item, at
-from semgraph.semantic.prompt.answers import free_name
+from semgraph.semantic.answers import free_name
 
 if TYPE_CHECKING:
     from semgraph.semantic.ask import Failure

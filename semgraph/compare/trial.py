@@ -30,9 +30,9 @@ from semgraph.errors import (
     StoreUnavailable,
     did_you_mean,
 )
+from semgraph.execution.evaluation import Opened, Runtime
 from semgraph.execution.executor import Executor
 from semgraph.execution.result import RunOptions, result_table
-from semgraph.execution.runtime import Opened, Runtime
 from semgraph.execution.windows import prepare
 from semgraph.expr.functions import canonical_json
 from semgraph.llm.base import LLM, Embedder, Embeddings, Reply, Request, Usage, Wrapper
@@ -54,8 +54,7 @@ from semgraph.semantic.answers import answer_table
 from semgraph.semantic.ask import AnswerContext, Answered
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import Cost, Observed, Outcome, RowEstimate, Rows
-from semgraph.semantic.implementation import Implementation
-from semgraph.semantic.library import Library
+from semgraph.semantic.library import Implementation, Library
 from semgraph.semantic.rows import answer
 from semgraph.stores.base import EdgeWrite, NodeWrite, Store, Write, WriteBatch, open_for_reading
 from semgraph.stores.sqlite.store import SqliteStore

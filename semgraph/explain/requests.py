@@ -19,9 +19,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from semgraph.execution.evaluation import Evaluation
+from semgraph.execution.evaluation import Evaluation, Runtime
 from semgraph.execution.executor import batches_of_inputs, cut_waves, number_rows
-from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import Wave
 from semgraph.expr.own_functions import plain_names
 from semgraph.expr.row_scalars import Unsupported
@@ -43,7 +42,7 @@ from semgraph.relational.batch import Batch, runtime_schema
 from semgraph.semantic.ask import AnswerContext
 from semgraph.semantic.context import Context, DryRun, DryRunEnded
 from semgraph.semantic.contract import Part, Rows
-from semgraph.semantic.implementation import Implementation
+from semgraph.semantic.library import Implementation
 from semgraph.semantic.rows import answer
 from semgraph.stores.base import Observable, Store
 

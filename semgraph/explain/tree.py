@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from semgraph.display import option
-from semgraph.execution.slices import for_batches
+from semgraph.execution.executor import for_batches
 from semgraph.explain.estimates import Amount, Forecast, total
 from semgraph.expr.row_scalars import Unsupported
 from semgraph.formats import plural

@@ -427,6 +427,14 @@ class Embedder(Protocol):
         ...
 
 
+class Free:
+    """A model or an embedder that costs nothing: it runs here, or replays."""
+
+    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
+        """Zero."""
+        return 0.0
+
+
 class _Either(LLM, Embedder, Protocol):
     """A model or an embedder; a wrapper uses one of the two protocols."""
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.extras import install
-from semgraph.llm.base import OPENAI, Embeddings, Service, Usage, Vectors, comparable
+from semgraph.llm.base import OPENAI, Embeddings, Free, Service, Usage, Vectors, comparable
 from semgraph.llm.catalogue import (
     DEFAULT_EMBEDDER,
     CatalogueModel,
@@ -164,7 +164,7 @@ _BATCH = 32
 DIMENSIONS = {"all-MiniLM-L6-v2": 384}
 
 
-class LocalEmbedder:
+class LocalEmbedder(Free):
     """all-MiniLM-L6-v2 with 8-bit weights: 384 dimensions, normalised, the mean over a text's
     tokens.
 
@@ -212,10 +212,6 @@ class LocalEmbedder:
         if self._tokenizer is None:
             return TokenCounter(self.model.name).count(text)
         return len(self._tokenizer.encode(encodable(text)))
-
-    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
-        """Zero: a local model costs nothing."""
-        return 0.0
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
         """Embed texts, in their order.
@@ -310,7 +306,7 @@ class _OnnxNetwork:
         return np.asarray(mean / np.linalg.norm(mean, axis=1, keepdims=True), np.float32)
 
 
-class SentenceTransformersEmbedder:
+class SentenceTransformersEmbedder(Free):
     """A model of the hub or of a folder, loaded by sentence-transformers at the first request.
 
     Args:
@@ -343,10 +339,6 @@ class SentenceTransformersEmbedder:
         if self._loaded is None:
             return self._estimate(text)
         return len(self._loaded.tokenizer(encodable(text))["input_ids"])
-
-    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
-        """Zero: a local model costs nothing."""
-        return 0.0
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
         """Embed texts, in their order.

@@ -311,7 +311,6 @@ def _message(body: Any) -> str:
 
 
 def _short(text: str) -> str:
-    line = redacted(
-        " ".join(text.split())
-    )  # before it is shortened: a part of a key is a secret, too
+    # Before it is shortened: a part of a key is a secret, too.
+    line = redacted(" ".join(text.split()))
     return line if len(line) <= _LONGEST_QUOTE else line[: _LONGEST_QUOTE - 1] + "…"

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.extras import install
 from semgraph.formats import size
-from semgraph.llm.base import Limits, Reply, Request, Usage, cut
+from semgraph.llm.base import Free, Limits, Reply, Request, Usage, cut
 from semgraph.llm.catalogue import (
     DEFAULT_MODEL,
     CatalogueModel,
@@ -50,7 +50,7 @@ _WORKING_BYTES = (400 + _PROMPT_CACHE_MIB) << 20
 _LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
-class Local:
+class Local(Free):
     """A model of the catalogue, run by llama.cpp on the CPU. It answers one request at a time: two
     concurrent ones would take longer, and their answers would not be reproducible.
 
@@ -111,10 +111,6 @@ class Local:
         per four bytes.
         """
         return (self._tokenizer() or self._estimate)(encodable(text))
-
-    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
-        """Zero: a local model costs nothing."""
-        return 0.0
 
     async def complete(self, request: Request) -> Reply:
         """Answer one request, after earlier ones. Cancelling it stops the model within about a
@@ -203,12 +199,8 @@ class Local:
         params.cache_ram_mib = _PROMPT_CACHE_MIB  # for alternating prompts of several steps
         params.verbosity = -1
         # The library always opens a local port: a random key keeps other programs out.
-        params.api_keys, params.cors_origins, params.ui, params.n_threads_http = (
-            [secrets.token_hex()],
-            "",
-            False,
-            1,
-        )
+        params.api_keys, params.n_threads_http = [secrets.token_hex()], 1
+        params.cors_origins, params.ui = "", False
         try:
             return xllamacpp.Server(params)
         except RuntimeError as error:

@@ -210,7 +210,7 @@ def _reached(url: str, key: str) -> tuple[str, str, str]:
     return GOOD, "reachable", ""
 
 
-class OnThisMachine(Provider):
+class _OnThisMachine(Provider):
     """Models of the catalogue, in this process."""
 
     name = extra = "local"
@@ -221,7 +221,6 @@ class OnThisMachine(Provider):
     free = "runs here"
 
     def open(self, spec: ModelSpec, means: Means) -> Any:
-        """The model, which is fetched with its first request."""
         name, threads = self.files(spec).name, spec.option("threads")
         if spec.kind == "embedder":
             from semgraph.llm.embed import LocalEmbedder
@@ -232,7 +231,6 @@ class OnThisMachine(Provider):
         return Local(name, threads, spec.option("context"), env=means.environment)
 
     def describe(self, spec: ModelSpec, recording: Path) -> str:  # noqa: ARG002
-        """Its name, size and threads."""
         from semgraph.llm.local import default_threads
 
         model = self.files(spec)
@@ -242,18 +240,15 @@ class OnThisMachine(Provider):
         return f"local {model.name}, {model.parameters}, {plural(threads, 'CPU thread')}{note}"
 
     def files(self, spec: ModelSpec, where: str = "") -> CatalogueModel:
-        """Its entry in the catalogue. Raises PlanError."""
         default = DEFAULT_MODEL if spec.kind == "model" else DEFAULT_EMBEDDER
         return find(spec.model or default, spec.kind, where)
 
     def dimensions(self, spec: ModelSpec) -> int:
-        """The length of the embedder's vectors."""
         from semgraph.llm.embed import DIMENSIONS
 
         return DIMENSIONS[self.files(spec).name]
 
     def doctor(self, spec: ModelSpec, means: Means, untried: str) -> tuple[str, str, str]:  # noqa: ARG002
-        """Whether it is on disk, or may be fetched."""
         model = self.files(spec)
         what = self.describe(spec, means.folder)
         if on_disk(model, means.environment):
@@ -266,7 +261,7 @@ class OnThisMachine(Provider):
         return NOTE, fetched, f"The first run fetches it; now: {pull}"
 
 
-class Replayed(Provider):
+class _Replayed(Provider):
     """Recorded answers and vectors: of the plan, or of a file."""
 
     name = "recorded"
@@ -275,7 +270,6 @@ class Replayed(Provider):
     replays = True
 
     def open(self, spec: ModelSpec, means: Means) -> Any:
-        """The recording. Raises PlanError if there is none."""
         from semgraph.llm.recording import Recorded, RecordedEmbedder
 
         recording = means.folder / spec.model if spec.model else means.recording
@@ -285,14 +279,13 @@ class Replayed(Provider):
         return (Recorded if spec.kind == "model" else RecordedEmbedder)(recording)
 
     def describe(self, spec: ModelSpec, recording: Path) -> str:
-        """The recorded model, and the date."""
         from semgraph.llm.recording import Recording
 
         result = Recording.read(recording)
         return f"{spec}: {result.embedder if spec.kind == 'embedder' else result.model} on {result.date}"
 
 
-class SentenceTransformers(Provider):
+class _SentenceTransformers(Provider):
     """Embedders of the package sentence-transformers, in this process."""
 
     name = extra = "sentence-transformers"
@@ -300,7 +293,6 @@ class SentenceTransformers(Provider):
     names_required = True
 
     def open(self, spec: ModelSpec, means: Means) -> Any:
-        """The embedder, which is loaded with its first request."""
         from semgraph.llm.embed import SentenceTransformersEmbedder
 
         device = spec.option("device")
@@ -308,14 +300,9 @@ class SentenceTransformers(Provider):
 
 
 SERVICES: tuple[Service, ...] = (OPENAI,)
+_IN_PROCESS = (_OnThisMachine(), _Replayed(), _SentenceTransformers())
 PROVIDERS: dict[str, Provider] = {
-    provider.name: provider
-    for provider in (
-        *map(Hosted, SERVICES),
-        OnThisMachine(),
-        Replayed(),
-        SentenceTransformers(),
-    )
+    each.name: each for each in (*map(Hosted, SERVICES), *_IN_PROCESS)
 }
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from semgraph.expr.properties import never_fails
 from semgraph.logical.node import Node, Stop
 from semgraph.logical.relational import Limit
 from semgraph.logical.semantic import SemFilter, SemMap
-from semgraph.optimizer._patterns import Alone, PlanFacts, Roots, rewrite_alone
+from semgraph.optimizer._patterns import Alone, PlanFacts, Roots, never_fails, rewrite_alone
 
 
 def stop_early(roots: Roots, _facts: PlanFacts) -> Roots:

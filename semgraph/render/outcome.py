@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from semgraph.execution.record import Run
-from semgraph.execution.recorded_results import RecordedTables
-from semgraph.execution.result import Result
+from semgraph.execution.result import RecordedTables, Result
 from semgraph.formats import (
     UNKNOWN,
     count,
@@ -62,7 +61,7 @@ def outcome(
     if plan.windows and not result.members:
         yield f"no rows of {plan.windows.input}: nothing to do"
         return
-    if _nothing_new(result):
+    if 0 < result.members == result.skipped and not result.failed:
         yield nothing_new(result, plan)
         return
     if plan.writes and until is None:
@@ -94,10 +93,6 @@ def first_lines(result: Result) -> Iterator[str]:
             for first in result.first
         )
         yield f"first, for the example: {'; '.join(each)}"
-
-
-def _nothing_new(result: Result) -> bool:
-    return 0 < result.members == result.skipped and not result.failed
 
 
 def nothing_new(result: Result, plan: LogicalPlan) -> str:

@@ -106,7 +106,7 @@ def _table(
     for name, texts in filling.items():
         rest = width - sum(column.width() + GAP for column in columns)
         if rest >= _LEAST:
-            columns.append(Column(name, [_cut(text, rest) for text in texts]))
+            columns.append(Column(name, [fit(text, rest).rstrip() for text in texts]))
     yield from lines(columns, width, indent=0)
 
 
@@ -119,10 +119,6 @@ def _row(file: PlanFile) -> tuple[str, ...]:
         return (file.name, where, "✗", "", f"✗ {error.problems[0]}")
     writes = "yes" if plan.writes or plan.schema else ""
     return (file.name, where, str(len(file.semantic) or ""), writes, first_sentence(plan.doc))
-
-
-def _cut(text: str, width: int) -> str:
-    return fit(text, width).rstrip()
 
 
 def called_lines(calls: Sequence[CalledPlan], width: int) -> Iterator[str]:

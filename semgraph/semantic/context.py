@@ -13,9 +13,8 @@ import pyarrow as pa
 from semgraph.errors import RowError, SemgraphError
 from semgraph.llm.base import Reply, Request, Vectors
 from semgraph.logical.semantic import Semantic
-from semgraph.semantic.answers import answer_table
+from semgraph.semantic.answers import answer_table, words_of
 from semgraph.semantic.contract import Block, NodeCalls, Outcome, Part, Ranking, Rows, Words
-from semgraph.semantic.prompt.answers import words_of
 from semgraph.semantic.prompt.builder import UNASKED, PromptBuilder, Work
 from semgraph.semantic.prompt.items import (
     GroupPrompts,

@@ -56,8 +56,7 @@ from semgraph.semantic.ask import (
 )
 from semgraph.semantic.contract import RowEstimate, answer_schema
 from semgraph.semantic.groups import row_groups, sem_agg, sem_topk
-from semgraph.semantic.implementation import Implementation
-from semgraph.semantic.library import estimated
+from semgraph.semantic.library import Implementation, estimated
 from semgraph.semantic.pairs import sem_join
 
 Through = Callable[[Batch], Awaitable[tuple[Batch, Sequence[int]]]]

@@ -27,7 +27,7 @@ from semgraph.llm.settings import ROLES, Settings
 from semgraph.llm.stack import Budget, Limiter, RetryPolicy, Stack, innermost
 from semgraph.render.header import store as shown
 from semgraph.render.machine import Fact
-from semgraph.semantic.prompt.answers import AnswerSchema, Invalid, parse
+from semgraph.semantic.answers import AnswerSchema, Invalid, parse
 from semgraph.session.session import Session
 from semgraph.stores.base import Statistics
 from semgraph.stores.registry import store_spec
@@ -115,8 +115,11 @@ def _called(spec: ModelSpec, settings: Settings) -> Fact:
 
 def _store(session: Session) -> Fact:
     settings = session.settings
-    if empty := store_spec(settings.store).empty(settings.store, settings.cwd):
-        return Fact(GOOD, "store", empty)
+    address, spec = settings.store, store_spec(settings.store)
+    if not spec.holds_rows(address, settings.cwd):
+        return Fact(GOOD, "store", f"{address}: not there yet; the first run that writes makes it")
+    if not spec.lasts:
+        return Fact(GOOD, "store", f"{address}: empty in each run")
     try:
         statistics = asyncio.run(_statistics(session))
     except SemgraphError as error:

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from semgraph.errors import EngineError, PlanError, Problem, SemgraphError, did_you_mean
+from semgraph.execution.evaluation import NoRecord, Opened, RowRecorder, Runtime, embeds, in_batches
 from semgraph.execution.executor import Executor
 from semgraph.execution.observations import Observations
 from semgraph.execution.record import (
@@ -29,22 +30,19 @@ from semgraph.execution.record import (
     new_run,
     timestamp,
 )
-from semgraph.execution.recorded_results import (
-    RESULTS,
-    RecordedRows,
-    RecordedTables,
-    ResultSource,
-)
 from semgraph.execution.result import (
+    RESULTS,
     OnProgress,
     Progress,
+    RecordedRows,
+    RecordedTables,
     Result,
+    ResultSource,
     RunOptions,
     RunOutcome,
+    Uniform,
     result_rows,
 )
-from semgraph.execution.runtime import NoRecord, Opened, RowRecorder, Runtime, embeds, in_batches
-from semgraph.execution.uniform import Uniform
 from semgraph.formats import plural
 from semgraph.frontend.load import dump
 from semgraph.llm.base import LLM, Usage

@@ -684,12 +684,8 @@ class _OwnRows:
         """The column in place of a partition column; of None, which means all partitions."""
         if name not in self._names:
             own = self._names[name] = f"{_ONLY}{len(self._names)}"
-            count = self.rows.num_rows
-            values = (
-                pa.array([self._partition] * count, pa.string())
-                if name is None
-                else self._confined(self.rows.column(name))
-            )
+            every = pa.array([self._partition] * self.rows.num_rows, pa.string())
+            values = every if name is None else self._confined(self.rows.column(name))
             self.rows = self.rows.append_column(own, values)
         return self._names[name]
 

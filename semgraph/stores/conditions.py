@@ -89,9 +89,8 @@ class Test:
 
 Term = Prop | Value | Test
 
-_SAME_TYPE = frozenset(
-    {"=", "<>", "<", "<=", ">", ">=", "in", "same", "coalesce"}
-)  # DuckDB casts their operands to one type
+# DuckDB casts their operands to one type.
+_SAME_TYPE = frozenset({"=", "<>", "<", "<=", ">", ">=", "in", "same", "coalesce"})
 _BOOLEAN = Type("boolean")
 _TEXT = re.compile(r"'(?:[^']|'')*'")
 _COMPARISONS: dict[type[exp.Expr], Op] = {
@@ -354,9 +353,8 @@ def _kind_of_value(value: Value, rows: pa.Schema) -> pa.DataType | None:
         return None
     kind = type_of_scalar(Scalar(value.sql, value.sql, value.columns), rows)
     item = kind.value_type if pa.types.is_list(kind) else kind
-    _require(
-        not value.columns or not pa.types.is_floating(item)
-    )  # it may be NaN, which stores compare in other ways
+    # It may be NaN, which stores compare in other ways.
+    _require(not value.columns or not pa.types.is_floating(item))
     return kind
 
 

@@ -1,9 +1,11 @@
-"""The kinds of stores, as addresses name them. A new kind is a class here, and its place in `STORES`."""
+"""The kinds of stores, as addresses name them. A new kind is a line in `STORES`, with the function that
+opens it.
+"""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,15 +15,21 @@ from semgraph.formats import size
 if TYPE_CHECKING:
     from semgraph.stores.base import Store
 
-_FILES = (".db", ".sqlite", ".sqlite3")
+Open = Callable[[str, Path, Mapping[str, str]], "Store"]
+"""Makes the store at an address, from the folder where paths start and the environment; it connects
+later. Raises StoreUnavailable or PlanError.
+"""
 
 
-class StoreSpec(ABC):
+@dataclass(frozen=True)
+class StoreSpec:
     """A kind of stores.
 
-    Attributes:
+    Args:
         scheme: What its addresses are, or begin with before ":".
         forms: How people write them.
+        open: Makes the store at an address.
+        is_file: Whether an address is `scheme:PATH`.
         lasts: Whether rows stay when the session ends.
         on_one_machine: Whether other machines cannot open it.
         extra: The extra of the package that it needs; "": none.
@@ -31,198 +39,113 @@ class StoreSpec(ABC):
 
     scheme: str
     forms: tuple[str, ...]
-    lasts = True
-    on_one_machine = False
-    extra = ""
-    password = ""
-    address_from = ""
+    open: Open
+    is_file: bool = False
+    lasts: bool = True
+    on_one_machine: bool = False
+    extra: str = ""
+    password: str = ""
+    address_from: str = ""
 
     def takes(self, address: str) -> bool:
         """Whether an address of this scheme is complete."""
-        return address == self.scheme
+        if self.forms == (self.scheme,):
+            return address == self.scheme
+        return not self.is_file or bool(address.partition(":")[2])
 
-    def resolved(self, address: str, folder: Path) -> str:  # noqa: ARG002
-        """The address, with a relative path made absolute from a folder. Raises PlanError for a kind
-        that was removed.
-        """
-        return address
+    def resolved(self, address: str, folder: Path) -> str:
+        """The address with an absolute path, if it has one."""
+        file = self.file(address, folder)
+        return address if file is None else f"{self.scheme}:{file}"
 
-    @abstractmethod
-    def open(self, address: str, folder: Path, env: Mapping[str, str]) -> Store:
-        """The store at an address; it connects later. Raises StoreUnavailable or PlanError.
-
-        Args:
-            address: The address.
-            folder: Where relative paths start.
-            env: The environment, for its address and password.
-        """
-
-    def describe(self, address: str, folder: Path) -> str:  # noqa: ARG002
-        """The store in words."""
-        return address
-
-    def file(self, address: str, folder: Path) -> Path | None:  # noqa: ARG002
+    def file(self, address: str, folder: Path) -> Path | None:
         """The file of the store; None: it has none."""
-        return None
+        return folder / Path(address.partition(":")[2]).expanduser() if self.is_file else None
 
     def holds_rows(self, address: str, folder: Path) -> bool:
         """Whether it may hold rows: a file that does not exist holds none."""
         file = self.file(address, folder)
         return file is None or file.exists()
 
-    def empty(self, address: str, folder: Path) -> str:
-        """Why it has no rows to look at, in words; "" if it may have some."""
-        if self.holds_rows(address, folder):
-            return ""
-        return f"{address}: not there yet; the first run that writes makes it"
-
-
-class SqliteFile(StoreSpec):
-    """An SQLite file."""
-
-    scheme = "sqlite"
-    forms = ("sqlite:PATH",)
-    on_one_machine = True
-
-    def takes(self, address: str) -> bool:
-        """An address has a path."""
-        return bool(address.partition(":")[2])
-
-    def resolved(self, address: str, folder: Path) -> str:
-        """The address with an absolute path."""
-        return f"{self.scheme}:{self.file(address, folder)}"
-
-    def file(self, address: str, folder: Path) -> Path:
-        """The path of the address."""
-        return folder / Path(address.partition(":")[2]).expanduser()
-
-    def open(self, address: str, folder: Path, env: Mapping[str, str]) -> Store:  # noqa: ARG002
-        """The store in the file."""
-        from semgraph.stores.sqlite.store import SqliteStore
-
-        return SqliteStore(self.file(address, folder))
-
     def describe(self, address: str, folder: Path) -> str:
-        """Its path from the folder, its size, and whether it is new."""
+        """The store in words; for a file, its size, and whether it is new."""
         file = self.file(address, folder)
+        if file is None:
+            return address if self.lasts else f"{address}: gone when this ends"
         state = f"SQLite, {size(file.stat().st_size)}" if file.exists() else "new, SQLite"
         return f"{file.relative_to(folder) if file.is_relative_to(folder) else file} ({state})"
 
 
-class InMemory(StoreSpec):
-    """A store in memory, which lives as long as its session."""
+def _sqlite(address: str, folder: Path, _env: Mapping[str, str]) -> Store:
+    from semgraph.stores.sqlite.store import SqliteStore
 
-    scheme = "memory"
-    forms = ("memory",)
-    lasts = False
-    on_one_machine = True
-
-    def open(self, address: str, folder: Path, env: Mapping[str, str]) -> Store:  # noqa: ARG002
-        """An empty store."""
-        from semgraph.stores.sqlite.store import SqliteStore
-
-        return SqliteStore(":memory:")
-
-    def describe(self, address: str, folder: Path) -> str:  # noqa: ARG002
-        """How long it lives."""
-        return f"{address}: gone when this ends"
-
-    def empty(self, address: str, folder: Path) -> str:  # noqa: ARG002
-        """Each run begins with an empty one."""
-        return f"{address}: empty in each run"
+    return SqliteStore(folder / address.partition(":")[2] if ":" in address else ":memory:")
 
 
-class Neo4jServer(StoreSpec):
-    """A Neo4j server: `neo4j` for that of the environment, or its address."""
+def _neo4j(address: str, _folder: Path, env: Mapping[str, str]) -> Store:
+    from semgraph.stores.neo4j.store import Neo4jStore
 
-    scheme = "neo4j"
-    forms = ("neo4j", "neo4j://HOST:PORT")
-    password = "NEO4J_PASSWORD"  # noqa: S105 - the name of a variable
-    address_from = "NEO4J_URI"
-
-    def takes(self, address: str) -> bool:  # noqa: ARG002
-        """The driver says what is wrong with an address."""
-        return True
-
-    def open(self, address: str, folder: Path, env: Mapping[str, str]) -> Store:  # noqa: ARG002
-        """The store at the address, or at that of the environment, with its user and password."""
-        from semgraph.stores.neo4j.store import Neo4jStore
-
-        uri = env.get(self.address_from, "") if address == self.scheme else address
-        if not uri:
-            what = f"store {self.scheme}: {self.address_from} is not set"
-            hint = "set it, or name the store: --store neo4j://HOST:7687"
-            raise PlanError(Problem(what, hint=hint))
-        user = env.get("NEO4J_USERNAME") or env.get("NEO4J_USER") or "neo4j"
-        return Neo4jStore(uri, user, env.get(self.password, ""), env.get("NEO4J_DATABASE"))
+    uri = address if ":" in address else env.get("NEO4J_URI", "")
+    if not uri:
+        hint = "set it, or name the store: --store neo4j://HOST:7687"
+        raise PlanError(Problem("store neo4j: NEO4J_URI is not set", hint=hint))
+    user = env.get("NEO4J_USERNAME") or env.get("NEO4J_USER") or "neo4j"
+    return Neo4jStore(uri, user, env.get("NEO4J_PASSWORD", ""), env.get("NEO4J_DATABASE"))
 
 
-class Neo4jHere(StoreSpec):
-    """The Neo4j server that `semgraph neo4j start` runs for a folder."""
+def _neo4j_local(_address: str, folder: Path, _env: Mapping[str, str]) -> Store:
+    from semgraph.stores.neo4j.store import local_store
 
-    scheme = "neo4j-local"
-    forms = ("neo4j-local",)
-    on_one_machine = True
-    extra = "neo4j-local"
-
-    def open(self, address: str, folder: Path, env: Mapping[str, str]) -> Store:  # noqa: ARG002
-        """The store in the server, which must be running."""
-        from semgraph.stores.neo4j.store import local_store
-
-        return local_store(folder / ".semgraph" / "neo4j")
+    return local_store(folder / ".semgraph" / "neo4j")
 
 
-class Divided(StoreSpec):
-    """What earlier versions divided into shards; records of runs may name it."""
-
-    scheme = "shards"
-    forms = ()
-
-    def takes(self, address: str) -> bool:  # noqa: ARG002
-        """Whatever it was divided into."""
-        return True
-
-    def resolved(self, address: str, folder: Path) -> str:
-        """Refuse it."""
-        self.open(address, folder, {})
-        return address
-
-    def open(self, address: str, folder: Path, env: Mapping[str, str]) -> Store:  # noqa: ARG002
-        """Refuse it. Raises PlanError."""
-        what = "a graph is in one store: stores divided into shards are no longer written"
-        hint = (
-            "name a server for several machines (--store neo4j://HOST) or a file, which several processes may write "
-            "(--store sqlite:PATH), and run the plans again: the journal answers their requests"
-        )
-        raise PlanError(Problem(what, hint=hint))
-
-
-STORES: tuple[StoreSpec, ...] = (SqliteFile(), InMemory(), Neo4jServer(), Neo4jHere(), Divided())
-_BY_SCHEME = {store.scheme: store for store in STORES} | {"bolt": Neo4jServer()}
+_SQLITE = StoreSpec("sqlite", ("sqlite:PATH",), _sqlite, is_file=True, on_one_machine=True)
+STORES = (
+    _SQLITE,
+    StoreSpec("memory", ("memory",), _sqlite, lasts=False, on_one_machine=True),
+    StoreSpec(
+        "neo4j",
+        ("neo4j", "neo4j://HOST:PORT"),
+        _neo4j,
+        password="NEO4J_PASSWORD",  # noqa: S106 - the name of a variable
+        address_from="NEO4J_URI",
+    ),
+    StoreSpec(
+        "neo4j-local", ("neo4j-local",), _neo4j_local, on_one_machine=True, extra="neo4j-local"
+    ),
+)
 FORMS = tuple(form for store in STORES for form in store.forms)
 """How stores are written, in messages and help."""
+_BY_SCHEME = {store.scheme: store for store in STORES}
+_BY_SCHEME["bolt"] = _BY_SCHEME["neo4j"]
+_REMOVED = {
+    "shards": Problem(
+        "a graph is in one store: stores divided into shards are no longer written",
+        hint="name a server for several machines (--store neo4j://HOST) or a file, which several processes may write "
+        "(--store sqlite:PATH), and run the plans again: the journal answers their requests",
+    )
+}
 
 
 def store_spec(address: str) -> StoreSpec:
     """The kind of store of an address. Raises PlanError if there is none."""
-    store = _named(address)
+    store = _BY_SCHEME.get(_scheme(address))
     if store is not None and store.takes(address):
         return store
-    scheme, names = SqliteFile.scheme, [form for form in FORMS if ":" not in form]
-    hint = did_you_mean(address, names)
-    if address == scheme or address.endswith(_FILES):
-        hint = f"write {scheme}:{'graph.db' if address == scheme else address}"
+    if removed := _REMOVED.get(_scheme(address)):
+        raise PlanError(removed)
+    hint = did_you_mean(address, [form for form in FORMS if ":" not in form])
+    if address == _SQLITE.scheme or address.endswith((".db", ".sqlite", ".sqlite3")):
+        hint = f"write sqlite:{'graph.db' if address == _SQLITE.scheme else address}"
     there = f"stores: {', '.join(FORMS)}"
     raise PlanError(Problem(f'unknown store "{address}"', there=there, hint=hint))
 
 
 def lasts(address: str) -> bool:
-    """Whether rows in a store stay when its session ends; of an unknown one, as a record may name it,
-    yes.
-    """
-    store = _named(address)
+    """Whether rows in a store stay when its session ends; of one that only a record knows, yes."""
+    store = _BY_SCHEME.get(_scheme(address))
     return store is None or store.lasts
 
 
-def _named(address: str) -> StoreSpec | None:
-    return _BY_SCHEME.get(address.partition(":")[0].partition("+")[0])
+def _scheme(address: str) -> str:
+    return address.partition(":")[0].partition("+")[0]

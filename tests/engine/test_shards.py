@@ -25,8 +25,7 @@ from semgraph.execution.record import (
     recorded_inputs,
     records_of,
 )
-from semgraph.execution.recorded_results import RecordedTables
-from semgraph.execution.result import Result
+from semgraph.execution.result import RecordedTables, Result
 from semgraph.llm.base import Reply
 from semgraph.llm.journal import Journal
 from semgraph.llm.settings import Settings

@@ -20,7 +20,7 @@ from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemM
 from semgraph.semantic.ask import AnswerContext, Answered
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import Cost, Observed, RowEstimate, Rows, answer_schema
-from semgraph.semantic.implementation import Implementation
+from semgraph.semantic.library import Implementation
 from semgraph.semantic.rows import answer
 from tests.relational.relations import relation
 

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 
 from semgraph.formats import count, dollars, duration, plural
 from semgraph.meter import StepMetrics
-from semgraph.render.boxes import Box, Point
-from semgraph.render.chart import ticks
+from semgraph.render.chart import Box, Point, ticks
 
 Operators = Mapping[str, Sequence[StepMetrics]]  # of steps with several operators
 _LETTER, _BOLD, _LINE, _MARGIN = 6.6, 7.7, 16.0, 12.0  # pixels

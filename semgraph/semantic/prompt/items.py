@@ -24,20 +24,23 @@ from semgraph.llm.base import Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.relational.batch import dense
-from semgraph.semantic.answers import Numbers, UnknownNumber, checked_numbers, numbers_of_rows
-from semgraph.semantic.contract import Block, NodeCalls, Outcome, Part, Ranking, Rows, Words, by_key
-from semgraph.semantic.prompt.answers import (
+from semgraph.semantic.answers import (
     LEFT_OUT,
     AnswerSchema,
     Invalid,
     Note,
+    Numbers,
     Own,
+    UnknownNumber,
     by_default,
+    checked_numbers,
     free_name,
     list_of,
     number,
+    numbers_of_rows,
     parse,
 )
+from semgraph.semantic.contract import Block, NodeCalls, Outcome, Part, Ranking, Rows, Words, by_key
 from semgraph.semantic.prompt.builder import (
     UNASKED,
     ItemPrompts,

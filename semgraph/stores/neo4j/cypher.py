@@ -97,11 +97,8 @@ def returned_as(graph: Graph, label: Label, var: str, name: str) -> str:
     own (`epochSeconds` is rounded towards 1970); a value of a different type, stored by another
     program, is returned unchanged, never as a map.
     """
-    value, derived, kind = (
-        stored(graph, label, var, name),
-        label.derived.get(name),
-        label.columns.get(name),
-    )
+    value = stored(graph, label, var, name)
+    derived, kind = label.derived.get(name), label.columns.get(name)
     if kind is not None and kind.name == "timestamp":
         micros = f"{{us: {value}.epochMillis * 1000 + {value}.microsecond % 1000}}"
         return f"CASE WHEN {value} IS :: ZONED DATETIME NOT NULL THEN {micros} ELSE {value} END"

@@ -91,12 +91,8 @@ class Searches:
         if (graph, indexes) != (self.graph, self.indexes):
             self._texts.clear()
             self.large.clear()
-        self.graph, self.indexes, self.dimensions, self.missing_derived = (
-            graph,
-            indexes,
-            dimensions,
-            missing_derived,
-        )
+        self.graph, self.indexes = graph, indexes
+        self.dimensions, self.missing_derived = dimensions, missing_derived
 
     def shrunk(self, deletes: bool = True) -> None:
         """Note that partitions may have become small."""
@@ -131,13 +127,8 @@ class _Search:
         queries: tuple[SearchQuery, ...],
         rows: pa.Table,
     ) -> None:
-        self.of, self.graph, self.missing_derived, self.queries, self.rows = (
-            of,
-            graph,
-            missing_derived,
-            queries,
-            rows,
-        )
+        self.of, self.graph, self.missing_derived = of, graph, missing_derived
+        self.queries, self.rows = queries, rows
         self.places = {q: place for place, q in enumerate(rows.column("_q").to_pylist())}
         self.limits: dict[int, int] = {}
         self.hits: dict[tuple[int, int, int], list[list[Any]]] = {}

@@ -534,9 +534,8 @@ async def _refuse_violations(bolt: Bolt, graph: Graph, indexes: Indexes, batch: 
     """
     refusals = Refusals()
     for write in batch.writes:
-        if isinstance(
-            write, EdgeWrite
-        ):  # an edge of this key may lie between ends of another partition
+        # An edge of this key may lie between ends of another partition.
+        if isinstance(write, EdgeWrite):
             await _refuse_other_partition(bolt.read, graph, indexes, write, graph.key, refusals)
         elif (
             isinstance(write, Deletion)

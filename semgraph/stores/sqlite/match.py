@@ -81,9 +81,8 @@ class PatternMatch:
         tests = ["s.q = r.q"] if self.parts else []
         for i, (element, table) in enumerate(zip(self.elements, self.tables, strict=True)):
             if self.parts:
-                away = (
-                    "+" if i % 2 and i != self.order[0] else ""
-                )  # from the index by partition, to that by ends
+                # From the index by partition, to that by ends.
+                away = "+" if i % 2 and i != self.order[0] else ""
                 tests.append(f"{away}t{i}.{table.partition} = s.part")
             tests += named(element, f"t{i}", table, self.request)
         return tests
@@ -133,18 +132,11 @@ class PatternMatch:
             )
             for i, e in variables
         }
-        selected = [
-            "r.q",
-            *(
-                self.tables[i].stored(name, f"t{i}")
-                for i, listed in names.items()
-                for name in listed
-            ),
-        ]
-        sources = [
-            f"temp.{self.request.table} r",
-            *([f"temp.{self.parts} s"] if self.parts else []),
-        ]
+        selected, sources = ["r.q"], [f"temp.{self.request.table} r"]
+        for i, listed in names.items():
+            selected += [self.tables[i].stored(name, f"t{i}") for name in listed]
+        if self.parts:
+            sources.append(f"temp.{self.parts} s")
         sources += [f"{self.tables[i].name} t{i}" for i in self.order]
         order = ["r.q", *(f"t{i}.{quote(self.graph.key)}" for i in names)]
         where = f"WHERE {' AND '.join(self.conditions)}" if self.conditions else ""
@@ -310,11 +302,8 @@ class VariablePaths:
         tests = []
         for place, edge, node in self._rest:
             here, e, t = f"t{place - 1}", f"e{place}", f"t{place}"
-            edges, nodes, before = (
-                self.tables[edge.label],
-                self.tables[node.label],
-                self.tables[label],
-            )
+            edges, nodes = self.tables[edge.label], self.tables[node.label]
+            before = self.tables[label]
             directions = [
                 f"({e}.{near} = {here}.{before.key} AND {e}.{far} = {t}.{nodes.key})"
                 for near, far, directions in (

@@ -252,12 +252,8 @@ class InOrder:
     def hits(self, con: sqlite3.Connection, _: Memory) -> Iterator[RankedHit]:
         """The hits, NULLs last, ties by key."""
         scope = self.scope
-        order = (
-            ", ".join(
-                f"t.{quote(name)} {'DESC' if down else 'ASC'} NULLS LAST" for name, down in self.by
-            )
-            or "1"
-        )
+        by = (f"t.{quote(name)} {'DESC' if down else 'ASC'} NULLS LAST" for name, down in self.by)
+        order = ", ".join(by) or "1"
         for row in range(len(scope.request.ordinals)):
             if scope.seen(row) == ():
                 continue
@@ -302,11 +298,8 @@ class PreparedSearch:
     def reads_rows(self) -> bool:
         """Whether it needs the rows in SQL."""
         several = any(len(seen) > 1 for seen in self.scope.partitions or ())
-        return (
-            bool(self.scope.where)
-            or several
-            or any(isinstance(method, Equal) for method in self.methods)
-        )
+        equal = any(isinstance(method, Equal) for method in self.methods)
+        return bool(self.scope.where) or several or equal
 
     def _prop(self, prop: Prop) -> tuple[str, Type]:
         if prop.var in self.named:
@@ -326,15 +319,10 @@ class PreparedSearch:
         return Nearest(self.scope, method)
 
     def _is_pinned(self) -> bool:
-        names = {
-            self.table.graph.key,
-            *(("source", "target") if self.table.label.kind == "edge" else ()),
-        }
-        terms = [
-            term
-            for scalar in self.query.where
-            if (term := read(scalar, aliases(self.query))) is not None
-        ]
+        ends = ("source", "target") if self.table.label.kind == "edge" else ()
+        read_of = (read(scalar, aliases(self.query)) for scalar in self.query.where)
+        terms = [term for term in read_of if term is not None]
+        names = {self.table.graph.key, *ends}
         return any(pinned(term, names) for term in of_hit(terms, self.query.alias))
 
     def run(self, con: sqlite3.Connection, memory: Memory, dimensions: Dimensions) -> pa.Table:

@@ -521,9 +521,8 @@ class File:
 
     def _log_ahead(self, con: sqlite3.Connection) -> None:
         try:
-            mode = con.execute("PRAGMA journal_mode = WAL").fetchone()[
-                0
-            ]  # not every file system lets it
+            # Not every file system lets it.
+            mode = con.execute("PRAGMA journal_mode = WAL").fetchone()[0]
             con.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'FULL'}")
         except sqlite3.Error as error:
             con.close()
@@ -555,9 +554,8 @@ class File:
         check(con)
         con.execute("PRAGMA trusted_schema = ON")  # triggers call functions
         con.execute("PRAGMA temp_store = MEMORY")
-        con.execute(
-            "PRAGMA automatic_index = OFF"
-        )  # SQLite would build one for each search, beside existing indexes
+        # SQLite would build one for each search, beside existing indexes.
+        con.execute("PRAGMA automatic_index = OFF")
         con.execute("PRAGMA cache_size = -65536")
 
     async def run(

@@ -203,22 +203,14 @@ class EncodedMerge:
         )
 
     def _update(self, con: sqlite3.Connection, old: Sequence[int], ids: Mapping[str, int]) -> None:
-        fixed = {
-            self.table.graph.key,
-            self.table.graph.partition,
-            *self.write.create,
-            *(("source", "target") if self.table.label.kind == "edge" else ()),
-        }
-        columns = {
-            name: [values[n] for n in old]
-            for name, values in self.columns.items()
-            if name not in fixed
-        }
-        columns = {
-            name: values
-            for name, values in columns.items()
-            if any(value is not None for value in values)
-        }
+        fixed = {self.table.graph.key, self.table.graph.partition, *self.write.create}
+        if self.table.label.kind == "edge":
+            fixed |= {"source", "target"}
+        columns: dict[str, list[Any]] = {}
+        for name, values in self.columns.items():
+            changed = [values[n] for n in old]
+            if name not in fixed and any(value is not None for value in changed):
+                columns[name] = changed
         if not columns:
             return
         rows = zip(*columns.values(), (ids[self.keys[n]] for n in old), strict=True)
@@ -250,9 +242,8 @@ class EncodedMerge:
             if not pairs:
                 continue
             vectors = quote(self.table.vectors(name))
-            zeros = (
-                (row,) for row, vector in pairs if not any(vector)
-            )  # without direction: as if there were none
+            # Without direction: as if there were none.
+            zeros = ((row,) for row, vector in pairs if not any(vector))
             con.executemany(f"DELETE FROM {vectors} WHERE {ID} = ?", zeros)
             self._check_size(con, name)
             con.executemany(

@@ -258,9 +258,8 @@ def start(
     jars(version, progress)
     _prepare(home)
     with _folder_lock(home):
-        _until(
-            lambda: bool(_state(home)) or not _alive(home), _START_SECONDS
-        )  # one that starts, or is about to end
+        # One that starts, or is about to end.
+        _until(lambda: bool(_state(home)) or not _alive(home), _START_SECONDS)
         if not _alive(home):
             _spawn(home, port, version, progress)
         return _described(home, running=True)
