@@ -122,7 +122,7 @@ def test_no_file_compares_the_name_of_a_store_or_provider() -> None:
     begins = names | {f"{name}:" for name in names}
     found = [
         f"{shown(path)}:{node.lineno}"
-        for path in sources("semgraph", "operators", "tools")
+        for path in sources("semgraph", "operators", "tools", "benchmarks")
         for node in ast.walk(parsed(path))
         if (isinstance(node, ast.Compare) and not begins.isdisjoint(constants(node)))
         or (
