@@ -71,6 +71,12 @@ async def test_equal_finds_by_value_with_ties_by_key(people, world):
     assert set(found.column("via").to_pylist()) == {"equal"}
 
 
+async def test_equal_among_given_keys(people, world):
+    query = world.query("Person", NAME, where="hit.uuid = wanted")
+    found = await search(people, query, world.rows(name=["Bob", "Bob"], wanted=["p3", "p1"]))
+    assert world.keys(found) == {0: ["p3"]}
+
+
 async def test_equal_by_number_and_time(people, world):
     rows = world.rows(
         {"turn": "int64", "at": "timestamp"}, turn=[2, None], at=[world.at(3), world.at(9)]
