@@ -51,12 +51,14 @@ fuzz: $(VENV)/.installed
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 # What takes too long for every change: 3,000 random plans, the fuzzer over an engine with injected faults, property tests with new
-# cases, four statements of two states in every order, the tests of the plans with both executors of relational steps, 200 kills, soak, and the benchmarks of the engine and of searches
+# cases, what is marked `nightly` (scenarios on Neo4j that are tested on SQLite every time, memories
+# without one of their parts, the site), four statements of two states in every order, the tests of the plans with both executors of relational steps, 200 kills, soak, and the benchmarks of the engine and of searches
 # with their largest cases, graphiti-core beside (their lines and pages are left in .semgraph/nightly), every extra, and the suite without constraints.
 nightly: $(VENV)/.installed $(VENV_GRAPHITI)/.installed
 	$(BIN)/python -m tests.fuzz --plans 3000
 	$(BIN)/python -m tests.fuzz.check_the_checker
 	$(BIN)/python -m pytest -q --hypothesis-profile random $$(grep -rl "from hypothesis" tests --include="test_*.py")
+	NIGHTLY=1 $(BIN)/python -m pytest -q -n 2 --dist loadgroup -m nightly
 	STATEMENTS=4 $(BIN)/python -m pytest -q -n 2 tests/plans/test_timeline.py -k in_every_order
 	SEMGRAPH_SEGMENTS=both $(BIN)/python -m pytest -q -n 2 --dist loadgroup tests/plans -k "not neo4j"
 	$(MAKE) kill KILLS=200

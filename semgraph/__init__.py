@@ -14,6 +14,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from semgraph.display import draw_with
+
 if TYPE_CHECKING:
     from semgraph.compare.comparison import Comparison
     from semgraph.errors import (
@@ -99,6 +101,9 @@ __all__ = [
     "table",
     "union",
 ]
+
+
+draw_with(lambda: importlib.import_module("semgraph.render.notebook"))
 
 
 def __getattr__(name: str) -> object:

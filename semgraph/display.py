@@ -1,8 +1,8 @@
 """How results show themselves: `semgraph.render` registers drawings for types of lower layers. Options
 that a text names are spelled for its reader.
 
-A type of a lower layer calls these functions and stays free of drawing. The drawings are loaded when
-the first result is shown.
+A type of a lower layer calls these functions and stays free of drawing. The package says where the
+drawings are (`draw_with`); they are loaded when the first result is shown.
 """
 
 from __future__ import annotations
@@ -12,8 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import singledispatch
-from importlib import import_module
 from typing import Any
+
+_unloaded: list[Callable[[], object]] = []
+
+
+def draw_with(load: Callable[[], object]) -> None:
+    """Load drawings by this function before the first result is shown."""
+    _unloaded.append(load)
 
 
 @singledispatch
@@ -119,6 +125,7 @@ def as_chart(value: object) -> Any:
 
 def _registered(function: Any, value: object) -> Callable[[object], Any] | None:
     """The drawing of a type, once all drawings are loaded."""
-    import_module("semgraph.render.notebook")
+    while _unloaded:
+        _unloaded.pop()()
     drawing: Callable[[object], Any] = function.dispatch(type(value))
     return None if drawing is function.dispatch(object) else drawing

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from semgraph.formats import escaped
-from semgraph.redaction import redacted
+from semgraph.privacy import redacted
 
 
 class SemgraphError(Exception):

@@ -153,7 +153,9 @@ class Meter:
 
     def step(self, name: str) -> StepMetrics:
         """The counters of a step, created on first use."""
-        return self.steps.setdefault(name, StepMetrics())
+        if name not in self.steps:
+            self.steps[name] = StepMetrics()
+        return self.steps[name]
 
     def operator(self, name: str, key: object, operator: str, how: str) -> OperatorMetrics:
         """The counters of one operator of a step, by `key`; they are also counted for the step.

@@ -40,7 +40,6 @@ from semgraph.llm.base import Limits, Reply, Request
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.semantic.answers import answer_table, outcomes
-from semgraph.semantic.clustering import Edges, Vectors
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import (
     Block,
@@ -61,7 +60,7 @@ from semgraph.semantic.contract import (
     refuse_check,
     row_texts,
 )
-from semgraph.semantic.implementation import Implementation, Packed, PerItem
+from semgraph.semantic.library import Edges, Implementation, Packed, PerItem, Vectors
 from semgraph.semantic.verdicts import ByLogOdds, Vote
 
 __all__ = [

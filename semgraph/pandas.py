@@ -34,8 +34,8 @@ from semgraph.errors import (
 from semgraph.execution.result import Result
 from semgraph.extras import install
 from semgraph.formats import plural
+from semgraph.frontend.document import checks_arguments
 from semgraph.frontend.frame import Frame, table
-from semgraph.frontend.keywords import checks_arguments
 from semgraph.frontend.rows import is_pandas, set_aside
 from semgraph.meter import StepMetrics
 from semgraph.session import Session

@@ -23,7 +23,7 @@ from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
 from benchmarks.world.canaries import CANARIES
-from semgraph import redaction
+from semgraph import privacy
 from semgraph.execution.executor import Executor
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)
@@ -46,6 +46,42 @@ expected files are written anew, and what computes relational steps.
 
 NAMED = {name: value for name, value in os.environ.items() if name.startswith("NEO4J_")}
 """The Neo4j server that the environment names. No test sees these variables."""
+
+NIGHTLY = bool(os.environ.get("NIGHTLY"))
+"""Whether tests run that are marked `nightly`: `make nightly` sets the variable."""
+
+ON_NEO4J = {line.strip() for line in """
+    test_not_given_it_has_every_partition_of_the_nodes_once[neo4j]
+    test_facts_with_odd_dates_are_all_stored[neo4j]
+    test_a_cancelled_run_stops_though_the_model_hangs[neo4j-2]
+    test_what_a_read_compares_is_brought_to_one_type[search of neo4j]
+    test_a_writer_that_comes_between_two_windows_stops_the_run_and_loses_nothing[neo4j]
+    test_a_search_in_a_loop_sees_the_rows_of_its_round_and_what_is_stored[neo4j-2]
+    test_round_trips_are_those_that_the_store_made[neo4j]
+    test_a_rejected_text_costs_the_rows_that_embed_or_search_it[neo4j-1-STORED]
+    test_a_stored_vector_of_another_program_that_cannot_be_compared_is_no_hit[neo4j-NaN]
+    test_conditions_that_the_store_does_not_take_are_decided_all_the_same[neo4j]
+    test_a_key_of_another_group_costs_its_row_alone[neo4j-2]
+    test_an_edge_without_its_end_costs_the_rows_that_need_it[neo4j]
+    test_hits_bring_stored_vectors_and_those_of_a_step[neo4j]
+    test_a_merge_of_existing_rows_counts_those_that_were_there[neo4j]
+    test_a_relation_that_is_over_stays_with_its_end_on_both_stores[neo4j]
+    test_answers_rest_on_turns_on_both_stores[neo4j-vectors]
+    test_a_window_makes_at_most_six_round_trips_to_the_store[neo4j]
+    test_it_takes_as_many_round_trips_however_many_entities_there_are[neo4j]
+    test_clear_data_of_a_group_leaves_the_others[neo4j]
+    test_nodes_of_others_are_not_found_by_their_keys[neo4j]
+    test_nodes_by_uuid_and_by_group_page_by_page[neo4j]
+    test_nodes_go_with_their_edges_and_edges_alone[neo4j]
+    test_the_latest_episodes_oldest_first[neo4j]
+    test_a_recording_gives_the_same_result_on_both_stores[neo4j]
+    test_facts_go_that_no_other_episode_states_and_the_others_forget_it[neo4j]
+    test_every_preset_finds_its_scopes_in_two_round_trips_each[neo4j]
+    test_what_a_stranger_s_plan_does_stays_in_the_group[the graph itself-neo4j]
+""".splitlines()}  # fmt: skip
+"""Scenarios of runs, plans and memories that run on Neo4j every time, the others nightly: that stores
+agree is what `tests/stores` checks.
+"""
 
 READS_ALL = ("search", "search_edges", "search_nodes")
 """Plans that may show rows of several partitions in one prompt: a query names the groups that it
@@ -92,15 +128,30 @@ def pytest_collect_file(
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With `--dist loadgroup`, tests on the shared Neo4j run in one process, because each has the
     database for itself; and so do those of a file, which share fixtures and loaded plans. Those that
     wait for servers and timeouts begin first, so that none of them is what the end waits for.
     """
     for item in items:
+        if _is_rare(item):
+            item.add_marker(pytest.mark.nightly)
+    if not NIGHTLY:
+        rare = [item for item in items if item.get_closest_marker("nightly")]
+        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=rare)
+    for item in items:
         on_neo4j = "neo4j" in item.nodeid and item.path.stem != "test_neo4j_local"
         item.add_marker(pytest.mark.xdist_group("neo4j" if on_neo4j else str(item.path)))
     items.sort(key=lambda item: "neo4j" not in item.nodeid and item.path.stem != "test_accounting")
+
+
+def _is_rare(item: pytest.Item) -> bool:
+    """Whether a test repeats on Neo4j what another case of it tests on another store."""
+    given = getattr(item, "callspec", None)
+    ids = given.id if given else ""
+    of_runs = item.path.parent.name in {"execution", "plans", "memories"}
+    return "neo4j" in ids and of_runs and item.name not in ON_NEO4J
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -150,7 +201,7 @@ def knowledge_of_one_test() -> Iterator[None]:
     """Texts of partitions and secrets of a test are forgotten with it."""
     yield
     CANARIES.forget()
-    redaction._known.clear()
+    privacy._known.clear()
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from semgraph.llm.providers import PROVIDERS
+from semgraph.stores.registry import STORES
+
 ROOT = Path(__file__).parent.parent
 APPLICATION = re.compile(r"\b(episodes?|episodic|entit(y|ies)|graphiti)\b", re.IGNORECASE)
 VAGUE = re.compile(r"(^|_)(utils?|helpers?|manager|misc|v\d+|fast)(_|$)")
@@ -111,6 +114,29 @@ def imported(path: Path, modules: Collection[str]) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module in modules:
             parts = [f"{node.module}.{alias.name}" for alias in node.names]
             yield from (part if part in modules else node.module for part in parts)
+
+
+def test_no_file_compares_the_name_of_a_store_or_provider() -> None:
+    """What they differ in, their classes say."""
+    names = {*PROVIDERS, *(store.scheme for store in STORES), "bolt"}
+    begins = names | {f"{name}:" for name in names}
+    found = [
+        f"{shown(path)}:{node.lineno}"
+        for path in sources("semgraph", "operators", "tools", "benchmarks")
+        for node in ast.walk(parsed(path))
+        if (isinstance(node, ast.Compare) and not begins.isdisjoint(constants(node)))
+        or (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in {"startswith", "removeprefix", "partition", "split"}
+            and not begins.isdisjoint(constants(node))
+        )
+    ]
+    assert found == []
+
+
+def constants(node: ast.AST) -> set[object]:
+    return {each.value for each in ast.walk(node) if isinstance(each, ast.Constant)}
 
 
 def test_the_shipped_code_never_imports_the_operators_it_loads() -> None:

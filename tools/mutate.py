@@ -1,9 +1,9 @@
 """Mutation testing of one module: how many random faults do its tests detect?
 
     python -m tools.mutate semgraph/logical/relational.py tests/logical --mutants 60 --seed 1
-    python -m tools.mutate semgraph/scores/bootstrap.py tests/scores --keep tests/mutants/bootstrap
+    python -m tools.mutate semgraph/scores.py tests/scores --keep tests/mutants/scores
     python -m tools.mutate --kept tests/mutants             # all that were kept, with their tests
-    python -m tools.mutate --kept tests/mutants/bootstrap tests/scores/test_rows.py
+    python -m tools.mutate --kept tests/mutants/scores tests/scores/test_rows.py
 
 Each mutant runs in a child process that loads the changed code in place of the module; no file of
 the package is written. A mutant is killed if a test fails, or hangs for `--seconds`. `--keep` writes

@@ -1,46 +1,74 @@
-"""Write a page of Markdown for each shipped plan, and an index: `python -m tools.pages [FOLDER]`."""
+"""Write a page of Markdown for each shipped plan, and an index: `python -m tools.pages [FOLDER]`.
+
+Plans that only other plans call have no page: the index has a table of them.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from semgraph.frontend.plan_files import PlanFile, callers, listed
-from semgraph.render.pages import first_sentence, page, table
+from semgraph.render.plans import first_sentence, markdown_page, table
 
 INDEX = "README.md"
+PARTS = "Parts of plans"
 
 
 def pages(files: Sequence[PlanFile]) -> dict[str, str]:
     """The pages of some plans, and an index, by file name. Raises PlanError."""
     called = callers(files)
+    whole = [file for file in files if file.plan.name not in called]
     index = [
         "# Plans",
         "",
-        "Made by `make pages` from `plans/*.yaml`.",
+        "The shipped plans. Made by `make pages` from `plans/*.yaml`.",
         "",
-        *_listed(file for file in files if file.plan.name not in called),
+        *table(
+            ("plan", "does", "steps that ask a model"),
+            [
+                (_link(file.plan.name), first_sentence(file.plan.doc), _asking(file))
+                for file in whole
+            ],
+        ),
         "",
-        "## Plans that other plans call",
+        f"## {PARTS}",
         "",
-        "Some of them stand for one another: `semgraph plans ways PLAN` lists those that fit a call.",
+        "Plans that only other plans call. `semgraph plans show NAME` prints one of them whole;",
+        "`semgraph plans ways PLAN` lists those that can stand in for a called plan.",
         "",
-        *_listed(file for file in files if file.plan.name in called),
+        *_parts([file for file in files if file.plan.name in called], called),
     ]
-    return {f"{file.plan.name}.md": page(file) for file in files} | {INDEX: "\n".join(index) + "\n"}
+    made = {f"{file.plan.name}.md": markdown_page(file) for file in whole}
+    anchor = f"({INDEX}#{PARTS.lower().replace(' ', '-')})"
+    for name in called:
+        made = {path: text.replace(f"({name}.md)", anchor) for path, text in made.items()}
+    return made | {INDEX: "\n".join(index) + "\n"}
 
 
-def _listed(files: Iterable[PlanFile]) -> Iterator[str]:
+def _parts(files: Sequence[PlanFile], called: Mapping[str, Sequence[str]]) -> Iterator[str]:
     rows = [
         (
-            f"[{file.plan.name}]({file.plan.name}.md)",
+            file.plan.name,
             first_sentence(file.plan.doc),
-            str(len(file.semantic) or ""),
+            ", ".join(file.plan.inputs),
+            ", ".join(file.plan.returns),
+            _asking(file),
+            ", ".join(name if name in called else _link(name) for name in called[file.plan.name]),
         )
         for file in files
     ]
-    return table(("plan", "does", "steps that ask a model"), rows)
+    titles = ("plan", "does", "inputs", "results", "steps that ask a model", "called by")
+    return table(titles, rows)
+
+
+def _link(name: str) -> str:
+    return f"[{name}]({name}.md)"
+
+
+def _asking(file: PlanFile) -> str:
+    return str(len(file.semantic) or "")
 
 
 def write(files: Sequence[PlanFile], folder: Path) -> list[Path]:

@@ -27,9 +27,9 @@ from IPython.core.interactiveshell import InteractiveShell
 import semgraph
 from semgraph.frontend.document import read_file
 from semgraph.frontend.plan_files import is_plan
-from semgraph.llm.embed.local import LocalEmbedder
-from semgraph.llm.local.catalogue import DEFAULT_EMBEDDER, DEFAULT_MODEL
-from semgraph.llm.local.model import Local
+from semgraph.llm.catalogue import DEFAULT_EMBEDDER, DEFAULT_MODEL
+from semgraph.llm.embed import LocalEmbedder
+from semgraph.llm.local import Local
 from semgraph.llm.recording import Recorder
 from semgraph.session import Session
 from semgraph.session.inputs import example_rows

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from semgraph.folders import plans_folder
 from semgraph.frontend.document import read_file
 from semgraph.frontend.jsonschema import SCHEMAS as SCHEMAS_BY_KIND
-from semgraph.frontend.notes import SCHEMA_LINE, SCHEMAS, schema_line
-from semgraph.shipped import plans_folder
+from semgraph.frontend.plan_files import SCHEMA_LINE, SCHEMAS, schema_line
 
 KINDS = ("plan", "graph")
 """The kinds of YAML files."""

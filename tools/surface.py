@@ -18,13 +18,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import typer.main
 
 from semgraph.cli import app
+from semgraph.llm.base import Kind
+from semgraph.llm.providers import options_of
 from semgraph.llm.settings import KEYS, VARIABLES
-from semgraph.llm.specs import OPTIONS
 
 MODULES = ("semgraph", "semgraph.operator", "semgraph.conformance", "semgraph.pandas")
 
@@ -112,8 +113,8 @@ def _without_texts(value: Any) -> Any:
 def _settings() -> Iterator[str]:
     yield from (f"setting {key}" for key in KEYS)
     yield from (f"variable {name}" for name in VARIABLES)
-    for kind, providers in OPTIONS.items():
-        for provider, options in providers.items():
+    for kind in get_args(Kind):
+        for provider, options in options_of(kind).items():
             yield f"{kind} {provider}"
             yield from (
                 f"{kind} {provider} {option}: {type_.__name__}" for option, type_ in options.items()

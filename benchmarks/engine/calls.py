@@ -20,11 +20,11 @@ import pyarrow as pa
 from benchmarks.frame.processes import Watch
 from benchmarks.frame.serving import serving
 from semgraph.llm.base import LLM, Message, Request
-from semgraph.llm.embed.openai import OpenAIEmbedder
+from semgraph.llm.embed import OpenAIEmbedder
 from semgraph.llm.journal import Journal
 from semgraph.llm.openai import OpenAI
-from semgraph.llm.prices import FlatPrice
 from semgraph.llm.stack import Budget, Limiter, Stack
+from semgraph.llm.tokens import FlatPrice
 from semgraph.logical.plan import Choice
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Input

@@ -14,9 +14,9 @@ from typing import Any
 
 from benchmarks.frame.processes import Child
 from semgraph.llm.base import Usage
-from semgraph.llm.embed.openai import OpenAIEmbedder
+from semgraph.llm.embed import OpenAIEmbedder
 from semgraph.llm.openai import OpenAI
-from semgraph.llm.prices import price_of
+from semgraph.llm.tokens import price_of
 from semgraph.meter import StepMetrics
 from semgraph.session import Session
 from semgraph.stores.base import Store

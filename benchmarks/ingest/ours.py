@@ -33,6 +33,7 @@ from semgraph.scores import score_graph
 from semgraph.stores.base import Store
 from semgraph.stores.neo4j.local.server import start, status
 from semgraph.stores.neo4j.store import local_store
+from semgraph.stores.registry import lasts
 from semgraph.stores.sqlite.store import SqliteStore
 
 LABELS = ("Episodic", "Entity", "MENTIONS", "RELATES_TO")
@@ -93,7 +94,7 @@ def switches(stream: Stream, latency: float) -> list[str]:
 async def _run(
     plan: str, stream: Stream, where: str, options: Mapping[str, Any], server: Server
 ) -> Figures:
-    if where != "memory":
+    if lasts(where):
         await cleared()
     limits = {name: value for name, value in options.items() if name.startswith("max_")}
     chosen = {name: value for name, value in options.items() if name not in limits}
@@ -191,7 +192,7 @@ async def _left(store: Store, stream: Stream) -> Figures:
 
 
 def _opened(where: str) -> Store:
-    return SqliteStore(":memory:") if where == "memory" else local_store(neo4j())
+    return local_store(neo4j()) if lasts(where) else SqliteStore(":memory:")
 
 
 def neo4j() -> Path:

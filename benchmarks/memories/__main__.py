@@ -24,8 +24,8 @@ from benchmarks.world.answers.fields import Source
 from benchmarks.world.difficulty import LEVELS
 from benchmarks.world.noise import Noise
 from benchmarks.world.questions import KINDS, WIDER
+from semgraph.cli.options import named_values, parameters
 from semgraph.errors import PlanError, Problem, SemgraphError, did_you_mean
-from semgraph.session.options import named_values, parameters
 
 _SHORT = [*KINDS[:4], "2 hops", "declined", "3 hops", "global"]
 _HEADER = (

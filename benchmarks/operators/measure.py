@@ -18,7 +18,7 @@ from typing import Any
 from benchmarks.frame.processes import Watch, serve
 from benchmarks.frame.serving import Server, on_wire, same_as_counted
 from benchmarks.operators.cases import Task, tasks
-from semgraph.llm.embed.openai import OpenAIEmbedder
+from semgraph.llm.embed import OpenAIEmbedder
 from semgraph.llm.journal import Journal
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.stack import Limiter, Stack

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from semgraph.errors import PlanError
 from semgraph.llm.base import Usage
 from semgraph.llm.endpoints import build_embedder, build_model
+from semgraph.llm.providers import PROVIDERS
 from semgraph.llm.settings import Settings
 
 
@@ -49,7 +50,9 @@ class UserInputs:
     @property
     def local(self) -> bool:
         """Whether the model runs in this process."""
-        return self.model is not None and self.settings().model().provider == "local"
+        if self.model is None:
+            return False
+        return PROVIDERS[self.settings().model().provider].service is None
 
     @property
     def provider(self) -> str:

@@ -21,8 +21,7 @@ from benchmarks.quality.asking import Asking, Figures
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Input
 from semgraph.logical.semantic import SemFilter, SemJoin, SemTopk
-from semgraph.scores.bootstrap import estimate
-from semgraph.scores.rows import score
+from semgraph.scores import estimate, score
 from semgraph.semantic.contract import Rows
 
 DATA = Path(__file__).parent / "data"

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from benchmarks.frame.lines import ROOT, content_hash
 from benchmarks.search.memory import DIMENSIONS, memory_of
+from semgraph.folders import plans_folder
 from semgraph.frontend.load import load_plan
 from semgraph.logical.schema import Graph
-from semgraph.shipped import plans_folder
 from semgraph.stores.base import Store
 from semgraph.stores.neo4j.local.server import start, status, stop
 from semgraph.stores.neo4j.store import local_store

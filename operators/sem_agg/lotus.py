@@ -21,7 +21,7 @@ import pyarrow as pa
 
 import semgraph.operator as op
 from semgraph.lotus import Bridge, Model, Texts, Unanswered, lacking, loaded
-from semgraph.semantic.prompt.answers import AnswerSchema, Invalid, parse
+from semgraph.semantic.answers import AnswerSchema, Invalid, parse
 from semgraph.semantic.prompt.builder import answer_instructions
 
 

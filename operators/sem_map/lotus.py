@@ -19,7 +19,7 @@ import pyarrow as pa
 
 import semgraph.operator as op
 from semgraph.lotus import Bridge, Model, Texts, by_prompt, lacking, loaded
-from semgraph.semantic.prompt.answers import AnswerSchema, Invalid, Note, parse
+from semgraph.semantic.answers import AnswerSchema, Invalid, Note, parse
 from semgraph.semantic.prompt.builder import answer_instructions
 
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
-from semgraph.cli import graphs, machine, plans, records, run
+from semgraph.cli import machine, plans, records, run
 from semgraph.cli.compare import compare
 from semgraph.cli.options import INTERRUPTED, CommandGroup, Commands, CommonOptions, everywhere
 from semgraph.cli.serve import serve
@@ -96,7 +96,7 @@ for command in (
     compare,
     records.report,
     records.why,
-    graphs.export,
+    records.export,
     serve,
     machine.doctor,
 ):

@@ -20,8 +20,8 @@ from semgraph.cli.options import (
     Rows,
     Uses,
     everywhere,
+    run_until_signal,
 )
-from semgraph.cli.signals import run_until_signal
 from semgraph.errors import PlanError, Problem
 
 if TYPE_CHECKING:
@@ -87,10 +87,10 @@ def compare(
     """Compare implementations of a step over the same rows, or variants of a plan. The store is
     only read.
     """
-    from semgraph.session.options import named_values, parameters, read_variants
+    from semgraph.cli.options import named_values, parameters, read_variants
 
     if show is not None:
-        from semgraph.compare.record import load_comparison
+        from semgraph.compare.comparison import load_comparison
 
         _print(options, load_comparison(show))
         return
@@ -112,7 +112,7 @@ def compare(
         prepared = session.prepare(
             plan, params=parameters(set), preset=preset, use=named_values("--use", use)
         )
-        from semgraph.frontend.inputs import read_inputs
+        from semgraph.frontend.row_files import read_inputs
         from semgraph.render.header import header
 
         values = read_inputs(input or (), prepared)

@@ -4,6 +4,7 @@ models. A value that cannot be known completes to nothing, and the shell propose
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,11 +12,12 @@ from typing import Any
 
 import typer
 
-from semgraph.private import LAST, RUNS
-from semgraph.shipped import operators_folder, plan_names
+from semgraph.folders import operators_folder, plan_names
+from semgraph.privacy import LAST, RUNS
+from semgraph.stores.registry import FORMS
 
-_MODELS = ("local", "recorded", "openai:")
-_STORES = ("memory", "neo4j", "neo4j-local", "sqlite:")
+_VARIABLE = re.compile(r"[A-Z].*")
+"""What a user puts into the form of an address."""
 
 
 def plans(incomplete: str) -> list[str]:
@@ -74,17 +76,20 @@ def operators(incomplete: str) -> list[str]:
 
 def models(incomplete: str) -> list[str]:
     """The forms in which models are named."""
-    return _beginning(incomplete, _MODELS)
+    from semgraph.llm.providers import PROVIDERS, options_of
+
+    names = (name + ":" * PROVIDERS[name].names_required for name in options_of("model"))
+    return _beginning(incomplete, names)
 
 
 def stores(incomplete: str) -> list[str]:
     """The forms in which stores are named."""
-    return _beginning(incomplete, _STORES)
+    return _beginning(incomplete, (_VARIABLE.sub("", form) for form in FORMS))
 
 
 def local_models(incomplete: str) -> list[str]:
     """The models that can be fetched."""
-    from semgraph.llm.local.catalogue import CATALOGUE
+    from semgraph.llm.catalogue import CATALOGUE
 
     return _beginning(incomplete, (model.name for model in CATALOGUE))
 

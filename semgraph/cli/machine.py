@@ -10,8 +10,7 @@ from semgraph.cli import completion
 from semgraph.cli.options import Commands, CommonOptions, everywhere
 
 if TYPE_CHECKING:
-    from semgraph.stores.neo4j.local.jars import StartProgress
-    from semgraph.stores.neo4j.local.server import LocalServer
+    from semgraph.stores.neo4j.local.server import LocalServer, StartProgress
 
 models = Commands(
     help="Models that run on this machine: list, fetch, remove.", no_args_is_help=True
@@ -41,7 +40,8 @@ def doctor(
     """
     from dataclasses import asdict
 
-    from semgraph.render.machine import BAD, fact_lines
+    from semgraph.formats import BAD
+    from semgraph.render.machine import fact_lines
     from semgraph.session.diagnosis import diagnose
 
     diagnosis = list(diagnose(options.session(), call=call, report=options.talk))
@@ -57,7 +57,7 @@ def doctor(
 @everywhere
 def list_models(options: CommonOptions) -> None:
     """Show every model that can be fetched, and which are here."""
-    from semgraph.llm.local.catalogue import models_dir
+    from semgraph.llm.catalogue import models_dir
     from semgraph.render.machine import described_models, model_lines
 
     if options.json:
@@ -89,8 +89,8 @@ def pull(
 ) -> None:
     """Fetch models: checked by SHA-256, resumable. Then each answers one test sentence."""
     from semgraph.formats import size
-    from semgraph.llm.local.catalogue import DEFAULT_EMBEDDER, DEFAULT_MODEL, find, on_disk
-    from semgraph.llm.local.download import pull as fetch
+    from semgraph.llm.catalogue import DEFAULT_EMBEDDER, DEFAULT_MODEL, find, on_disk
+    from semgraph.llm.catalogue import pull as fetch
     from semgraph.render.progress import downloading
     from semgraph.session.diagnosis import try_local
 
@@ -118,8 +118,7 @@ def rm(
 ) -> None:
     """Remove models from this machine."""
     from semgraph.formats import size
-    from semgraph.llm.local.catalogue import find
-    from semgraph.llm.local.download import remove
+    from semgraph.llm.catalogue import find, remove
 
     for model in [find(name) for name in names]:
         freed = remove(model)

@@ -1,18 +1,29 @@
-"""Options shared by all commands, output, and errors as messages with exit codes."""
+"""Options shared by all commands and the values they have as text, output, signals, and errors as
+messages with exit codes.
+
+At Ctrl-C, SIGTERM and SIGHUP the first signal stops a run cleanly, so that it can be resumed; the
+second ends the process at once. A SIGHUP that the process was started to ignore (`nohup`) is
+ignored.
+"""
 
 from __future__ import annotations
 
 import errno
 import functools
 import inspect
+import json
 import os
+import re
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -20,14 +31,16 @@ from typer.core import TyperCommand, TyperGroup
 
 from semgraph.cli import completion
 from semgraph.display import in_shell
-from semgraph.errors import SemgraphError, is_interrupt
+from semgraph.errors import PlanError, Problem, SemgraphError, is_interrupt
 from semgraph.formats import escaped
-from semgraph.redaction import redacted, redacted_values
+from semgraph.privacy import redacted, redacted_values
+from semgraph.stores.registry import FORMS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from semgraph.llm.settings import Settings
+    from semgraph.session import Session
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 INTERRUPTED = 130
@@ -151,7 +164,7 @@ class CommonOptions:
         str | None,
         typer.Option(
             metavar="STORE",
-            help="sqlite:PATH, memory, neo4j, neo4j-local, neo4j://HOST.",
+            help=f"{', '.join(FORMS)}.",
             autocompletion=completion.stores,
             rich_help_panel=_PANEL,
         ),
@@ -198,7 +211,7 @@ class CommonOptions:
         """
         from shlex import quote
 
-        from semgraph.llm.specs import without_password
+        from semgraph.privacy import without_password
 
         values = {
             "llm": self.llm,
@@ -267,7 +280,7 @@ class CommonOptions:
         }
         return Settings.load(overrides, config=None if self.config is None else Path(self.config))
 
-    def session(self, **more: Any) -> Any:
+    def session(self, **more: Any) -> Session:
         """A session with these options."""
         from semgraph.session import Session
 
@@ -438,3 +451,166 @@ def _is_gone() -> bool:
     except OSError:
         return True
     return False
+
+
+T = TypeVar("T")
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
+
+
+def run_until_signal(job: Coroutine[Any, Any, T], on_first: Callable[[], None]) -> T:
+    """Run a coroutine in a new event loop. The first signal calls `on_first` and cancels the
+    coroutine.
+
+    Raises:
+        KeyboardInterrupt: A signal cancelled the coroutine, which has cleaned up.
+    """
+    import asyncio
+
+    interrupted = False
+
+    async def main() -> T:
+        nonlocal interrupted
+        task = asyncio.ensure_future(job)
+        loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            nonlocal interrupted
+            interrupted = True
+            task.cancel()
+            with suppress(OSError):  # the terminal may be gone
+                on_first()
+
+        with _handling(lambda: loop.call_soon_threadsafe(stop)):
+            return await task
+
+    try:
+        return asyncio.run(main())
+    except asyncio.CancelledError:
+        if not interrupted:
+            raise
+        raise KeyboardInterrupt from None
+
+
+@contextmanager
+def _handling(first: Callable[[], object]) -> Iterator[None]:
+    """Call `first` at the first signal; end the process at the second. Only the main thread can
+    handle signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    count = 0
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        nonlocal count
+        count += 1
+        if count > 1:
+            os._exit(INTERRUPTED)
+        first()
+
+    before = {number: signal.signal(number, handle) for number in _numbers()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _numbers() -> list[signal.Signals]:
+    signals = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
+    return [
+        number
+        for number in signals
+        if number.name != "SIGHUP" or signal.getsignal(number) != signal.SIG_IGN
+    ]
+
+
+_COMMA = re.compile(r",(?![^()]*\))")  # outside of parentheses
+
+
+def named_values(option: str, texts: Sequence[str] | None) -> dict[str, str]:
+    """The values of an option that is given once for each name. Raises PlanError.
+
+    >>> named_values("--use", ["linked=block(left=10)", "told=packed"])
+    {'linked': 'block(left=10)', 'told': 'packed'}
+    """
+    values: dict[str, str] = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise PlanError(
+                Problem(f'{option} "{text}" sets nothing', hint=f"Write {option} NAME=VALUE")
+            )
+        if name in values:
+            raise PlanError(Problem(f"{option} {name}= is given twice"))
+        values[name] = value
+    return values
+
+
+def parameters(texts: Sequence[str] | None) -> dict[str, Any]:
+    """The values of `--set`: JSON where it is JSON, else text. Raises PlanError."""
+    values: dict[str, Any] = {}
+    for name, text in named_values("--set", texts).items():
+        try:
+            values[name] = json.loads(text)
+        except json.JSONDecodeError:
+            values[name] = text
+    return values
+
+
+def read_variants(
+    step: str | None, implementations: str | None, variants: Sequence[str]
+) -> list[str] | dict[str, dict[str, str]]:
+    """The implementations of a step, or the implementations of each whole plan.
+
+    Args:
+        step: The step that `implementations` are for.
+        implementations: `A,B`.
+        variants: `NAME:STEP=IMPLEMENTATION,...` for each plan.
+
+    Raises:
+        PlanError: With everything that is wrong.
+
+    >>> read_variants("linked", "nested_loop, block(left=10,right=5)", [])
+    ['nested_loop', 'block(left=10,right=5)']
+    >>> read_variants(None, None, ["cheap:linked=block,told=packed", "exact:linked=nested_loop"])
+    {'cheap': {'linked': 'block', 'told': 'packed'}, 'exact': {'linked': 'nested_loop'}}
+    """
+    if implementations is not None and variants:
+        what = "--implementations compares a step and --variant whole plans"
+        raise PlanError(Problem(what, hint="give one of them"))
+    if implementations is not None:
+        if step is None:
+            what = "--implementations needs the step that they are for"
+            raise PlanError(Problem(what, hint="--step STEP"))
+        return _parts(implementations)
+    if not variants:
+        hint = (
+            "--step STEP --implementations A,B; or whole plans: "
+            "--variant NAME:STEP=IMPLEMENTATION --variant NAME:STEP=IMPLEMENTATION"
+        )
+        raise PlanError(Problem("there is nothing to compare", hint=hint))
+    if step is not None:
+        hint = "leave --step out, or write --implementations A,B"
+        raise PlanError(Problem("--variant names the steps itself", hint=hint))
+    uses: dict[str, dict[str, str]] = {}
+    problems: list[Problem] = []
+    for text in variants:
+        name, colon, rest = text.partition(":")
+        if not colon or not name:
+            hint = "Write --variant NAME:STEP=IMPLEMENTATION,STEP=IMPLEMENTATION"
+            problems.append(Problem(f'--variant "{text}" has no name', hint=hint))
+        elif name in uses:
+            problems.append(Problem(f"--variant {name}: is given twice"))
+        else:
+            try:
+                uses[name] = named_values("--variant", _parts(rest))
+            except PlanError as error:
+                problems += error.problems
+    if problems:
+        raise PlanError(*problems)
+    return uses
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in _COMMA.split(text) if part.strip()]

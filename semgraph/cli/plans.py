@@ -62,13 +62,11 @@ def show(
     example command.
     """
     from semgraph.frontend.plan_files import plan_file
-    from semgraph.render.plans import described, page
+    from semgraph.render.plans import described, markdown_page, page
 
     file = plan_file(plan, options.settings().functions)
     if markdown:
-        from semgraph.render import pages
-
-        options.show(*pages.page(file).splitlines())
+        options.show(*markdown_page(file).splitlines())
     elif options.json:
         options.dump(described(file))
     else:
@@ -181,13 +179,13 @@ def schema(
 @everywhere
 def list_operators(options: CommonOptions) -> None:
     """Show every semantic operator, and its implementations with their parameters."""
-    from semgraph.render.operators import described, implementations, list_lines
+    from semgraph.render.plans import described_operators, implementations, operator_lines
 
     by_operator = implementations(options.settings())
     if options.json:
-        options.dump(described(by_operator))
+        options.dump(described_operators(by_operator))
     else:
-        options.show(*list_lines(by_operator, options.out.width))
+        options.show(*operator_lines(by_operator, options.out.width))
         options.talk(
             "choose with --use STEP=IMPLEMENTATION, or under `use` in a plan; yours: --operators DIR"
         )
@@ -211,7 +209,7 @@ def new_operator(
     """Write a template for an implementation of your own, DIR/OPERATOR/NAME.py; it passes the check
     unchanged.
     """
-    from semgraph.conformance.new_operator import skeleton
+    from semgraph.conformance.folder import skeleton
 
     file = skeleton(operator, name, folder)
     options.show(str(file))
@@ -264,8 +262,7 @@ def check_operators(
 
 
 def _check_injection(options: CommonOptions, folder: Path, max_usd: float | None) -> None:
-    from semgraph.conformance.folder import find
-    from semgraph.conformance.injection import OPERATORS, injection
+    from semgraph.conformance.folder import OPERATORS, find, injection
 
     options = replace(options, operators=[*(options.operators or ()), str(folder)])
     measured = {}
@@ -289,7 +286,7 @@ def _check_injection(options: CommonOptions, folder: Path, max_usd: float | None
 def list_functions(options: CommonOptions) -> None:
     """Show the functions that expressions of plans may call besides SQL's: shipped ones, and yours."""
     from semgraph.frontend.functions import Functions
-    from semgraph.render.operators import function_lines
+    from semgraph.render.plans import function_lines
 
     functions = Functions(options.settings().functions).list()
     if options.json:

@@ -1,4 +1,6 @@
-"""`semgraph runs`, `why`, `report` and `journal`: records of runs."""
+"""`semgraph runs`, `why`, `report`, `journal` and `export`: records of runs, and the stored graph as a
+file.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +36,13 @@ Reference = Annotated[
 def list_runs(options: CommonOptions) -> None:
     """Show the runs kept in .semgraph/runs, the latest first."""
     from semgraph.execution.record import all_runs
-    from semgraph.render.runs import list_lines, summary
+    from semgraph.render.outcome import run_lines, summary
 
     runs = all_runs()
     if options.json:
         options.dump([summary(run) for run in runs])
     elif runs:
-        options.show(*list_lines(runs, options.out.width))
+        options.show(*run_lines(runs, options.out.width))
     else:
         options.talk("no runs are kept here")
 
@@ -50,13 +52,13 @@ def list_runs(options: CommonOptions) -> None:
 def show(options: CommonOptions, run: Reference) -> None:
     """Show one run: settings, steps, costs, what it wrote, what failed."""
     from semgraph.execution.record import find_run
-    from semgraph.render.runs import page
+    from semgraph.render.outcome import run_page
 
     record = find_run(run)
     if options.json:
         options.dump({"run": record.name, **record.facts, "metrics": record.metrics})
     else:
-        options.show(*page(record, options.out.width))
+        options.show(*run_page(record, options.out.width))
 
 
 @app.command()
@@ -198,3 +200,37 @@ def prune(
         options.dump({"answers": answers, "vectors": vectors, "before": before, "after": after})
     else:
         options.show(f"{told(answers, vectors)} deleted: {size(before)} before, {size(after)} now")
+
+
+@everywhere
+def export(
+    options: CommonOptions,
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="The value of the partition.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="FILE.graphml, FILE.json (node-link), or FOLDER.parquet: nodes.parquet, edges.parquet.",
+        ),
+    ],
+    graph: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="A graph.yaml; default: plans/graph.yaml, else the shipped."
+        ),
+    ] = None,
+) -> None:
+    """Write a group's nodes and edges, with labels, properties and times, for other programs."""
+    from semgraph.formats import plural
+
+    with options.session() as session:
+        written = session.export(group, to, graph=graph)
+    if options.json:
+        counts = {"nodes": written.nodes, "edges": written.edges}
+        options.dump({"path": str(written.path), **counts, "notes": list(written.notes)})
+    else:
+        options.show(f"{to}   {plural(written.nodes, 'node')}, {plural(written.edges, 'edge')}")
+        for note in written.notes:
+            options.show(f"! {note}")

@@ -26,8 +26,8 @@ from semgraph.cli.options import (
     Rows,
     Uses,
     everywhere,
+    run_until_signal,
 )
-from semgraph.cli.signals import run_until_signal
 
 if TYPE_CHECKING:
     from semgraph.execution.result import Result
@@ -79,8 +79,8 @@ def run(
     ] = None,
 ) -> None:
     """Run a plan: on the rows you give, or on its example."""
+    from semgraph.cli.options import named_values, parameters
     from semgraph.render.header import RequestedOptions
-    from semgraph.session.options import named_values, parameters
 
     limits = {
         "max_usd": max_usd,
@@ -89,13 +89,13 @@ def run(
         "max_seconds": max_seconds,
     }
     with options.session(**limits, engine=engine) as session:
-        chosen = {
-            "params": parameters(set),
-            "preset": preset,
-            "use": named_values("--use", use),
-            "resume": resume,
-        }
-        prepared = session.prepare(plan, **chosen)
+        prepared = session.prepare(
+            plan,
+            params=parameters(set),
+            preset=preset,
+            use=named_values("--use", use),
+            resume=resume,
+        )
         earlier = session.resumed(resume)
         merged = earlier.merged(until=until, write=not no_write)
         requested = RequestedOptions(earlier.run or None, rows, merged["until"], merged["write"])
@@ -128,7 +128,7 @@ def _introduce(
     requested: RequestedOptions,
 ) -> dict[str, Any]:
     """Read the inputs, print the first lines, fetch models that are not here."""
-    from semgraph.frontend.inputs import read_inputs
+    from semgraph.frontend.row_files import read_inputs
     from semgraph.render.header import header
     from semgraph.session.inputs import example_rows
 
@@ -145,7 +145,7 @@ def _introduce(
 
 
 def _fetch(options: CommonOptions, settings: Settings, plan: LogicalPlan) -> None:
-    from semgraph.llm.local.download import pull
+    from semgraph.llm.catalogue import pull
     from semgraph.render.header import announcement, missing
     from semgraph.render.progress import downloading
 
@@ -203,6 +203,7 @@ def _report(
 ) -> None:
     from semgraph.render.header import following
     from semgraph.render.outcome import first_lines, hints, outcome, remarks
+    from semgraph.stores.registry import lasts
 
     options.talk(*first_lines(result))
     if options.json:
@@ -212,7 +213,7 @@ def _report(
         options.show(
             *outcome(result, plan, options.out.width, seconds, every=every, until=requested.until)
         )
-    stays = requested.write and requested.until is None and session.settings.store != "memory"
+    stays = requested.write and requested.until is None and lasts(session.settings.store)
     next_plans = following(plan, typed, own_rows=own_rows).items() if stays else ()
     after = {name + options.words(): doc for name, doc in next_plans}
     options.talk(*hints(result, plan, after))
@@ -268,8 +269,8 @@ def explain(
     """Show what a plan will do, step by step, and its estimated cost. Nothing is written; only
     --sample calls a model.
     """
-    from semgraph.frontend.inputs import read_inputs
-    from semgraph.session.options import named_values, parameters
+    from semgraph.cli.options import named_values, parameters
+    from semgraph.frontend.row_files import read_inputs
 
     with options.session(engine=engine) as session:
         prepared = session.prepare(

@@ -19,10 +19,10 @@ from semgraph.cli.options import (
     MaxUsd,
     everywhere,
     message_of,
+    run_until_signal,
 )
-from semgraph.cli.signals import run_until_signal
 from semgraph.formats import escaped, plural
-from semgraph.redaction import redacted
+from semgraph.privacy import redacted
 
 if TYPE_CHECKING:
     from semgraph.errors import Problem
@@ -215,7 +215,7 @@ def _address(text: str | None, names: list[str] | None, token: str) -> Address:
 def _secret(variable: str) -> str:
     """The token in a variable; "" if it is not set. Raises PlanError."""
     from semgraph.errors import PlanError, Problem
-    from semgraph.redaction import learn
+    from semgraph.privacy import learn
 
     secret = os.environ.get(variable, "")
     learn(secret)

@@ -1,7 +1,10 @@
-"""The result of a comparison: cost and quality of each variant, and the prompts behind each row."""
+"""The result of a comparison: cost and quality of each variant, and the prompts behind each row; its
+record is a folder beside those of runs.
+"""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -13,10 +16,11 @@ import pyarrow as pa
 from semgraph import display
 from semgraph.compare.truth import EACH, TRUE, RowAnswers, answers_of
 from semgraph.errors import PlanError, Problem, did_you_mean
-from semgraph.execution.record import INPUT_ROW, Run, exchanges
+from semgraph.execution.record import INPUT_ROW, Run, RunRecord, exchanges, find_run, write_table
 from semgraph.expr.functions import canonical_json
+from semgraph.privacy import RUNS
 from semgraph.provenance import AskedItem, Row, as_text, asked_item, at
-from semgraph.semantic.prompt.answers import free_name
+from semgraph.semantic.answers import free_name
 
 if TYPE_CHECKING:
     from semgraph.semantic.ask import Failure
@@ -555,3 +559,74 @@ def _arm(arm: Arm) -> dict[str, Any]:
         "quality": asdict(arm.quality),
         "trials": trials,
     }
+
+
+FILE = "comparison.json"
+_TABLES = ("rows", "wanted")
+
+
+def save(comparison: Comparison, record: RunRecord) -> None:
+    """Write a comparison into its record."""
+    record.text(FILE, json.dumps(comparison.to_json(), indent=1, ensure_ascii=False, default=str))
+    tables = {name: getattr(comparison, name) for name in _TABLES}
+    for i, arm in enumerate(comparison.arms):
+        for trial in arm.trials:
+            tables |= {
+                f"{i}.{trial.number - 1}.rows": trial.rows,
+                f"{i}.{trial.number - 1}.answers": trial.answers,
+            }
+    for name, table in tables.items():
+        if table is not None:
+            write_table(record.folder / f"{name}.parquet", table)
+
+
+def load_comparison(ref: str, runs: Path = RUNS) -> Comparison:
+    """A recorded comparison, by its id, a prefix of it, or `last`. Raises PlanError."""
+    run = find_run(ref, runs)
+    file = run.folder / FILE
+    if not file.exists():
+        raise PlanError(
+            Problem(
+                f"{run.name} is not a finished comparison", hint="Show a run: semgraph runs show"
+            )
+        )
+    data = json.loads(file.read_text(encoding="utf-8"))
+    if data.pop("schema") != SCHEMA:
+        raise PlanError(
+            Problem(f"comparison {run.name} was recorded by another version of semgraph")
+        )
+    del data["kind"]
+    arms = tuple(_read_arm(run.folder, i, arm) for i, arm in enumerate(data.pop("arms")))
+    journal = data.pop("journal")
+    read: dict[str, Any] = {name: tuple(data.pop(name)) for name in ("key", "compare", "notes")}
+    read |= {name: Spent(**data.pop(name)) for name in ("paid", "before")}
+    read |= {name: _table(run.folder, name) for name in _TABLES}
+    read["estimates"] = tuple(Estimate(each.pop("way"), **each) for each in data.pop("estimates"))
+    read["journal"] = Path(journal) if journal else None
+    return Comparison(**data, **read, arms=arms, record=run.folder)
+
+
+def _read_arm(folder: Path, i: int, data: Mapping[str, Any]) -> Arm:
+    trials = tuple(
+        Trial(
+            t["number"] + 1, Spent(**t["cold"]), Spent(**t["paid"]), t["seconds"], t["failed"],
+            _table(folder, f"{i}.{t['number']}.rows"), _table(folder, f"{i}.{t['number']}.answers"),
+            tuple(Failed(**each) for each in t.get("failures", ())),
+        )
+        for t in data["trials"]
+    )  # fmt: skip
+    quality: dict[str, Any] = {
+        n: tuple(v) if isinstance(v, list) else v for n, v in data["quality"].items()
+    }
+    clusters = [quality.pop(name, None) for name in ("clusters", "modularity")]
+    if clusters != [None, None]:
+        what = f"comparison {folder.name} compared algorithms of a step that clusters"
+        raise PlanError(Problem(what, hint="only semgraph 0.2 shows such a comparison"))
+    return Arm(data["name"], data["use"], trials, Quality(**quality))
+
+
+def _table(folder: Path, name: str) -> pa.Table | None:
+    import pyarrow.parquet as pq
+
+    path = folder / f"{name}.parquet"
+    return pq.read_table(path) if path.exists() else None

@@ -11,8 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.compare.comparison import Estimate
-from semgraph.compare.scratch import Snapshot
-from semgraph.compare.trial import StepInput
+from semgraph.compare.trial import Snapshot, StepInput
 from semgraph.errors import BudgetReached
 from semgraph.execution.observations import ObservationFile
 from semgraph.explain.estimates import Amount, Estimator, total
@@ -26,7 +25,7 @@ from semgraph.meter import StepMetrics
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.semantic.context import DryRun, DryRunEnded, PlannedRequests
 from semgraph.semantic.contract import Cost, Keys, Observed, RowEstimate, Rows
-from semgraph.semantic.implementation import Implementation, watched
+from semgraph.semantic.library import Implementation, watched
 
 _SAMPLE = 200  # items with counted prompts
 Batches = Mapping[str, PlannedRequests]

@@ -7,8 +7,7 @@ No real model is called, and nothing leaves the machine.
 
 from __future__ import annotations
 
-from semgraph.conformance.folder import CheckedFile, check_folder, report_lines
-from semgraph.conformance.new_operator import skeleton
+from semgraph.conformance.folder import CheckedFile, check_folder, report_lines, skeleton
 from semgraph.conformance.suite import (
     CHECKS,
     Agreement,

@@ -11,17 +11,24 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from semgraph.conformance.cases import LIBRARY, Case, answers, mind, names, reference, run, some
-from semgraph.conformance.oracle import (
+from semgraph.conformance.cases import (
+    LIBRARY,
     POISON,
     WRONG_NUMBERS,
+    Case,
     Faulty,
     Hanging,
     Mind,
     Oracle,
     Remembering,
+    answers,
     call_id,
+    mind,
+    names,
     packed,
+    reference,
+    run,
+    some,
 )
 from semgraph.errors import BudgetReached, EngineError
 from semgraph.expr.functions import alike, canonical_json
@@ -31,8 +38,7 @@ from semgraph.logical.plan import Choice
 from semgraph.logical.prompt import plain
 from semgraph.logical.semantic import Check
 from semgraph.semantic.contract import SCORE, RowEstimate
-from semgraph.semantic.implementation import Blocked, Implementation, named
-from semgraph.semantic.library import invalid_cost
+from semgraph.semantic.library import Blocked, Implementation, invalid_cost, named
 
 PATIENCE = 15.0
 """The most seconds for one run of a candidate, which takes hundredths."""

@@ -1,6 +1,8 @@
-"""Shards as tasks of Ray, on the processors of this machine or of a cluster. Needs the extra `ray`.
+"""Shards as tasks of Ray, on the processors of this machine or of a cluster, which is entered, or
+started here. Needs the extra `ray`, which is imported by name.
 
-`run_task` and what it calls is in the processes of workers, `RayEngine` in that of the run.
+`run_task` and what it calls is in the processes of workers, `RayEngine` in that of the run, with the
+ledger of what the workers may spend and send together.
 """
 
 from __future__ import annotations
@@ -8,20 +10,23 @@ from __future__ import annotations
 import asyncio
 import gc
 import hashlib
+import os
+import re
 import socket
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
+from threading import Thread
 from traceback import format_exc
 from typing import Any
 
-from semgraph.engine import cluster
-from semgraph.engine.cluster import EngineSpec
-from semgraph.engine.ledger import Ledger, RunLedger
 from semgraph.errors import (
+    BudgetReached,
     EngineError,
     PlanError,
     Problem,
@@ -30,8 +35,286 @@ from semgraph.errors import (
     UnavailableError,
 )
 from semgraph.execution.result import Progress, Result
+from semgraph.extras import install
+from semgraph.llm.providers import typed_options
 from semgraph.llm.settings import RunLimits, Settings
+from semgraph.llm.stack import Budget, Limiter, Spending, refusal
 from semgraph.meter import Meter
+from semgraph.stores.registry import store_spec
+
+GATHER_SECONDS = 0.01
+"""Seconds for which a worker gathers what it returns, before it sends a message."""
+TAKEN = "another worker has taken over this shard"
+
+
+class ShardTaken(SemgraphError):
+    """A worker that was taken for dead must not go on: another one runs its shard."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """The limits of an endpoint, and its name."""
+
+    name: str
+    in_flight: int
+    rpm: float | None
+    tpm: float | None
+
+
+Account = Rates | None
+"""What admits a request: an endpoint, for tokens; None: the budget of the run, for a `Spending`."""
+Return = tuple[Any, Any]
+"""What a request gives back. To a budget: what it reserved, and its cost; to an endpoint: 0, and its
+unused tokens.
+"""
+Ledger = Callable[..., Coroutine[Any, Any, Any]]
+"""Sends a message to the `RunLedger` of a run: the name of a method, and its arguments."""
+
+
+def _unused(account: Account, cost: Any) -> Return:
+    """What a request gives back that was admitted and not sent."""
+    return (cost, Spending()) if account is None else (0, cost)
+
+
+class RunLedger:
+    """The budget of a run and the limiters of its endpoints, for workers in any process: what was
+    spent and what requests in flight can cost never exceed a limit together. It also passes on what
+    workers report.
+
+    Args:
+        limits: What the run may spend; each worker watches `max_seconds`.
+    """
+
+    def __init__(self, limits: RunLimits) -> None:
+        self.budget = Budget(limits.max_calls, limits.max_tokens, limits.max_usd)
+        self._limiters: dict[Rates, Limiter] = {}
+        self._held: dict[tuple[str, Account], list[Any]] = {}  # what requests in flight will return
+        self._ended: set[str] = set()
+        self._reports: dict[tuple[int, str], Progress] = {}
+
+    async def enter(
+        self,
+        holder: str,
+        account: Account,
+        asked: Sequence[tuple[Any, str]],
+        left: Sequence[Return],
+    ) -> int | str:
+        """Take back what ended requests return; then wait until the first of others is admitted.
+
+        Args:
+            holder: The worker.
+            account: What admits them.
+            asked: The most that each can cost, and what it is, for errors.
+            left: As in `leave`.
+
+        Returns:
+            How many are admitted now; or why the first is refused: a limit, or TAKEN.
+        """
+        await self.leave(holder, account, left)
+        own = self.budget if account is None else self._limiter(account)
+        now = own.reserve_now if isinstance(own, Budget) else own.enter_now
+        if holder in self._ended:
+            return TAKEN
+        try:
+            await (own.reserve(*asked[0]) if isinstance(own, Budget) else own.enter(asked[0][0]))
+        except BudgetReached as reached:
+            return str(reached)
+        count = 1
+        while count < len(asked) and now(asked[count][0]):
+            count += 1
+        returns = [_unused(account, cost) for cost, _ in asked[:count]]
+        self._held.setdefault((holder, account), []).extend(most for most, _ in returns)
+        if holder in self._ended:  # it died while it waited
+            await self.leave(holder, account, returns)
+            return TAKEN
+        return count
+
+    async def leave(self, holder: str, account: Account, left: Sequence[Return]) -> None:
+        """Take back what requests return that have ended; nothing of a worker that has ended."""
+        held = self._held.get((holder, account), [])
+        for most, actual in left:
+            if most in held:
+                held.remove(most)
+                self._take_back(account, most, actual)
+
+    async def pause(self, rates: Rates, seconds: float) -> None:
+        """Admit no request of any worker to an endpoint for so long."""
+        self._limiter(rates).pause(seconds)
+
+    async def ended(self, holder: str) -> None:
+        """A worker has ended, or died: what it has in flight counts as spent, its places are free, and
+        it gets nothing more.
+        """
+        self._ended.add(holder)
+        for key in [key for key in self._held if key[0] == holder]:
+            for most in self._held.pop(key):
+                self._take_back(key[1], most, most)
+
+    async def report(self, number: int, progress: Progress) -> None:
+        """A shard has committed, or answered rows of a step."""
+        self._reports[number, progress.step] = progress
+
+    async def reports(self) -> dict[tuple[int, str], Progress]:
+        """Take what was reported since."""
+        reports, self._reports = self._reports, {}
+        return reports
+
+    def _take_back(self, account: Account, most: Any, actual: Any) -> None:
+        if account is None:
+            self.budget.charge(most, actual)
+        else:
+            self._limiter(account).leave(actual)
+
+    def _limiter(self, rates: Rates) -> Limiter:
+        if rates not in self._limiters:
+            self._limiters[rates] = Limiter(rates.in_flight, rates.rpm, rates.tpm)
+        return self._limiters[rates]
+
+
+class Line:
+    """The requests of a worker that wait for an account, and what others return to it.
+
+    A message to the ledger costs about as much as a request does here, so several share one. What is
+    returned goes with the next wait, after GATHER_SECONDS, or when it is `many`. Waits for the budget
+    are gathered as well; those for an endpoint are not, as its places would be idle.
+    """
+
+    def __init__(self, ledger: Ledger, holder: str, account: Account, many: float) -> None:
+        self._ledger, self._holder, self._account, self._many = ledger, holder, account, many
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting: deque[tuple[Any, str, asyncio.Future[None]]] = deque()
+        self._left: list[Return] = []
+        self._asking: asyncio.Task[None] | None = None
+        self._sending: set[asyncio.Task[None]] = set()
+
+    async def enter(self, cost: Any, what: str = "") -> None:
+        """Wait until a request is admitted, first come first served. A cancelled wait takes nothing.
+        Raises BudgetReached, ShardTaken, and what the ledger raises.
+        """
+        place = asyncio.get_running_loop().create_future()
+        self._waiting.append((cost, what, place))
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.create_task(self._ask())
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled() and place.exception() is None:
+                self.leave(*_unused(self._account, cost))
+            raise
+
+    def leave(self, most: Any, actual: Any) -> None:
+        """Return what a request was admitted with."""
+        self._left.append((most, actual))
+        if len(self._left) >= self._many:
+            self._send_left()
+        elif len(self._left) == 1:
+            self._timer = asyncio.get_running_loop().call_later(GATHER_SECONDS, self._send_left)
+
+    def send(self, method: str, *values: Any) -> None:
+        """Send a message without waiting. One that is lost costs no more than a death does."""
+        task = asyncio.create_task(self._ledger(method, *values))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def close(self) -> None:
+        """Ask for nothing more, and wait until all messages have arrived."""
+        if self._asking is not None:
+            self._asking.cancel()
+        self._send_left()
+        while self._sending:
+            await asyncio.wait(set(self._sending))
+
+    async def _ask(self) -> None:
+        """Ask for all requests that wait, in their order, until none waits."""
+        while self._waiting:
+            await asyncio.sleep(GATHER_SECONDS if self._account is None else 0)
+            asked = [each[:2] for each in self._waiting]
+            error: Exception | None = None
+            try:
+                told = await self._ledger(
+                    "enter", self._holder, self._account, asked, self._taken()
+                )
+                if isinstance(told, str):
+                    error = ShardTaken(told) if told == TAKEN else BudgetReached(told)
+            except Exception as raised:  # noqa: BLE001 - the first that waits raises it
+                error = raised
+            for _ in range(told if error is None else 1):
+                cost, _, place = self._waiting.popleft()
+                if place.done() and error is None:  # it does not wait any more
+                    self.leave(*_unused(self._account, cost))
+                elif not place.done():
+                    place.set_exception(error) if error else place.set_result(None)
+
+    def _taken(self) -> list[Return]:
+        if self._timer is not None:
+            self._timer.cancel()
+        left, self._left = self._left, []
+        return left
+
+    def _send_left(self) -> None:
+        if left := self._taken():
+            self.send("leave", self._holder, self._account, left)
+
+
+class SharedBudget(Budget):
+    """The budget of one shard, which is that of the run: limits and requests in flight are those of
+    all shards. `reserve` raises ShardTaken where another worker has taken over the shard.
+
+    Args:
+        ledger: The ledger of the run.
+        holder: The worker, as the ledger knows it.
+        limits: The limits of the run.
+        elapsed: Seconds since the run began.
+    """
+
+    def __init__(self, ledger: Ledger, holder: str, limits: RunLimits, elapsed: float = 0) -> None:
+        super().__init__(limits.max_calls, limits.max_tokens, limits.max_usd, limits.max_seconds)
+        self._began -= elapsed
+        self._limited = {self.max_calls, self.max_tokens, self.max_usd} != {None}
+        self.line = Line(ledger, holder, None, many=16)
+
+    async def reserve(self, most: Spending, what: str = "") -> None:
+        """See `Budget.reserve`."""
+        if passed := self.passed(Spending()):  # only `max_seconds` is known here
+            raise BudgetReached(refusal(passed, what, (self.spent + self._reserved).calls))
+        if self._limited:
+            await self.line.enter(most, what)
+        self._reserved += most
+
+    def charge(self, most: Spending, actual: Spending) -> None:
+        """Replace a reservation by the actual cost."""
+        super().charge(most, actual)
+        if self._limited:
+            self.line.leave(most, actual)
+
+
+class SharedLimiter(Limiter):
+    """The limiter of an endpoint for one shard; all shards of a run share its limits.
+
+    Args:
+        ledger: The ledger of the run.
+        holder: The worker, as the ledger knows it.
+        rates: The limits of the endpoint.
+    """
+
+    def __init__(self, ledger: Ledger, holder: str, rates: Rates) -> None:
+        super().__init__(rates.in_flight, rates.rpm, rates.tpm)
+        self._rates = rates
+        self.line = Line(ledger, holder, rates, many=rates.in_flight / 4)
+
+    async def enter(self, tokens: int = 0) -> None:
+        """See `Limiter.enter`."""
+        await self.line.enter(tokens)
+
+    def leave(self, unused_tokens: int = 0) -> None:
+        """Free the slot, and return unused tokens."""
+        self.line.leave(0, unused_tokens)
+
+    def pause(self, seconds: float) -> None:
+        """Admit no request for so long, of any shard."""
+        self.line.send("pause", self._rates, seconds)
+
 
 ATTEMPTS = 4
 """How often a shard is run before it is given up, if its worker dies each time."""
@@ -84,7 +367,7 @@ def run_task(code: str, job: bytes, task: bytes, actor: Any) -> Result | Semgrap
     """Run a shard in the process of a worker; return its result, or its error with the text alone. What
     is raised: the worker could not begin.
     """
-    ray = cluster.imported()
+    ray = imported()
     work, own = ray.cloudpickle.loads(job)
     shard: Task = ray.cloudpickle.loads(task)
     try:
@@ -158,14 +441,14 @@ class RayEngine:
     """Shards as tasks of Ray.
 
     Args:
-        spec: `ray` for this machine, or the address of a cluster (`cluster.enter`).
+        spec: `ray` for this machine, or the address of a cluster (`enter`).
     """
 
     def __init__(self, spec: EngineSpec) -> None:
-        self.ray = cluster.imported()
+        self.ray = imported()
         self._began = not self.ray.is_initialized()
         if self._began:
-            cluster.enter(self.ray, spec.address)
+            enter(self.ray, spec.address)
         self._cpus = max(1, int(self.ray.cluster_resources().get("CPU", 1)))
         self.workers = spec.workers or self._cpus
 
@@ -185,8 +468,8 @@ class RayEngine:
         if objects.llm is not None or objects.embedder is not None:
             what = "models that are objects are in this process, and shards are in others"
             raise PlanError(Problem(what, hint='name them: llm="openai:NAME@URL"'))
-        local = store.startswith("sqlite:") or store == "neo4j-local"
-        if job.request.plan.uses_store and local and len(self.machines) > 1:
+        here = store_spec(store).on_one_machine
+        if job.request.plan.uses_store and here and len(self.machines) > 1:
             what = f"store {store} is on one machine, and the cluster has {len(self.machines)}"
             there = f"machines: {', '.join(sorted(self.machines))}"
             raise PlanError(Problem(what, there=there, hint="name a server: --store neo4j://HOST"))
@@ -274,7 +557,7 @@ class RayEngine:
             return ended
         if isinstance(ended, LedgerGone) and await self.ended(task.holder):
             raise WorkerLost("it was cut off from the cluster")
-        if isinstance(ended, StoreUnavailable) and "sqlite:" not in self._store:
+        if isinstance(ended, StoreUnavailable) and not store_spec(self._store).on_one_machine:
             ended.add_note(_REACHED.format(socket.gethostname()))
         raise ended
 
@@ -338,3 +621,133 @@ class RayEngine:
         Exception itself among them.
         """
         return isinstance(error, ConnectionError) or not self.ray.is_initialized()
+
+
+MEMBER = "ray://auto"
+"""The cluster that this machine belongs to: entered without Ray's client."""
+CONNECT_SECONDS = 180.0
+"""How long the server of Ray's client may take to start the process of a client."""
+_CLIENTS = 3  # processes that the server may fail to start
+_MOST_SAID = 300  # characters of an error of Ray
+_QUIET = {"log_to_driver": False, "logging_level": "ERROR"}
+_FORKS = (
+    "Where gRPC's fork handlers are the cause, start the cluster with `GRPC_ENABLE_FORK_SUPPORT=0 ray start --head`, or run "
+    "on a machine of the cluster: --engine ray://auto"
+)
+_FORMS = "ray, ray?shards=8&workers=2, ray://HOST:10001?shards=256, ray://auto"
+_REMOVED = {
+    "local": "write ray (processes here), also to resume a run of it; or leave the engine out"
+}
+
+
+@dataclass(frozen=True)
+class EngineSpec:
+    """Ray, as settings name it.
+
+    Args:
+        address: Of a cluster, `ray://auto` for that of this machine; "" for this machine alone.
+        shards: How many shards there are; None: as the rows and workers ask for.
+        workers: How many run at one time; None: as many as there are processors.
+    """
+
+    address: str = ""
+    shards: int | None = None
+    workers: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> EngineSpec:
+        """Read an engine as options and settings write it. Raises PlanError.
+
+        >>> EngineSpec.parse("ray://head:10001?shards=256")
+        EngineSpec(address='ray://head:10001', shards=256, workers=None)
+        """
+        name, _, query = text.partition("?")
+        if name in _REMOVED:
+            what = f'there is no engine "{name}" any more'
+            raise PlanError(Problem(what, hint=_REMOVED[name]))
+        if name != "ray" and not re.fullmatch(r"ray://\S+", name):
+            raise PlanError(Problem(f'unknown engine "{text}"', there=f"engines: {_FORMS}"))
+        options = typed_options(query, {"shards": int, "workers": int}, f'engine "{text}"')
+        return cls("" if name == "ray" else name, **dict(options))
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is a cluster at an address."""
+        return self.address not in ("", MEMBER)
+
+    def __str__(self) -> str:
+        options = [f"{n}={v}" for n in ("shards", "workers") if (v := getattr(self, n))]
+        return (self.address or "ray") + ("?" + "&".join(options) if options else "")
+
+
+def imported() -> Any:
+    """Ray, without its statistics of usage. Raises PlanError if the extra is missing."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    # Ray forks while gRPC runs, always to execute another program. gRPC's handlers of forks then
+    # abort or hang the process once in a while.
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+    try:
+        import ray
+    except ImportError as error:
+        what = f'the engine ray needs the extra "ray": {install("ray")}'
+        raise PlanError(Problem(what, hint="or run in this process: without --engine")) from error
+    return ray
+
+
+def enter(ray: Any, address: str) -> None:
+    """Enter a cluster by `ray://HOST:PORT`, the server of Ray's client, or by MEMBER; "" starts one on
+    this machine. Raises UnavailableError.
+    """
+    try:
+        if not address:
+            here = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+            ray.init(address="local", **here, **_QUIET)
+        elif address == MEMBER:
+            ray.init(address="auto", **_QUIET)
+        else:
+            _by_client(ray, address)
+    except (ConnectionError, TimeoutError, RuntimeError, ValueError) as error:
+        where = f"no cluster of Ray answers at {address}" if address else "Ray does not start here"
+        why = " ".join(str(error).split()).rstrip(".")[:_MOST_SAID] or type(error).__name__
+        token = " (with RAY_AUTH_MODE=token, if it asks for a token)" if address else ""
+        raise UnavailableError(
+            f"{where}: {why}. Start one with `ray start --head`{token}, or run on this machine: --engine ray"
+        ) from error
+
+
+def _by_client(ray: Any, address: str) -> None:
+    """Enter a cluster through the server of Ray's client, which forks a process for each client.
+    Raises UnavailableError where it answers and starts none.
+    """
+    for left in reversed(range(_CLIENTS)):
+        entering = _in_thread(lambda: ray.init(address=address, **_QUIET))
+        try:
+            entering.result(CONNECT_SECONDS)
+        except (ConnectionAbortedError, TimeoutError) as error:
+            aborted = isinstance(error, ConnectionAbortedError)
+            if aborted and left:
+                continue
+            if not aborted and entering.done():
+                raise
+            last = (str(error).strip().splitlines() or [type(error).__name__])[-1].strip()
+            attempts = f"{_CLIENTS} attempts: {last.rstrip('.')[:_MOST_SAID]}"
+            raise UnavailableError(
+                f"{address} answers, but started no process for this run in "
+                f"{attempts if aborted else f'{CONNECT_SECONDS:.0f} s'}. {_FORKS}"
+            ) from error
+        return
+
+
+def _in_thread(call: Callable[[], object]) -> Future[Any]:
+    """Call something that may never return, in a thread that does not keep the process from ending."""
+    called: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            called.set_result(call())
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            called.set_exception(error)
+
+    Thread(target=run, daemon=True, name="entering a cluster of Ray").start()
+    return called

@@ -25,7 +25,7 @@ from semgraph.logical.plan import ALL, InputSpec, LogicalPlan, Windowing
 from semgraph.logical.prompt import plain
 from semgraph.logical.relational import Input
 from semgraph.logical.semantic import Semantic
-from semgraph.private import private_folder
+from semgraph.privacy import private_folder
 from semgraph.relational.batch import pick, values
 
 GROUPS = 50

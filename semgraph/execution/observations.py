@@ -14,7 +14,7 @@ from semgraph.logical.node import Node
 from semgraph.logical.semantic import Semantic, SemTopk
 from semgraph.meter import StepMetrics
 from semgraph.physical.plan import PhysicalPlan
-from semgraph.private import create_private
+from semgraph.privacy import create_private
 
 _LOCK_SECONDS = 1.0  # the event loop waits for these statistics: better without them than late
 
@@ -49,8 +49,8 @@ class Seen:
 
     def add(self, other: Seen, weight: float = 1.0) -> Seen:
         """The sum of this, weighted, and another."""
-        names = [f.name for f in fields_of(self)]
-        return Seen(*(getattr(self, name) * weight + getattr(other, name) for name in names))
+        sums = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Seen(*(own * weight + added for own, added in sums))
 
 
 def key_of(plan: PhysicalPlan, node: Node, models: str) -> str:

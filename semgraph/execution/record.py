@@ -21,9 +21,16 @@ from semgraph.llm.base import LLM, Message, Reply, Request, Usage, Wrapper
 from semgraph.llm.journal import Exchange, Journal
 from semgraph.llm.stack import Roles
 from semgraph.logical.prompt import plain
-from semgraph.private import FILE as FILE_MODE
-from semgraph.private import LAST, RUNS, open_private, private_folder, refusal, write_private
-from semgraph.redaction import redacted_values
+from semgraph.privacy import FILE as FILE_MODE
+from semgraph.privacy import (
+    LAST,
+    RUNS,
+    open_private,
+    private_folder,
+    redacted_values,
+    refusal,
+    write_private,
+)
 
 if TYPE_CHECKING:
     from semgraph.relational.batch import Batch

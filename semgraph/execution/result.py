@@ -1,8 +1,10 @@
-"""The result of a run, and its progress."""
+"""The result of a run, and its progress. Results with a record are read from it when they are asked
+for; a note tells of operators that got one answer for all rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from importlib import import_module
@@ -15,21 +17,114 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semgraph import display
-from semgraph.execution.recorded_results import (
-    RecordedRows,
-    RecordedTables,
-    ResultSource,
-    in_order,
-)
-from semgraph.execution.uniform import Uniform
+from semgraph.display import command
+from semgraph.execution.record import recorded_parts
 from semgraph.execution.windows import InputRows
+from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import python_rows
 from semgraph.formats import stopped
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import plain
+from semgraph.logical.semantic import SemFilter, SemJoin, SemMap
 from semgraph.meter import Meter
-from semgraph.relational.batch import INPUT_ROW, runtime_schema
+from semgraph.relational.batch import INPUT_ROW, PARTITION, runtime_schema
 from semgraph.semantic.ask import Failure
+
+LEAST = 10
+"""Different rows, or pairs, from which on equal answers are worth a note."""
+
+
+_YES_OR_NO = {"sem_filter": ("keep", "kept", "rows"), "sem_join": ("match", "matched", "pairs")}
+"""Operators with one answer of yes or no: its column, and what to say of it."""
+
+
+@dataclass
+class _Answers:
+    """What was answered to one operator: how many rows, and whether all answers are equal so
+    far.
+    """
+
+    keyword: str
+    step: str
+    names: tuple[str, ...]  # of the columns of an answer
+    rows: int = 0
+    answer: Any = None
+    varied: bool = False
+    different: set[tuple[str, str | None]] = field(default_factory=set)
+
+    def add(self, answers: pa.Table) -> None:
+        """Take in the answers to some rows; rows without one do not count."""
+        columns = dict.fromkeys(["left", "right", "error", *self.names])
+        for row in answers.select([*columns]).to_pylist():
+            if row["error"] is not None:
+                continue
+            answer = canonical_json(plain([row[name] for name in self.names]))
+            self._count(1, answer, {(row["left"], row["right"])})
+            if self.varied:
+                return
+
+    def take(self, other: _Answers) -> None:
+        """Take in the answers to other rows."""
+        self.varied = self.varied or other.varied
+        if other.rows:
+            self._count(other.rows, other.answer, other.different)
+
+    def _count(self, rows: int, answer: Any, different: set[tuple[str, str | None]]) -> None:
+        self.varied = self.varied or (self.rows > 0 and answer != self.answer)
+        self.rows, self.answer = self.rows + rows, answer
+        if self.varied:
+            self.different.clear()
+        elif len(self.different) < LEAST:
+            self.different |= different
+
+    def note(self, run: str) -> str | None:
+        """What to say of them; nothing where they vary, or are few."""
+        if self.varied or len(self.different) < LEAST:
+            return None
+        count = f"{self.rows:,}"
+        if self.keyword not in _YES_OR_NO:
+            text = f"{self.keyword} gave the same answer for all {count} rows"
+        else:
+            _, verb, unit = _YES_OR_NO[self.keyword]
+            text = f"{self.keyword} {verb} {count if self.answer == '[true]' else 'none'} of {count} {unit}"
+        why = command(f"semgraph why {run} TEXT", f'session.why("TEXT", "{run}")')
+        look = f"; look at one: {why}, with the text of a row" if run else ""
+        return f"step {self.step}: {text}{look}"
+
+
+class Uniform:
+    """Watches the answers of a run."""
+
+    def __init__(self) -> None:
+        self.operators: dict[tuple[str, ...], _Answers] = {}
+
+    @classmethod
+    def merge(cls, parts: Iterable[Uniform]) -> Uniform:
+        """The answers of a run that consisted of several runs of one plan."""
+        whole = cls()
+        for part in parts:
+            for key, answers in part.operators.items():
+                own = _Answers(answers.keyword, answers.step, answers.names)
+                whole.operators.setdefault(key, own).take(answers)
+        return whole
+
+    def add(self, node: Node, answers: pa.Table) -> None:
+        """Take in what was asked and answered, as `semgraph.semantic.Answered.evidence` has it."""
+        if isinstance(node, (SemFilter, SemJoin, SemMap)):
+            column = _YES_OR_NO.get(node.keyword, ("",))[0]
+            names = (column,) if column else tuple(name for name, _ in node.answers)
+            key = (node.step, node.keyword, *(prompt.name for prompt in node.prompt.all))
+            own = self.operators.setdefault(key, _Answers(node.keyword, node.step, names))
+            if not own.varied:
+                own.add(answers)
+
+    def notes(self, run: str = "") -> list[str]:
+        """A note for each operator whose answers are all alike.
+
+        Args:
+            run: The id of the run, where it has a record.
+        """
+        return [note for own in self.operators.values() if (note := own.note(run)) is not None]
 
 
 @dataclass(frozen=True)
@@ -411,3 +506,135 @@ def _order(name: str, parts: Sequence[Result]) -> npt.NDArray[np.int64]:
     """The rows of a result of all parts by their places."""
     places = np.concatenate([part.places[name].to_numpy() for part in parts])
     return np.argsort(places, kind="stable")
+
+
+RESULTS = "results"
+"""The folder of a record that has the results."""
+RETAINED = 64 << 20
+"""Bytes of results that a run with a record keeps in memory: as much as a record buffers. Above it,
+they are read from the record.
+"""
+_NUMBERS = [PARTITION, INPUT_ROW]
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    """Rows of windows by the first input row of their window; within a window as they are."""
+    numbered = table.append_column("_row", pa.array(range(table.num_rows)))
+    return numbered.sort_by([(PARTITION, "ascending"), ("_row", "ascending")]).drop_columns("_row")
+
+
+@dataclass(frozen=True)
+class ResultSource:
+    """A run record, and the input rows of which it has the results.
+
+    Args:
+        folder: The record.
+        left_out: Input rows of windows that were recorded and not committed.
+        only: The input rows; None: all but those left out.
+    """
+
+    folder: Path
+    left_out: frozenset[int] = frozenset()
+    only: npt.NDArray[np.int64] | None = None
+
+    def has(self, rows: pa.ChunkedArray[Any]) -> npt.NDArray[np.bool_]:
+        """Whether it has the results of some input rows."""
+        numbers = rows.to_numpy()
+        if self.only is not None:
+            return np.isin(numbers, self.only)
+        return ~np.isin(numbers, np.fromiter(self.left_out, np.int64))
+
+
+@dataclass(frozen=True)
+class RecordedRows:
+    """One result in run records: parts, with the windows in the order of their commits.
+
+    Args:
+        name: The name of the result.
+        schema: Its columns, with the hidden ones.
+        sources: The record of the run, and those of the runs that it resumed.
+    """
+
+    name: str
+    schema: pa.Schema
+    sources: tuple[ResultSource, ...]
+
+    def _parts(
+        self, columns: list[str] | None = None
+    ) -> Iterator[tuple[pa.Table, npt.NDArray[np.bool_]]]:
+        """The parts, each with its rows that belong to the result."""
+        kinds = pa.schema([self.schema.field(name) for name in columns or self.schema.names])
+        for source in self.sources:
+            for part in recorded_parts(source.folder, RESULTS, self.name, columns):
+                yield part.select(kinds.names).cast(kinds), source.has(part[INPUT_ROW])
+
+    def table(self) -> pa.Table:
+        """All rows, in the order of a result."""
+        parts = (part.filter(pa.array(own)) for part, own in self._parts())
+        return in_order(pa.concat_tables([self.schema.empty_table(), *parts]))
+
+    @property
+    def count(self) -> int:
+        """How many rows there are."""
+        return sum(int(own.sum()) for _, own in self._parts([INPUT_ROW]))
+
+    def head(self, rows: int) -> pa.Table:
+        """The first rows, in the order of a result. Reads two numbers of each row, and one part at a
+        time.
+        """
+        numbers = [(part[PARTITION].to_numpy(), own) for part, own in self._parts(_NUMBERS)]
+        if not numbers:
+            return self.schema.empty_table()
+        places = np.flatnonzero(np.concatenate([own for _, own in numbers]))
+        windows = np.concatenate([window for window, _ in numbers])[places]
+        wanted = np.sort(places[np.argsort(windows, kind="stable")[:rows]])
+        start, first = 0, []
+        for part, _ in self._parts():
+            own = wanted[(wanted >= start) & (wanted < start + part.num_rows)] - start
+            first.append(part.take(own))
+            start += part.num_rows
+        return in_order(pa.concat_tables(first))
+
+
+@dataclass(frozen=True)
+class RecordedTables(Mapping[str, pa.Table]):
+    """The results of a run by name, each read when it is first asked for, without hidden columns.
+
+    Args:
+        recorded: Results that derive from input rows.
+        others: All other results; they are in memory.
+    """
+
+    recorded: Mapping[str, RecordedRows]
+    others: Mapping[str, pa.Table]
+    _read: dict[str, pa.Table] = field(default_factory=dict, compare=False, repr=False)
+
+    def __getitem__(self, name: str) -> pa.Table:
+        """A result. Raises KeyError."""
+        if name in self.others:
+            return self.others[name]
+        if name not in self._read:
+            self._read[name] = _visible(self.recorded[name].table())
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the results."""
+        yield from (*self.recorded, *self.others)
+
+    def __len__(self) -> int:
+        """How many results there are."""
+        return len(self.recorded) + len(self.others)
+
+    def count(self, name: str) -> int:
+        """How many rows a result has. Raises KeyError."""
+        return self.others[name].num_rows if name in self.others else self.recorded[name].count
+
+    def head(self, name: str, rows: int) -> pa.Table:
+        """The first rows of a result. Raises KeyError."""
+        if name in self.others:
+            return self.others[name].slice(0, rows)
+        return _visible(self.recorded[name].head(rows))
+
+
+def _visible(table: pa.Table) -> pa.Table:
+    return table.drop_columns(_NUMBERS)

@@ -11,7 +11,7 @@ from semgraph.formats import plural
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan
 from semgraph.logical.iterate import Iterate, Round
-from semgraph.logical.node import Node, walk
+from semgraph.logical.node import Columns, Node, Sort, Stop, Using, walk
 from semgraph.logical.plan import LogicalPlan, PlanCall
 from semgraph.logical.relational import (
     Add,
@@ -39,7 +39,6 @@ from semgraph.logical.semantic import (
     SemTopk,
 )
 from semgraph.logical.sinks import Merge, Sink
-from semgraph.logical.typecheck import Columns, Sort, Stop, Using
 
 _WIDTH = 118
 _JOINS = {"inner": "⋈", "left": "⟕", "semi": "⋉", "anti": "▷"}
@@ -325,9 +324,9 @@ def _(node: Match, name: Name) -> str:
     return f"⋈ {node.pattern}{where}"
 
 
-def _stop(stop: Stop | None, *, fed: bool) -> str:
+def _stop(stop: Stop | None, *, pulled: bool) -> str:
     if stop is None:
-        return "; as far as it is needed above" if fed else ""
+        return "; as far as it is needed above" if pulled else ""
     per = f" per {', '.join(stop.by)}" if stop.by else ""
     order = f" by {_sort(stop.order)}" if stop.order else ""
     return f"; until there are {stop.n}{per}{order}"
@@ -347,14 +346,14 @@ def _(node: Embed, name: Name) -> str:
 @symbol.register
 def _(node: SemMap, name: Name) -> str:
     when = f" when {node.when}" if node.when is not None else ""
-    stop = _stop(node.stop, fed=node.fed)
+    stop = _stop(node.stop, pulled=node.pulled)
     return f"sem_map[{node.prompt.first.name}{when}{_check(node)}{stop}]"
 
 
 @symbol.register
 def _(node: SemFilter, name: Name) -> str:
     when = f" when {node.when} else {node.otherwise}" if node.when is not None else ""
-    stop = _stop(node.stop, fed=node.fed)
+    stop = _stop(node.stop, pulled=node.pulled)
     return f"sem_filter[{node.prompt.first.name}{when}{_check(node)}{stop}]"
 
 

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import pyarrow as pa
 
 from semgraph.execution.observations import ObservationFile, Seen, key_of
-from semgraph.llm.prices import OF_BATCH
+from semgraph.llm.tokens import OF_BATCH
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Scan
 from semgraph.logical.iterate import Iterate, Round, loops_of
@@ -29,8 +29,7 @@ from semgraph.logical.semantic import Answering, SemAgg, Semantic, SemJoin, SemT
 from semgraph.physical.loops import RoundTable
 from semgraph.physical.plan import PhysicalPlan, SqlSegment
 from semgraph.semantic.contract import Cost, RowEstimate
-from semgraph.semantic.implementation import Implementation
-from semgraph.semantic.library import estimated
+from semgraph.semantic.library import Implementation, estimated
 
 _SPREAD = 1.96  # standard deviations on each side: 95 %
 _SIZES = 64  # all sizes up to this one are examined, then powers of two

@@ -2,8 +2,7 @@
 
 `scalar` parses, `types` has the types, `duckdb` binds and runs. `row_scalars` has the Python of
 scalars, which also types plain ones without a binder, and `row_functions` what it calls. `functions`
-are those that plans may call, `properties` what a scalar can fail on, and `canonical` the text of
-which fingerprints are made.
+are those that plans may call, and `canonical` is the text of which fingerprints are made.
 
 Imports `errors` alone; every layer above imports it.
 """

@@ -37,7 +37,7 @@ from sqlglot import exp
 from semgraph.errors import Fault, did_you_mean
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import PYTHON_TYPES, Type
-from semgraph.python_files import line_in
+from semgraph.folders import line_in
 
 Json = Annotated[Any, "semgraph.json"]
 """The type of a parameter that is given the value of a JSON text, and of a result that becomes one."""

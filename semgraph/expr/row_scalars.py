@@ -20,7 +20,7 @@ from sqlglot import exp
 from semgraph.expr import row_functions
 from semgraph.expr.functions import TEXT_FUNCTIONS, VECTOR_FUNCTIONS
 from semgraph.expr.own_functions import REGISTERED
-from semgraph.expr.patterns import is_linear
+from semgraph.expr.row_functions import is_linear
 from semgraph.expr.types import TIMESTAMP, canonical_type
 
 Kind = Any  # pa.DataType, whose stubs know no nested types

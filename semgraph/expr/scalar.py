@@ -720,15 +720,11 @@ def _is_rewritten(node: exp.Expr) -> bool:
     return isinstance(node, (*_PARAMETERS, *_SIZED))
 
 
-def _makes_id(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Anonymous) and str(node.this).lower() == "id"
-
-
 def _substitute(tree: exp.Expr, params: Mapping[str, Any], source: str) -> exp.Expr:
     """A tree, changed, with values in place of parameters, and ids computed. Raises Fault."""
     root = exp.Paren(this=tree)
     for node in list(tree.find_all(exp.Anonymous, *_PARAMETERS)):
-        if _makes_id(node):
+        if isinstance(node, exp.Anonymous) and str(node.this).lower() == "id":
             listed = exp.Anonymous(this="json_array", expressions=node.expressions)
             node.set("this", "uuid5")
             node.set("expressions", [exp.cast(listed, "varchar", copy=False)])

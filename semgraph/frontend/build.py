@@ -2,41 +2,72 @@
 its arguments.
 
 An operator is found by its keyword and its arguments by the fields of its class, so a new operator
-is one class in `logical`. The kinds of arguments stand in `arguments`.
+is one class in `logical`. The kinds of arguments stand in `kinds`.
+
+`refs` of a sem_map is defined by operators that exist, and is lowered to them when a plan is loaded:
+a group_join that collects the records of each row, an add that numbers them, the sem_map that shows
+the numbered records and reads numbers, and a project that puts the rows in place of the numbers.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
 
+import pyarrow as pa
+
 from semgraph.errors import Fault, Faults, Position, did_you_mean, each
-from semgraph.expr.duckdb import UnknownFunction
-from semgraph.expr.scalar import parse_scalar, reserved
-from semgraph.expr.types import parse_type, type_of_arrow
-from semgraph.frontend.arguments import KINDS, Reported, Scope, read_prompt
+from semgraph.expr.duckdb import UnknownFunction, expect_type
+from semgraph.expr.scalar import Scalar, parse_scalar, read_from, replace_roots, reserved
+from semgraph.expr.types import Type, parse_type, type_of_arrow
 from semgraph.frontend.document import (
     COMMA_HINT,
     KeyFault,
     in_new_words,
     kind_of,
+    mapping,
     rests,
     unknown_key,
 )
-from semgraph.frontend.kinds import one_of
-from semgraph.frontend.refs import REFS, read_refs, refuse_unnamed, with_refs
+from semgraph.frontend.kinds import (
+    KINDS,
+    REF,
+    Reported,
+    Scope,
+    each_value,
+    one_of,
+    read_keys,
+    read_name,
+    read_prompt,
+    under,
+)
 from semgraph.logical import cluster, graph, iterate, relational, search, semantic
 from semgraph.logical.graph import Scan
 from semgraph.logical.iterate import Iterate
-from semgraph.logical.node import Node, relation_fields, same_columns
-from semgraph.logical.relational import Add, Union
+from semgraph.logical.node import (
+    Columns,
+    Node,
+    Sort,
+    Using,
+    check_sort,
+    check_using,
+    column_scalar,
+    fresh,
+    relation_fields,
+    same_columns,
+    typed,
+)
+from semgraph.logical.prompt import Prompt, PromptSet
+from semgraph.logical.relational import Add, GroupJoin, Project, Union
 from semgraph.logical.schema import Graph
-from semgraph.logical.semantic import SemMap
+from semgraph.logical.semantic import Answers, Check, SemMap
 from semgraph.logical.sinks import Delete, Merge, Sink
 
 OPERATORS: tuple[type[Node], ...] = tuple(
@@ -83,7 +114,7 @@ def _field_names(cls: type[Node]) -> frozenset[str]:
     return frozenset(f.name for f in dataclasses.fields(cls))
 
 
-def stands_bare(cls: type[Node], value: object) -> bool:
+def is_shorthand(cls: type[Node], value: object) -> bool:
     """Whether a value is the operator's sole argument, not a mapping of arguments."""
     keys = plan_keys(cls)
     return bool(cls.sole) and (len(keys) == 1 or not isinstance(value, Mapping))
@@ -114,7 +145,7 @@ def build(
     Raises:
         Faults: Everything that is wrong with the arguments, each with its path below `value`.
     """
-    bare = stands_bare(cls, value)
+    bare = is_shorthand(cls, value)
     data = {cls.sole: value} if bare else value
     if not isinstance(data, Mapping):
         raise Faults([_no_mapping(cls, data)])
@@ -144,7 +175,7 @@ def shared_node(cls: type[N], step: str, origin: Position | None, **values: Any)
         relations = [name for name in relation_fields(cls) if values.get(name)]
         others = (part for part in parts if part[0] not in relations)
         place = (cls, step, origin, *relations, *others)
-        node = _over(_latest.get(place), [values[name] for name in relations])
+        node = _rebased(_latest.get(place), [values[name] for name in relations])
         if node is None:
             node = cls(step=step, origin=origin, **values)
             check_result(node)
@@ -152,7 +183,7 @@ def shared_node(cls: type[N], step: str, origin: Position | None, **values: Any)
     return cast("N", node)
 
 
-def _over(node: Node | None, relations: Iterable[Any]) -> Node | None:
+def _rebased(node: Node | None, relations: Iterable[Any]) -> Node | None:
     """The operator over other relations with the same columns; None if there are other columns, or
     if its checks look at more than columns.
     """
@@ -407,3 +438,234 @@ def operator_on(item: Any, *, first: bool) -> tuple[str, Any]:
             f'"{keyword}" needs a relation: a step starts with a source', keyword, hint=hint
         )
     return keyword, value
+
+
+NUMBER = "number"
+Build = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Ref:
+    """The records that one answer may name.
+
+    Args:
+        name: What the prompt and the answer types call them.
+        of: The relation that they are rows of.
+        shows: What the model sees of a record, besides its number.
+        using: Columns that the row and its records share.
+        where: Which rows are records of a row; the record is the struct `name`.
+        order: The order of the records, over their columns.
+        limit: The most records of a row.
+        number: The column that numbers the records; "" numbers them 1, 2, ...
+        unknown: Whether an unknown number is asked for again, or its entry of a list is dropped.
+    """
+
+    name: str
+    of: Node
+    shows: Columns
+    using: Using = ()
+    where: Scalar | None = None
+    order: tuple[Sort, ...] = ()
+    limit: int | None = None
+    number: str = ""
+    unknown: str = "ask"
+
+
+REFS: Any = field(
+    default=(),
+    metadata={
+        "kind": "refs",
+        "doc": "Relations whose rows answers of type ref<NAME> name: {NAME: {of, using, shows}}.",
+    },
+)
+"""The argument of a sem_map, which its node does not have: it is lowered."""
+REFS.name = "refs"
+
+
+Refs = Mapping[str, Ref]
+
+
+def read_refs(value: Any, scope: Scope) -> Refs:
+    """The records by the names that answers have for them. Raises Faults."""
+    named = mapping(value, "records by name: {NAME: {of, using, shows}}")
+    return each_value(named, lambda name, arguments: _read_ref(name, arguments, scope))
+
+
+def _read_ref(name: str, value: Any, scope: Scope) -> Ref:
+    values, faults = read_keys(value, "refs", REF, scope)
+    if NUMBER in dict(values.get("shows", ())):
+        hint = "write number: COLUMN for numbers that the rows have"
+        faults.append(Fault('shows has "number", which the engine adds', "shows", hint=hint))
+    if not faults and "using" not in values and "where" not in values:
+        faults.append(
+            Fault('refs needs "using" or "where"', hint="which rows are records of a row")
+        )
+    if faults:
+        raise Faults(faults)
+    return Ref(read_name(name), **values)
+
+
+def refs_of(answers: Answers) -> frozenset[str]:
+    """The names that the types of answers refer to."""
+    return frozenset[str]().union(*(kind.refs for _, kind in answers))
+
+
+def refuse_unnamed(cls: type[Node], prompt: Prompt, refs: Refs) -> None:
+    """Refuse answers that name records which the operator does not have. Raises Fault."""
+    for name in sorted(refs_of(prompt.returns) - set(refs)):
+        what = f'prompt "{prompt.name}" answers by ref<{name}>'
+        if cls is not SemMap:
+            raise Fault(what, "prompt", hint=f"use sem_map: {cls.keyword} has no refs")
+        say = f"say refs: {{{name}: {{of: RELATION, using: KEY, shows: [COLUMN]}}}}"
+        raise Fault(what, "prompt", hint=did_you_mean(name, refs) or say)
+
+
+def with_refs(
+    build: Build, refs: Refs, values: Mapping[str, Any], step: str, origin: Position | None
+) -> Node:
+    """The operators that a sem_map with `refs` is made of.
+
+    Args:
+        build: Makes a checked node: `build(cls, step, origin, **values)`.
+        refs: The records.
+        values: The arguments of the sem_map.
+        step: Name of the step.
+        origin: Where it stands.
+
+    Raises:
+        Fault: With its path below the sem_map.
+    """
+    source: Node = values["input"]
+    prompt: PromptSet = values["prompt"]
+    answers = prompt.first.returns
+    rows: Node = source
+    collected: dict[str, str] = {}  # the column with the records of each ref
+    for ref in refs.values():
+        collected[ref.name] = _free(f"_{ref.name}", rows.schema, prompt)
+        with _naming_no_other(collected.values()):
+            try:
+                _check_ref(ref, prompt, answers, source.schema)
+                rows = _with_records(build, ref, rows, collected[ref.name], step, origin)
+            except Fault as fault:
+                raise fault.under("refs", ref.name) from None
+    numbers_of = tuple((name, ref.unknown) for name, ref in refs.items())
+    rows_of = {name: (collected[name], ref.number) for name, ref in refs.items()}
+    own = {"input": rows, "numbers_of": numbers_of}
+    if values.get("check") is not None:
+        own["check"] = _over_named_rows(values["check"], answers, rows_of)
+    with _naming_no_other(collected.values()):
+        asked = build(SemMap, step, origin, **{**values, **own})
+    columns = [(name, f'"{name}"') for name in source.schema.names if name not in dict(answers)]
+    columns += [(name, _named_rows(f'"{name}"', kind, rows_of)) for name, kind in answers]
+    project = tuple((name, parse_scalar(text)) for name, text in columns)
+    result: Node = build(Project, step, origin, input=asked, columns=project)
+    return result
+
+
+@contextmanager
+def _naming_no_other(hidden: Collection[str]) -> Iterator[None]:
+    """Let errors list no hidden columns among those of the row."""
+
+    def visible(fault: Fault) -> Fault:
+        head, colon, names = (fault.there or "").partition(": ")
+        shown = ", ".join(name for name in names.split(", ") if name not in hidden)
+        return Fault(fault.what, *fault.path, there=head + colon + shown or None, hint=fault.hint)
+
+    try:
+        yield
+    except Fault as fault:
+        raise Faults(map(visible, each(fault))) from None
+
+
+def _check_ref(ref: Ref, prompt: PromptSet, answers: Answers, schema: pa.Schema) -> None:
+    for one in prompt.all:
+        if ref.name not in {path.split(".")[0] for path in one.fields}:
+            where = f"prompts/{one.name}.md" if one.file else "the question"
+            what = f'refs "{ref.name}": no {{{ref.name}}} in {where}, so its numbers mean nothing'
+            raise Fault(what, hint=f"show the records: {{{ref.name}}}")
+    if ref.name not in refs_of(answers):
+        raise Fault(f'refs "{ref.name}" is named by no answer', hint="use group_join")
+    fresh(schema, ref.name, "refs")
+
+
+def _free(name: str, schema: pa.Schema, prompt: PromptSet) -> str:
+    taken = {*schema.names, *(answer for answer, _ in prompt.first.returns)}
+    while name.lower() in {other.lower() for other in taken}:
+        name += "_"
+    return name
+
+
+def _with_records(
+    build: Build, ref: Ref, rows: Node, column: str, step: str, origin: Position | None
+) -> Node:
+    """The rows with their records in `column`, and what is shown of them in the column `ref.name`."""
+    _check_records(ref, rows.schema)
+    record = f'"{ref.name}"'
+    order = tuple(
+        Sort(parse_scalar(read_from(term.by, record)), term.descending) for term in ref.order
+    )
+    listed = parse_scalar(f"coalesce(list({record}) FILTER ({record} IS NOT NULL), [])")
+    joined = build(
+        GroupJoin, step, origin, input=rows, other=ref.of, alias=ref.name, using=ref.using,
+        where=ref.where, order=order, limit=ref.limit, add=((column, listed),),
+    )  # fmt: skip
+    item = f'"{column}"[_i]'
+    number = f'{item}."{ref.number}"' if ref.number else "_i"
+    shown = [(NUMBER, number), *((name, read_from(scalar, item)) for name, scalar in ref.shows)]
+    fields = ", ".join(f"'{name}': {text}" for name, text in shown)
+    records = parse_scalar(f'[{{{fields}}} for _i in range(1, len("{column}") + 1)]')
+    shown_rows: Node = build(Add, step, origin, input=joined, columns=((ref.name, records),))
+    return shown_rows
+
+
+def _check_records(ref: Ref, left: pa.Schema) -> None:
+    """Refuse what is wrong over the relation of the records. Raises Faults."""
+    schema = ref.of.schema
+    checks: list[Callable[[], object]] = [
+        lambda: check_using(ref.using, left, schema),
+        lambda: check_sort(ref.order, schema),
+        lambda: typed(ref.shows, schema, "shows"),
+    ]
+    if ref.number:
+        column = column_scalar(ref.number)
+        checks.append(lambda: under("number", expect_type, column, schema, pa.int64()))
+    faults: list[Fault] = []
+    for check in checks:
+        try:
+            check()
+        except Fault as fault:
+            faults.append(fault)
+    if faults:
+        raise Faults(faults)
+
+
+def _over_named_rows(
+    check: Check, answers: Answers, rows_of: Mapping[str, tuple[str, str]]
+) -> Check:
+    """A check of rows, over the numbers that the model answers."""
+    rows = {
+        name: parse_scalar(_named_rows(f'"{name}"', kind, rows_of))
+        for name, kind in answers
+        if kind.refs
+    }
+    where, message = (replace_roots(scalar, rows) for scalar in check.scalars)
+    return replace(check, where=where, message=message)
+
+
+def _named_rows(text: str, kind: Type, rows_of: Mapping[str, tuple[str, str]]) -> str:
+    """An expression for an answer with rows in place of their numbers."""
+    if not kind.refs:
+        return text
+    if kind.ref:
+        column, number = rows_of[kind.ref]
+        if not number:
+            return f'"{column}"[{text}]'
+        row = "_r" if '"_r"' not in text else "_row"
+        return f'[{row} for {row} in "{column}" if {row}."{number}" = {text}][1]'
+    if kind.item is not None:
+        bound = f"_n{text.count('_n')}"
+        return f"[{_named_rows(bound, kind.item, rows_of)} for {bound} in {text}]"
+    fields = ", ".join(
+        f"'{name}': " + _named_rows(f'{text}."{name}"', part, rows_of) for name, part in kind.fields
+    )
+    return f"CASE WHEN {text} IS NULL THEN NULL ELSE {{{fields}}} END"

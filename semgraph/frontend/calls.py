@@ -15,16 +15,13 @@ from semgraph.expr.functions import canonical_json
 from semgraph.expr.scalar import parse_scalar
 from semgraph.expr.types import type_of_arrow
 from semgraph.frontend import kinds
-from semgraph.frontend.arguments import RELATION, Pruned, Reported, Scope
 from semgraph.frontend.build import shared_node
 from semgraph.frontend.document import Trail, known_keys, mapping, unknown
 from semgraph.frontend.head import Head, input_schema
-from semgraph.frontend.kinds import Key, Keys
-from semgraph.logical.absent import all_partitions
-from semgraph.logical.node import Node
-from semgraph.logical.plan import Choice, InputSpec, Windowing
+from semgraph.frontend.kinds import RELATION, Key, Keys, Pruned, Reported, Scope
+from semgraph.logical.node import Node, column_scalar
+from semgraph.logical.plan import Choice, InputSpec, Windowing, all_partitions
 from semgraph.logical.relational import Add, Nothing, Project
-from semgraph.logical.typecheck import column_scalar
 
 _NAMES = kinds.listed(kinds.NAMED)
 CALL: Keys = {

@@ -1,4 +1,5 @@
-"""YAML 1.2 text as plain data with positions, and what is wrong with plain data.
+"""YAML 1.2 text as plain data with positions, and what is wrong with plain data, with text that is not
+UTF-8 and with names of arguments.
 
 libyaml reads the text. It is read as events, so no tag ever constructs anything and every key and
 value keeps its place. Only mappings, lists, text, numbers, true, false and null come out.
@@ -6,22 +7,22 @@ value keeps its place. Only mappings, lists, text, numbers, true, false and null
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean, nearest
 from semgraph.expr.scalar import depth
-from semgraph.frontend.encodings import not_utf8
+from semgraph.folders import plan_names, plans_folder
 from semgraph.frontend.renamed import INSTEAD, new_word
-from semgraph.shipped import plan_names, plans_folder
 
 MAX_BYTES = 1_000_000
 MAX_VALUES = 20_000
@@ -766,3 +767,99 @@ def _not_yaml(problem: str, position: Position, before: str = "") -> Problem:
     elif problem.startswith("expected ','") and _OPEN_CALL.search(before):
         hint = COMMA_HINT
     return Problem(f"invalid YAML: {problem}", position=position, hint=hint)
+
+
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_C1 = range(0x80, 0xA0)  # control characters in Latin-1, letters and quotes in Windows-1252
+
+
+class NotUtf8(NamedTuple):
+    """Where a text stops being UTF-8, from 1, and what to do."""
+
+    line: int
+    column: int
+    what: str
+    hint: str
+
+
+def not_utf8(raw: bytes, file: str, start: int = 0) -> NotUtf8 | None:
+    r"""The first byte of a file that is not UTF-8, or None; so many bytes are before these.
+
+    >>> not_utf8(b"id\ncaf\xe9", "a.csv").hint
+    'if it is Latin-1: iconv -f latin1 -t utf-8 a.csv > new'
+    >>> not_utf8(b"\x93hi\x94", "a.csv").hint
+    'if it is Windows-1252: iconv -f windows-1252 -t utf-8 a.csv > new'
+    """
+    try:
+        raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = raw[: error.start]
+        column = error.start - (before.rfind(b"\n") + 1) + 1
+        name, encoding = _probable(raw)
+        hint = f"if it is {name}: iconv -f {encoding} -t utf-8 {file} > new"
+        if b"\0" in raw and name != "UTF-16":
+            hint = "it holds binary data: name a text file"
+        return NotUtf8(
+            before.count(b"\n") + 1, column, f"byte {start + error.start} is not UTF-8", hint
+        )
+    return None
+
+
+def _probable(raw: bytes) -> tuple[str, str]:
+    if raw.startswith(_UTF_16):
+        return "UTF-16", "utf-16"
+    if any(byte in _C1 for byte in raw):
+        return "Windows-1252", "windows-1252"
+    return "Latin-1", "latin1"
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def checks_arguments(
+    function: Callable[P, R], place: str = "", beside: Iterable[str] = ()
+) -> Callable[P, R]:
+    """The function, which refuses an argument that it does not have with the nearest one that it has,
+    or with what is written instead of it.
+
+    Args:
+        function: The function.
+        place: What messages call it; default: its name.
+        beside: What it takes as `**`.
+
+    Raises:
+        TypeError: When it is called with such an argument.
+
+    >>> @checks_arguments
+    ... def limit(n, by=None): ...
+    >>> limit(n=3, bye="city")
+    Traceback (most recent call last):
+    TypeError: limit has no argument "bye". Arguments: n, by. Did you mean "by"?
+    """
+    name = place or function.__name__
+    own = inspect.signature(function).parameters.values()
+    known = [p.name for p in own if p.name != "self" and p.kind is not p.VAR_KEYWORD]
+    known += [word for word in beside if word not in known]
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        refuse_unknown(name, kwargs, known)
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def refuse_unknown(place: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Refuse names that a call has no argument for. Raises TypeError."""
+    listed = list(known)
+    for name in given:
+        if name not in listed:
+            raise TypeError(unknown_argument(place, name, listed))
+
+
+def unknown_argument(place: str, name: str, known: Iterable[str]) -> str:
+    """The message about an argument that a call does not have."""
+    fault: Any = unknown_key(place, name, known, f"{place} has no argument", "arguments")
+    what = fault.what if fault.there else f"{place}: {fault.what}"
+    return str(Problem(what, there=fault.there, hint=fault.hint))

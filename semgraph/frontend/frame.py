@@ -23,9 +23,15 @@ import pyarrow as pa
 
 from semgraph.errors import Fault, Faults, InputError, PlanError, Problem, did_you_mean
 from semgraph.expr.types import PYTHON_TYPES, Type, type_of_arrow
-from semgraph.frontend.answer_types import answer_types
-from semgraph.frontend.build import OPERATORS, SINKS, build, by_keyword, plan_keys, stands_bare
-from semgraph.frontend.document import Document, inside, parse, shown
+from semgraph.frontend.build import OPERATORS, SINKS, build, by_keyword, is_shorthand, plan_keys
+from semgraph.frontend.document import (
+    Document,
+    checks_arguments,
+    inside,
+    parse,
+    refuse_unknown,
+    shown,
+)
 from semgraph.frontend.dump import (
     LOOPS,
     ROUND,
@@ -49,8 +55,8 @@ from semgraph.frontend.head import (
     read_optional,
     read_windows,
 )
-from semgraph.frontend.keywords import checks_arguments, refuse_unknown
 from semgraph.frontend.load import Loader, dump, load_document
+from semgraph.frontend.prompt_files import answer_types
 from semgraph.frontend.renamed import ELSEWHERE
 from semgraph.frontend.row_files import delimited_rows, json_rows, parquet_rows, rows_of_path
 from semgraph.frontend.rows import (
@@ -189,7 +195,7 @@ class Frame:
             with errors_of(keyword, "returns"):
                 arguments = {**arguments, "returns": answer_types(arguments["returns"])}
         world, plain = joined(self.world, arguments)
-        if not stands_bare(cls, plain):
+        if not is_shorthand(cls, plain):
             keys = plan_keys(cls)
             plain = {
                 k: v

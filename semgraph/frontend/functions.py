@@ -15,9 +15,14 @@ from typing import NamedTuple
 
 from semgraph.errors import Fault, PlanError, Problem
 from semgraph.expr.own_functions import OwnFunction, own_function
+from semgraph.folders import (
+    code_folders,
+    content_of,
+    files_by_name,
+    functions_folder,
+    module_of,
+)
 from semgraph.frontend.document import notice
-from semgraph.python_files import code_folders, content_of, files_by_name, module_of
-from semgraph.shipped import functions_folder
 
 
 class ListedFunction(NamedTuple):

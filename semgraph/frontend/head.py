@@ -15,8 +15,6 @@ from semgraph.errors import Fault, Faults, PlanError, Position, Problem, did_you
 from semgraph.expr.scalar import NOW, parse_scalar, reserved
 from semgraph.expr.types import Type, parse_type
 from semgraph.frontend import kinds
-from semgraph.frontend.arguments import CHOICE, RELATION, Pruned, unknown_parameter, whole_parameter
-from semgraph.frontend.arguments import under as at
 from semgraph.frontend.build import shared_node
 from semgraph.frontend.document import (
     Document,
@@ -31,7 +29,16 @@ from semgraph.frontend.document import (
 )
 from semgraph.frontend.functions import Functions
 from semgraph.frontend.graph_files import read_graph
-from semgraph.frontend.kinds import Key, Keys
+from semgraph.frontend.kinds import (
+    CHOICE,
+    RELATION,
+    Key,
+    Keys,
+    Pruned,
+    unknown_parameter,
+    whole_parameter,
+)
+from semgraph.frontend.kinds import under as at
 from semgraph.logical.node import Node
 from semgraph.logical.plan import ALL, POSITION, TURN, Choice, InputSpec, Windowing
 from semgraph.logical.relational import Input
@@ -375,7 +382,7 @@ PLAN: Keys = {
     "example": Key(kinds.kept(kinds.keys_schema(EXAMPLE)), "what runs when no input is given"),
 }
 """The keys of a plan."""
-MOST_BROUGHT = 100_000  # items: about four thousand a second are loaded
+MOST_PARAMETER_ITEMS = 100_000  # items: about four thousand a second are loaded
 MOST_OPERATORS = 1_000  # with those of called plans: some seconds to load, and as many to run
 NO_GRAPH = Graph("", "uuid", "group_id", {})
 
@@ -391,7 +398,7 @@ class LoadState:
         open: The plans being read, outermost first.
         graphs: Graph files read so far; None for one with problems.
         operators: How many operators have been built.
-        brought: How many items the lists of parameters have in their expressions.
+        parameter_items: How many items the lists of parameters have in their expressions.
         counted: All that was counted, with the operators and items of plans that were replaced.
         shared: Called plans that other loads of the same files have loaded.
     """
@@ -402,25 +409,25 @@ class LoadState:
     open: tuple[Path, ...] = ()
     graphs: dict[Path, Graph | None] = field(default_factory=dict)
     operators: int = 0
-    brought: int = 0
+    parameter_items: int = 0
     counted: int = 0
     shared: Any = None
     _too_many: Problem | None = None
 
-    def count(self, origin: Position, brought: int = 0) -> None:
+    def count(self, origin: Position, parameter_items: int = 0) -> None:
         """Count an operator, and the items that lists of parameters bring into it.
 
         Raises PlanError for one too many, and then each time with the place of the first.
         """
         self.operators += 1
-        self.brought += brought
-        self.counted += 1 + brought
+        self.parameter_items += parameter_items
+        self.counted += 1 + parameter_items
         if self._too_many is None and self.operators > MOST_OPERATORS:
             what = f"a plan has at most {MOST_OPERATORS:,} operators, with those of the plans that it calls"
             hint = "split it into several plans, each with a run of its own"
             self._too_many = Problem(what, position=origin, hint=hint)
-        elif self._too_many is None and self.brought > MOST_BROUGHT:
-            what = f"parameters bring lists of more than {MOST_BROUGHT:,} items into the expressions of a plan"
+        elif self._too_many is None and self.parameter_items > MOST_PARAMETER_ITEMS:
+            what = f"parameters bring lists of more than {MOST_PARAMETER_ITEMS:,} items into the expressions of a plan"
             hint = "each use counts; give many values as an input and join it"
             self._too_many = Problem(what, position=origin, hint=hint)
         if self._too_many is not None:

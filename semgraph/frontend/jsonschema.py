@@ -11,12 +11,11 @@ from inspect import getdoc
 from typing import Any
 
 from semgraph.frontend import kinds
-from semgraph.frontend.arguments import CONDITION, KINDS, PIPELINE, REF, RELATION
 from semgraph.frontend.build import OPERATORS, SINKS, SOURCES, plan_keys
 from semgraph.frontend.calls import CALL
 from semgraph.frontend.graph_files import GRAPH
 from semgraph.frontend.head import PLAN
-from semgraph.frontend.kinds import Keys, Schema
+from semgraph.frontend.kinds import CONDITION, KINDS, PIPELINE, REF, RELATION, Keys, Schema
 from semgraph.frontend.load import SCHEMA_WRITE, STEP
 from semgraph.frontend.prompt_files import FRONT, TYPES
 from semgraph.logical.node import Node

@@ -20,17 +20,6 @@ from semgraph.errors import Fault, Faults, PlanError, Position, Problem, did_you
 from semgraph.expr.canonical import canonical
 from semgraph.expr.functions import canonical_json
 from semgraph.frontend import kinds
-from semgraph.frontend.arguments import (
-    CONDITION,
-    PIPELINE,
-    Pruned,
-    Reported,
-    Scope,
-    holds,
-    unknown_parameter,
-    whole_parameter,
-)
-from semgraph.frontend.arguments import under as at
 from semgraph.frontend.build import (
     OPERATOR_WORDS,
     SINKS,
@@ -78,7 +67,19 @@ from semgraph.frontend.head import (
     parameter_values,
     read_head,
 )
-from semgraph.frontend.kinds import Key, Keys
+from semgraph.frontend.kinds import (
+    CONDITION,
+    PIPELINE,
+    Key,
+    Keys,
+    Pruned,
+    Reported,
+    Scope,
+    holds,
+    unknown_parameter,
+    whole_parameter,
+)
+from semgraph.frontend.kinds import under as at
 from semgraph.frontend.prompt_files import Prompts
 from semgraph.frontend.rows import row_faults
 from semgraph.frontend.warnings import warnings
@@ -576,11 +577,11 @@ class Loader:
             inner = self._called(path, arguments, step, origin, scope)
             return self._results(inner, step)
         state = self.head.state
-        counts = state.operators, state.brought
+        counts = state.operators, state.parameter_items
         reference = self._called(path, arguments, step, origin, scope)
         if reference.broken:
             return self._results(reference, step)
-        state.operators, state.brought = counts
+        state.operators, state.parameter_items = counts
         return self._replacing(replacement, reference, arguments, step, origin, scope)
 
     def _call_arguments(self, value: Any) -> dict[str, Any]:
@@ -788,19 +789,19 @@ class SharedCalls:
         for call in calls:
             if call.serves(caller):
                 state.operators += call.operators
-                state.brought += call.brought
+                state.parameter_items += call.parameter_items
                 state.counted += call.counted
                 return call.loader
-        before = len(state.problems), state.operators, state.brought, state.counted
+        before = len(state.problems), state.operators, state.parameter_items, state.counted
         inner.load(inputs)
-        problems, operators, brought, counted = before
+        problems, operators, parameter_items, counted = before
         if len(state.problems) == problems:
             calls.append(
                 _SharedCall(
                     inner,
                     {step: _plan_used(caller, step) for step in inner.call_steps},
                     state.operators - operators,
-                    state.brought - brought,
+                    state.parameter_items - parameter_items,
                     state.counted - counted,
                 )
             )
@@ -815,20 +816,20 @@ class _SharedCall:
         loader: The loader.
         used: The plans that `use` of the callers names for the calls in it.
         operators: The number of its operators.
-        brought: The number of items that lists of parameters have in its expressions.
+        parameter_items: The number of items that lists of parameters have in its expressions.
         counted: The most that these were while it was loaded, or more.
     """
 
     loader: Loader
     used: Mapping[str, str]
     operators: int
-    brought: int
+    parameter_items: int
     counted: int
 
     def serves(self, caller: Loader) -> bool:
         """Whether a call by this loader is the same, and surely within the limits of a plan."""
         state = caller.head.state
-        return max(state.operators, state.brought) + self.counted <= MOST_OPERATORS and all(
+        return max(state.operators, state.parameter_items) + self.counted <= MOST_OPERATORS and all(
             _plan_used(caller, step) == value for step, value in self.used.items()
         )
 

@@ -8,10 +8,9 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from semgraph.errors import PlanError, Position, Problem
-from semgraph.frontend.arguments import whole_parameter
 from semgraph.frontend.document import Document, read_text
 from semgraph.frontend.head import Head
-from semgraph.frontend.kinds import PARAMETER
+from semgraph.frontend.kinds import PARAMETER, whole_parameter
 from semgraph.frontend.prompt_files import Prompts
 from semgraph.logical.node import Node, walk
 from semgraph.logical.semantic import Semantic

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, Protocol, TypeVar, cast, runtime_checkable
@@ -18,12 +18,116 @@ from typing import Any, Literal, Protocol, TypeVar, cast, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from semgraph.errors import RowError
+from semgraph.errors import PlanError, Problem, RowError, did_you_mean
+from semgraph.privacy import without_password
 
 T = TypeVar("T")
 Origin = Literal["issued", "journal", "coalesced"]
 YesNo = Literal["json", "word"]
+Kind = Literal["model", "embedder"]
+Structured = Literal["json_schema", "json_object", "tool"]
 _SAMPLES = 1_000  # more than a question has
+
+
+@dataclass(frozen=True, repr=False)
+class ModelSpec:
+    """A parsed specification.
+
+    Args:
+        kind: Model or embedder.
+        provider: Its name in `semgraph.llm.providers.PROVIDERS`.
+        model: The model's name, the path for `recorded`; empty for the provider's default.
+        base_url: The endpoint, if the specification names one.
+        options: The options after `?`, typed, sorted by name.
+    """
+
+    kind: Kind
+    provider: str
+    model: str = ""
+    base_url: str | None = None
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def option(self, key: str) -> Any:
+        """The value of an option, or None."""
+        return dict(self.options).get(key)
+
+    def __str__(self) -> str:
+        """The specification as text, without a user name or password in its URL."""
+        text = f"{self.provider}:{self.model}" if self.model else self.provider
+        if self.base_url:
+            text += f"@{without_password(self.base_url)}"
+        return (
+            text
+            + "?" * bool(self.options)
+            + "&".join(f"{key}={_text(value)}" for key, value in self.options)
+        )
+
+    def __repr__(self) -> str:
+        return f"ModelSpec({self})"
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def unbound_role(role: str, roles: Collection[str]) -> PlanError:
+    """The error to raise for a role without a model; `roles` have one."""
+    hint = did_you_mean(role, roles) or f"set it: {role} = ... under [models] in semgraph.toml"
+    return PlanError(
+        Problem(
+            f'no model is bound to the role "{role}"',
+            there=f"roles with a model: {', '.join(roles)}",
+            hint=hint,
+        )
+    )
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service that speaks OpenAI's protocol.
+
+    Args:
+        name: What specifications of its models begin with.
+        title: Its name in sentences.
+        url: Its address.
+        key: The variable with its key; "": it needs none.
+        url_from: The variable with another address; "": none.
+        structured: The means that enforces the schema of an answer, unless a specification names
+            one.
+        refuses: Members of requests that it refuses, by their names in `openai.REFUSALS`.
+        prices: Its name in the list of prices (genai-prices); "": it is found by its address.
+        model: The model where none is configured and its key is set; "": none.
+        embedder: The embedder beside it; "": none.
+    """
+
+    name: str
+    title: str
+    url: str
+    key: str = ""
+    url_from: str = ""
+    structured: Structured = "json_schema"
+    refuses: frozenset[str] = frozenset()
+    prices: str = ""
+    model: str = ""
+    embedder: str = ""
+
+    def address(self, url: str | None, environment: Mapping[str, str]) -> str:
+        """The address to use: `url`, else that of the environment, else its own; no slash at its end."""
+        named = url or (environment.get(self.url_from) if self.url_from else "")
+        return (named or self.url).rstrip("/")
+
+
+OPENAI = Service(
+    "openai",
+    "OpenAI",
+    "https://api.openai.com/v1",
+    "OPENAI_API_KEY",
+    "OPENAI_BASE_URL",
+    prices="openai",
+    model="gpt-4.1-mini",
+    embedder="text-embedding-3-small?dimensions=1024",
+)
+"""The service that models and embedders of an address have unless another one is named."""
 
 
 @dataclass(frozen=True)
@@ -321,6 +425,14 @@ class Embedder(Protocol):
     async def aclose(self) -> None:
         """Release connections and memory. Safe to call twice."""
         ...
+
+
+class Free:
+    """A model or an embedder that costs nothing: it runs here, or replays."""
+
+    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
+        """Zero."""
+        return 0.0
 
 
 class _Either(LLM, Embedder, Protocol):

@@ -20,10 +20,10 @@ from semgraph.llm.base import LLM, Reply, Request, Usage, Wrapper
 from semgraph.llm.faults import NO_ANSWER, UNREADABLE, Transient, failure_in_body
 from semgraph.llm.journal import Journal, SubmittedBatch, answer_key
 from semgraph.llm.openai import PATH, OpenAI, RequestBody
-from semgraph.llm.prices import OF_BATCH
 from semgraph.llm.replies import UnreadableReply, error_in, mapping, number, sequence, text_of
 from semgraph.llm.replies import document as read_document
 from semgraph.llm.stack import RetryPolicy, Stack
+from semgraph.llm.tokens import OF_BATCH
 
 T = TypeVar("T")
 Document = Mapping[str, Any]

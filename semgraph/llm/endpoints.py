@@ -1,26 +1,47 @@
-"""Endpoints made from settings: the models of all roles behind one `LLM`, and the embedder."""
+"""Endpoints made from settings: the models of all roles behind one `LLM`, and the embedder; and what
+keys and passwords may be sent to.
+"""
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
+from semgraph.display import command, is_shell
 from semgraph.errors import PlanError, Problem
-from semgraph.llm.base import LLM, Borrowed, Embedder, Limits
-from semgraph.llm.local.catalogue import DEFAULT_EMBEDDER, DEFAULT_MODEL
-from semgraph.llm.prices import OPENAI_URL
-from semgraph.llm.settings import Settings
-from semgraph.llm.specs import EXTRAS, ModelSpec
+from semgraph.llm.base import LLM, Borrowed, Embedder, Limits, ModelSpec
+from semgraph.llm.providers import PROVIDERS, SERVICES, Means
+from semgraph.llm.settings import TRUST, Setting, Settings, user_config
 from semgraph.llm.stack import Limiter, RetryPolicy, Roles, Stack
-from semgraph.llm.trust import is_loopback, is_trusted, require_trusted
-
-NO_KEY = "none"
-"""What servers without keys are sent as one."""
+from semgraph.stores.registry import STORES
 
 if TYPE_CHECKING:
     from semgraph.llm.recording import Recording
+
+NO_KEY = "none"
+"""What servers without keys are sent as one."""
+_HOST = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:]+\])(:\d+)?\Z")
+_PORT = re.compile(r":\d+\Z")
+_LOOPBACK = re.compile(r"localhost|127(\.\d{1,3}){3}|\[::1\]")
+_allowed: set[tuple[str, str]] = set()
+"""Hosts and names of secrets that the user consented to, for this process."""
+
+
+def means(settings: Settings, recording: Path | Recording | None = None) -> Means:
+    """What providers open models with, from settings and the plan's own recording."""
+    return Means(
+        settings.environment,
+        settings.cwd,
+        partial(key_of, settings=settings),
+        settings.limits.in_flight,
+        recording,
+    )
 
 
 def build_model(
@@ -36,40 +57,8 @@ def build_model(
     Raises:
         PlanError: The local model or the recording does not exist.
     """
-    if spec.provider == "recorded":
-        from semgraph.llm.recording import Recorded
-
-        return Recorded(_recording(spec, settings, recording))
-    if spec.provider == "local":
-        from semgraph.llm.local.model import Local
-
-        name, threads, context = (
-            spec.model or DEFAULT_MODEL,
-            spec.option("threads"),
-            spec.option("context"),
-        )
-        return Local(name, threads, context, env=settings.environment)
-    from semgraph.llm.openai import OpenAI
-
-    defaults, least = Limits(), spec.option("min_output") or 0
-    limits = Limits(
-        spec.option("context") or defaults.context_tokens,
-        spec.option("max_output") or max(defaults.max_output_tokens, least),
-        _in_flight(spec, settings),
-        min_output_tokens=least,
-        assumed=spec.option("max_output") is None,
-    )
-    return OpenAI(
-        spec.model,
-        spec.base_url or settings.environment.get("OPENAI_BASE_URL"),
-        key_of(spec, settings),
-        limits,
-        spec.option("structured") or "json_schema",
-        spec.option("timeout") or 120.0,
-        extra={key: spec.option(key) for key in EXTRAS if spec.option(key)},
-        batch=bool(spec.option("batch")),
-        poll=spec.option("poll") or 60.0,
-    )
+    model: LLM = PROVIDERS[spec.provider].open(spec, means(settings, recording))
+    return model
 
 
 def wrapped_model(model: LLM, limiter: Limiter, stack: Stack) -> LLM:
@@ -93,31 +82,8 @@ def build_embedder(settings: Settings, recording: Path | Recording | None = None
         PlanError: The local model or the recording does not exist.
     """
     spec = settings.embedder
-    if spec.provider == "recorded":
-        from semgraph.llm.recording import RecordedEmbedder
-
-        return RecordedEmbedder(_recording(spec, settings, recording))
-    if spec.provider == "local":
-        from semgraph.llm.embed.local import LocalEmbedder
-
-        return LocalEmbedder(
-            spec.model or DEFAULT_EMBEDDER, spec.option("threads"), env=settings.environment
-        )
-    if spec.provider == "sentence-transformers":
-        from semgraph.llm.embed.sentence_transformers import SentenceTransformersEmbedder
-
-        return SentenceTransformersEmbedder(
-            spec.model, spec.option("device"), env=settings.environment
-        )
-    from semgraph.llm.embed.openai import OpenAIEmbedder
-
-    return OpenAIEmbedder(
-        spec.model,
-        spec.option("dimensions"),
-        spec.base_url or settings.environment.get("OPENAI_BASE_URL"),
-        key_of(spec, settings),
-        timeout=spec.option("timeout") or 120.0,
-    )
+    embedder: Embedder = PROVIDERS[spec.provider].open(spec, means(settings, recording))
+    return embedder
 
 
 def retry_policy(settings: Settings) -> RetryPolicy:
@@ -134,10 +100,6 @@ MakeLimiter = Callable[[str, int, float | None, float | None], Limiter]
 def local_limiter(_name: str, in_flight: int, rpm: float | None, tpm: float | None) -> Limiter:
     """A limiter of this process alone."""
     return Limiter(in_flight, rpm, tpm)
-
-
-def _in_flight(spec: ModelSpec, settings: Settings) -> int:
-    return spec.option("in_flight") or settings.limits.in_flight or Limits().in_flight
 
 
 @dataclass
@@ -199,17 +161,19 @@ class Endpoints:
         """The embedder, bare, and its limiter. Raises as `build_embedder`."""
         spec = settings.embedder
         embedder: Embedder = self._opened(spec, lambda: build_embedder(settings, recording))
-        return embedder, self._limiter(spec, settings, _in_flight(spec, settings))
+        in_flight = spec.option("in_flight") or settings.limits.in_flight or Limits().in_flight
+        return embedder, self._limiter(spec, settings, in_flight)
 
     def _limiter(self, spec: ModelSpec, settings: Settings, in_flight: int) -> Limiter:
         limits = settings.limits
         rates = (spec.option("rpm") or limits.rpm, spec.option("tpm") or limits.tpm)
-        if spec.provider == "recorded":
+        provider = PROVIDERS[spec.provider]
+        if provider.replays:
             return local_limiter("", in_flight, *rates)
-        own = spec.provider != "openai" or any(
+        own = provider.service is None or any(
             spec.option(name) for name in ("in_flight", "rpm", "tpm")
         )
-        address = spec.base_url or settings.environment.get("OPENAI_BASE_URL")
+        address = provider.service and provider.service.address(spec.base_url, settings.environment)
         options = (spec.model, *spec.options) if own else ()
         key = (spec.kind, address, spec.option("key_env"), *options)
         if key not in self.limiters:
@@ -219,9 +183,10 @@ class Endpoints:
         return self.limiters[key]
 
     def _opened(self, spec: ModelSpec, build: Callable[[], LLM | Embedder]) -> Any:
-        if spec.provider == "recorded":  # one per plan, and its file may change between runs
+        provider = PROVIDERS[spec.provider]
+        if provider.replays:  # one per plan, and its file may change between runs
             return build()
-        opened = self.remote if spec.provider == "openai" else self.local
+        opened = self.local if provider.service is None else self.remote
         name = f"{spec.kind} {spec}"
         return opened[name] if name in opened else opened.setdefault(name, build())
 
@@ -232,19 +197,7 @@ class Endpoints:
 
 
 def _unrecorded(stack: Stack, spec: ModelSpec) -> Stack:
-    return replace(stack, journal=None) if spec.provider == "recorded" else stack
-
-
-def _recording(
-    spec: ModelSpec, settings: Settings, plan_recording: Path | Recording | None
-) -> Path | Recording:
-    if spec.model:
-        return settings.cwd / spec.model
-    if plan_recording is None:
-        raise PlanError(
-            Problem(f"{spec}: there is no plan with a recording here", hint="write recorded:FILE")
-        )
-    return plan_recording
+    return replace(stack, journal=None) if PROVIDERS[spec.provider].replays else stack
 
 
 def key_of(spec: ModelSpec, settings: Settings) -> str:
@@ -255,7 +208,8 @@ def key_of(spec: ModelSpec, settings: Settings) -> str:
         PlanError: There is no such variable, or the file of a folder names the address, and the user
             does not.
     """
-    name = spec.option("key_env") or "OPENAI_API_KEY"
+    service = PROVIDERS[spec.provider].service
+    name = spec.option("key_env") or (service.key if service else "")
     key = settings.environment.get(name, "")
     if spec.option("key_env") and not key:
         raise PlanError(
@@ -265,11 +219,87 @@ def key_of(spec: ModelSpec, settings: Settings) -> str:
             )
         )
     named = [each for each in settings.values.values() if each.value == spec]
-    if key not in ("", NO_KEY) and named and not any(each.own for each in named):
-        url = spec.base_url or settings.environment.get("OPENAI_BASE_URL") or OPENAI_URL
+    if service and key not in ("", NO_KEY) and named and not any(each.own for each in named):
+        url = service.address(spec.base_url, settings.environment)
         if is_loopback(url) and not (
             spec.option("key_env") or is_trusted(name, url, named[0], settings)
         ):
             return ""
         require_trusted(name, url, named[0], settings)
     return key
+
+
+# Keys and passwords go to hosts that the user named: on the command line, in Python, in a variable or
+# in the user's own file. What any other file names gets none without the user's consent.
+
+
+def require_trusted(secret: str, url: str, setting: Setting, settings: Settings) -> None:
+    """Refuse to send a secret to an address that neither the user nor the user's own file names; on
+    a terminal, ask once.
+
+    Args:
+        secret: The name of the variable with it.
+        url: The address.
+        setting: What names the address.
+        settings: Where the user's own addresses and `[trust] hosts` are.
+
+    Raises:
+        PlanError: The user has not named that host.
+    """
+    if is_trusted(secret, url, setting, settings):
+        return
+    env, host = settings.environment, _place(url)[1] or url
+    if (secret, host) not in _allowed and not _consents(secret, host, setting):
+        what = (
+            f"{setting.origin} names {host}, which would be sent {secret}: only you can allow that"
+        )
+        place = command("an option", "an argument of Session")
+        hint = (
+            f'to allow it, write hosts = ["{host}"] under [trust] in {user_config(env)}, '
+            f"or name the address yourself, in {place} or a variable"
+        )
+        raise PlanError(Problem(what, there="Nothing was sent", hint=hint))
+    _allowed.add((secret, host))
+
+
+def is_trusted(secret: str, url: str, setting: Setting, settings: Settings) -> bool:
+    """Whether the user, or the user's own file, names an address; arguments as `require_trusted`."""
+    env, (scheme, host) = settings.environment, _place(url)
+    own = [
+        *(
+            url
+            for each in SERVICES
+            if each.key == secret
+            for url in (each.url, each.address("", env))
+        ),
+        *(env.get(each.address_from, "") for each in STORES if each.password == secret),
+    ]
+    if setting.own or (host and (scheme, host) in map(_place, own)):
+        return True
+    hosts = settings.values[TRUST].value if TRUST in settings.values else ()
+    return bool(host) and not {host, _PORT.sub("", host)}.isdisjoint(map(str.lower, hosts))
+
+
+def is_loopback(url: str) -> bool:
+    """Whether an address is of this machine."""
+    return _LOOPBACK.fullmatch(_PORT.sub("", _place(url)[1])) is not None
+
+
+def _place(url: str) -> tuple[str, str]:
+    """Scheme and host with its port, in small letters; the host is "" if it is none that all programs
+    read alike.
+    """
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2].lower()
+    ports = {"http": ":80", "https": ":443"}
+    odd = "\\" in url or not _HOST.match(host)
+    return parts.scheme, "" if odd else host.removesuffix(ports.get(parts.scheme, " "))
+
+
+def _consents(secret: str, host: str, setting: Setting) -> bool:
+    """Whether the user, asked on a terminal, lets a secret go to a host."""
+    if not (is_shell() and sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    sys.stderr.write(f"{setting.origin} names {host}. Send it {secret}, for this run? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}

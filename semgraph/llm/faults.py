@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from semgraph.errors import ModelUnavailable, RowError
+from semgraph.llm.base import OPENAI
 from semgraph.llm.replies import UnreadableReply, count, mapping, text_of
-from semgraph.redaction import redacted
+from semgraph.privacy import redacted
 
 if TYPE_CHECKING:
     import openai
@@ -89,7 +90,7 @@ class Transient(ModelUnavailable):
 
 
 _KEY = (
-    "The key was not accepted: set OPENAI_API_KEY, or name the variable that holds the key with "
+    f"The key was not accepted: set {OPENAI.key}, or name the variable that holds the key with "
     "?key_env=NAME"
 )
 _NO_ACCESS = "The key has no access to this model, or not from here"
@@ -138,7 +139,9 @@ FAULTS = (
 """What can fail, and what it costs. Of statuses and codes, the first that fits holds."""
 
 
-def failure(error: openai.OpenAIError, name: str, url: str, seconds: float) -> Exception:
+def failure(
+    error: openai.OpenAIError, name: str, url: str, seconds: float, key: str = OPENAI.key
+) -> Exception:
     """The error to raise for an error of the openai package.
 
     Args:
@@ -146,13 +149,14 @@ def failure(error: openai.OpenAIError, name: str, url: str, seconds: float) -> E
         name: The model's name, with the address unless it is OpenAI's.
         url: The base URL.
         seconds: How long the attempt took.
+        key: The variable with the key.
     """
     import openai
 
     if isinstance(error, openai.APIStatusError):
-        message = _message(error.body or error.message)
+        message, code = _message(error.body or error.message), _code(error.body)
         headers = error.response.headers
-        return _status(name, error.status_code, _code(error.body), message, seconds, headers)
+        return _status(name, error.status_code, code, message, seconds, headers, key)
     if isinstance(error, openai.APIConnectionError):
         return _connection(error, name, url, seconds)
     return ModelUnavailable(f"{name}: {error}")
@@ -202,7 +206,13 @@ def _raised(
 
 
 def _status(
-    name: str, status: int, code: str, reason: str, seconds: float, headers: Mapping[str, str]
+    name: str,
+    status: int,
+    code: str,
+    reason: str,
+    seconds: float,
+    headers: Mapping[str, str],
+    key: str = OPENAI.key,
 ) -> Exception:
     fault = next((f for f in FAULTS if code in f.codes or status in f.statuses), UNREADABLE)
     if fault.kind == "refused":
@@ -213,7 +223,8 @@ def _status(
         message = f"{name} rejected the request ({status}): {reason}"
     else:
         message = f"{name} ({status}): {reason.rstrip('.')}"
-    return _raised(fault, message, seconds, retry_after(headers))
+    remedy = fault.remedy.replace(OPENAI.key, key)
+    return _raised(fault, message, seconds, retry_after(headers), remedy)
 
 
 def _connection(error: openai.APIConnectionError, name: str, url: str, seconds: float) -> Exception:
@@ -300,7 +311,6 @@ def _message(body: Any) -> str:
 
 
 def _short(text: str) -> str:
-    line = redacted(
-        " ".join(text.split())
-    )  # before it is shortened: a part of a key is a secret, too
+    # Before it is shortened: a part of a key is a secret, too.
+    line = redacted(" ".join(text.split()))
     return line if len(line) <= _LONGEST_QUOTE else line[: _LONGEST_QUOTE - 1] + "…"

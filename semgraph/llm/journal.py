@@ -34,7 +34,7 @@ from semgraph.llm.base import (
     comparable,
     cut,
 )
-from semgraph.private import create_private, refusal
+from semgraph.privacy import create_private, refusal
 
 # "sgj1": other programs recognise the format by it.
 _APPLICATION_ID = 0x73676A31

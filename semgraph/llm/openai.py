@@ -14,11 +14,20 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.request import getproxies
 
 from semgraph.errors import ModelUnavailable, RowError
-from semgraph.llm.base import Limits, Reply, Request, Usage, cut
+from semgraph.llm.base import (
+    OPENAI,
+    Limits,
+    Reply,
+    Request,
+    Service,
+    Structured,
+    Usage,
+    cut,
+)
 from semgraph.llm.faults import (
     LACKING,
     NO_ANSWER,
@@ -28,12 +37,9 @@ from semgraph.llm.faults import (
     failure_in_body,
     unreadable,
 )
-from semgraph.llm.logprobs import LOGPROBS, word_logprobs
-from semgraph.llm.prices import OPENAI_URL, Price, Prices
 from semgraph.llm.replies import Completion, UnreadableReply, completion, document, error_in
-from semgraph.llm.specs import without_password
-from semgraph.llm.tokens import TokenCounter, prompt_tokens
-from semgraph.redaction import learn, learn_from_addresses
+from semgraph.llm.tokens import LOGPROBS, Price, Prices, TokenCounter, prompt_tokens, word_logprobs
+from semgraph.privacy import learn, learn_from_addresses, without_password
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -57,20 +63,25 @@ class Wire:
 
     Args:
         name: The model, for messages: `openai:gpt-4.1-mini`.
-        base_url: Such as `http://gpu:8000/v1`; None: the environment's `OPENAI_BASE_URL`, or
-            OpenAI's own.
-        api_key: The key; None: the environment's `OPENAI_API_KEY`; "": none. Endpoints other than
-            OpenAI's may do without.
+        base_url: Such as `http://gpu:8000/v1`; None: the address of the service.
+        api_key: The key; None: the environment's; "": none. Only the address of the service itself
+            may need one.
         timeout: Seconds that one attempt may take.
+        service: The service, with the variables of its address and its key.
     """
 
     def __init__(
-        self, name: str, base_url: str | None, api_key: str | None, timeout: float
+        self,
+        name: str,
+        base_url: str | None,
+        api_key: str | None,
+        timeout: float,
+        service: Service = OPENAI,
     ) -> None:
-        self.name, self.timeout = name, timeout
-        self.base_url = effective_url(base_url)
+        self.name, self.timeout, self._service = name, timeout, service
+        self.base_url = service.address(base_url, os.environ)
         self._api_key = api_key
-        learn(api_key, os.environ.get("OPENAI_API_KEY"))
+        learn(api_key, os.environ.get(service.key))
         learn_from_addresses([base_url or ""])
         self._prepared: dict[str, tuple[URL, dict[str, str]]] = {}
         self.proven = False  # whether the endpoint gave a good reply
@@ -154,7 +165,8 @@ class Wire:
             return attempt.result()
         except openai.OpenAIError as error:
             seconds = time.perf_counter() - began
-            raise failure(error, self.name, self.base_url, seconds) from error
+            key = self._service.key or OPENAI.key
+            raise failure(error, self.name, self.base_url, seconds, key) from error
 
     def _document(self, content: bytes, seconds: float) -> dict[str, Any]:
         """The JSON object of a reply. Raises as `post`."""
@@ -265,10 +277,11 @@ class Wire:
         import httpx2
         import openai
 
-        key = os.environ.get("OPENAI_API_KEY") if self._api_key is None else self._api_key
-        if not key and self.base_url == OPENAI_URL:
+        variable = self._service.key
+        key = os.environ.get(variable) if self._api_key is None else self._api_key
+        if not key and variable and self.base_url == self._service.url:
             raise ModelUnavailable(
-                f"{self.name} needs a key: set OPENAI_API_KEY, or name the variable that holds it with ?key_env=NAME"
+                f"{self.name} needs a key: set {variable}, or name the variable that holds it with ?key_env=NAME"
             )
         return openai.AsyncOpenAI(
             base_url=self.base_url,
@@ -303,15 +316,6 @@ def _trusted() -> SSLContext:
 
     return httpx2.create_ssl_context()
 
-
-def effective_url(base_url: str | None) -> str:
-    """The endpoint's address: `base_url`, else the environment's, else OpenAI's; no slash at its
-    end.
-    """
-    return (base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI_URL).rstrip("/")
-
-
-Structured = Literal["json_schema", "json_object", "tool"]
 
 # OpenAI's reasoning models count their reasoning as part of the answer: they take
 # `max_completion_tokens` instead of `max_tokens`, and no temperature. All other models take
@@ -387,10 +391,11 @@ class OpenAI:
             `tool` (a required function call, for endpoints that ignore `response_format`) or
             `json_object` (any JSON; the schema is in the prompt).
         timeout: Seconds that one attempt may take.
-        price: The price of tokens, instead of the list of `semgraph.llm.prices`.
+        price: The price of tokens, instead of the list of `semgraph.llm.tokens`.
         extra: Further members of the request's body, such as `{"reasoning_effort": "low"}`.
         batch: Whether requests that run ahead are sent in batches (`semgraph.llm.batch`).
         poll: The most seconds between two looks at a batch.
+        service: The service of the model, unless it is OpenAI or a server at `base_url`.
     """
 
     def __init__(
@@ -406,22 +411,22 @@ class OpenAI:
         *,
         batch: bool = False,
         poll: float = 60.0,
+        service: Service = OPENAI,
     ) -> None:
         self.model, self.structured, self.poll = model, structured, poll
-        url = effective_url(base_url)
-        self._options = [f"structured={structured}"] * (structured != "json_schema")
+        self._options = [f"structured={structured}"] * (structured != service.structured)
         self._options += [f"{key}={_dump(value)}" for key, value in sorted((extra or {}).items())]
-        self._name = endpoint_name(model, url, self._options)
+        self._name = endpoint_name(model, base_url, self._options, service)
         self._limits = replace(limits, batch=_MOST_IN_BATCH) if batch else limits
         self._counter = TokenCounter(model)
         self._extra = dict(extra or {})
         self._reasoning = _REASONING.match(model.lower().rpartition("/")[2]) is not None
-        self.refused = set(_REASONING_REFUSES if self._reasoning else ())
+        self.refused = {*service.refuses, *(_REASONING_REFUSES if self._reasoning else ())}
         self.refused |= {"json_schema"} if structured == "json_object" else set()
         self._schemas: set[str] = set()  # that were refused
         self.learned: dict[str, None] = {}  # notes about what the endpoint refused
-        self.wire = Wire(self._name, base_url, api_key, timeout)
-        self._prices = Prices(model, url, price)
+        self.wire = Wire(self._name, base_url, api_key, timeout, service)
+        self._prices = Prices(model, self.wire.base_url, price, service)
 
     @property
     def name(self) -> str:
@@ -606,10 +611,13 @@ def _without_quotes(message: str, request: Request) -> str:
     return "".join(letter for i, letter in enumerate(message) if i not in quoted)
 
 
-def endpoint_name(model: str, url: str, options: list[str]) -> str:
+def endpoint_name(
+    model: str, base_url: str | None, options: list[str], service: Service = OPENAI
+) -> str:
     """A model as configured, `openai:MODEL@URL?option=value`, without a password in the URL."""
-    address = "" if url == OPENAI_URL else f"@{without_password(url)}"
-    return f"openai:{model}{address}" + ("?" + "&".join(options) if options else "")
+    url = service.address(base_url, os.environ)
+    address = "" if url == service.url else f"@{without_password(url)}"
+    return f"{service.name}:{model}{address}" + ("?" + "&".join(options) if options else "")
 
 
 def _dump(value: Any) -> str:

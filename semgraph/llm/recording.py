@@ -31,6 +31,7 @@ from semgraph.llm.base import (
     LLM,
     Embedder,
     Embeddings,
+    Free,
     Limits,
     Reply,
     Request,
@@ -39,7 +40,7 @@ from semgraph.llm.base import (
     Wrapper,
 )
 from semgraph.llm.tokens import TokenCounter
-from semgraph.private import write_private
+from semgraph.privacy import write_private
 
 VERSION = 1
 _EXCERPT = 80
@@ -165,11 +166,8 @@ class Recording:
                 raise ValueError(f"version {line['recording']}, expected {VERSION}")
             options = {name: line[name] for name in _LIMITS if name in line}
             self.model, self.limits = line["model"], Limits(*line["limits"], **options)
-            self.embedder, self.dimensions, self.date = (
-                line["embedder"],
-                line["dimensions"],
-                line["date"],
-            )
+            self.embedder, self.dimensions = line["embedder"], line["dimensions"]
+            self.date = line["date"]
             self.now = {name: datetime.fromisoformat(text) for name, text in line["now"].items()}
         elif "embeds" in line and "error" in line:
             self.unembedded[line["embeds"]] = (line["error"][0], line["error"][1])
@@ -234,7 +232,7 @@ _CHANGED = {
 }
 
 
-class Recorded:
+class Recorded(Free):
     """Replays the answers of a recorded run, on any store.
 
     A reply is `issued` and has its recorded tokens and seconds, so that tables show those of the
@@ -273,10 +271,6 @@ class Recorded:
     def count_tokens(self, text: str) -> int:
         """Count tokens as while recording: without the files of a local model."""
         return self._counter.count(text)
-
-    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
-        """Zero: a replay costs nothing."""
-        return 0.0
 
     async def complete(self, request: Request) -> Reply:
         """The recorded answer to an equal request.
@@ -351,7 +345,7 @@ def _call_id(request: Request) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-class RecordedEmbedder:
+class RecordedEmbedder(Free):
     """Replays recorded vectors. Like recorded answers, they are counted and cost nothing.
 
     Args:
@@ -374,10 +368,6 @@ class RecordedEmbedder:
     def count_tokens(self, text: str) -> int:
         """Tokens of a text, without the files of a local model."""
         return self._counter.count(text)
-
-    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
-        """Zero: a replay costs nothing."""
-        return 0.0
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
         """The recorded vectors.

@@ -17,11 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from semgraph.errors import PlanError, Problem, did_you_mean
-from semgraph.llm.local.catalogue import find, offline
-from semgraph.llm.prices import OPENAI_URL
-from semgraph.llm.specs import ModelSpec, parse_spec, unbound_role, without_password
-from semgraph.private import refusal
-from semgraph.redaction import learn, learn_from_addresses, learn_from_environment
+from semgraph.llm.base import ModelSpec, unbound_role
+from semgraph.llm.catalogue import offline
+from semgraph.llm.providers import PROVIDERS, SERVICES, parse_spec
+from semgraph.privacy import (
+    learn,
+    learn_from_addresses,
+    learn_from_environment,
+    refusal,
+    without_password,
+)
+from semgraph.stores.registry import STORES, store_spec
 
 OPTION = "option"  # the origin of values from the command line or from `Session`
 _PREFIX = "SEMGRAPH_"
@@ -185,6 +191,8 @@ def _checked(
             values[key] = _value(key, value, base, also)
         except _Wrong as wrong:
             problems.append(Problem(f"{origin}: {wrong.what}", there=wrong.there, hint=wrong.hint))
+        except PlanError as error:
+            problems += [replace(each, what=f"{origin}: {each.what}") for each in error.problems]
     return Source(origin, values)
 
 
@@ -214,7 +222,8 @@ def _value(key: str, value: Any, base: Path, also: tuple[str, ...]) -> Any:
     if key == "journal.path":
         return _path(_text(key, value), base)
     if key == "store":
-        return _store(_text(key, value), base)
+        text = _text(key, value)
+        return store_spec(text).resolved(text, base)
     if key.startswith("models.") and _ROLE.match(key.removeprefix("models.")):
         _check_role(key.removeprefix("models."))
         also = (*also, key)
@@ -255,29 +264,6 @@ def _path(value: str | Path, base: Path) -> Path:
     return base / Path(value).expanduser()
 
 
-DIVIDED = "a graph is in one store: stores divided into shards are no longer written"
-ONE_STORE = (
-    "name a server for several machines (--store neo4j://HOST) or a file, which several processes may write "
-    "(--store sqlite:PATH), and run the plans again: the journal answers their requests"
-)
-
-
-def _store(text: str, base: Path) -> str:
-    """A store, `sqlite:PATH` with an absolute path."""
-    if text.startswith("shards:"):
-        raise _Wrong(DIVIDED, hint=ONE_STORE)
-    scheme, _, path = text.partition(":")
-    if scheme == "sqlite" and path:
-        return f"sqlite:{_path(path, base)}"
-    if text in ("memory", "neo4j", "neo4j-local") or scheme.split("+")[0] in {"neo4j", "bolt"}:
-        return text
-    known = "sqlite:PATH, memory, neo4j, neo4j://HOST:PORT, neo4j-local"
-    hint = did_you_mean(text, ("memory", "neo4j", "neo4j-local"))
-    if text == "sqlite" or text.endswith((".db", ".sqlite", ".sqlite3")):
-        hint = f"write sqlite:{'graph.db' if text == 'sqlite' else text}"
-    raise _Wrong(f'unknown store "{text}"', there=f"stores: {known}", hint=hint)
-
-
 def _number(key: str, value: Any, type_: type) -> float | int:
     least = 0 if key == "journal.keep_days" else None
     try:
@@ -293,9 +279,6 @@ def _number(key: str, value: Any, type_: type) -> float | int:
         )
     return type_(number)  # type: ignore[no-any-return]
 
-
-OPENAI_MODEL = "openai:gpt-4.1-mini"
-OPENAI_EMBEDDER = "openai:text-embedding-3-small?dimensions=1024"
 
 _DEFAULTS: dict[str, Any] = {
     "store": "sqlite:.semgraph/graph.db",
@@ -486,9 +469,8 @@ class Settings:
             parts = value if isinstance(value, tuple) else (value,)
             yield key, ", ".join(_short(part, self.cwd) for part in parts) or "none", origin
         for name in (
-            "OPENAI_API_KEY",
-            "OPENAI_BASE_URL",
-            "NEO4J_URI",
+            *(name for each in SERVICES for name in (each.key, each.url_from)),
+            *(each.address_from for each in STORES),
             "SEMGRAPH_HOME",
             "SEMGRAPH_OFFLINE",
         ):
@@ -545,8 +527,8 @@ def _models(
         }
         every = specs.pop("llm", None)
         default = specs.get("models.default") or every
-        if default and default.value.provider == "recorded" and not everything:
-            recorded = ModelSpec("embedder", "recorded", default.value.model)
+        if default and PROVIDERS[default.value.provider].replays and not everything:
+            recorded = ModelSpec("embedder", default.value.provider, default.value.model)
             specs.setdefault("models.embed", Setting(recorded, default.origin, source.own))
         for key, value in specs.items():
             if value and (key == "models.embed" or not everything):
@@ -565,8 +547,7 @@ def _spec(source: Source, key: str, problems: list[Problem]) -> Setting | None:
         spec = parse_spec(
             source.values[key], "embedder" if key == "models.embed" else "model", origin
         )
-        if spec.provider == "local" and spec.model:
-            find(spec.model, spec.kind, origin)
+        PROVIDERS[spec.provider].files(spec, origin)
     except PlanError as error:
         problems.extend(error.problems)
         return None
@@ -574,15 +555,21 @@ def _spec(source: Source, key: str, problems: list[Problem]) -> Setting | None:
 
 
 def _implied(env: Mapping[str, str]) -> Setting:
-    """The model if none is configured: OpenAI's if there is a key, else a local one."""
-    if "OPENAI_API_KEY" in env:
-        return Setting(parse_spec(OPENAI_MODEL, "model"), "environment OPENAI_API_KEY")
-    return Setting(parse_spec("local", "model"), "default (SEMGRAPH_LLM, OPENAI_API_KEY: not set)")
+    """The model if none is configured: of the first service with a key, else a local one."""
+    services = [service for service in SERVICES if service.model]
+    for service in services:
+        if service.key in env:
+            spec = parse_spec(f"{service.name}:{service.model}", "model")
+            return Setting(spec, f"environment {service.key}")
+    unset = ", ".join(["SEMGRAPH_LLM", *(service.key for service in services)])
+    return Setting(parse_spec("local", "model"), f"default ({unset}: not set)")
 
 
 def _embedder_beside(model: ModelSpec, env: Mapping[str, str]) -> Setting:
-    """The embedder if none is configured: OpenAI's beside a model of OpenAI, else a local one."""
-    url = model.base_url or env.get("OPENAI_BASE_URL", OPENAI_URL)
-    if model.provider == "openai" and url.rstrip("/") == OPENAI_URL and "OPENAI_API_KEY" in env:
-        return Setting(parse_spec(OPENAI_EMBEDDER, "embedder"), "default beside a model of OpenAI")
+    """The embedder if none is configured: that of the model's service, else a local one."""
+    service = PROVIDERS[model.provider].service
+    at_home = service is not None and service.address(model.base_url, env) == service.url
+    if service and at_home and service.embedder and service.key in env:
+        spec = parse_spec(f"{service.name}:{service.embedder}", "embedder")
+        return Setting(spec, f"default beside a model of {service.title}")
     return Setting(parse_spec("local", "embedder"), "default (SEMGRAPH_EMBEDDER: not set)")

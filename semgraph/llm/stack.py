@@ -30,12 +30,12 @@ from semgraph.llm.base import (
     Request,
     Usage,
     Wrapper,
+    unbound_role,
 )
-from semgraph.llm.checked import checked_embeddings, checked_error, checked_reply
 from semgraph.llm.coalesce import Coalesced, CoalescedTexts
 from semgraph.llm.faults import Transient
 from semgraph.llm.journal import Journal, Journalled
-from semgraph.llm.specs import unbound_role
+from semgraph.llm.replies import checked_embeddings, checked_error, checked_reply
 from semgraph.llm.tokens import most_usage
 from semgraph.turns import Turns
 

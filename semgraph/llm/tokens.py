@@ -1,15 +1,19 @@
-"""Token counts: OpenAI's tokenizer for its models, else an estimate."""
+"""Tokens: their number, the log-probabilities of one-word answers, and prices. Nothing is downloaded."""
 
 from __future__ import annotations
 
 import importlib.util
+import math
 import re
 import sys
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from importlib.machinery import PathFinder
-from typing import Any
+from typing import Any, Protocol
 
-from semgraph.llm.base import LLM, Embedder, Payload, Request, Usage
+from semgraph.llm.base import LLM, OPENAI, Embedder, Payload, Request, Service, Usage
+from semgraph.llm.replies import number
 
 _NEWEST = "o200k_base"
 _ENCODINGS = (
@@ -110,3 +114,175 @@ def most_usage(model: LLM | Embedder, payload: Payload) -> Usage:
     if isinstance(payload, Request):
         return Usage(prompt_tokens(model, payload), 0, payload.max_tokens)
     return Usage(sum(map(model.count_tokens, payload)))
+
+
+LOGPROBS = {"logprobs": True, "top_logprobs": 20}
+"""The members of a request's body that request log-probabilities: 20 is the most that OpenAI and
+vLLM return.
+"""
+
+
+def word_logprobs(words: Sequence[str], tokens: Iterable[tuple[str, float]]) -> tuple[float, ...]:
+    """The logarithm of each word's probability: the sum over all tokens that begin the word, in any
+    case.
+
+    A word without a token gets the least probability of the list, which is an upper bound. If no
+    token begins a word, the model answered something else: every word gets -inf. Without tokens the
+    result is empty.
+
+    >>> [
+    ...     round(p, 2)
+    ...     for p in word_logprobs(
+    ...         ["yes", "no"], [("Yes", -0.1), (" yes", -3.0), ("No", -2.5), ("It", -6.0)]
+    ...     )
+    ... ]
+    [-0.05, -2.5]
+    >>> word_logprobs(["yes", "no"], [("Certainly", -0.1), ("It", -6.0)])
+    (-inf, -inf)
+    >>> word_logprobs(["yes", "no"], [])
+    ()
+    """
+    listed = list(tokens)
+    if not listed:
+        return ()
+    of_words: list[list[float]] = [[] for _ in words]
+    for token, logprob in listed:
+        text = token.strip().lower()
+        for word, logprobs in zip(words, of_words, strict=True):
+            if text and word.startswith(text):
+                logprobs.append(logprob)
+    least = min(logprob for _, logprob in listed) if any(of_words) else -math.inf
+    return tuple(_log_of_sum(logprobs) if logprobs else least for logprobs in of_words)
+
+
+def _log_of_sum(logprobs: Sequence[float]) -> float:
+    total = math.fsum(map(math.exp, logprobs))
+    return math.log(total) if total else max(logprobs)
+
+
+OF_BATCH = 0.5
+"""The price of a request in a batch, of that of a direct one."""
+
+
+class Price(Protocol):
+    """A price of tokens."""
+
+    def dollars(self, usage: Usage) -> float:
+        """The cost of these tokens, in US dollars."""
+        ...
+
+
+@dataclass(frozen=True)
+class FlatPrice:
+    """Fixed prices, in dollars per million tokens.
+
+    Args:
+        prompt: Price of prompt tokens that were not cached.
+        completion: Price of tokens of the answer.
+        cached: Price of cached prompt tokens; None: as `prompt`.
+    """
+
+    prompt: float
+    completion: float = 0.0
+    cached: float | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what is no price."""
+        for name, value in vars(self).items():
+            price = number(value)
+            if (price is None or price < 0) and not (name == "cached" and value is None):
+                raise ValueError(f"{name} must be dollars per million tokens, not {value!r}")
+
+    def dollars(self, usage: Usage) -> float:
+        """The cost of these tokens, in US dollars."""
+        cached = self.prompt if self.cached is None else self.cached
+        total = (
+            (usage.prompt - usage.cached) * self.prompt
+            + usage.cached * cached
+            + usage.completion * self.completion
+        )
+        return total / 1e6
+
+
+class Prices:
+    """The price of one endpoint, looked up when first needed.
+
+    Args:
+        model: The model as the endpoint calls it.
+        url: The endpoint's address.
+        price: The price; None: that of the list.
+        service: The service whose model it is.
+    """
+
+    def __init__(
+        self, model: str, url: str, price: Price | None = None, service: Service = OPENAI
+    ) -> None:
+        self._model, self._url, self._own, self._service = model, url, price, service
+
+    def dollars(self, usage: Usage) -> float | None:
+        """The cost of these tokens, or None if no price is known."""
+        dollars = number(self._price.dollars(usage)) if self._price else None
+        return dollars if dollars is not None and dollars >= 0 else None
+
+    @cached_property
+    def _price(self) -> Price | None:
+        base_url = None if self._url == self._service.url else self._url
+        return self._own or price_of(self._model, base_url, self._service)
+
+
+@dataclass(frozen=True)
+class _ListPrice:
+    """A price that depends on the time of day or the length of the prompt: looked up each time."""
+
+    model: str
+    provider_id: str | None
+    provider_url: str | None
+
+    def dollars(self, usage: Usage) -> float:
+        import genai_prices
+
+        tokens = genai_prices.Usage(
+            input_tokens=usage.prompt,
+            cache_read_tokens=usage.cached,
+            output_tokens=usage.completion,
+        )
+        if self.provider_id is not None:
+            return float(
+                genai_prices.calc_price(
+                    tokens, self.model, provider_id=self.provider_id
+                ).total_price
+            )
+        return float(
+            genai_prices.calc_price(
+                tokens, self.model, provider_api_url=self.provider_url
+            ).total_price
+        )
+
+
+@lru_cache(maxsize=64)
+def price_of(model: str, base_url: str | None = None, service: Service = OPENAI) -> Price | None:
+    """The price of a model at an address; at that of the service if `base_url` is None.
+
+    Returns:
+        None if no price is known: the list lacks the model or the endpoint. Unknown is never 0.
+    """
+    from genai_prices.data_snapshot import get_snapshot
+
+    provider_id = service.prices or None if base_url is None else None
+    provider_url = None if provider_id else base_url or service.url
+    try:
+        _, info = get_snapshot().find_provider_model(model, None, provider_id, provider_url)
+    except LookupError:
+        return None
+    return _flat(info.prices) or _ListPrice(model, provider_id, provider_url)
+
+
+def _flat(prices: Any) -> FlatPrice | None:
+    """The list's entry as fixed prices, if it is that simple: a look-up takes 0.1 ms."""
+    per_token = [
+        getattr(prices, f"{kind}_mtok", None) for kind in ("input", "output", "cache_read")
+    ]
+    if any(hasattr(price, "tiers") for price in per_token) or isinstance(prices, list):
+        return None
+    prompt, completion, cached = (None if price is None else float(price) for price in per_token)
+    return None if prompt is None else FlatPrice(prompt, completion or 0.0, cached)

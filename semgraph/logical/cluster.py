@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from semgraph.errors import Fault
 from semgraph.expr.types import type_of_arrow
-from semgraph.logical.node import Needs, Node, argument
+from semgraph.logical.node import Needs, Node, argument, check_names, fresh
 from semgraph.logical.plan import Choice
-from semgraph.logical.typecheck import check_names, fresh
 
 EXACT = ("forest", "components")
 """Algorithms with one possible answer, which the engine computes: `use` does not replace them."""

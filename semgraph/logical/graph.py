@@ -15,10 +15,9 @@ from semgraph.expr.canonical import canonical
 from semgraph.expr.duckdb import expect_type
 from semgraph.expr.scalar import Scalar, conjunction
 from semgraph.expr.types import type_of_arrow
-from semgraph.logical.node import LabelRead, Node, argument, under
+from semgraph.logical.node import LabelRead, Node, argument, column_scalar, fresh, typed, under
 from semgraph.logical.schema import Graph, Label
 from semgraph.logical.semantic import VECTOR
-from semgraph.logical.typecheck import column_scalar, fresh, typed
 
 _NAME = r"[^\W\d]\w*"
 _MAP = r"(?:\s*\{(?P<map>[^{}]*)\})?"

@@ -14,14 +14,18 @@ from semgraph.errors import Fault, Faults
 from semgraph.expr.duckdb import is_aggregate
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import type_of_arrow
-from semgraph.logical.node import Needs, Node, argument, rewrite, walk
-from semgraph.logical.relational import Input
-from semgraph.logical.typecheck import (
+from semgraph.logical.node import (
+    Needs,
+    Node,
+    argument,
     check_names,
     column_scalar,
     expect_type_of_groups,
+    rewrite,
     struct_of,
+    walk,
 )
+from semgraph.logical.relational import Input
 
 MOST_ROUNDS = 10_000
 ROUND, WAS = "round", "was"

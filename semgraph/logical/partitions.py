@@ -23,7 +23,7 @@ from semgraph.errors import Problem
 from semgraph.expr.scalar import Scalar, from_ast, to_sql
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.iterate import Iterate, Round
-from semgraph.logical.node import Node, walk
+from semgraph.logical.node import Columns, Node, column_scalar, walk
 from semgraph.logical.relational import (
     Add,
     Aggregate,
@@ -36,7 +36,6 @@ from semgraph.logical.relational import (
 )
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import Semantic, SemJoin
-from semgraph.logical.typecheck import Columns, column_scalar
 
 _Joining = Join | GroupJoin | SemJoin
 _Equal = (exp.EQ, exp.NullSafeEQ)

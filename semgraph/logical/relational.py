@@ -19,11 +19,13 @@ from semgraph.errors import Fault, Faults
 from semgraph.expr.duckdb import always, executable, expect_type
 from semgraph.expr.scalar import Scalar, lists_of, parse_scalar, replace_column
 from semgraph.expr.types import sql_type, type_of_arrow
-from semgraph.logical.node import Needs, Node, argument, under
-from semgraph.logical.typecheck import (
+from semgraph.logical.node import (
     Columns,
+    Needs,
+    Node,
     Sort,
     Using,
+    argument,
     check_names,
     check_sort,
     check_using,
@@ -36,6 +38,7 @@ from semgraph.logical.typecheck import (
     read_through,
     typed,
     typed_of_groups,
+    under,
     with_own,
 )
 

@@ -68,13 +68,13 @@ class Label:
     target: str = ""
     ignore: frozenset[str] = frozenset()
 
-    @property
-    def vectors(self) -> dict[str, str]:
+    @cached_property
+    def vectors(self) -> Mapping[str, str]:
         """Vector property by the text property that it embeds."""
         return {d.of: d.name for d in self.derived.values() if d.by == "embed"}
 
-    @property
-    def columns(self) -> dict[str, Type]:
+    @cached_property
+    def columns(self) -> Mapping[str, Type]:
         """All that a hit can have: an edge's ends, open columns and properties; no vectors."""
         columns = dict(self.properties)
         if self.kind == "edge":

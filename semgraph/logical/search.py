@@ -15,9 +15,19 @@ from semgraph.expr.own_functions import own_calls
 from semgraph.expr.scalar import Scalar, short
 from semgraph.expr.types import type_of_arrow
 from semgraph.logical.graph import How, StoreRead, hit_fields
-from semgraph.logical.node import LabelRead, Needs, Node, argument, owner_column, under
+from semgraph.logical.node import (
+    LabelRead,
+    Needs,
+    Node,
+    Sort,
+    argument,
+    check_sort,
+    fresh,
+    owner_column,
+    typed,
+    under,
+)
 from semgraph.logical.semantic import VECTOR
-from semgraph.logical.typecheck import Sort, check_sort, fresh, typed
 
 RANKING = (("rank", pa.int64()), ("score", pa.float64()), ("via", pa.string()))
 

@@ -6,7 +6,7 @@ results are put together is the engine's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -16,13 +16,14 @@ from semgraph.errors import Fault, Faults
 from semgraph.expr.duckdb import check_columns, expect_type
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import Type
-from semgraph.logical.node import Needs, Node, argument, owner_column, under
-from semgraph.logical.prompt import PromptSet, check_sections, without_forms
-from semgraph.logical.typecheck import (
+from semgraph.logical.node import (
     Columns,
+    Needs,
+    Node,
     Sort,
     Stop,
     Using,
+    argument,
     check_names,
     check_sort,
     check_standing_in,
@@ -34,9 +35,12 @@ from semgraph.logical.typecheck import (
     joined_fields,
     merged,
     needed_columns,
+    owner_column,
     typed_of_groups,
+    under,
     with_own,
 )
+from semgraph.logical.prompt import PromptSet, check_sections, without_forms
 
 OnError = Literal["raise", "null"]
 Answers = tuple[tuple[str, Type], ...]
@@ -204,7 +208,8 @@ class SemMap(Answering, keyword="sem_map", rows="1:1", carries=True, by_row=True
     otherwise: Columns = argument("columns", default=())
     form: str = argument("path", key="schema", default="")
     stop: Stop | None = None
-    fed: bool = False  # the operator above it requests rows as it needs them
+    # the operator above it requests rows as it needs them
+    pulled: bool = field(default=False, metadata={"tag": "fed"})
     numbers_of: tuple[tuple[str, str], ...] = argument("numbers", default=(), added=True)
 
     def infer(self) -> pa.Schema:
@@ -232,7 +237,7 @@ class SemMap(Answering, keyword="sem_map", rows="1:1", carries=True, by_row=True
 
     @property
     def gated(self) -> bool:
-        return self.when is not None or self.stop is not None or self.fed
+        return self.when is not None or self.stop is not None or self.pulled
 
     @property
     def adds(self) -> frozenset[str]:
@@ -252,15 +257,15 @@ class SemFilter(
     """The rows for which the model says yes to the prompt, with typed answers if it returns some.
     Rows without `when` are not asked; they stay, with NULL answers, if `otherwise` is true.
 
-    `late` are the columns of its rows in the plan, where the optimizer pulled it above joins that
+    `original_columns` are the columns of its rows in the plan, where the optimizer pulled it above joins that
     may repeat rows.
     """
 
     when: Scalar | None = argument("scalar", default=None, added=True)
     otherwise: Scalar | None = argument("scalar", default=None, added=True)
     stop: Stop | None = None
-    fed: bool = False
-    late: tuple[str, ...] = ()
+    pulled: bool = field(default=False, metadata={"tag": "fed"})
+    original_columns: tuple[str, ...] = field(default=(), metadata={"tag": "late"})
 
     def infer(self) -> pa.Schema:
         schema = self.input.schema
@@ -293,7 +298,7 @@ class SemFilter(
 
     @property
     def gated(self) -> bool:
-        return self.when is not None or self.stop is not None or self.fed
+        return self.when is not None or self.stop is not None or self.pulled
 
     @property
     def adds(self) -> frozenset[str]:

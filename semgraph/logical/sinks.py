@@ -12,9 +12,16 @@ from semgraph.errors import Fault, Faults, did_you_mean
 from semgraph.expr.duckdb import stands_for
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import sql_type, type_of_arrow
-from semgraph.logical.node import LabelRead, Node, argument
+from semgraph.logical.node import (
+    Columns,
+    LabelRead,
+    Node,
+    argument,
+    check_names,
+    column_scalar,
+    typed,
+)
 from semgraph.logical.schema import Graph, Label, misspelt
-from semgraph.logical.typecheck import Columns, check_names, column_scalar, typed
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

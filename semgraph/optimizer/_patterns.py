@@ -1,18 +1,33 @@
-"""What rules share: the facts of a plan, and named predicates of what may be moved."""
+"""What rules share: the facts of a plan, named predicates of what may be moved, the wording of combined
+questions, and scalars that fail on no row, so that they may be computed over rows that a plan would
+have screened first.
+
+That is a list of what cannot fail, and all else may: integers overflow, texts are no numbers,
+divisors are 0, and of two types that meet, DuckDB casts one.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
+import duckdb
 import pyarrow as pa
+from sqlglot import exp
 
-from semgraph.expr.properties import never_fails
-from semgraph.expr.scalar import Scalar, conjunction
+from semgraph.expr.duckdb import kind_of_value, type_of, type_of_path
+from semgraph.expr.functions import TEXT_FUNCTIONS
+from semgraph.expr.own_functions import calls_own
+from semgraph.expr.row_scalars import kind_of
+from semgraph.expr.scalar import Scalar, conjunction, from_ast, to_sql
+from semgraph.expr.types import sql_type
 from semgraph.logical.node import Node, nodes_of, over, scalars_of, walk
 from semgraph.logical.plan import Choice
+from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Filter
+from semgraph.logical.semantic import Semantic
 
 Roots = tuple[Node, ...]
 
@@ -116,3 +131,291 @@ def _readable(node: Node) -> pa.Schema:
         alias = getattr(node, "alias", "") or "_right"
         columns[alias] = pa.field(alias, pa.struct(list(other.schema)))
     return pa.schema(list(columns.values()))
+
+
+def text(literal: str) -> Template:
+    """Text without placeholders."""
+    return Template(((literal, ""),))
+
+
+def joined(*templates: Template) -> Template:
+    """Templates, one after another."""
+    return Template(tuple(part for template in templates for part in template.parts))
+
+
+def can_share(first: Semantic, second: Semantic, facts: PlanFacts) -> bool:
+    """Whether two questions may be one: one model, one implementation, one prompt each, and one
+    `on_error`.
+    """
+    if first.prompt.on or second.prompt.on:
+        return False
+    one, other = first.prompt.first, second.prompt.first
+    plain = not one.reflexion and not other.reflexion
+    same = one.role == other.role and first.on_error == second.on_error
+    return same and plain and facts.choice(first) == facts.choice(second)
+
+
+def together(prompts: Sequence[Prompt], heads: Sequence[str], before: str = "") -> PromptSet:
+    """Some questions as one, each behind its head. Static parts stay first; equal contexts are
+    merged.
+    """
+    items = [joined(text(head), prompt.item) for head, prompt in zip(heads, prompts, strict=True)]
+    item = items[0]
+    for more in items[1:]:
+        item = joined(item, text("\n\n"), more)
+    contexts = list(dict.fromkeys(prompt.context for prompt in prompts if prompt.context))
+    context = contexts[0] if contexts else Template()
+    for other in contexts[1:]:
+        context = joined(context, text("\n\n"), other)
+    fused = replace(
+        prompts[0],
+        name=" + ".join(prompt.name for prompt in prompts),
+        returns=tuple(answer for prompt in prompts for answer in prompt.returns),
+        describe=tuple(pair for prompt in prompts for pair in prompt.describe),
+        max_tokens=sum(prompt.max_tokens for prompt in prompts),
+        rules=_sections(
+            before, *(_headed(h, p.rules) for h, p in zip(heads, prompts, strict=True))
+        ),
+        examples=_sections(
+            "", *(_headed(h, p.examples) for h, p in zip(heads, prompts, strict=True))
+        ),
+        context=context,
+        item=item,
+        file="",
+    )
+    return PromptSet((("", fused),))
+
+
+def _headed(head: str, section: str) -> str:
+    return f"{head.strip()}\n{section.strip()}" if section.strip() else ""
+
+
+def _sections(*parts: str) -> str:
+    return "\n\n".join(part for part in parts if part)
+
+
+_Kind = pa.DataType
+_DIGITS = (
+    17  # of a decimal constant: with more, DuckDB finds no decimal that also holds every int64
+)
+_COMPARED = (
+    exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ,
+    exp.Coalesce, exp.Greatest, exp.Least, exp.Nullif, exp.Between, exp.Array, exp.ArrayOverlaps,
+)  # fmt: skip
+_LOGICAL = (exp.And, exp.Or, exp.Not)
+_OF_TEXTS = (
+    exp.Like,
+    exp.ILike,
+    exp.Lower,
+    exp.Upper,
+    exp.Trim,
+    exp.StartsWith,
+    exp.EndsWith,
+    exp.Contains,
+)
+_OF_ATOMS = (exp.Concat, exp.DPipe)
+_OF_ANYTHING = (
+    exp.Paren, exp.Struct, exp.JSONArray, exp.ArraySort, exp.Count, exp.Min, exp.Max, exp.ArrayAgg,
+    exp.Filter, exp.Where, exp.Order, exp.Ordered, exp.Distinct,
+)  # fmt: skip
+_LEAVES = (
+    exp.Column,
+    exp.Boolean,
+    exp.Null,
+    exp.Parameter,
+    exp.Placeholder,
+    exp.Star,
+    exp.Identifier,
+)
+_REFUSED = (exp.Lambda, exp.Comprehension, exp.Window)  # their inner names are no columns
+_NOT_CONSTANT = (
+    exp.Column,
+    exp.Parameter,
+    exp.Placeholder,
+    exp.Star,
+    exp.AggFunc,
+    exp.Window,
+    exp.Lambda,
+)
+
+
+_known: dict[tuple[Scalar, tuple[_Kind | None, ...]], bool] = {}
+_MOST_KNOWN = 4096
+
+
+def never_fails(scalar: Scalar, schema: pa.Schema) -> bool:
+    """Whether a scalar over a relation has a value for every row, whatever the row holds."""
+    names = schema.names
+    paths = [path for path in scalar.columns if path.split(".")[0] in names]
+    key = (scalar, tuple(type_of_path(path, schema) for path in paths))
+    if key not in _known:
+        if len(_known) >= _MOST_KNOWN:
+            _known.clear()
+        _known[key] = _tree_never_fails(scalar.shared_ast, schema)
+    return _known[key]
+
+
+def _tree_never_fails(tree: exp.Expr, schema: pa.Schema) -> bool:  # noqa: PLR0911 - a return for each form
+    if isinstance(tree, _LEAVES) or _is_plain(tree):
+        return True
+    if isinstance(tree, _REFUSED):
+        return False
+    if tree.find(*_NOT_CONSTANT) is None and not isinstance(tree, (exp.Where, exp.Order)):
+        sql = to_sql(tree)
+        return not calls_own(sql) and _is_constant(sql)
+    parts = list(tree.flatten() if isinstance(tree, (exp.And, exp.Or)) else tree.iter_expressions())
+    if isinstance(tree, exp.PropertyEQ):
+        parts = [tree.expression]
+    if isinstance(tree, (exp.If, exp.Case)):
+        return _total_case(tree, schema)
+    if isinstance(tree, exp.Is):
+        return isinstance(tree.expression, (exp.Null, exp.Boolean)) and _same(
+            [tree.this, tree.expression], schema
+        )
+    if isinstance(tree, exp.In):
+        field = tree.args.get("field")
+        return (
+            _holds(field, tree.this, schema)
+            if field is not None
+            else _same([tree.this, *tree.expressions], schema)
+        )
+    if isinstance(tree, exp.ArrayContains):
+        return _holds(tree.this, tree.expression, schema)
+    if isinstance(tree, exp.Cast):
+        return _tree_never_fails(tree.this, schema) and (
+            isinstance(tree, exp.TryCast) or _widens(tree, schema)
+        )
+    if isinstance(tree, exp.Mod):
+        return (
+            _is_divisor(tree.expression)
+            and _tree_never_fails(tree.this, schema)
+            and _is_of(pa.types.is_integer, tree.this, schema)
+        )
+    if isinstance(tree, _COMPARED):
+        return _same(parts, schema)
+    return all(_tree_never_fails(part, schema) for part in parts) and _takes(tree, parts, schema)
+
+
+def _is_plain(tree: exp.Expr) -> bool:
+    """Whether a literal needs no database to be known as a constant; a list may hold thousands of
+    them.
+    """
+    return isinstance(tree, exp.Literal) and (
+        tree.is_string or (tree.is_int and len(tree.this) <= _DIGITS)
+    )
+
+
+def _takes(tree: exp.Expr, parts: Sequence[exp.Expr], schema: pa.Schema) -> bool:
+    """Whether an operator or a function fails on no values of its operands' types."""
+    if isinstance(tree, (*_OF_ANYTHING, exp.PropertyEQ)):
+        return True
+    if isinstance(tree, exp.Anonymous):
+        return _is_text_function(tree, schema)
+    test: Callable[[_Kind], bool] | None = None
+    if isinstance(tree, _LOGICAL):
+        test = pa.types.is_boolean
+    elif isinstance(tree, _OF_TEXTS):
+        test = pa.types.is_string
+    elif isinstance(tree, _OF_ATOMS):
+        test = _is_atom
+    elif isinstance(tree, (exp.Length, exp.ArraySize)):
+        test = _has_length
+    return test is not None and all(_is_of(test, part, schema) for part in parts)
+
+
+def _is_text_function(tree: exp.Anonymous, schema: pa.Schema) -> bool:
+    name = str(tree.this).lower()
+    if name not in TEXT_FUNCTIONS:
+        return False
+    tests: dict[str, Callable[[_Kind], bool]] = {"VARCHAR": _is_atom, "BIGINT": pa.types.is_integer}
+    wanted = zip(TEXT_FUNCTIONS[name].parameters, tree.expressions, strict=True)
+    return all(_is_of(tests[kind], part, schema) for kind, part in wanted)
+
+
+def _total_case(tree: exp.Case | exp.If, schema: pa.Schema) -> bool:
+    """Conditions that are true or false, and values of one type."""
+    branches = tree.args["ifs"] if isinstance(tree, exp.Case) else [tree]
+    tests, subject = (
+        [branch.this for branch in branches],
+        tree.this if isinstance(tree, exp.Case) else None,
+    )
+    last = tree.args.get("default") if isinstance(tree, exp.Case) else tree.args.get("false")
+    values = [*(branch.args["true"] for branch in branches), *([last] if last is not None else [])]
+    if subject is not None:
+        return _same([subject, *tests], schema) and _same(values, schema)
+    flags = all(
+        _tree_never_fails(test, schema) and _is_of(pa.types.is_boolean, test, schema)
+        for test in tests
+    )
+    return flags and _same(values, schema)
+
+
+def _same(parts: Sequence[exp.Expr], schema: pa.Schema) -> bool:
+    """Whether operands meet without a cast that may fail: one type, numbers, NULL, or texts that
+    say such a value.
+    """
+    if not all(_tree_never_fails(part, schema) for part in parts):
+        return False
+    said = [part for part in parts if isinstance(part, exp.Literal) and part.is_string]
+    kinds = {
+        _kind(part, schema) for part in parts if part not in said and not isinstance(part, exp.Null)
+    }
+    if len(kinds) > 1 and not all(map(_is_number, kinds)):
+        return False
+    return all(
+        _is_constant(f"CAST({to_sql(part)} AS {sql_type(kind)})") for part in said for kind in kinds
+    )
+
+
+def _holds(listed: exp.Expr, item: exp.Expr, schema: pa.Schema) -> bool:
+    if not _tree_never_fails(listed, schema) or not _tree_never_fails(item, schema):
+        return False
+    kind, wanted = _kind(listed, schema), _kind(item, schema)
+    return pa.types.is_list(kind) and (
+        kind.value_type == wanted or (_is_number(kind.value_type) and _is_number(wanted))
+    )
+
+
+def _widens(tree: exp.Cast, schema: pa.Schema) -> bool:
+    """Whether a cast is to text, to what the value is, or from a whole number to any."""
+    kind, to = _kind(tree.this, schema), _kind(tree, schema)
+    plain = to == pa.string() and tree.to.this in (exp.DType.VARCHAR, exp.DType.TEXT)
+    whole = pa.types.is_integer(kind) and tree.to.this == exp.DType.DOUBLE
+    return plain or whole or (kind == to and to_sql(tree.to) == sql_type(kind))
+
+
+def _is_divisor(tree: exp.Expr) -> bool:
+    return isinstance(tree, exp.Literal) and tree.is_int and int(tree.this) > 0
+
+
+def _kind(tree: exp.Expr, schema: pa.Schema) -> _Kind:
+    if _is_plain(tree):
+        return pa.string() if tree.is_string else pa.int64()
+    kind = kind_of(tree, dict(zip(schema.names, schema.types, strict=True)))
+    return type_of(from_ast(tree), schema) if kind is None else kind
+
+
+def _is_of(test: Callable[[_Kind], bool], tree: exp.Expr, schema: pa.Schema) -> bool:
+    return isinstance(tree, exp.Null) or test(_kind(tree, schema))
+
+
+def _is_number(kind: _Kind) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
+
+
+def _is_atom(kind: _Kind) -> bool:
+    return not pa.types.is_nested(kind)
+
+
+def _has_length(kind: _Kind) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_list(kind)
+
+
+@lru_cache(maxsize=4096)
+def _is_constant(sql: str) -> bool:
+    """Whether what depends on no row has a value, of a type in which numbers meet all others."""
+    try:
+        kind = kind_of_value(sql)
+    except duckdb.Error:
+        return False
+    return not pa.types.is_decimal(kind) or kind.precision <= _DIGITS

@@ -44,7 +44,10 @@ def ask_late(roots: Roots, _facts: PlanFacts) -> Roots:
         if not asking.reads <= node.passes:
             return node
         above = replace(node.with_inputs(below, *node.inputs[1:]), step=asking.step)
-        return replace(asking.with_inputs(above), late=asking.late or tuple(asking.schema.names))
+        return replace(
+            asking.with_inputs(above),
+            original_columns=asking.original_columns or tuple(asking.schema.names),
+        )
 
     return rewrite_alone(roots, change)
 

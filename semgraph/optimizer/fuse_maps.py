@@ -10,8 +10,7 @@ from semgraph.expr.scalar import parse_scalar
 from semgraph.logical.node import Node, nodes_of
 from semgraph.logical.relational import Project
 from semgraph.logical.semantic import Semantic
-from semgraph.optimizer._patterns import Alone, PlanFacts, Roots, rewrite_alone
-from semgraph.optimizer._prompts import can_share, together
+from semgraph.optimizer._patterns import Alone, PlanFacts, Roots, can_share, rewrite_alone, together
 
 
 def fuse_maps(roots: Roots, facts: PlanFacts) -> Roots:

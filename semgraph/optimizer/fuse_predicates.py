@@ -8,8 +8,15 @@ from typing import TypeGuard
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import PromptSet
 from semgraph.logical.semantic import Semantic, SemJoin
-from semgraph.optimizer._patterns import NO_FACTS, Alone, PlanFacts, Roots, rewrite_alone
-from semgraph.optimizer._prompts import can_share, together
+from semgraph.optimizer._patterns import (
+    NO_FACTS,
+    Alone,
+    PlanFacts,
+    Roots,
+    can_share,
+    rewrite_alone,
+    together,
+)
 
 _ALL = "The answer is yes only if the answer to each of the numbered questions is yes."
 

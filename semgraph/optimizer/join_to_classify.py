@@ -12,8 +12,7 @@ from semgraph.logical.node import Node, owner_column, rewrite
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Add, GroupJoin, Join, Project, narrowed_struct
 from semgraph.logical.semantic import SemJoin, SemMap
-from semgraph.optimizer._patterns import PlanFacts, Roots
-from semgraph.optimizer._prompts import joined, text
+from semgraph.optimizer._patterns import PlanFacts, Roots, joined, text
 
 _NUMBER, _LISTED, _FOUND = "_number", "_listed", "numbers"
 _TASK = (

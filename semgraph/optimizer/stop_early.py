@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from semgraph.expr.properties import never_fails
-from semgraph.logical.node import Node
+from semgraph.logical.node import Node, Stop
 from semgraph.logical.relational import Limit
 from semgraph.logical.semantic import SemFilter, SemMap
-from semgraph.logical.typecheck import Stop
-from semgraph.optimizer._patterns import Alone, PlanFacts, Roots, rewrite_alone
+from semgraph.optimizer._patterns import Alone, PlanFacts, Roots, never_fails, rewrite_alone
 
 
 def stop_early(roots: Roots, _facts: PlanFacts) -> Roots:
@@ -46,7 +44,7 @@ def _stopping(node: Node, stop: Stop, reads: frozenset[str], alone: Alone) -> No
         return (
             None
             if node.stop is not None
-            else replace(node, stop=stop, input=_fed_by_need(node.input, reads, alone))
+            else replace(node, stop=stop, input=_pulled_by_need(node.input, reads, alone))
         )
     if not node.relational or node.drops:
         return None
@@ -54,7 +52,7 @@ def _stopping(node: Node, stop: Stop, reads: frozenset[str], alone: Alone) -> No
     return None if below is None else node.with_inputs(below, *node.inputs[1:])
 
 
-def _fed_by_need(node: Node, reads: frozenset[str], alone: Alone) -> Node:
+def _pulled_by_need(node: Node, reads: frozenset[str], alone: Alone) -> Node:
     """The operators right below one that stops early: they are asked as it needs rows, too."""
     if (
         not isinstance(node, (SemMap, SemFilter))
@@ -63,4 +61,4 @@ def _fed_by_need(node: Node, reads: frozenset[str], alone: Alone) -> Node:
         or not reads <= node.passes
     ):
         return node
-    return replace(node, fed=True, input=_fed_by_need(node.input, reads, alone))
+    return replace(node, pulled=True, input=_pulled_by_need(node.input, reads, alone))

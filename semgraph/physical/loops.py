@@ -14,8 +14,8 @@ import pyarrow as pa
 from semgraph.errors import DataError
 from semgraph.expr.scalar import ROWS
 from semgraph.logical.iterate import WAS, Iterate, Round
+from semgraph.logical.node import column_scalar
 from semgraph.logical.relational import Aggregate
-from semgraph.logical.typecheck import column_scalar
 from semgraph.physical.failed_rows import without_faulty
 from semgraph.physical.plan import ExecutionContext, GroupEnd, PhysicalNode
 from semgraph.relational.batch import Batch

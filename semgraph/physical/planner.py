@@ -15,13 +15,12 @@ from semgraph.llm.base import Limits
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan, StoreRead
 from semgraph.logical.iterate import Iterate, Round, loops_of
-from semgraph.logical.node import Node, walk
+from semgraph.logical.node import Columns, Node, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Input, Project, Require, Union
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import Embed, Semantic, SemFilter, SemMap
 from semgraph.logical.sinks import Delete, Merge, Sink
-from semgraph.logical.typecheck import Columns
 from semgraph.physical.loops import IterateRows, RoundTable
 from semgraph.physical.plan import (
     AskModel,
@@ -165,8 +164,10 @@ class _TreeBuilder:
     def _fed(self, ask: AskModel) -> AskModel | None:
         """The operator below, where it computes rows only as far as this one needs them."""
         below = ask.inputs[0]
-        fed = getattr(below.logical, "fed", False) and below.logical not in self._layout.exchange
-        return below if fed and isinstance(below, AskModel) else None
+        pulled = (
+            getattr(below.logical, "pulled", False) and below.logical not in self._layout.exchange
+        )
+        return below if pulled and isinstance(below, AskModel) else None
 
 
 def _outside(body: PhysicalNode, rounds: Iterable[PhysicalNode]) -> list[PhysicalNode]:

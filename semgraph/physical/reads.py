@@ -19,6 +19,7 @@ from semgraph.relational.batch import (
     Batch,
     conform,
     hidden,
+    rows_at,
     runtime_schema,
     values,
 )
@@ -176,7 +177,7 @@ async def _matches(
     for name in sorted(_row_columns(node, query)):
         rows = rows.append_column(name, left.column(name))
     matches = await store.match(query, rows)
-    table = left.take(matches.column("_q").combine_chunks())
+    table = rows_at(left, values(matches.column("_q")))
     columns = {name: table.column(name) for name in left.column_names}
     columns |= {edge.var: matches.column(edge.var) for edge in node.pattern.variables}
     table = pa.table(columns)
@@ -192,12 +193,11 @@ async def _matches(
         table = await execute(
             sql, {ROWS: table}, pa.schema([*schema, pa.field("_q", pa.int64())]), now
         )
-    if node.how == "left":
-        missing = pc.invert(
-            pc.is_in(rows.column("_q"), value_set=table.column("_q").combine_chunks())
-        )
-        alone = left.append_column("_q", rows.column("_q")).filter(missing)
-        table = pa.concat_tables([table, alone], promote_options="default").sort_by("_q")
+    matched = set(values(table.column("_q")))
+    if node.how == "left" and len(matched) < left.num_rows:
+        alone = [row for row in range(left.num_rows) if row not in matched]
+        unmatched = rows_at(left.append_column("_q", rows.column("_q")), alone)
+        table = pa.concat_tables([table, unmatched], promote_options="default").sort_by("_q")
     return table
 
 

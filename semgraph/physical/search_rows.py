@@ -29,7 +29,7 @@ from semgraph.physical.vectors import of_one_size
 from semgraph.relational.batch import PARTITION, Batch, Row, runtime_schema
 from semgraph.relational.rows import RowFunction
 from semgraph.relational.segments import column_segment, execute, executors
-from semgraph.stores.batch_io import end_column
+from semgraph.stores.prepare import end_column
 
 Pair = tuple[int, int]
 """The places of a row and of a row of the step."""

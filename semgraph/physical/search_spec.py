@@ -4,10 +4,11 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from sqlglot import exp
@@ -31,19 +32,30 @@ def conjuncts_for_store(
     the plan says them.
     """
     names = tuple(name for name in (node.alias, node.source, node.target) if name)
-    taken: list[tuple[Scalar, Scalar]] = []
-    rest: list[tuple[Scalar, Scalar]] = []
+    if node not in _SEEN:
+        _SEEN[node] = tuple(_seen_by_store(node))
+    taken: list[Scalar] = []
+    rest: list[Scalar] = []
+    for part, seen in _SEEN[node]:
+        if is_pushed(store, seen, names, _labels(node), node.input.schema):
+            taken.append(seen)
+        else:
+            rest.append(part)
+    return tuple(taken), tuple(rest)
+
+
+_SEEN: WeakKeyDictionary[Search, tuple[tuple[Scalar, Scalar], ...]] = WeakKeyDictionary()
+
+
+def _seen_by_store(node: Search) -> Iterator[tuple[Scalar, Scalar]]:
+    """The conjuncts of `where` that can be false for a stored row: as written, and as it sees them."""
     stored = set(node.graph.label(node.label).columns) if node.label else set()
     for part in node.where.conjuncts() if node.where is not None else ():
         if always(part):
             continue
         seen = _without_step_columns(part, node.alias, stored)
-        if seen.ast == exp.true():
-            continue  # "only what came before": all that is stored did
-        (taken if is_pushed(store, seen, names, _labels(node), node.input.schema) else rest).append(
-            (part, seen)
-        )
-    return tuple(seen for _, seen in taken), tuple(part for part, _ in rest)
+        if seen.ast != exp.true():  # "only what came before": all that is stored did
+            yield part, seen
 
 
 def _labels(node: Search) -> dict[str, Label]:

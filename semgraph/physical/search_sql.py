@@ -14,13 +14,12 @@ import pyarrow as pa
 from semgraph.expr.duckdb import ORDINAL
 from semgraph.expr.scalar import INNER, LEFT, PAIRS, RIGHT, STEP, STORED
 from semgraph.expr.types import sql_type
-from semgraph.logical.node import Node
+from semgraph.logical.node import Node, Sort
 from semgraph.logical.search import RANKING, Search, SearchMethod
-from semgraph.logical.typecheck import Sort
 from semgraph.physical.search_spec import SearchSpec, step_texts
 from semgraph.relational.batch import PARTITION, hidden
 from semgraph.relational.sql import quote, scalar_sql
-from semgraph.stores.batch_io import end_column
+from semgraph.stores.prepare import end_column
 
 NAMES = tuple(name for name, _ in RANKING)
 _RANKED, _FUSED, _BEST = '"#ranked"', '"#fused"', '"#best"'  # relations

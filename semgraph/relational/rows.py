@@ -36,7 +36,7 @@ from semgraph.expr.row_scalars import (
     value,
 )
 from semgraph.expr.scalar import Scalar
-from semgraph.logical.node import Node
+from semgraph.logical.node import Columns, Node, Sort
 from semgraph.logical.relational import (
     Add,
     Aggregate,
@@ -50,7 +50,6 @@ from semgraph.logical.relational import (
     Union,
     Unnest,
 )
-from semgraph.logical.typecheck import Columns, Sort
 from semgraph.relational.batch import INPUT_ROW, PARTITION, runtime_schema
 from semgraph.relational.sql import LINEAGE
 

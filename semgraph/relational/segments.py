@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -89,6 +90,14 @@ class Segment:
     def function(self) -> RowFunction | Unsupported:
         """The same over few rows, or why only DuckDB computes it."""
         return compile_rows(self.root, [node for _, node in self.inputs], traced=self.traced)
+
+    @cached_property
+    def content(self) -> str:
+        """The statement, with the names of its inputs replaced by their places."""
+        sql = self.sql
+        for i, (name, _) in enumerate(self.inputs):
+            sql = re.sub(rf"\b{re.escape(name)}\b", f"in{i}", sql)
+        return sql
 
     @cached_property
     def calls_own(self) -> bool:

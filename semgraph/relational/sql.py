@@ -13,7 +13,7 @@ from semgraph.errors import EngineError
 from semgraph.expr.duckdb import ORDINAL, called, is_aggregate, window_of
 from semgraph.expr.scalar import LEFT, RIGHT, ROWS, Scalar, from_ast, to_sql, with_bound_fields
 from semgraph.expr.types import sql_type
-from semgraph.logical.node import Node
+from semgraph.logical.node import Columns, Node, Sort, Using
 from semgraph.logical.relational import (
     Add,
     Aggregate,
@@ -27,7 +27,6 @@ from semgraph.logical.relational import (
     Union,
     Unnest,
 )
-from semgraph.logical.typecheck import Columns, Sort, Using
 from semgraph.relational.batch import INPUT_ROW, PARTITION
 from semgraph.relational.batch import hidden as hidden_columns
 

@@ -1,18 +1,18 @@
-"""The chart of a comparison: cost on the x axis, quality on the y axis; as SVG and in characters.
+"""The chart of a comparison: cost on the x axis, quality on the y axis; as SVG and in characters. Its
+labels, and those of other drawings, are `Box`es that are pushed apart.
 
 The axes fit the data: costs begin at 0 only if 0 is near, and are logarithmic if they differ much.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from math import ceil, floor, log10
 from typing import Any, NamedTuple
 
 from semgraph.compare.comparison import Arm, Comparison, graded, quality_of, ranked
 from semgraph.formats import dollars, shortened
-from semgraph.render.boxes import Box
 
 NONE = "–"
 _WIDE, _HIGH = 720, 400
@@ -37,7 +37,7 @@ _LINES = 8
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
-class Point(NamedTuple):
+class ArmPoint(NamedTuple):
     """A variant with its cost, in dollars or tokens, and its quality."""
 
     arm: Arm
@@ -101,7 +101,7 @@ def _scales(costs: Sequence[float], low: float, high: float, *, margin: bool) ->
     return Scales(left, right or 1.0, low, high)
 
 
-def points(comparison: Comparison) -> tuple[str, list[Point]]:
+def points(comparison: Comparison) -> tuple[str, list[ArmPoint]]:
     """The unit of the cost axis (dollars if all prices are known, else tokens), and the variants with
     cost and quality; none if all are free. Without a truth the reference agrees with itself.
     """
@@ -116,7 +116,7 @@ def points(comparison: Comparison) -> tuple[str, list[Point]]:
             quality = 1.0
         if quality is not None:
             tokens = arm.cold.tokens_in + arm.cold.tokens_out
-            result.append(Point(arm, (arm.cold.dollars or 0.0) if priced else tokens, quality))
+            result.append(ArmPoint(arm, (arm.cold.dollars or 0.0) if priced else tokens, quality))
     free = all(point.cost == 0 for point in result)
     return "$" if priced else "tokens", [] if free else result
 
@@ -201,7 +201,7 @@ def svg(comparison: Comparison, anchor: str) -> dict[str, Any] | None:
     }
 
 
-def _caption(drawn: Sequence[Point], scales: Scales, unnamed: Sequence[str]) -> str:
+def _caption(drawn: Sequence[ArmPoint], scales: Scales, unnamed: Sequence[str]) -> str:
     parts = ["Up is better, left is cheaper; one trial, cold."]
     if any(point.arm.quality.interval for point in drawn):
         parts.append("Bars: 95 % intervals.")
@@ -256,7 +256,7 @@ def _axes(unit: str, name: str, scales: Scales) -> dict[str, Any]:
     }
 
 
-def _mark(i: int, point: Point, scales: Scales, span: tuple[float, float]) -> dict[str, Any]:
+def _mark(i: int, point: ArmPoint, scales: Scales, span: tuple[float, float]) -> dict[str, Any]:
     """The mark of a variant, without its name."""
     x, y = _x(scales, point.cost), _y(scales, point.quality)
     low, high = _y(scales, span[0]), _y(scales, span[1])
@@ -280,7 +280,7 @@ class _Place(NamedTuple):
     bottom: float
 
 
-def _place(point: Point, scales: Scales, span: tuple[float, float]) -> _Place:
+def _place(point: ArmPoint, scales: Scales, span: tuple[float, float]) -> _Place:
     return _Place(
         _x(scales, point.cost), _y(scales, point.quality), _y(scales, span[1]), _y(scales, span[0])
     )
@@ -351,3 +351,75 @@ def _legend(cells: Iterable[Sequence[str]], width: int) -> Iterator[str]:
             line = " " * 8
         line += entry + "   "
     yield line.rstrip()
+
+
+Point = tuple[float, float]
+_ROUNDS = 300
+
+
+class Box(NamedTuple):
+    """A rectangle."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    @property
+    def area(self) -> float:
+        """Its area."""
+        return (self.right - self.left) * (self.bottom - self.top)
+
+    def at(self, point: Point) -> Box:
+        """The rectangle, moved."""
+        x, y = point
+        return Box(self.left + x, self.top + y, self.right + x, self.bottom + y)
+
+    def overlaps(self, other: Box) -> bool:
+        """Whether two rectangles have a common area.
+
+        >>> Box(0, 0, 2, 2).overlaps(Box(1, 1, 3, 3)), Box(0, 0, 2, 2).overlaps(Box(2, 0, 4, 2))
+        (True, False)
+        """
+        return (
+            self.left < other.right
+            and other.left < self.right
+            and self.top < other.bottom
+            and other.top < self.bottom
+        )
+
+
+def apart(places: Mapping[str, Point], boxes: Mapping[str, Box]) -> dict[str, Point]:
+    """The places, pushed apart until no boxes around them overlap, for a limited number of rounds.
+
+    >>> box = Box(-5, -5, 5, 5)
+    >>> apart({"a": (0, 0), "b": (4, 0), "c": (90, 0)}, {"a": box, "b": box, "c": box})
+    {'a': (-3.5, 0.0), 'b': (7.5, 0.0), 'c': (90, 0)}
+    """
+    result = dict(places)
+    for _ in range(_ROUNDS):
+        order = sorted(result, key=lambda key: boxes[key].top + result[key][1])
+        if not sum(_push(result, boxes, order, i) for i in range(len(order))):
+            break
+    return result
+
+
+def _push(places: dict[str, Point], boxes: Mapping[str, Box], order: list[str], i: int) -> bool:
+    """Push a box and those that overlap it apart, along the shorter way. Returns whether any did."""
+    moved = False
+    for other in order[i + 1 :]:
+        one = order[i]
+        a, b = boxes[one].at(places[one]), boxes[other].at(places[other])
+        if b.top >= a.bottom:
+            break
+        if not a.overlaps(b):
+            continue
+        moved = True
+        right, left = a.right - b.left + 1, b.right - a.left + 1
+        below, above = a.bottom - b.top + 1, b.bottom - a.top + 1
+        x = right if right <= left else -left
+        y = below if below <= above else -above
+        dx, dy = (x / 2, 0.0) if abs(x) <= abs(y) else (0.0, y / 2)
+        (x1, y1), (x2, y2) = places[one], places[other]
+        places[one], places[other] = (x1 - dx, y1 - dy), (x2 + dx, y2 + dy)
+    return moved

@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any
 from semgraph.errors import PlanError
 from semgraph.formats import plural, size
 from semgraph.frontend.document import find_plan, read_file
-from semgraph.frontend.inputs import LoadedInput
-from semgraph.llm.recording import Recording
+from semgraph.frontend.row_files import LoadedInput
+from semgraph.llm.base import ModelSpec
+from semgraph.llm.providers import PROVIDERS
 from semgraph.llm.settings import Settings
-from semgraph.llm.specs import ModelSpec
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import Semantic
 from semgraph.logical.sinks import Merge
+from semgraph.stores.registry import store_spec
 
 if TYPE_CHECKING:
-    from semgraph.llm.local.catalogue import CatalogueModel
+    from semgraph.llm.catalogue import CatalogueModel
 
 
 @dataclass(frozen=True)
@@ -196,61 +197,32 @@ def _sentence(doc: str) -> str:
     return " ".join(re.split(r"[.:;](?:\s|$)", doc.strip(), maxsplit=1)[0].split())
 
 
-def described(
-    spec: ModelSpec, plan: LogicalPlan | None = None, settings: Settings | None = None
-) -> str:
+def described(spec: ModelSpec, plan: LogicalPlan, settings: Settings) -> str:
     """A model in words; for a recording, the recorded model and the date."""
-    if spec.provider == "local":
-        from semgraph.llm.local.gguf import default_threads
-
-        model = local(spec)
-        threads = spec.option("threads") or default_threads()
-        busy = not spec.option("threads") and threads < default_threads(0.0)
-        note = " (all cores are busy; ?threads=N overrides this)" if busy else ""
-        return f"local {model.name}, {model.parameters}, {plural(threads, 'CPU thread')}{note}"
-    if spec.provider == "recorded" and plan is not None and settings is not None:
-        file = (
-            settings.cwd / spec.model
-            if spec.model
-            else Path(plan.file).parent / "recordings" / f"{plan.name}.jsonl"
-        )
-        result = Recording.read(file)
-        return f"{spec}: {result.embedder if spec.kind == 'embedder' else result.model} on {result.date}"
-    return str(spec)
+    recording = settings.cwd / spec.model if spec.model else recording_file(plan)
+    return PROVIDERS[spec.provider].describe(spec, recording)
 
 
-def local(spec: ModelSpec) -> CatalogueModel:
-    """The catalogue's entry of a local model or embedder. Raises PlanError."""
-    from semgraph.llm.local.catalogue import DEFAULT_EMBEDDER, DEFAULT_MODEL, find
-
-    return find(
-        spec.model or (DEFAULT_MODEL if spec.kind == "model" else DEFAULT_EMBEDDER), spec.kind
-    )
+def recording_file(plan: LogicalPlan) -> Path:
+    """The file of a plan's own recording."""
+    return Path(plan.file).parent / "recordings" / f"{plan.name}.jsonl"
 
 
 def store(settings: Settings) -> str:
     """The store in words; for a file, whether it exists."""
-    kind, _, path = settings.store.partition(":")
-    if kind != "sqlite":
-        return {"memory": "memory: gone when this ends"}.get(settings.store, settings.store)
-    file = Path(path)
-    state = f"SQLite, {size(file.stat().st_size)}" if file.exists() else "new, SQLite"
-    return f"{_short(file, settings)} ({state})"
-
-
-def _short(path: Path, settings: Settings) -> Path:
-    return path.relative_to(settings.cwd) if path.is_relative_to(settings.cwd) else path
+    return store_spec(settings.store).describe(settings.store, settings.cwd)
 
 
 def missing(plan: LogicalPlan, settings: Settings) -> list[CatalogueModel]:
     """The local models that the plan needs and that are not on disk."""
-    from semgraph.llm.local.catalogue import on_disk
+    from semgraph.llm.catalogue import on_disk
 
     needs = Needs.of(plan)
     specs = [settings.model(role) for role in needs.roles] + (
         [settings.embedder] if needs.embeds else []
     )
-    models = {m.name: m for m in (local(spec) for spec in specs if spec.provider == "local")}
+    files = (PROVIDERS[spec.provider].files(spec) for spec in specs)
+    models = {model.name: model for model in files if model is not None}
     return [model for model in models.values() if not on_disk(model, settings.environment)]
 
 
@@ -258,7 +230,7 @@ def announcement(
     models: list[CatalogueModel], plan: LogicalPlan, settings: Settings
 ) -> Iterator[str]:
     """Lines printed before models are downloaded: size, licence, folder, and the alternative."""
-    from semgraph.llm.local.catalogue import models_dir
+    from semgraph.llm.catalogue import models_dir
 
     total = size(sum(model.size for model in models))
     licences = ", ".join(dict.fromkeys(model.licence for model in models))
@@ -273,4 +245,4 @@ def announcement(
 
 def recordings(plan: LogicalPlan) -> bool:
     """Whether recorded answers to the plan's example are shipped."""
-    return (Path(plan.file).parent / "recordings" / f"{plan.name}.jsonl").is_file()
+    return recording_file(plan).is_file()

@@ -8,13 +8,12 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from semgraph.formats import size
-from semgraph.llm.local.catalogue import CATALOGUE, on_disk
+from semgraph.llm.catalogue import CATALOGUE, on_disk
 from semgraph.render.tables import Column, lines
 
 if TYPE_CHECKING:
     from semgraph.stores.neo4j.local.server import LocalServer
 
-GOOD, NOTE, BAD = "✓", "!", "✗"
 _INDENT = " " * 14
 
 

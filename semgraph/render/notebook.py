@@ -16,9 +16,9 @@ from semgraph.execution.record import Run, exchanges, read_answers
 from semgraph.execution.result import Result
 from semgraph.expr.types import python_rows
 from semgraph.formats import UNKNOWN, dollars, plural, shortened
-from semgraph.llm.base import LLM, Embedder, Usage
+from semgraph.llm.base import LLM, Embedder, ModelSpec, Usage
+from semgraph.llm.providers import PROVIDERS
 from semgraph.llm.settings import Settings
-from semgraph.llm.specs import ModelSpec
 from semgraph.logical.prompt import show
 from semgraph.provenance import FIXED, Lookup, parsed
 from semgraph.render import chart, comparison
@@ -225,19 +225,18 @@ def _models(settings: Settings, llm: LLM | None, embedder: Embedder | None) -> I
         for role in settings.roles:
             spec = settings.model(role)
             name = "model" if role == "default" else f"model {role}"
-            yield name, str(spec), _price(spec), settings[f"models.{role}"].origin
+            yield name, str(spec), _price(spec, settings), settings[f"models.{role}"].origin
     if embedder is not None:
         yield "embedder", embedder.name, "", "argument"
     else:
         yield "embedder", str(settings.embedder), "", settings["models.embed"].origin
 
 
-def _price(spec: ModelSpec) -> str:
-    from semgraph.llm.prices import price_of
-
-    if spec.provider in {"local", "recorded"}:
-        return "0 (runs here)" if spec.provider == "local" else "0 (replayed)"
-    price = price_of(spec.model, spec.base_url)
+def _price(spec: ModelSpec, settings: Settings) -> str:
+    provider = PROVIDERS[spec.provider]
+    if provider.free:
+        return f"0 ({provider.free})"
+    price = provider.price(spec, settings.environment)
     return UNKNOWN if price is None else _prices(price.dollars)
 
 

@@ -1,15 +1,18 @@
-"""The lines printed after a run: the graph or the results, steps with their costs, writes, failures."""
+"""The lines printed after a run: the graph or the results, steps with their costs, writes, failures;
+and records of runs: a line for each, or a page for one.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from semgraph.execution.record import Run
-from semgraph.execution.recorded_results import RecordedTables
-from semgraph.execution.result import Result
+from semgraph.execution.result import RecordedTables, Result
 from semgraph.formats import (
     UNKNOWN,
     count,
@@ -22,10 +25,11 @@ from semgraph.formats import (
     stopped,
 )
 from semgraph.logical.plan import LogicalPlan
-from semgraph.meter import StepMetrics
+from semgraph.meter import StepMetrics, split
 from semgraph.render.picture import Picture, lines, pictures
-from semgraph.render.tables import ROWS, Column, fitting, result_lines
+from semgraph.render.tables import ROWS, Column, cell, fitting, result_lines
 from semgraph.render.tables import lines as table_lines
+from semgraph.stores.registry import lasts
 
 _PICTURES = 5
 _DRAWN = 20_000  # rows in a record that are read to draw them
@@ -57,7 +61,7 @@ def outcome(
     if plan.windows and not result.members:
         yield f"no rows of {plan.windows.input}: nothing to do"
         return
-    if _nothing_new(result):
+    if 0 < result.members == result.skipped and not result.failed:
         yield nothing_new(result, plan)
         return
     if plan.writes and until is None:
@@ -89,10 +93,6 @@ def first_lines(result: Result) -> Iterator[str]:
             for first in result.first
         )
         yield f"first, for the example: {'; '.join(each)}"
-
-
-def _nothing_new(result: Result) -> bool:
-    return 0 < result.members == result.skipped and not result.failed
 
 
 def nothing_new(result: Result, plan: LogicalPlan) -> str:
@@ -229,7 +229,7 @@ def cost(total: StepMetrics, seconds: float) -> str:
 def yardstick(total: StepMetrics) -> float | None:
     """The cost of the same tokens with a well-known model; None if its price is not known."""
     from semgraph.llm.base import Usage
-    from semgraph.llm.prices import price_of
+    from semgraph.llm.tokens import price_of
 
     price = price_of(_YARDSTICK)
     usage = Usage(total.tokens_in, total.tokens_cached, total.tokens_out)
@@ -309,7 +309,7 @@ def _safe(done: int, of: int, plan: LogicalPlan, record: Path | None) -> str:
     """How many rows are written; a store in memory is lost."""
     rows = f"{count(done)} of {count(of)} {plan.windows.input if plan.windows else 'rows'}"
     facts = Run(record).facts if record is not None else {}
-    if (facts.get("settings") or {}).get("store", {}).get("value") != "memory":
+    if lasts(str((facts.get("settings") or {}).get("store", {}).get("value"))):
         return f"{rows} are complete: all that follows from them is written"
     answers = "; the answers are in the journal" if facts.get("journal") else ""
     return f"{rows} were written to memory, which is gone: the run starts over{answers}"
@@ -359,3 +359,101 @@ def hints(result: Result, plan: LogicalPlan, following: Mapping[str, str]) -> It
         yield f"Next: semgraph run {name}" + (f"   ({doc})" if doc else "")
     if result.record:
         yield f"(run recorded: {result.run})"
+
+
+_NAMES = {f.name for f in fields(StepMetrics)}
+
+
+def summary(run: Run) -> dict[str, Any]:
+    """The main facts of a run."""
+    return {
+        "run": run.name,
+        "started": run.started,
+        "plan": run.facts.get("plan"),
+        "status": run.facts.get("status", "unknown"),
+        "calls": total(run).calls_issued,
+        "dollars": total(run).dollars,
+        "seconds": seconds(run),
+    }
+
+
+def total(run: Run) -> StepMetrics:
+    """The counters of the whole run; zeros if it was interrupted."""
+    return metrics_of(run.metrics.get("total") or {})
+
+
+def metrics_of(counters: Mapping[str, Any]) -> StepMetrics:
+    """Counters from `metrics.json`."""
+    return StepMetrics(**{name: value for name, value in counters.items() if name in _NAMES})
+
+
+def seconds(run: Run) -> float | None:
+    """The wall time; None if the run was interrupted."""
+    start, end = (run.facts.get(name) for name in ("started", "ended"))
+    if not start or not end:
+        return None
+    return (datetime.fromisoformat(str(end)) - datetime.fromisoformat(str(start))).total_seconds()
+
+
+def run_lines(runs: Sequence[Run], width: int) -> Iterator[str]:
+    """A line for each run."""
+    rows = [summary(run) for run in runs]
+    yield from table_lines(
+        [
+            Column("run", [row["run"] for row in rows]),
+            Column("started", [_at(row["started"]) for row in rows]),
+            Column("plan", [str(row["plan"] or UNKNOWN) for row in rows]),
+            Column("status", [row["status"] for row in rows]),
+            Column("calls", [count(row["calls"]) for row in rows], right=True),
+            Column("$", [dollars(row["dollars"]) for row in rows], right=True),
+            Column(
+                "time",
+                [UNKNOWN if row["seconds"] is None else duration(row["seconds"]) for row in rows],
+                right=True,
+            ),
+        ],
+        width,
+        indent=0,
+    )
+
+
+def _at(text: str) -> str:
+    """A time to the second, so that all lines have the same form.
+
+    >>> _at("2025-03-03T09:00:00+00:00")
+    '2025-03-03 09:00:00'
+    """
+    return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M:%S}" if text else UNKNOWN
+
+
+def run_page(run: Run, width: int) -> Iterator[str]:
+    """A run on a page: its facts, steps and cost."""
+    yield f"run {run.name}   {run.folder}"
+    for name, value in run.facts.items():
+        if name in {"flow", "graph", "returns"}:
+            continue
+        if isinstance(value, dict) and value:
+            yield f"{name}"
+            yield from (f"  {inner:<22} {_value(v)}" for inner, v in value.items())
+        elif value not in (None, {}, [], ""):
+            yield f"{name:<24} {_value(value)}"
+    steps = {
+        name: metrics_of(counters) for name, counters in (run.metrics.get("steps") or {}).items()
+    }
+    parts = {
+        name: [metrics_of(m) for m in operators]
+        for name, operators in (run.metrics.get("operators") or {}).items()
+    }
+    if steps:
+        yield ""
+        yield from table_lines(
+            narrowed(step_columns(split(steps, parts), every=True), width - 2), width
+        )
+        yield f"  {written(run.facts.get('written') or {})}"
+        yield cost(total(run), seconds(run) or 0.0)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict) and {"value", "origin"} <= set(value):
+        return f"{value['value']}   ({value['origin']})"
+    return cell(value)

@@ -1,28 +1,44 @@
-"""Answer tables, made from outcomes and checked when an implementation returns them; the answer
-schemas that rows bring; and answers that name records of their row by numbers.
+"""Answers of a model: their JSON Schema, their description in a prompt, and a strict reader; answer
+tables, made from outcomes and checked when an implementation returns them; the answer schemas that
+rows bring; and answers that name records of their row by numbers.
+
+An answer that does not fit its schema is `Invalid`, with a reason for the repeated request. A list
+element that does not fit is left out, with a note.
+
+Some questions are answered with one word: yes or no, or a digit. Only the first token is read, with
+the probability of each word. The question is then in the user message, after examples of other
+questions: small models are far more accurate after examples than with JSON
+(`benchmarks/results/real.md`). The examples are equal in all requests, so that they are cached.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta
+from functools import cached_property
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
 from semgraph.errors import DataError, Fault, RowError
-from semgraph.expr.types import Type, parse_type
-from semgraph.logical.prompt import Prompt, PromptSet
+from semgraph.expr.functions import canonical_json
+from semgraph.expr.types import Type, object_schema, parse_type
+from semgraph.llm.base import Reply
+from semgraph.logical.prompt import Prompt, PromptSet, plain
 from semgraph.logical.schema import NAME
 from semgraph.logical.semantic import Semantic, SemMap
 from semgraph.relational.batch import values as column_values
 from semgraph.semantic.contract import (
     SCORE,
     Outcome,
+    Words,
     answer_schema,
 )
-from semgraph.semantic.prompt.answers import LEFT_OUT, Note
 
 SCHEMA_HINT = 'write types by name, such as {"title": {"type": "string", "describe": "a job"}}'
 _QUOTED = 120
@@ -244,3 +260,379 @@ def _needed_in(kind: Type) -> list[str]:
     if kind.ref:
         return [kind.ref]
     return [name for _, part in kind.fields for name in _needed_in(part)]
+
+
+_USUAL = re.compile(r"\d{4}-\d\d-\d\d(?:T\d\d:\d\d:\d\dZ)?", re.ASCII)
+_YEAR_FIRST = re.compile(r"(\d{4})([/.])(\d\d?)\2(\d\d?)(?!\d)", re.ASCII)
+_YEAR = r"(\d{4}|\d{5}(?=-)|[+-]\d{4,6})"
+_CALENDAR = re.compile(_YEAR + r"(?:-(\d\d?)(?:-(\d\d?)(?:[T ] *(.+))?)?)?", re.ASCII)
+_MIDNIGHT = re.compile(r"^24(:?00){0,2}([.,]0+)?(?![\d:.,])")
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
+
+def time_in(text: str, *, utc: bool) -> tuple[datetime, bool]:
+    """The time that a text states, and whether it was moved into the years 1 to 9999.
+
+    A partial date is its first instant, 24:00 the next day, a time without a zone UTC. The order of
+    day and month is never guessed. `utc` converts to UTC. Raises ValueError or OverflowError.
+    """
+    if _USUAL.fullmatch(text):
+        with suppress(ValueError):  # 24:00
+            moment = datetime.fromisoformat(text)
+            return moment if moment.tzinfo else moment.replace(tzinfo=UTC), False
+    text = re.sub(r"\s*(UTC|GMT|Z)$", "Z", _YEAR_FIRST.sub(r"\1-\3-\4", text.strip().upper()))
+    years = next_day = 0
+    if match := _CALENDAR.fullmatch(text):  # else a week, or a date without separators
+        year, month, day, clock = match.groups()
+        clock, next_day = _MIDNIGHT.subn("00:00", clock or "00:00")
+        near = 2000 + int(year) % 400  # has the same calendar, and room for offsets
+        text, years = f"{near}-{month or 1:0>2}-{day or 1:0>2}T{clock}", int(year) - near
+    moment = datetime.fromisoformat(text) + timedelta(days=next_day)
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    moment = moment.astimezone(UTC) if utc else moment
+    if MINYEAR <= moment.year + years <= MAXYEAR:
+        return moment.replace(year=moment.year + years), False
+    return (_FIRST if years < 0 else _LAST), True
+
+
+_INT64 = 2**63
+_ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+_NOT_JSON = "the answer is not one JSON document"
+
+
+class Invalid(Exception):
+    """An invalid answer. `kind` is `invalid` or `truncated`; the message quotes no data."""
+
+    def __init__(self, what: str, kind: str = "invalid") -> None:
+        self.kind = kind
+        super().__init__(what)
+
+
+LEFT_OUT = "left out an element of an answer"
+Note = Callable[[str, str], object]  # receives what was done, and where; see `Context.note`
+_Notes = list[tuple[str, str]]
+_SOUND = ("", "")  # stands for a list with sound elements among the notes
+
+Own = tuple[str, Type, str]
+"""A field of an operator beside those of its prompt: name, type and meaning."""
+
+
+@dataclass(frozen=True)
+class AnswerSchema:
+    """One JSON object: typed fields in order, and their meanings by dotted path."""
+
+    fields: tuple[tuple[str, Type], ...]
+    meanings: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, prompt: Prompt, *before: Own, after: Sequence[Own] = ()) -> AnswerSchema:
+        """The fields of a prompt between the operator's own fields."""
+        first, last = ([(name, kind) for name, kind, _ in own] for own in (before, after))
+        meanings = [(name, text) for name, _, text in (*before, *after) if text]
+        return cls((*first, *prompt.returns, *last), (*meanings, *prompt.describe))
+
+    @cached_property
+    def schema(self) -> dict[str, Any]:
+        """Its JSON Schema, closed, with descriptions."""
+        meanings = dict(self.meanings)
+        return object_schema({name: _described(kind, name, meanings) for name, kind in self.fields})
+
+    @cached_property
+    def sketch(self) -> str:
+        """A sketch of the object in one line: `{"name": string, "at": time or null}`."""
+        return "{" + ", ".join(f'"{name}": {_sketch(kind)}' for name, kind in self.fields) + "}"
+
+    @cached_property
+    def glossary(self) -> str:
+        """The meanings of the fields, one per line."""
+        return "\n".join(f"{path}: {text}" for path, text in self.meanings)
+
+    @cached_property
+    def tokens(self) -> int | None:
+        """An upper bound of the tokens; None if an answer may have any length."""
+        return _tokens(Type("struct", fields=self.fields))
+
+    def read(self, value: Any, note: Note) -> dict[str, Any]:
+        """The typed values of an answer. Raises Invalid, also if it has elements and none is sound."""
+        notes: _Notes = []
+        values = _read_fields(self.fields, value, "", notes)
+        for what, where in filter(any, notes):
+            if what == LEFT_OUT and _SOUND not in notes:
+                raise Invalid(where)
+            note(what, where)
+        return values
+
+
+def parse(text: str) -> Any:
+    """Parse one JSON document. Objects with a key twice and NaN fit no type. Raises Invalid."""
+    try:
+        return _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        raise Invalid(_NOT_JSON) from None
+
+
+def list_of(text: str, key: str) -> list[Any]:
+    """The list in an answer `{key: [...]}`. Raises Invalid."""
+    document = parse(text)
+    if (
+        not isinstance(document, dict)
+        or list(document) != [key]
+        or not isinstance(document[key], list)
+    ):
+        raise Invalid(f'expected {{"{key}": [...]}}')
+    entries: list[Any] = document[key]
+    return entries
+
+
+def free_name(wanted: str, taken: Iterable[str]) -> str:
+    """A key that no answer has: the wanted one, with underscores appended if necessary."""
+    names = set(taken)
+    while wanted in names:
+        wanted += "_"
+    return wanted
+
+
+def number(value: Any) -> int | None:
+    """A value as the number of a record, or None."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def read_value(kind: Type, value: Any, path: str, notes: _Notes) -> Any:
+    """A JSON value as the Arrow value of a type. Raises Invalid, naming `path`."""
+    if value is None:
+        if kind.nullable:
+            return None
+        raise Invalid(f"{path or 'the answer'} must not be null")
+    fits = isinstance(value, _TYPES.get(kind.name, object))
+    if isinstance(value, bool) and kind.name in {"int64", "double"}:
+        fits = False
+    try:
+        return (_READERS[kind.name] if fits else _unfit)(kind, value, path, notes)
+    except (ValueError, OverflowError, TypeError, RecursionError):
+        if kind.nullable and kind.name in {"timestamp", "date"}:
+            where = f"{path}: {json.dumps(value, default=str)[:40]}"
+            notes.append(("read a date of an answer as NULL", where))
+            return None
+        raise Invalid(f"{path or 'the answer'} must be {_wanted(kind)}") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> Any:
+    values = dict(pairs)
+    return values if len(values) == len(pairs) else ...  # which is of no type
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object)
+
+
+def _read_fields(
+    fields: tuple[tuple[str, Type], ...], value: Any, path: str, notes: _Notes
+) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise Invalid(f"{path or 'the answer'} must be an object")
+    if value.keys() != dict(fields).keys():
+        names = ", ".join(name for name, _ in fields)
+        raise Invalid(f"{path or 'the answer'} must have exactly the keys {names}")
+    prefix = f"{path}." if path else ""
+    return {name: read_value(kind, value[name], prefix + name, notes) for name, kind in fields}
+
+
+def _unfit(*_: object) -> NoReturn:
+    raise ValueError
+
+
+def _string(_: Type, value: str, *__: object) -> str:
+    value.replace("\0", "\ud800").encode()  # rejects NUL and lone surrogates
+    return value
+
+
+def _int64(_: Type, value: float, *__: object) -> int:
+    if value != int(value) or not -_INT64 <= value < _INT64:
+        raise ValueError
+    return int(value)
+
+
+def _double(_: Type, value: float, *__: object) -> float:
+    if not math.isfinite(float(value)):
+        raise ValueError
+    return float(value)
+
+
+def _time(kind: Type, value: str, path: str, notes: _Notes) -> date:
+    moment, moved = time_in(value, utc=kind.name == "timestamp")
+    what = "moved a date of an answer into the years 1 to 9999"
+    notes += [(what, f"{path}: {value:.40}")] * moved
+    return moment if kind.name == "timestamp" else moment.date()
+
+
+def _json(kind: Type, value: Any, path: str, notes: _Notes) -> str:
+    if kind.fields:  # the schema is in a column
+        return canonical_json(plain(_read_fields(kind.fields, value, path, notes)))
+    json.dumps(value, allow_nan=False)  # 1e999 is read as infinity
+    text = canonical_json(value)
+    return _string(kind, "\0" if _ESCAPED_NUL.search(text) else text)
+
+
+def _enum(kind: Type, value: str, *_: object) -> str:
+    if value not in kind.values:
+        raise ValueError
+    return value
+
+
+def _list(kind: Type, value: list[Any], path: str, notes: _Notes) -> list[Any]:
+    item = kind.item
+    assert item is not None
+    elements = []
+    for i, inner in enumerate(value):
+        before = len(notes)
+        try:
+            elements.append(read_value(item, inner, f"{path}[{i}]", notes))
+        except Invalid as error:
+            notes[before:] = [(LEFT_OUT, str(error))]
+    notes += [_SOUND] * bool(elements)
+    return elements
+
+
+def _struct(kind: Type, value: Any, path: str, notes: _Notes) -> dict[str, Any]:
+    return _read_fields(kind.fields, value, path, notes)
+
+
+_TYPES: dict[str, type | tuple[type, ...]] = {"boolean": bool, "list": list}
+_TYPES |= dict.fromkeys(("int64", "double"), (int, float))
+_TYPES |= dict.fromkeys(("string", "enum", "timestamp", "date"), str)
+_READERS: dict[str, Callable[[Type, Any, str, _Notes], Any]] = {
+    "string": _string, "int64": _int64, "double": _double, "boolean": lambda _, value, *__: value,
+    "timestamp": _time, "date": _time,
+    "json": _json, "enum": _enum, "list": _list, "struct": _struct,
+}  # fmt: skip
+
+_WORDS = {
+    "string": "string", "int64": "integer", "double": "number", "boolean": "true or false",
+    "timestamp": '"YYYY-MM-DDThh:mm:ssZ"', "date": '"YYYY-MM-DD"', "json": "any JSON",
+}  # fmt: skip
+
+_TOKENS = {"int64": 24, "double": 32, "boolean": 8, "timestamp": 40, "date": 24}
+
+
+def _tokens(kind: Type) -> int | None:
+    if kind.name == "enum":
+        return 8 + max(len(value.encode()) for value in kind.values)
+    if not kind.fields:
+        return _TOKENS.get(kind.name)
+    inner = [_tokens(field) for _, field in kind.fields]
+    bounded = [tokens for tokens in inner if tokens is not None]
+    names = sum(len(name.encode()) + 4 for name, _ in kind.fields)
+    return 8 + names + sum(bounded) if len(bounded) == len(inner) else None
+
+
+def _wanted(kind: Type) -> str:
+    rest = " or null" if kind.nullable else ""
+    if kind.name in {"list", "struct"}:
+        return ("a list" if kind.name == "list" else "an object") + rest
+    return {"timestamp": "a time in ISO 8601", "date": "a date in ISO 8601"}.get(
+        kind.name, _plain_sketch(kind)
+    ) + rest
+
+
+def _sketch(kind: Type) -> str:
+    return _plain_sketch(kind) + (" or null" if kind.nullable else "")
+
+
+def _plain_sketch(kind: Type) -> str:
+    if kind.item is not None:
+        return f"[{_sketch(kind.item)}, ...]"
+    if kind.fields:
+        return "{" + ", ".join(f'"{name}": {_sketch(inner)}' for name, inner in kind.fields) + "}"
+    if kind.name == "enum":
+        return " or ".join(f'"{value}"' for value in kind.values)
+    return _WORDS[kind.name]
+
+
+def _described(kind: Type, path: str, meanings: Mapping[str, str]) -> dict[str, Any]:
+    """The JSON Schema of a type, with its meaning and those of its fields."""
+    schema = (replace(kind, name="struct") if kind.fields else kind).json_schema()
+    inner = schema["anyOf"][0] if kind.nullable else schema
+    part = kind
+    while part.item is not None:
+        part, inner = part.item, inner["items"]
+        inner = inner["anyOf"][0] if part.nullable else inner
+    for name, field in part.fields:
+        inner["properties"][name] = _described(field, f"{path}.{name}", meanings)
+    return schema | {"description": meanings[path]} if path in meanings else schema
+
+
+YES_NO = Words(
+    ("yes", "no"),
+    "Answer with exactly one word: yes or no.",
+    (
+        ("Is this about cooking?\nThe train to Vienna was an hour late.", "No"),
+        ("The text mentions an animal: Two dogs slept in front of the oven.", "Yes"),
+        ("Keep notes written by a teacher.\n\nNote: I drive a taxi, mostly at night.", "No"),
+        ("Text: She practises the violin every morning.\n\nDoes she play an instrument?", "Yes"),
+    ),
+)
+DIGITS = Words(
+    tuple("0123456789"),
+    "Answer with exactly one digit, from 0 (it does not fit at all) to 9 (it fits perfectly).",
+)
+
+
+def words_of(node: Semantic) -> Words:
+    """The possible one-word answers of an operator."""
+    return DIGITS if node.keyword == "sem_topk" else YES_NO
+
+
+def by_default(node: Semantic, yes_no: str) -> Words | None:
+    """The one-word answers for single rows; None for JSON, as of a filter with answers.
+
+    Pairs are always answered in JSON: the prompts of the shipped plans were written and recorded
+    for it.
+    """
+    single = node.keyword == "sem_filter" and not node.answers
+    return YES_NO if single and yes_no == "word" else None
+
+
+_FIRST_WORD = re.compile(r"""[\s"'*_`(\[]*(\w+)(?!\w|['’/.-]\w|[ \t]+\w)""")
+"""A word that stands alone, as in "No." and "**No**, because …", not in "No idea"."""
+
+
+def read_word(node: Semantic, words: Words, reply: Reply, yes_from: float) -> dict[str, Any]:
+    """The verdict of a one-word reply, and under `logprobs` the log-probabilities of the words, if
+    any.
+
+    Args:
+        node: The node.
+        words: The possible answers.
+        reply: The reply.
+        yes_from: The least log-odds of the answer yes.
+
+    Raises:
+        Invalid: It is none of the words.
+    """
+    found = _FIRST_WORD.match(reply.text)
+    matches = [word for word in words.words if found and found[1].lower() == word]
+    if reply.logprobs and max(reply.logprobs) > -math.inf:
+        matches = [words.words[reply.logprobs.index(max(reply.logprobs))]]
+    if not matches:
+        raise Invalid(f"the answer must be one of the words {', '.join(words.words)}")
+    verdict: dict[str, Any]
+    if node.keyword == "sem_topk":
+        digit = expected(reply.logprobs) if reply.logprobs else float(matches[0])
+        verdict = {"score": digit * 100 / 9}
+    else:
+        yes = (
+            reply.logprobs[0] - reply.logprobs[1] > yes_from
+            if reply.logprobs
+            else matches[0] == words.words[0]
+        )
+        verdict = {"keep" if node.keyword == "sem_filter" else "match": yes}
+    return verdict | {"logprobs": reply.logprobs}
+
+
+def expected(logprobs: tuple[float, ...]) -> float:
+    """The expected digit, from the log-probabilities of the digits 0 to 9.
+
+    >>> round(expected((-9.0, -0.7, -0.7)), 2)
+    1.5
+    """
+    weights = [math.exp(logprob) for logprob in logprobs]
+    return math.fsum(digit * weight for digit, weight in enumerate(weights)) / math.fsum(weights)

@@ -27,7 +27,9 @@ from semgraph.relational.batch import (
     INPUT_ROW,
     Batch,
     dense,
+    empty_table,
     pick,
+    rows_at,
     values,
 )
 from semgraph.relational.segments import column_of
@@ -41,7 +43,7 @@ from semgraph.semantic.answers import (
 )
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import SCORE, Outcome, Rows, answer_schema, prompt_numbers
-from semgraph.semantic.implementation import Implementation, check_answer, watched
+from semgraph.semantic.library import Implementation, check_answer, watched
 
 _NO_MESSAGE = "it does not meet the check"
 
@@ -268,7 +270,7 @@ async def ask(
     )
     places = [unit for unit in dict.fromkeys(units) if unit not in unasked]
     if not rows.items.num_rows:
-        table = answer_schema(asked).empty_table()
+        table = empty_table(answer_schema(asked))
     elif isinstance(node, Answering) and node.check is not None and check_input is not None:
         table = await _checked(node, node.check, asked, rows, rows_at(check_input, places), context)
     else:
@@ -289,11 +291,6 @@ def _accepted(
     if "group" in columns:
         columns["group"] = dense(columns["group"])[0]
     return pa.table({name: pa.array(column, pa.int64()) for name, column in columns.items()})
-
-
-def rows_at(table: pa.Table, places: Sequence[int]) -> pa.Table:
-    """The rows of a table at some places."""
-    return table.take(pa.array(places, pa.int64()))
 
 
 def answer_columns(

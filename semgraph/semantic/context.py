@@ -13,14 +13,17 @@ import pyarrow as pa
 from semgraph.errors import RowError, SemgraphError
 from semgraph.llm.base import Reply, Request, Vectors
 from semgraph.logical.semantic import Semantic
-from semgraph.semantic.answers import answer_table
-from semgraph.semantic.calls import NodeCalls
-from semgraph.semantic.contract import Block, Outcome, Part, Ranking, Rows, Words
-from semgraph.semantic.prompt.answers import words_of
+from semgraph.semantic.answers import answer_table, words_of
+from semgraph.semantic.contract import Block, NodeCalls, Outcome, Part, Ranking, Rows, Words
 from semgraph.semantic.prompt.builder import UNASKED, PromptBuilder, Work
-from semgraph.semantic.prompt.groups import GroupPrompts, WindowPrompts
-from semgraph.semantic.prompt.pairs import PairPrompts
-from semgraph.semantic.prompt.rows import ReviewPrompts, RowPrompts, SamplePrompts
+from semgraph.semantic.prompt.items import (
+    GroupPrompts,
+    PairPrompts,
+    ReviewPrompts,
+    RowPrompts,
+    SamplePrompts,
+    WindowPrompts,
+)
 
 
 class Context(NodeCalls):

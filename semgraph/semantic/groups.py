@@ -17,16 +17,16 @@ from sqlglot import exp
 from semgraph.expr.duckdb import ORDINAL, type_over_groups
 from semgraph.expr.scalar import ROWS, Scalar, from_ast
 from semgraph.expr.types import sql_type
-from semgraph.logical.node import Node
+from semgraph.logical.node import Node, Sort, column_scalar
 from semgraph.logical.relational import Aggregate
 from semgraph.logical.semantic import SemAgg, SemTopk
-from semgraph.logical.typecheck import Sort, column_scalar
 from semgraph.relational.batch import (
     PARTITION,
     Batch,
     conform,
     dense,
     hidden,
+    rows_at,
     runtime_schema,
     values,
 )
@@ -43,7 +43,6 @@ from semgraph.semantic.ask import (
     failures,
     prompt_texts,
     question_keys,
-    rows_at,
 )
 
 

@@ -19,6 +19,7 @@ from semgraph.relational.batch import (
     conform,
     dense,
     pick,
+    rows_at,
     runtime_schema,
     values,
 )
@@ -34,7 +35,6 @@ from semgraph.semantic.ask import (
     failures,
     known_partitions,
     prompt_texts,
-    rows_at,
 )
 
 
@@ -98,8 +98,12 @@ async def _pairs(
     own, other = known_partitions(left, context), known_partitions(right, context)
     if own is None:
         return [Pair(a, b, "" if other is None else other[b]) for a, b in found]
-    across = any(getattr(node, "partition", "") == "all" for node in walk(node.input, node.other))
-    return [Pair(a, b, own[a]) for a, b in found if other is None or across or own[a] == other[b]]
+    pairs = [Pair(a, b, own[a]) for a, b in found]
+    if other is None or all(own[a] == other[b] for a, b in found):
+        return pairs
+    if any(getattr(node, "partition", "") == "all" for node in walk(node.input, node.other)):
+        return pairs
+    return [pair for pair in pairs if pair.owner == other[pair.right]]
 
 
 async def _joined(
@@ -224,13 +228,13 @@ def _hidden_of_right(node: SemJoin) -> tuple[str, ...]:
 
 async def _first_match(node: SemJoin, matched: pa.Table, now: datetime | None) -> pa.Table:
     keys = ["_l", *_hidden_of_right(node)[:1]]
-    if not node.order:
-        _, first = dense(list(zip(*(values(matched.column(name)) for name in keys), strict=True)))
+    _, first = dense(list(zip(*(values(matched.column(name)) for name in keys), strict=True)))
+    if not node.order or len(first) == matched.num_rows:
         return rows_at(matched, first)
     over = f"PARTITION BY {', '.join(keys)} ORDER BY {order_sql(node.order, node, ORDINAL)}"
     sql = f"SELECT {ORDINAL} AS o FROM {ROWS} QUALIFY row_number() OVER ({over}) = 1 ORDER BY {ORDINAL}"
     rows = await execute(sql, {ROWS: matched}, pa.schema([("o", pa.int64())]), now)
-    return matched.take(rows.column("o").combine_chunks())
+    return rows_at(matched, values(rows.column("o")))
 
 
 def _assemble(node: SemJoin, left: pa.Table, joined: pa.Table, dropped: set[int]) -> pa.Table:

@@ -1,12 +1,21 @@
 """Row-wise semantic operators, sem_map and sem_filter; below a limit they answer rows in chunks,
-until enough of them pass.
+until enough of them pass. `answer` runs any semantic operator.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -17,15 +26,17 @@ import pyarrow.compute as pc
 
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.scalar import Scalar
-from semgraph.logical.semantic import SemFilter, SemMap
-from semgraph.logical.typecheck import Stop
+from semgraph.logical.node import Stop
+from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.relational.batch import (
     INPUT_ROW,
     PARTITION,
     Batch,
     conform,
     dense,
+    empty_table,
     pick,
+    rows_at,
     runtime_schema,
     values,
 )
@@ -42,12 +53,11 @@ from semgraph.semantic.ask import (
     evidence,
     failures,
     question_keys,
-    rows_at,
 )
 from semgraph.semantic.contract import RowEstimate, answer_schema
-from semgraph.semantic.groups import row_groups
-from semgraph.semantic.implementation import Implementation
-from semgraph.semantic.library import estimated
+from semgraph.semantic.groups import row_groups, sem_agg, sem_topk
+from semgraph.semantic.library import Implementation, estimated
+from semgraph.semantic.pairs import sem_join
 
 Through = Callable[[Batch], Awaitable[tuple[Batch, Sequence[int]]]]
 
@@ -249,10 +259,14 @@ def _failures(
     """The rows with an error; a row that an earlier join repeated is one failure, without the
     columns of its partners.
     """
-    if not node.late:
+    if not node.original_columns:
         return failures(node, table, answered, errors)
     own = table.select(
-        [name for name in (*node.late, INPUT_ROW, PARTITION) if name in table.column_names]
+        [
+            name
+            for name in (*node.original_columns, INPUT_ROW, PARTITION)
+            if name in table.column_names
+        ]
     )
     failed = failures(node, own, answered, errors)
     first = {
@@ -375,3 +389,20 @@ async def _reusing_known(
         answers = await _answers(node, rows_at(left, places), context, times)
         known |= {keys[place]: answers.slice(i, 1) for i, place in enumerate(places)}
     return [known[key] for key in keys]
+
+
+_Answer = Callable[[Any, Sequence[pa.Table], AnswerContext], Awaitable[Answered]]
+_OPERATORS: Mapping[type[Semantic], _Answer] = {
+    SemMap: sem_map,
+    SemFilter: sem_filter,
+    SemJoin: sem_join,
+    SemAgg: sem_agg,
+    SemTopk: sem_topk,
+}
+
+
+async def answer(node: Semantic, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
+    """Run one semantic operator over its inputs."""
+    if not inputs[0].num_rows:
+        return Answered(empty_table(runtime_schema(node)))
+    return await _OPERATORS[type(node)](node, inputs, context)

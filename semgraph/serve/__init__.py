@@ -1,5 +1,5 @@
 """Plans as tools for agents, by the Model Context Protocol (an extra).
 
-`tools` makes a tool of a plan, `schemas` its JSON Schemas, `server` answers the protocol, and
-`transports` connects it to a client.
+`tools` makes a tool of a plan with its JSON Schemas, `server` answers the protocol, and `transports`
+connects it to a client.
 """

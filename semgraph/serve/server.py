@@ -1,4 +1,6 @@
-"""The server of the protocol: it lists the tools and calls them in one session."""
+"""The server of the protocol: it lists the tools and calls them in one session. The calls of clients
+run in threads: what one computes keeps up to eleven others not waiting.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,12 @@ import json
 import logging
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from functools import partial
+from functools import cached_property, partial
 from importlib.metadata import version
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 import anyio
@@ -33,11 +36,10 @@ from semgraph.display import in_shell
 from semgraph.errors import BudgetReached, RowError, SemgraphError
 from semgraph.execution.record import keep_latest
 from semgraph.execution.result import Progress, Result
-from semgraph.expr.isolated import SECONDS
+from semgraph.expr.isolated import PROCESS, SECONDS, SqlProcess
 from semgraph.formats import escaped, shortened
 from semgraph.logical.plan import LogicalPlan
 from semgraph.relational.segments import DEADLINE, Deadline
-from semgraph.serve.aside import Aside
 from semgraph.serve.tools import PlanTool, public, structured, summary
 from semgraph.session import Session
 from semgraph.turns import Turns
@@ -255,3 +257,75 @@ async def _reporting(context: Context) -> AsyncIterator[Callable[[Progress], Non
         sending.cancel()
         with suppress(asyncio.CancelledError, Exception):
             await sending
+
+
+T = TypeVar("T")
+_THREADS = 12  # each with a process, once it is needed
+
+
+class Aside:
+    """A few threads, each with an event loop for the calls of a client or of some, and a process for
+    expressions that may grow.
+
+    Args:
+        seconds: How long the expressions of a call may take.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._threads = [_Thread(SqlProcess(seconds)) for _ in range(_THREADS)]
+
+    async def run(self, client: object, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The result of work, in the thread of a client. A client without calls gets the thread that has
+        the fewest others.
+        """
+        of = [thread for thread in self._threads if client in thread.calls]
+        thread = min(of or self._threads, key=lambda each: len(each.calls))
+        thread.calls[client] += 1
+        try:
+            return await thread.run(work, SqlProcess(self._seconds, thread.process))
+        finally:
+            thread.calls[client] -= 1
+            thread.calls += Counter()  # without clients that have none
+
+    def close(self) -> None:
+        """End the processes."""
+        for thread in self._threads:
+            thread.process.close()
+
+
+class _Thread:
+    def __init__(self, process: SqlProcess) -> None:
+        self.process = process
+        self.calls = Counter[object]()
+
+    @cached_property
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.new_event_loop()
+        threading.Thread(target=loop.run_forever, name="semgraph call", daemon=True).start()
+        return loop
+
+    async def run(self, work: Callable[[], Coroutine[Any, Any, T]], process: SqlProcess) -> T:
+        """The result of work. When it is cancelled, what the process computes for it ends, and the work
+        after it.
+        """
+        tasks = list[asyncio.Task[T]]()
+        cancelled = threading.Event()
+
+        async def begun() -> None:
+            if cancelled.is_set():  # behind what another call of the client computed
+                return
+            PROCESS.set(process)
+            tasks.append(asyncio.ensure_future(work()))
+            await asyncio.wait(tasks)
+
+        waiting = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(begun(), self._loop))
+        try:
+            await asyncio.shield(waiting)
+        except asyncio.CancelledError:
+            cancelled.set()
+            self._loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+            process.end()
+            await waiting
+            raise
+        return tasks[0].result()

@@ -1,9 +1,8 @@
 """Sessions own endpoints, limiters, the journal and the store (`resources`); runs, EXPLAIN and
 comparisons borrow them.
 
-`session` has the public calls: `run` and `resume` (with the rows of `inputs`), `explaining`, and
-comparisons. `options` reads options from text, `waiting` serves synchronous callers, and
-`diagnosis` is `semgraph doctor`'s.
+`session` has the public calls, also for synchronous callers: `run` and `resume` (with the rows of
+`inputs`), `explaining`, and comparisons; `diagnosis` is `semgraph doctor`'s.
 
 Imports every folder but `lotus`, `conformance` and `cli`; the command line and users import it.
 """

@@ -17,24 +17,22 @@ from semgraph.errors import ModelUnavailable, RowError, SemgraphError
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type
 from semgraph.extras import PURPOSES, install, missing
-from semgraph.formats import count, duration, plural, size
-from semgraph.llm.base import LLM, Embedder, Message, Request
-from semgraph.llm.endpoints import build_embedder, build_model, key_of
-from semgraph.llm.local.catalogue import CatalogueModel, models_dir, on_disk
-from semgraph.llm.prices import price_of
+from semgraph.formats import BAD, GOOD, NOTE, count, duration, plural, size
+from semgraph.llm.base import LLM, Embedder, Message, ModelSpec, Request
+from semgraph.llm.catalogue import CatalogueModel, models_dir
+from semgraph.llm.endpoints import build_embedder, build_model, means
+from semgraph.llm.providers import PROVIDERS
 from semgraph.llm.replies import repaired
 from semgraph.llm.settings import ROLES, Settings
-from semgraph.llm.specs import ModelSpec
 from semgraph.llm.stack import Budget, Limiter, RetryPolicy, Stack, innermost
-from semgraph.render.header import described, local
 from semgraph.render.header import store as shown
-from semgraph.render.machine import BAD, GOOD, NOTE, Fact
-from semgraph.semantic.prompt.answers import AnswerSchema, Invalid, parse
+from semgraph.render.machine import Fact
+from semgraph.semantic.answers import AnswerSchema, Invalid, parse
 from semgraph.session.session import Session
 from semgraph.stores.base import Statistics
+from semgraph.stores.registry import store_spec
 
 _LEAST_FREE = 2e9
-_REACH_SECONDS = 5.0
 
 
 def diagnose(session: Session, *, call: bool, report: Callable[[str], None]) -> Iterator[Fact]:
@@ -76,7 +74,8 @@ def _python() -> Fact:
 
 def _extras(settings: Settings) -> Iterator[Fact]:
     specs = [*map(settings.model, settings.roles), settings.embedder]
-    needed = {spec.provider for spec in specs} | {settings.store}
+    needed = {PROVIDERS[spec.provider].extra for spec in specs}
+    needed.add(store_spec(settings.store).extra)
     for extra, purpose in PURPOSES.items():
         packages = missing(extra)
         if not packages:
@@ -101,64 +100,10 @@ def _models(settings: Settings, untried: str) -> Iterator[Fact]:
 def _model(role: str, spec: ModelSpec, settings: Settings, untried: str) -> Fact:
     about = "embedder" if role == "embedder" else "model" if role == "default" else role
     try:
-        if spec.provider == "local":
-            return _local(about, spec, settings)
-        if spec.provider == "openai":
-            return _endpoint(about, spec, settings, untried)
+        sign, *told = PROVIDERS[spec.provider].doctor(spec, means(settings), untried)
     except SemgraphError as error:
         return Fact(BAD, about, str(error))
-    return Fact(GOOD, about, str(spec))
-
-
-def _local(about: str, spec: ModelSpec, settings: Settings) -> Fact:
-    model = local(spec)
-    if on_disk(model, settings.environment):
-        return Fact(GOOD, about, f"{described(spec)}: on disk, {size(model.size)}")
-    fetched = f"{described(spec)}: not on disk yet, {size(model.size)}"
-    if settings.offline:
-        return Fact(
-            BAD,
-            about,
-            fetched,
-            f"SEMGRAPH_OFFLINE forbids to fetch it: semgraph model pull {model.name} --from PATH",
-        )
-    return Fact(
-        NOTE, about, fetched, f"The first run fetches it; now: semgraph model pull {model.name}"
-    )
-
-
-def _endpoint(about: str, spec: ModelSpec, settings: Settings, untried: str) -> Fact:
-    """Check that an endpoint can be reached, accepts the key and has a known price."""
-    base = spec.base_url or settings.environment.get("OPENAI_BASE_URL") or None
-    known = (
-        "price known"
-        if price_of(spec.model, base)
-        else "price unknown: tokens are counted, dollars are not"
-    )
-    key = key_of(spec, settings)
-    if not key and base is None:
-        remedy = "export OPENAI_API_KEY=…, or use another model: --llm local"
-        return Fact(BAD, about, f"{spec}: no key", remedy)
-    sign, answer, remedy = asyncio.run(_reach(base or "https://api.openai.com/v1", key))
-    answer += untried if sign == GOOD else ""
-    return Fact(sign, about, f"{spec}: {answer}; {known}", remedy)
-
-
-async def _reach(base: str, key: str) -> tuple[str, str, str]:
-    import httpx2
-
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    try:
-        async with httpx2.AsyncClient(timeout=_REACH_SECONDS) as client:
-            reply = await client.get(f"{base.rstrip('/')}/models", headers=headers)
-    except httpx2.HTTPError as error:
-        reason = str(error) or type(error).__name__
-        return BAD, f"does not answer ({reason})", "Check the address and whether the server runs"
-    if reply.status_code in (401, 403):
-        return BAD, f"refuses the key (HTTP {reply.status_code})", "Check the key"
-    if reply.status_code >= httpx2.codes.INTERNAL_SERVER_ERROR:
-        return BAD, f"fails (HTTP {reply.status_code})", "Check the server"
-    return GOOD, "reachable", ""
+    return Fact(sign, about, *told)
 
 
 def _called(spec: ModelSpec, settings: Settings) -> Fact:
@@ -169,12 +114,12 @@ def _called(spec: ModelSpec, settings: Settings) -> Fact:
 
 
 def _store(session: Session) -> Fact:
-    name = session.settings.store
-    path = name.partition("sqlite:")[2]
-    if path and not Path(path).exists():
-        return Fact(GOOD, "store", f"{name}: not there yet; the first run that writes makes it")
-    if name == "memory":
-        return Fact(GOOD, "store", "memory: empty in each run")
+    settings = session.settings
+    address, spec = settings.store, store_spec(settings.store)
+    if not spec.holds_rows(address, settings.cwd):
+        return Fact(GOOD, "store", f"{address}: not there yet; the first run that writes makes it")
+    if not spec.lasts:
+        return Fact(GOOD, "store", f"{address}: empty in each run")
     try:
         statistics = asyncio.run(_statistics(session))
     except SemgraphError as error:
@@ -184,20 +129,12 @@ def _store(session: Session) -> Fact:
     )
     lengths = sorted(set(statistics.dimensions.values()))
     vectors = f"; vectors of {' and '.join(map(str, lengths))} dimensions" if lengths else ""
-    what = f"{shown(session.settings)}: {counts}{vectors}"
-    own = _dimensions(session.settings.embedder)
+    what = f"{shown(settings)}: {counts}{vectors}"
+    own = PROVIDERS[settings.embedder.provider].dimensions(settings.embedder)
     if own and lengths and own not in lengths:
-        remedy = f"Name the embedder that made them, or another store: {session.settings.embedder} gives {own} dimensions"
+        remedy = f"Name the embedder that made them, or another store: {settings.embedder} gives {own} dimensions"
         return Fact(BAD, "store", what, remedy)
     return Fact(GOOD, "store", what)
-
-
-def _dimensions(spec: ModelSpec) -> int | None:
-    """The length of an embedder's vectors, if it is known without a request."""
-    if spec.provider == "local":
-        return asyncio.run(build_embedder(Settings.load({"embedder": str(spec)})).dimensions())
-    dimensions = spec.option("dimensions")
-    return None if dimensions is None else int(dimensions)
 
 
 async def _statistics(session: Session) -> Statistics:
@@ -276,9 +213,8 @@ async def _try(spec: ModelSpec, settings: Settings) -> str:
         SemgraphError: It does not answer, or its answer is invalid; `BudgetReached` if it takes too
             long.
     """
-    budget = Budget(
-        max_seconds=settings.limits.max_seconds or (_LONGEST if spec.provider == "openai" else None)
-    )
+    longest = None if PROVIDERS[spec.provider].service is None else _LONGEST
+    budget = Budget(max_seconds=settings.limits.max_seconds or longest)
     stack = Stack(RetryPolicy(attempts=1), budget)
     if spec.kind == "embedder":
         embedder = stack.embedder(build_embedder(settings), Limiter())

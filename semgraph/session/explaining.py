@@ -12,19 +12,17 @@ from typing import Literal, get_args
 
 import pyarrow as pa
 
-from semgraph.compare.scratch import partitions_read, snapshot
+from semgraph.compare.trial import partitions_read, snapshot
 from semgraph.errors import PlanError, Problem, StoreUnavailable
+from semgraph.execution.evaluation import in_batches
 from semgraph.execution.executor import committed_rows
 from semgraph.execution.observations import ObservationFile
 from semgraph.execution.record import Run
-from semgraph.execution.runtime import in_batches
 from semgraph.execution.windows import prepare
-from semgraph.explain import queries as store_queries
-from semgraph.explain import requests as first_prompts
+from semgraph.explain import requests
 from semgraph.explain.algebra import algebra
-from semgraph.explain.charts import mermaid
 from semgraph.explain.estimates import Estimator, Forecast
-from semgraph.explain.tree import WIDTH, as_data, tree
+from semgraph.explain.tree import WIDTH, as_data, mermaid, tree
 from semgraph.formats import plural
 from semgraph.llm.settings import OPTION
 from semgraph.logical.graph import Scan
@@ -156,7 +154,7 @@ class Explanation:
         """The engine of the settings, and the shards that it makes of the rows; "" without any."""
         if "engine" not in self.resources.settings.values or forecast is None:
             return ""
-        from semgraph.engine.cluster import EngineSpec
+        from semgraph.engine.on_ray import EngineSpec
         from semgraph.engine.sharding import described
 
         setting = self.resources.settings["engine"]
@@ -201,13 +199,13 @@ class Explanation:
             return {}
         async with self.resources.opened_store(self.plan.graph) as store:
             now = datetime.now(UTC)
-            return await first_prompts.tokens_of_inputs(physical, llm, store, inputs, now)
+            return await requests.tokens_of_inputs(physical, llm, store, inputs, now)
 
     async def _queries(self, physical: PhysicalPlan) -> str:
         """The SQL of segments, and the store's statements: for SQLite over an empty graph, for
         Neo4j with its own indexes.
         """
-        parts = [store_queries.segment_queries(physical)]
+        parts = [requests.segment_queries(physical)]
         if any(node.reads_store for node in walk(*physical.roots)):
             async with AsyncExitStack() as closing:
                 store: Store = await closing.enter_async_context(
@@ -223,8 +221,8 @@ class Explanation:
                     await store.ensure(self.plan.graph, _LENGTH)
                 plan = self._compiled(physical.logical, store)
                 length = next(iter(lengths), _LENGTH)
-                statements = await store_queries.store_queries(plan, store, length)
-                parts.append(store_queries.text(statements))
+                statements = await requests.store_queries(plan, store, length)
+                parts.append(requests.queries_text(statements))
         return "\n\n".join(part for part in parts if part)
 
     async def _prompts(self, physical: PhysicalPlan) -> str:
@@ -239,8 +237,8 @@ class Explanation:
             store = await closing.enter_async_context(read.copy(None))
             plan = self._compiled(physical.logical, store)
             now = datetime.now(UTC)
-            prompts = await first_prompts.first_prompts(plan, opened.llm, store, inputs, now)
-            return first_prompts.text(prompts, exact=opened.llm.exact_tokens)
+            prompts = await requests.first_prompts(plan, opened.llm, store, inputs, now)
+            return requests.text(prompts, exact=opened.llm.exact_tokens)
 
 
 def _note(run: Run, plan: LogicalPlan) -> str:

@@ -23,7 +23,7 @@ from semgraph.errors import DataError, PlanError, Problem, did_you_mean
 from semgraph.expr.types import Type
 from semgraph.logical.prompt import plain
 from semgraph.logical.schema import Graph, Label
-from semgraph.private import private_folder
+from semgraph.privacy import private_folder
 from semgraph.session.resources import Resources
 from semgraph.stores.base import Migratable, Store, open_for_reading
 

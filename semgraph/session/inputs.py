@@ -27,11 +27,10 @@ from semgraph.execution.result import Result
 from semgraph.execution.windows import without_nul
 from semgraph.formats import dollars, plural
 from semgraph.frontend.frame import Frame
-from semgraph.frontend.inputs import LoadedInput
+from semgraph.frontend.row_files import LoadedInput
 from semgraph.frontend.rows import few, read_rows, set_aside, shown
-from semgraph.logical.absent import without_absent
 from semgraph.logical.node import Node, walk
-from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
+from semgraph.logical.plan import ALL, InputSpec, LogicalPlan, without_absent
 from semgraph.logical.relational import (
     Add,
     Computing,
@@ -478,7 +477,7 @@ async def sampled(
         n: table.slice(0, min(rows, table.num_rows)) if n == name else table
         for n, table in inputs.items()
     }
-    from semgraph.compare.scratch import partitions_read, snapshot
+    from semgraph.compare.trial import partitions_read, snapshot
 
     async with resources.opened_store(plan.graph) as store:
         read = await snapshot(plan, store, partitions_read(plan, some))

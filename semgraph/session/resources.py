@@ -14,7 +14,6 @@ from collections.abc import (
     Callable,
     Iterable,
     Iterator,
-    Mapping,
 )
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -24,28 +23,29 @@ from pathlib import Path
 from typing import Any
 
 from semgraph.errors import PlanError, Problem, SemgraphError, StoreUnavailable
+from semgraph.execution.evaluation import Clock, Opened
 from semgraph.execution.observations import ObservationFile
-from semgraph.execution.runtime import Clock, Opened
 from semgraph.llm.base import LLM, Borrowed, Embedder, Limits, Usage
 from semgraph.llm.endpoints import (
     Endpoints,
     MakeLimiter,
     local_limiter,
+    require_trusted,
     retry_policy,
     wrapped_model,
 )
 from semgraph.llm.journal import Journal, JournalLocked
+from semgraph.llm.providers import PROVIDERS
 from semgraph.llm.recording import Recorder, Recording
-from semgraph.llm.settings import DIVIDED, ONE_STORE, Settings
+from semgraph.llm.settings import Settings
 from semgraph.llm.stack import Budget, Limiter, Stack, bound
-from semgraph.llm.trust import require_trusted
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
 from semgraph.meter import StepMetrics
 from semgraph.relational.segments import DEADLINE, Deadline
-from semgraph.render.header import Needs
-from semgraph.stores.base import Shareable, Store
-from semgraph.stores.confined import ConfinedStore
+from semgraph.render.header import Needs, recording_file
+from semgraph.stores.base import ConfinedStore, Shareable, Store
+from semgraph.stores.registry import lasts, store_spec
 
 _PATIENCE = 30.0
 _PAUSE = 0.05
@@ -301,13 +301,11 @@ class Owned:
             for each in lent:
                 del _GIVEN[next(n for n, other in enumerate(_GIVEN) if other is each)]
 
-    def memory(self) -> SharedStore:
-        """The store in memory. Raises SemgraphError; see `claim`."""
+    def memory(self, make: Callable[[], Store]) -> SharedStore:
+        """The store in memory, made once. Raises SemgraphError; see `claim`."""
         self.claim()
         if self._memory is None:
-            from semgraph.stores.sqlite.store import SqliteStore
-
-            self._memory = SharedStore(SqliteStore(":memory:"))
+            self._memory = SharedStore(make())
         return self._memory
 
     async def aclose(self) -> None:
@@ -412,7 +410,7 @@ class Resources:
     @property
     def replays(self) -> bool:
         """Whether answers come from a recording, which has only one for each request."""
-        return self.objects.llm is None and self.settings.model().provider == "recorded"
+        return self.objects.llm is None and PROVIDERS[self.settings.model().provider].replays
 
     @property
     def models(self) -> str:
@@ -561,7 +559,7 @@ class Resources:
     def _clock(self, recording: Path | Recording) -> Clock:
         spec = self.settings.model()
         own = self.objects.llm is not None or isinstance(recording, Recording)
-        if own or spec.provider != "recorded":
+        if own or not PROVIDERS[spec.provider].replays:
             return lambda _name: datetime.now(UTC)
         from semgraph.llm.recording import Recorded
 
@@ -579,34 +577,24 @@ class Resources:
             if self.objects.store is not None:
                 yield await closing.enter_async_context(self.owned.given(self.objects.store, graph))
                 return
-            if self.settings.store == "memory":
-                lent = self.owned.memory()
+            if not lasts(self.settings.store):
+                lent = self.owned.memory(lambda: self._store()[0])
             else:
                 lent = await (await self.owned.here()).store(*self._store())
             yield await closing.enter_async_context(lent.borrowed(graph))
 
     def require_store(self) -> None:
         """Refuse a store that is not named in full. Raises StoreUnavailable or PlanError."""
-        if self.objects.store is None and self.settings.store != "memory":
+        if self.objects.store is None:
             self._store()
 
     def _store(self) -> tuple[Store, Path | None]:
         """The unopened store of the settings, and its file. Raises StoreUnavailable or PlanError."""
-        name, env = self.settings.store, self.settings.environment
-        if name.startswith("sqlite:"):
-            from semgraph.stores.sqlite.store import SqliteStore
-
-            file = self.settings.cwd / name.removeprefix("sqlite:")
-            return SqliteStore(file), file
-        if name == "neo4j-local":
-            from semgraph.stores.neo4j.store import local_store
-
-            return local_store(self.settings.cwd / ".semgraph" / "neo4j"), None
-        if name.startswith("shards:"):  # of a record
-            raise PlanError(Problem(DIVIDED, hint=ONE_STORE))
-        if name != "neo4j" and env.get("NEO4J_PASSWORD"):
-            require_trusted("NEO4J_PASSWORD", name, self.settings["store"], self.settings)
-        return _neo4j(name, env), None
+        address, env = self.settings.store, self.settings.environment
+        spec = store_spec(address)
+        if spec.password and address != spec.scheme and env.get(spec.password):
+            require_trusted(spec.password, address, self.settings["store"], self.settings)
+        return spec.open(address, self.settings.cwd, env), self._file
 
     async def prune(
         self, before: float | None, groups: Iterable[str] | str | None
@@ -638,18 +626,19 @@ class Resources:
     @property
     def may_hold_rows(self) -> bool:
         """Whether the store may hold rows: files that do not exist hold none."""
-        path = None if self.objects.store is not None else self._path
-        return path is None or path.exists()
+        store = self.settings.store
+        return self.objects.store is not None or store_spec(store).holds_rows(
+            store, self.settings.cwd
+        )
 
     @property
-    def _path(self) -> Path | None:
+    def _file(self) -> Path | None:
         """The file of the store; None: it has none."""
-        path = self.settings.store.partition("sqlite:")[2]
-        return self.settings.cwd / path if path else None
+        return store_spec(self.settings.store).file(self.settings.store, self.settings.cwd)
 
     def need_graph(self) -> None:
         """Refuse to read a store that does not exist. Raises StoreUnavailable."""
-        file = self._path
+        file = self._file
         if file is not None and not self.may_hold_rows:
             path = (
                 file.relative_to(self.settings.cwd)
@@ -665,7 +654,7 @@ class Resources:
 
 def recording_of(plan: LogicalPlan) -> Path | Recording:
     """The file of a plan's own recording; an empty one for a plan without calls that has none."""
-    file = Path(plan.file).parent / "recordings" / f"{plan.name}.jsonl"
+    file = recording_file(plan)
     needs = Needs.of(plan)
     return file if needs.roles or needs.embeds or file.exists() else Recording()
 
@@ -679,18 +668,3 @@ def journals_of_shards(journal: Path) -> list[Path]:
     """The journals of all shards of all runs."""
     found = journal_of_shard(journal, 1, 0).parents[1].glob("*/*.db")
     return sorted(path for path in found if path.stem.isdecimal())
-
-
-def _neo4j(name: str, env: Mapping[str, str]) -> Store:
-    from semgraph.stores.neo4j.store import Neo4jStore
-
-    uri = env.get("NEO4J_URI", "") if name == "neo4j" else name
-    if not uri:
-        raise PlanError(
-            Problem(
-                "store neo4j: NEO4J_URI is not set",
-                hint="set it, or name the store: --store neo4j://HOST:7687",
-            )
-        )
-    user = env.get("NEO4J_USERNAME") or env.get("NEO4J_USER") or "neo4j"
-    return Neo4jStore(uri, user, env.get("NEO4J_PASSWORD", ""), env.get("NEO4J_DATABASE"))

@@ -22,11 +22,12 @@ from semgraph.execution.record import (
     write_table,
 )
 from semgraph.frontend.document import find_plan, read_file
+from semgraph.llm.base import Kind
+from semgraph.llm.providers import parse_spec
 from semgraph.llm.settings import OPTION, Setting, Settings
-from semgraph.llm.specs import Kind, parse_spec, without_password
 from semgraph.logical.plan import ALL, LogicalPlan
 from semgraph.logical.semantic import OnError
-from semgraph.private import private_folder
+from semgraph.privacy import private_folder, without_password
 
 
 @dataclass(frozen=True)

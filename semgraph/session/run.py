@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from semgraph.errors import EngineError, PlanError, Problem, SemgraphError, did_you_mean
+from semgraph.execution.evaluation import NoRecord, Opened, RowRecorder, Runtime, embeds, in_batches
 from semgraph.execution.executor import Executor
 from semgraph.execution.observations import Observations
 from semgraph.execution.record import (
@@ -29,22 +30,19 @@ from semgraph.execution.record import (
     new_run,
     timestamp,
 )
-from semgraph.execution.recorded_results import (
-    RESULTS,
-    RecordedRows,
-    RecordedTables,
-    ResultSource,
-)
 from semgraph.execution.result import (
+    RESULTS,
     OnProgress,
     Progress,
+    RecordedRows,
+    RecordedTables,
     Result,
+    ResultSource,
     RunOptions,
     RunOutcome,
+    Uniform,
     result_rows,
 )
-from semgraph.execution.runtime import NoRecord, Opened, RowRecorder, Runtime, embeds, in_batches
-from semgraph.execution.uniform import Uniform
 from semgraph.formats import plural
 from semgraph.frontend.load import dump
 from semgraph.llm.base import LLM, Usage
@@ -58,8 +56,8 @@ from semgraph.meter import Meter
 from semgraph.optimizer import optimized
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.physical.planner import compile_plan
+from semgraph.privacy import redacted
 from semgraph.provenance import flow
-from semgraph.redaction import redacted
 from semgraph.relational.batch import INPUT_ROW, PARTITION, Batch, runtime_schema
 from semgraph.semantic.ask import Answered, Failure
 from semgraph.semantic.library import Library

@@ -1,5 +1,5 @@
 """Runs that an engine carries: the rows are laid out by shard, each shard is a run of its own, and
-what they give is joined.
+what they give is joined. What a shard paid whose process died without a result is counted.
 """
 
 from __future__ import annotations
@@ -7,34 +7,44 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import accumulate, chain
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
-from semgraph.engine.cluster import EngineSpec
-from semgraph.engine.ledger import Ledger, Rates, SharedBudget, SharedLimiter
-from semgraph.engine.on_ray import OnReport, RayEngine, Task
+from semgraph.engine.on_ray import (
+    EngineSpec,
+    Ledger,
+    OnReport,
+    Rates,
+    RayEngine,
+    SharedBudget,
+    SharedLimiter,
+    Task,
+)
 from semgraph.engine.sharding import Division, ShardRows, lay_out, shard_count
 from semgraph.errors import PlanError, Problem, SemgraphError
-from semgraph.execution.lost import paid_by
-from semgraph.execution.record import INPUTS, SHARDS, RunRecord, new_run, timestamp
+from semgraph.execution.record import INPUTS, SHARDS, Run, RunRecord, new_run, read_calls, timestamp
 from semgraph.execution.result import Progress, Result
 from semgraph.execution.windows import unreadable, without_nul
 from semgraph.frontend.load import dump
+from semgraph.llm.base import Reply, Usage
+from semgraph.llm.endpoints import require_trusted
+from semgraph.llm.journal import Journal
 from semgraph.llm.settings import OPTION, Setting, Settings
-from semgraph.llm.trust import require_trusted
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Input
 from semgraph.meter import Meter
 from semgraph.optimizer import optimized
-from semgraph.redaction import redacted
+from semgraph.privacy import redacted
 from semgraph.semantic.ask import Failure
+from semgraph.semantic.contract import count_reply
 from semgraph.session.resources import Owned, Resources, UserObjects, journal_of_shard
 from semgraph.session.resume import Resumed, keep_inputs
 from semgraph.session.run import (
@@ -48,6 +58,7 @@ from semgraph.session.run import (
     settings_facts,
     trimmed,
 )
+from semgraph.stores.registry import lasts
 
 _SHOWN = 3  # errors of shards beside the first
 _IDS = 1 << 36  # for the rows that one attempt at a shard makes
@@ -162,7 +173,7 @@ async def run_shard(job: Job, task: Task, ledger: Ledger, report: OnReport) -> R
 
 def refuse_unshared(request: RunRequest, resources: Resources) -> None:
     """Refuse what shards cannot share. Raises PlanError."""
-    here = resources.objects.store is not None or resources.settings.store == "memory"
+    here = resources.objects.store is not None or not lasts(resources.settings.store)
     if request.plan.uses_store and here:
         what = "an engine needs a store that all shards can open by its address"
         hint = "name one: --store sqlite:PATH, or --store neo4j://HOST"
@@ -397,3 +408,46 @@ async def run_with_engine(request: RunRequest, resources: Resources, earlier: Re
         request = replace(request, notes=(*request.notes, note))
         return await run_plan(request, resources)
     return await run_sharded(request, resources, spec)
+
+
+def paid_by(records: Sequence[Path], journal: Path | None) -> Meter:
+    """The calls that lost runs issued, by step.
+
+    The journal has each answer as it came. Their records have the answers that no journal keeps, as far
+    as they were written: with each commit.
+
+    Args:
+        records: The records of the lost runs, the first one first.
+        journal: Their journal, which no other run has used since the first one began; None: none was
+            kept.
+
+    Raises:
+        SemgraphError: The journal cannot be read.
+    """
+    meter = Meter()
+    began = min((run.started for run in map(Run, records) if run.started), default=None)
+    if began is None:  # none of them sent a request
+        return meter
+    if journal is not None and journal.exists():
+        opened = Journal(journal, keep_days=None)
+        try:
+            _count(meter, opened.issued_since(datetime.fromisoformat(began).timestamp()))
+        finally:
+            opened.close()
+    lines = (line for folder in records for line in read_calls(folder))
+    _count(meter, ((line["step"], _as_reply(line)) for line in lines if line["origin"] == "issued"))
+    return meter
+
+
+def _count(meter: Meter, replies: Iterable[tuple[str, Reply]]) -> None:
+    """Count replies of steps that are not counted yet; ids of models may repeat among them."""
+    counted = set(meter.paid)
+    for step, reply in replies:
+        if reply.call_id not in counted:
+            count_reply(meter.step(step), reply)
+            meter.paid.add(reply.call_id)
+
+
+def _as_reply(line: dict[str, Any]) -> Reply:
+    usage = Usage(line["tokens_in"], line["tokens_cached"], line["tokens_out"])
+    return Reply("", usage, call_id=line["call"] or "", dollars=line["dollars"])

@@ -1,6 +1,7 @@
 """Property-graph stores: one protocol (`base`), batches and results prepared once for all stores
-(`batch_io`), conditions (`conditions`), exact cosine (`cosine`), and the stores `sqlite` and `neo4j`.
+(`prepare`), conditions (`conditions`), exact cosine (`cosine`), the stores `sqlite` and `neo4j`, and
+what addresses name (`registry`).
 
 Imports `logical`, `expr` and `errors` only. `physical`, `execution` and `session` use stores through
-the protocol; the session opens them.
+the protocol; the session opens them, and `llm.settings` reads their addresses.
 """

@@ -25,7 +25,7 @@ from semgraph.expr.duckdb import type_of as type_of_scalar
 from semgraph.expr.scalar import ROWS, Faithful, from_ast
 from semgraph.expr.types import TIMESTAMP, type_of_arrow
 from semgraph.stores.base import Alias
-from semgraph.stores.batch_io import column
+from semgraph.stores.prepare import column
 
 Op = Literal[
     "and",
@@ -89,9 +89,8 @@ class Test:
 
 Term = Prop | Value | Test
 
-_SAME_TYPE = frozenset(
-    {"=", "<>", "<", "<=", ">", ">=", "in", "same", "coalesce"}
-)  # DuckDB casts their operands to one type
+# DuckDB casts their operands to one type.
+_SAME_TYPE = frozenset({"=", "<>", "<", "<=", ">", ">=", "in", "same", "coalesce"})
 _BOOLEAN = Type("boolean")
 _TEXT = re.compile(r"'(?:[^']|'')*'")
 _COMPARISONS: dict[type[exp.Expr], Op] = {
@@ -354,9 +353,8 @@ def _kind_of_value(value: Value, rows: pa.Schema) -> pa.DataType | None:
         return None
     kind = type_of_scalar(Scalar(value.sql, value.sql, value.columns), rows)
     item = kind.value_type if pa.types.is_list(kind) else kind
-    _require(
-        not value.columns or not pa.types.is_floating(item)
-    )  # it may be NaN, which stores compare in other ways
+    # It may be NaN, which stores compare in other ways.
+    _require(not value.columns or not pa.types.is_floating(item))
     return kind
 
 
@@ -368,7 +366,7 @@ def _require(holds: bool) -> None:
 @lru_cache(maxsize=1024)
 def constant(value: Value) -> pa.Array[Any]:
     """The value of a constant, computed once; DuckDB takes a millisecond."""
-    return evaluate([value], pa.table({"_q": pa.array([0], pa.int64())}))[0]
+    return _computed([value], pa.table({"_q": pa.array([0], pa.int64())}))[0]
 
 
 def _is_plain_constant(value: Value) -> bool:
@@ -403,13 +401,18 @@ def values_of(terms: Sequence[Term]) -> tuple[Value, ...]:
 
 def evaluate(values: Sequence[Value], rows: pa.Table) -> list[pa.Array[Any]]:
     """What each value is for each of the rows, in canonical types. Raises DataError."""
+    known = {value: _without_duckdb(value, rows) for value in values}
+    others = [value for value, array in known.items() if array is None]
+    known |= dict(zip(others, _computed(others, rows), strict=True))
+    return [array for value in values if (array := known[value]) is not None]
+
+
+def _computed(values: Sequence[Value], rows: pa.Table) -> list[pa.Array[Any]]:
+    """The same by DuckDB."""
     from semgraph.expr.duckdb import rows_of
 
     if not values:
         return []
-    plain = [_plain(value, rows) for value in values]
-    if all(array is not None for array in plain):
-        return [array for array in plain if array is not None]
     read_of = sorted({path.split(".")[0] for value in values for path in value.columns})
     numbered = rows.select(read_of).append_column("#n", pa.array(range(rows.num_rows), pa.int64()))
     listed = ", ".join(f'{value.sql} AS "{i}"' for i, value in enumerate(values))
@@ -428,13 +431,24 @@ def _canonical(array: pa.Array[Any]) -> pa.Array[Any]:
     return array.cast(wanted)
 
 
-def _plain(value: Value, rows: pa.Table) -> pa.Array[Any] | None:
-    """A value that is a column of the rows, or a field of one, without asking DuckDB."""
-    if len(value.columns) != 1 or value.sql != ".".join(
-        f'"{part}"' for part in value.columns[0].split(".")
-    ):
+_COLUMN = re.compile(
+    r'(?P<cast>CAST\()?"[^".]+"(?:\."[^".]+")*(?(cast) AS (?P<type>\w+)\))(?P<test> AND TRUE)?'
+)
+
+
+def _without_duckdb(value: Value, rows: pa.Table) -> pa.Array[Any] | None:
+    """A constant; or a column of the rows or a field of one, also where it is cast to its own type or
+    is one side of a condition of which the other is TRUE. None for others.
+    """
+    if not value.columns:
+        return constant(value).take(pa.array([0] * rows.num_rows, pa.int64()))
+    found = _COLUMN.fullmatch(value.sql)
+    if found is None:
         return None
-    return column(rows, value.columns[0])
+    array = column(rows, value.columns[0])
+    kind = type_of_arrow(array.type)
+    same = found["type"] in (None, kind.sql) and (not found["test"] or kind.name == "boolean")
+    return array if same else None
 
 
 # What conditions imply about the hits that can pass them.

@@ -1,26 +1,15 @@
-"""A disk that is full or cannot be written, and a process that is killed: what was paid for or written
-stays, and the run can go on.
-"""
+"""A disk that is full or cannot be written: what was paid for or written stays, and the run can go on."""
 
 from __future__ import annotations
 
+import resource
 import stat
-import subprocess
-import sys
 
 import pytest
 
 from tests.bad_input.conftest import NOISE, Serving, episode, held, powerless, quiet, told
 from tests.cli.conftest import Ended, Project
-from tests.patience import HANGS
 
-LIMITED = """
-import resource, sys
-limit = int(sys.argv.pop(1))
-from semgraph.cli import main
-resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))     # no file of this process may grow past it
-main()
-"""
 MANY = [
     episode(f"Ann(user): I live in Rome {n}. " + f"Nothing else is new {n}. " * 100, n)
     for n in range(8)
@@ -28,12 +17,13 @@ MANY = [
 
 
 def limited(project: Project, size: int, *args: str) -> Ended:
-    """Run a command that can make no file larger than `size` bytes."""
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(size), *args], cwd=project.folder, env=project.env,
-        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANGS, check=False,
-    )  # fmt: skip
-    return Ended(done.returncode, done.stdout, done.stderr)
+    """Run a command while this process can make no file larger than `size` bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        return project(*args)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_full_disk_for_the_journal_fails_the_run(project: Project, serving: Serving) -> None:
@@ -161,21 +151,3 @@ def test_a_folder_of_models_that_cannot_be_written_is_an_error_that_names_the_va
         f"{models}: the folder for models cannot be written (Permission denied). "
         "Name another place: SEMGRAPH_HOME=DIR"
     )
-
-
-def test_a_killed_run_keeps_what_it_committed(project: Project, serving: Serving) -> None:
-    """Killed while the last message is read: those before are whole, and are not paid for twice."""
-    project.write("semgraph.toml", "[limits]\nin_flight = 1\n")
-    rows = [episode(f"Ann(user): I live in Rome {n}.", n) for n in range(3)]
-    quiet(project(*told(project, rows[:2])), 0)
-    serving.hold()
-    process = project.start(*told(project, rows))
-    serving.until_held()
-    process.kill()
-    process.communicate(timeout=HANGS)
-    assert len(held(project, "RELATES_TO")) == 2
-    serving.release()
-    ended = project(*told(project, rows))
-    quiet(ended, 0)
-    assert len(held(project, "Episodic")) == 3
-    assert sum(row["name"] == "Rome 2" for row in held(project, "Entity")) == 1

@@ -19,9 +19,9 @@ from benchmarks.search.bench import FACTS, RECIPES
 from benchmarks.search.memory import memory_of
 from benchmarks.search.ours import ranked
 from semgraph.execution.result import Progress
+from semgraph.folders import plans_folder
 from semgraph.frontend.load import load_plan
 from semgraph.meter import Meter
-from semgraph.shipped import plans_folder
 
 
 def test_these_benchmarks_exist() -> None:

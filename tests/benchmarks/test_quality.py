@@ -21,7 +21,7 @@ from benchmarks.quality.scores import all_at, any_at, locomo, recall_at
 from benchmarks.quality.tasks import remembered
 from benchmarks.world import StandIn
 from semgraph.llm.base import Reply, Request, Usage
-from semgraph.llm.embed.openai import OpenAIEmbedder
+from semgraph.llm.embed import OpenAIEmbedder
 from semgraph.llm.openai import OpenAI
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,12 @@ FAINT = """() => {
 }"""
 
 
+@cache
+def page_of(path: Path, theme: str) -> str:
+    """A notebook as a page."""
+    return exported(read(path), theme)
+
+
 @pytest.fixture
 def opened(browser: Browser, tmp_path: Path) -> Any:
     """Opens a notebook as a page without a network, all its details open."""
@@ -54,7 +61,7 @@ def opened(browser: Browser, tmp_path: Path) -> Any:
 
     def of(path: Path, theme: str, width: int) -> Page:
         file = tmp_path / "page.html"
-        file.write_text(exported(read(path), theme), encoding="utf-8")
+        file.write_text(page_of(path, theme), encoding="utf-8")
         other = "dark" if theme == "light" else "light"  # the page decides, not the system
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=other)
         contexts.append(context)

@@ -12,13 +12,19 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer import testing
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from semgraph.cli import app
+from semgraph.folders import plans_folder
+from semgraph.frontend.plan_files import PlanFile
+from semgraph.logical.plan import LogicalPlan
 from tests.llm.server import Answer, Fault, ModelServer
 from tests.patience import HANGS, default_signals
 from tests.served import served
@@ -91,6 +97,7 @@ steps:
 returns: [hits]
 example: {inputs: {queries: [{query: Cleo, group_id: demo}]}, after: [people]}
 """
+setattr(testing, "_get_command", cache(get_command))  # noqa: B010 - the commands are made once
 SENTENCE = re.compile(r"(\w+) knows (\w+)\.")
 
 
@@ -147,7 +154,7 @@ class Project:
     folder: Path
     env: dict[str, str]
 
-    def __call__(self, *args: str, text: str | None = None) -> Ended:
+    def __call__(self, *args: str, text: str | None = None, **more: Any) -> Ended:
         """Run a command to its end; `text` is its standard input."""
         with pytest.MonkeyPatch.context() as patched:
             patched.chdir(self.folder)
@@ -155,7 +162,7 @@ class Project:
                 patched.delenv(name)
             for name, value in self.env.items():
                 patched.setenv(name, value)
-            done = CliRunner().invoke(app, list(args), input=text)
+            done = CliRunner().invoke(app, list(args), input=text, **more)
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
         return Ended(done.exit_code, done.stdout, done.stderr)
@@ -180,6 +187,28 @@ class Project:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         return path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shipped_plans_are_loaded_once() -> Iterator[None]:
+    """`plans` loads all of them: 1.5 s. Where no plan of one's own hides a shipped one, they are
+    those of the last time.
+    """
+    loaded: dict[Path, LogicalPlan] = {}
+    names = {path.name for path in plans_folder().rglob("*.yaml")} - {"graph.yaml"}
+    load = PlanFile.load
+
+    def once(self: PlanFile, **options: Any) -> LogicalPlan:
+        own = {path.name for path in Path("plans").rglob("*.yaml")}
+        if options or self.functions or own & names or not self.path.is_relative_to(plans_folder()):
+            return load(self, **options)
+        if self.path not in loaded:
+            loaded[self.path] = load(self)
+        return loaded[self.path]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PlanFile, "load", once)
+        yield
 
 
 @pytest.fixture

@@ -21,16 +21,10 @@ def completed(project: Project, line: str) -> list[str]:
         "COMP_WORDS": line,
         "COMP_CWORD": str(len(words) - 1),
     }
-    done = subprocess.run(
-        [COMMAND],
-        check=True,
-        cwd=project.folder,
-        env=project.env | asked,
-        capture_output=True,
-        text=True,
-    )
-    assert done.stderr == ""
-    return done.stdout.split()
+    project.env |= asked
+    done = project(prog_name="semgraph")
+    assert done.err == ""
+    return done.out.split()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import typer
 
 from semgraph import extras
 from semgraph.cli import app
-from semgraph.llm.local.catalogue import CATALOGUE
+from semgraph.llm.catalogue import CATALOGUE
 from tests.cli.conftest import Project, Serving
 from tests.llm.server import Answer, Fault, error
 

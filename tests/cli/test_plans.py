@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 
 import semgraph
 from semgraph import extras
-from semgraph.shipped import operators_folder, plans_folder
+from semgraph.folders import operators_folder, plans_folder
 from tests.cli.conftest import GRAPH, PLAN, Project, Serving
 
 

@@ -22,7 +22,7 @@ from semgraph.errors import (
     StoreUnavailable,
 )
 from semgraph.llm.settings import Settings
-from semgraph.redaction import HIDDEN, learn, redacted
+from semgraph.privacy import HIDDEN, learn, redacted
 from tests.cli.conftest import Project, Serving
 from tests.llm.server import Answer, error
 

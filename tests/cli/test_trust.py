@@ -18,7 +18,7 @@ import pytest
 
 import semgraph as sg
 from semgraph.errors import PlanError
-from semgraph.llm import trust
+from semgraph.llm import endpoints as trust
 from semgraph.llm.openai import Wire
 from semgraph.llm.settings import Setting, Settings
 from tests.cli.conftest import Project, Serving
@@ -297,7 +297,7 @@ def test_the_password_of_a_store_goes_to_no_host_of_a_folder_s_file(project: Pro
 
 def test_a_cluster_that_a_folder_s_file_names_is_not_entered(project: Project) -> None:
     project.write("semgraph.toml", 'engine = "ray://evil.example:10001"\n')
-    ended = project("run", "people", "--llm", "local")
+    ended = project("run", "people")
     assert ended.code == 2
     assert "names evil.example:10001, which would be sent the keys" in ended.err
 

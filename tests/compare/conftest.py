@@ -17,7 +17,7 @@ import pytest
 import semgraph as sg
 from semgraph.frontend.frame import Frame
 from semgraph.llm.openai import OpenAI
-from semgraph.llm.prices import FlatPrice
+from semgraph.llm.tokens import FlatPrice
 from tests.llm.server import Answer, ModelServer
 
 RECORD = re.compile(r"(\d+)\. (\{.*\})")

@@ -12,7 +12,7 @@ import pytest
 import semgraph as sg
 from semgraph.compare.comparison import Estimate
 from semgraph.compare.preview import admit, in_all, limits
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 from semgraph.errors import BudgetReached, PlanError
 from semgraph.llm.stack import Budget, Spending
 from tests.compare.test_step import of_kinds

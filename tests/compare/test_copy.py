@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from semgraph.compare.scratch import snapshot
+from semgraph.compare.trial import snapshot
 from semgraph.frontend.load import load_plan
 from tests.compare.standin import StandIn
 from tests.compare.test_plans import ARMS, PLAN, episodes, opened, whole

@@ -11,9 +11,9 @@ import pytest
 
 import semgraph as sg
 from semgraph.compare.comparison import Arm, Comparison, Quality, Spent, Trial, ranked
-from semgraph.compare.score import of_plans
+from semgraph.compare.request import of_plans
 from semgraph.compare.trial import Whole
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 from semgraph.render.chart import measure, points
 from semgraph.render.comparison import columns, plain
 from semgraph.scores import Edge, ScoredGraph, ScoredNode

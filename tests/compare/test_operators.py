@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import semgraph as sg
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 from semgraph.frontend.frame import Frame
 
 ROWS = [

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import semgraph as sg
-from semgraph.compare.graphs import graph_of
-from semgraph.compare.scratch import snapshot
+from semgraph.compare.trial import snapshot
+from semgraph.compare.truth import graph_of
 from semgraph.errors import PlanError
 from tests.compare.standin import StandIn
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import semgraph as sg
-from semgraph.compare.record import load_comparison
+from semgraph.compare.comparison import load_comparison
 from semgraph.errors import BudgetReached
 from semgraph.render.comparison import footer
 from tests.compare.conftest import TRUE, WAYS, compared, filtered, opened, priced

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import semgraph as sg
-from semgraph.conformance.oracle import Oracle
+from semgraph.conformance.cases import Oracle
 from tests.compare.standin import StandIn
 from tests.compare.test_ahead import MIND, Words, rows
 from tests.compare.test_plans import ARMS, PLAN, episodes, opened

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 import semgraph as sg
-from semgraph.compare.graphs import read_graph_truth
-from semgraph.compare.record import load_comparison
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.compare.comparison import load_comparison
+from semgraph.compare.truth import read_graph_truth
+from semgraph.conformance.cases import Mind, Oracle
 from semgraph.errors import InputError, PlanError
 from tests.compare.conftest import TRUE, compared, filtered
 from tests.compare.test_operators import compare, joined

@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 from semgraph.cli import app
 from semgraph.conformance import check_folder, report_lines, skeleton
 from semgraph.errors import PlanError
+from semgraph.folders import operators_folder
 from semgraph.semantic.contract import OPERATORS
-from semgraph.shipped import operators_folder
 
 HEAD = '''"""One that does wrong."""
 import asyncio

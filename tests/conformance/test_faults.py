@@ -11,8 +11,19 @@ from typing import Any
 
 import pytest
 
-from semgraph.conformance.cases import Case, answers, ask, mind, reference
-from semgraph.conformance.oracle import Faulty, Oracle, edited, is_packed, lines, parts
+from semgraph.conformance.cases import (
+    Case,
+    Faulty,
+    Oracle,
+    answers,
+    ask,
+    edited,
+    is_packed,
+    lines,
+    mind,
+    parts,
+    reference,
+)
 from semgraph.errors import RowError
 from semgraph.llm.base import Reply, Request
 from semgraph.meter import StepMetrics

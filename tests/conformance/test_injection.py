@@ -11,10 +11,10 @@ from typer.testing import CliRunner
 
 import semgraph as sg
 from semgraph.cli import app
-from semgraph.conformance.injection import OPERATORS, Injection, canaries, injection
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
+from semgraph.conformance.folder import OPERATORS, Injection, canaries, injection
+from semgraph.folders import operators_folder
 from semgraph.llm.base import Reply, Request
-from semgraph.shipped import operators_folder
 from tests.llm.server import ModelServer
 from tests.served import served
 

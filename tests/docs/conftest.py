@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import semgraph.pandas
-from semgraph.llm import openai, prices, settings
+from semgraph.llm.base import OPENAI
 from tests.cli.conftest import Project
 from tests.docs.answers import PageModel
 from tests.docs.blocks import ROOT, WIDTH, Reader
@@ -24,8 +24,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[PageModel]:
     """The simulated model, in the place of OpenAI's endpoint."""
     server = PageModel()
     with served(server):
-        for module in (openai, prices, settings):
-            monkeypatch.setattr(module, "OPENAI_URL", server.base_url)
+        monkeypatch.setitem(vars(OPENAI), "url", server.base_url)
         yield server
 
 

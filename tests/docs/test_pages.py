@@ -57,7 +57,6 @@ NOT_RUN = {
         "downloads a Neo4j server",
     ],
     "ollama.md": ["needs Ollama"],
-    "plan-language.md": ["all keys at once, with names of several plans"],
     "resume.md": ["of a run with failed rows"],
     "vllm.md": ["needs a GPU with vLLM"],
     "your-own-operator.md": [

@@ -8,7 +8,7 @@ import json
 import re
 import shlex
 
-from semgraph.engine.cluster import EngineSpec
+from semgraph.engine.on_ray import EngineSpec
 from semgraph.semantic.library import Library
 from tests.docs.blocks import ROOT, Reader, blocks
 

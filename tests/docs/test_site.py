@@ -1,4 +1,6 @@
-"""The site: it is built without warnings, all its links lead somewhere, and it needs no other host."""
+"""The site: it is built without warnings, all its links lead somewhere, and it needs no other host.
+`make docs` builds it every time, and reports links and anchors that lead nowhere.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +37,9 @@ class Links(HTMLParser):
             self.loaded += [named[name] for name in ("src", "srcset", "href") if name in named]
 
 
+BUILT = pytest.mark.nightly  # with the site that is built: half a minute
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as `make docs` does."""
@@ -58,6 +63,7 @@ def pages(site: Path) -> dict[Path, Links]:
     return read
 
 
+@BUILT
 def test_every_link_leads_to_a_page_and_a_place_on_it(site: Path, pages: dict[Path, Links]) -> None:
     wrong = []
     for page, found in pages.items():
@@ -74,6 +80,7 @@ def test_every_link_leads_to_a_page_and_a_place_on_it(site: Path, pages: dict[Pa
     assert wrong == []
 
 
+@BUILT
 def test_pages_load_nothing_from_other_hosts(pages: dict[Path, Links]) -> None:
     loaded = {link for found in pages.values() for link in found.loaded}
     assert {link for link in loaded if urlsplit(link).netloc} == set()
@@ -87,6 +94,7 @@ def test_every_page_of_the_documentation_is_in_the_navigation() -> None:
     assert yaml.safe_load(text)["nav"][0] == {"Home": "index.md"}
 
 
+@BUILT
 def test_the_reference_names_every_command_and_every_public_name(site: Path) -> None:
     import typer
 
@@ -102,6 +110,7 @@ def test_the_reference_names_every_command_and_every_public_name(site: Path) -> 
         assert f'id="{found.__module__}.{found.__qualname__}"' in api
 
 
+@BUILT
 def test_files_outside_of_the_documentation_are_on_the_site(site: Path) -> None:
     for name in (
         "benchmarks/results/engine.html",

@@ -7,9 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from semgraph.engine.cluster import EngineSpec
-from semgraph.engine.ledger import Ledger, RunLedger
-from semgraph.engine.on_ray import OnReport, RayEngine, Task, Work
+from semgraph.engine.on_ray import EngineSpec, Ledger, OnReport, RayEngine, RunLedger, Task, Work
 from semgraph.execution.result import Result
 from semgraph.llm.settings import RunLimits
 

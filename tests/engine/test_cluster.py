@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from semgraph.engine import cluster
+from semgraph.engine import on_ray
 from semgraph.errors import UnavailableError
 
 ADDRESS = "ray://head:10001"
@@ -33,14 +33,14 @@ def died() -> None:
 
 def test_a_process_of_a_client_that_dies_as_it_starts_is_asked_for_again():
     server = Server(died, died, lambda: None)
-    cluster.enter(server, ADDRESS)
+    on_ray.enter(server, ADDRESS)
     assert [options["address"] for options in server.asked] == [ADDRESS] * 3
 
 
 def test_a_server_that_cannot_start_a_process_is_told_with_what_helps():
     server = Server(died, died, died, lambda: None)
     with pytest.raises(UnavailableError) as refused:
-        cluster.enter(server, ADDRESS)
+        on_ray.enter(server, ADDRESS)
     assert str(refused.value) == (
         "ray://head:10001 answers, but started no process for this run in 3 attempts: RuntimeError: Starting Ray client "
         "server failed. Where gRPC's fork handlers are the cause, start the cluster with `GRPC_ENABLE_FORK_SUPPORT=0 ray "
@@ -50,11 +50,11 @@ def test_a_server_that_cannot_start_a_process_is_told_with_what_helps():
 
 
 def test_a_server_that_hangs_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(cluster, "CONNECT_SECONDS", 0.05)
+    monkeypatch.setattr(on_ray, "CONNECT_SECONDS", 0.05)
     held = threading.Event()
     try:
         with pytest.raises(UnavailableError, match="started no process for this run in 0 s. Where"):
-            cluster.enter(Server(held.wait), ADDRESS)
+            on_ray.enter(Server(held.wait), ADDRESS)
     finally:
         held.set()
 
@@ -66,14 +66,14 @@ def refused() -> None:
 def test_a_server_that_does_not_answer_is_asked_once():
     server = Server(refused)
     with pytest.raises(UnavailableError, match="no cluster of Ray answers at ray://head:10001"):
-        cluster.enter(server, ADDRESS)
+        on_ray.enter(server, ADDRESS)
     assert len(server.asked) == 1
 
 
 @pytest.mark.parametrize(
-    ("address", "entered"), [("", "local"), (cluster.MEMBER, "auto"), (ADDRESS, ADDRESS)]
+    ("address", "entered"), [("", "local"), (on_ray.MEMBER, "auto"), (ADDRESS, ADDRESS)]
 )
 def test_a_cluster_is_started_here_or_entered(address: str, entered: str):
     server = Server(lambda: None)
-    cluster.enter(server, address)
+    on_ray.enter(server, address)
     assert [options["address"] for options in server.asked] == [entered]

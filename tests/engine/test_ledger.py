@@ -14,19 +14,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semgraph.engine import ledger as engine_ledger
-from semgraph.engine.cluster import EngineSpec
-from semgraph.engine.ledger import (
+from semgraph.engine import on_ray as engine_ledger
+from semgraph.engine.on_ray import (
     TAKEN,
     Account,
+    EngineSpec,
     Rates,
     Return,
     RunLedger,
     ShardTaken,
     SharedBudget,
     SharedLimiter,
+    Task,
 )
-from semgraph.engine.on_ray import Task
 from semgraph.errors import BudgetReached, SemgraphError
 from semgraph.llm.settings import RunLimits
 from semgraph.llm.stack import Spending

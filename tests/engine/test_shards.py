@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from semgraph.engine.cluster import EngineSpec
-from semgraph.engine.on_ray import Task, WorkerLost, code_here
+from semgraph.engine.on_ray import EngineSpec, Task, WorkerLost, code_here
 from semgraph.errors import PlanError, SemgraphError
 from semgraph.execution import executor
 from semgraph.execution.record import (
@@ -26,8 +25,7 @@ from semgraph.execution.record import (
     recorded_inputs,
     records_of,
 )
-from semgraph.execution.recorded_results import RecordedTables
-from semgraph.execution.result import Result
+from semgraph.execution.result import RecordedTables, Result
 from semgraph.llm.base import Reply
 from semgraph.llm.journal import Journal
 from semgraph.llm.settings import Settings

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.conformance.oracle import Faulty, Mind, Oracle, edited
+from semgraph.conformance.cases import Faulty, Mind, Oracle, edited
 from semgraph.execution.result import Result
 from semgraph.llm.base import Reply
 from tests.execution.conftest import Row, Watched, Work, said

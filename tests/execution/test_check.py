@@ -14,13 +14,13 @@ from uuid import uuid4
 import pytest
 
 import semgraph
-from semgraph.conformance.oracle import Grams, Mind, Oracle, edited
+from semgraph.conformance.cases import Grams, Mind, Oracle, edited
 from semgraph.errors import ModelUnavailable, PlanError, RowError
 from semgraph.execution.result import Result
+from semgraph.folders import plans_folder
 from semgraph.frontend.load import load_plan
 from semgraph.llm.base import Reply, Request
 from semgraph.logical.plan import LogicalPlan
-from semgraph.shipped import plans_folder
 
 NOTES = [
     {"id": "a", "text": "apples", "most": 4},

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 
 GRAPH = """
 graph: days

@@ -1,33 +1,11 @@
-"""A killed run loses nothing and doubles nothing, and two runs of one group never mix."""
+"""Two runs of one group never mix."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import random
-import signal
-import sqlite3
-from contextlib import closing
-from pathlib import Path
 
 from semgraph.execution.result import Progress
 from tests.execution.conftest import STORY, Watched, Work, declared, ended, said, wire
-
-KILLS = 2
-SEED = os.environ.get("SEED") or "0"
-
-
-def answered(journal: Path) -> set[str]:
-    """The last message of each request whose answer a journal holds."""
-    if not journal.exists():
-        return set()
-    with closing(sqlite3.connect(journal)) as database:
-        tables = database.execute(
-            "SELECT count(*) FROM sqlite_master WHERE name = 'answers'"
-        ).fetchone()[0]
-        rows = database.execute("SELECT request FROM answers").fetchall() if tables else []
-    return {json.loads(text)[-1][-1][1] for (text,) in rows}
 
 
 async def wipe(work: Work) -> None:
@@ -35,43 +13,6 @@ async def wipe(work: Work) -> None:
     await store.ensure(declared(), None)
     await store.clear()
     await store.aclose()
-
-
-async def test_a_run_killed_again_and_again_ends_with_the_graph_of_one_that_was_not(
-    simple: Work,
-) -> None:
-    print(f"SEED={SEED}")  # shown where it fails; another one draws other moments
-    model, episodes, draw = simple.model, said(STORY), random.Random(SEED)
-    await simple.run(episodes, session={"journal": False})
-    undisturbed, plain = await simple.place.dump(), wire(model.requests)
-    await wipe(simple)
-    model.reset()
-    paid_twice: list[str] = []
-    for kill in range(KILLS + 1):
-        had, before = answered(simple.folder / ".semgraph" / "journal.db"), len(model.requests)
-        process = await simple.start(episodes)
-        if kill < KILLS:
-            enough = before + draw.randint(1, 12)
-            await model.until(
-                lambda p=process, n=enough: len(model.requests) >= n or p.returncode is not None
-            )
-            await asyncio.sleep(draw.uniform(0, 0.3))
-            if process.returncode is None:
-                process.send_signal(signal.SIGKILL)
-            await process.communicate()
-        else:
-            told = await ended(process)
-        paid_twice += [
-            text
-            for body in model.requests[before:]
-            if (text := body["messages"][-1]["content"]) in had
-        ]
-    assert paid_twice == []
-    assert told["committed"] + told["skipped"] == len(episodes)
-    assert set(wire(model.requests)) == set(plain), (
-        "nothing is asked that a whole run would not ask"
-    )
-    assert await simple.place.dump() == undisturbed
 
 
 async def test_of_two_processes_on_one_group_one_goes_on_and_the_other_stops(simple: Work) -> None:

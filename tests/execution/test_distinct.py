@@ -6,15 +6,15 @@ import random
 
 import pytest
 
-from semgraph.execution import distinct
-from semgraph.execution.distinct import DistinctKeys
+from semgraph.execution import commit
+from semgraph.execution.commit import DistinctKeys
 
 
 @pytest.mark.parametrize("recent", [1, 3, 64])
 def test_different_keys_are_counted_once_however_they_come(
     recent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(distinct, "_RECENT", recent)
+    monkeypatch.setattr(commit, "_RECENT", recent)
     draw, keys, known = random.Random(1), DistinctKeys(), set[object]()
     for _ in range(400):
         some = [draw.choice([f"k{n}", n]) for n in draw.sample(range(3_000), draw.randrange(9))]

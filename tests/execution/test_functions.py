@@ -19,9 +19,9 @@ from semgraph.cli import app
 from semgraph.errors import DataError, PlanError
 from semgraph.execution.record import Run
 from semgraph.expr import own_functions
+from semgraph.folders import functions_folder
 from semgraph.frontend.functions import Functions
 from semgraph.frontend.load import load_plan
-from semgraph.shipped import functions_folder
 from tests.execution.conftest import Place
 
 PLAN = """

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.conformance.oracle import Grams, Mind, Oracle
+from semgraph.conformance.cases import Grams, Mind, Oracle
 from semgraph.errors import DataError, PlanError
 from semgraph.execution.record import Run
 from semgraph.execution.result import Result

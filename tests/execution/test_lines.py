@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 import semgraph
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 from semgraph.errors import RowError
 from semgraph.execution.record import Run, read_rows
 from semgraph.execution.result import Result
-from semgraph.render.outcome import step_columns
-from semgraph.render.runs import page
+from semgraph.render.outcome import run_page, step_columns
 
 PLAN = """
 plan: lines
@@ -82,7 +81,7 @@ def test_tables_have_a_line_for_each_operator(result: Result) -> None:
     assert list(names.cells) == ["told.1", "told.2"]
     assert list(operators.cells) == ["sem_filter", "sem_map"]
     assert result.record is not None
-    lines = [line.split() for line in page(Run(result.record), 200)]
+    lines = [line.split() for line in run_page(Run(result.record), 200)]
     assert [line[:2] for line in lines if line and line[0].startswith("told")] == [
         ["told.1", "sem_filter"],
         ["told.2", "sem_map"],

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from semgraph.execution.lost import paid_by
 from semgraph.execution.record import CallLog, RunRecord, timestamp
 from semgraph.llm.base import Message, Reply, Request, Usage
 from semgraph.llm.journal import Journal
+from semgraph.session.sharded import paid_by
 
 
 def request(text: str, step: str = "read") -> Request:

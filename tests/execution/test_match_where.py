@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import semgraph
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 
 GRAPH = Path(__file__).parents[1] / "fixtures" / "optimizer"
 PLAN = """

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.conformance.oracle import Grams, Mind, Oracle
+from semgraph.conformance.cases import Grams, Mind, Oracle
 from semgraph.errors import PlanError, RowError
 from semgraph.llm.base import Request
 

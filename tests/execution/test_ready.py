@@ -13,7 +13,7 @@ import pytest
 from aiohttp import web
 
 import semgraph
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 from semgraph.execution import executor
 from semgraph.execution.record import read_lines, read_rows
 from semgraph.execution.result import Result

@@ -12,8 +12,7 @@ import pytest
 from semgraph.display import as_html
 from semgraph.execution import executor
 from semgraph.execution.record import step_tables
-from semgraph.execution.recorded_results import RecordedTables
-from semgraph.execution.result import Result
+from semgraph.execution.result import RecordedTables, Result
 from semgraph.frontend.load import load_plan
 from semgraph.render.outcome import outcome
 from tests.execution.conftest import PLAN, STORY, Work, said

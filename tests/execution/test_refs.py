@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 from semgraph.execution.result import Result
 from tests.partial import partial_result
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 from semgraph.errors import DataError, InputError, PlanError, RowError
 from semgraph.frontend.frame import table
 from semgraph.frontend.load import load_plan

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import semgraph
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 from semgraph.errors import (
     BudgetReached,
     EngineError,
@@ -33,8 +33,8 @@ from semgraph.errors import (
 )
 from semgraph.execution.result import Progress
 from semgraph.llm.base import Reply, Request
+from semgraph.llm.catalogue import CatalogueModel
 from semgraph.llm.journal import Journal, OwnText
-from semgraph.llm.local.catalogue import CatalogueModel
 from semgraph.stores.sqlite.store import SqliteStore
 from tests.execution.conftest import PLAN, ROOT, STORY, Work, said
 from tests.partial import maybe_partial
@@ -527,7 +527,7 @@ def test_a_download_of_a_local_model_is_told_when_a_request_needs_it(
 
     monkeypatch.setenv("SEMGRAPH_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("SEMGRAPH_OFFLINE", raising=False)
-    monkeypatch.setattr("semgraph.llm.local.model.pull", pull)
+    monkeypatch.setattr("semgraph.llm.local.pull", pull)
     tickets = semgraph.table(TICKETS)
     with semgraph.Session(llm="local", store="memory", folder=tmp_path) as session:
         session.run(tickets.filter("id > 1"))

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import semgraph as sg
 from semgraph.errors import InputError, RowError
 from semgraph.frontend import row_files
-from semgraph.frontend.inputs import read_inputs
+from semgraph.frontend.row_files import read_inputs
 from tests.llm.server import Answer, ModelServer
 from tests.served import served
 

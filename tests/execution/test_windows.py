@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from semgraph.errors import InputError
-from semgraph.execution.slices import slices
+from semgraph.execution.executor import slices
 from semgraph.execution.windows import InputRows, cut, joined, prepare
 from semgraph.logical.plan import Windowing
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 from semgraph.stores.sqlite.store import SqliteStore
 
 GRAPH = """graph: people

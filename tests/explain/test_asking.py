@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import semgraph
-from semgraph.conformance.oracle import Faulty, Mind, Oracle, edited
+from semgraph.conformance.cases import Faulty, Mind, Oracle, edited
 from semgraph.errors import RowError
 from semgraph.frontend.load import load_plan
 from semgraph.llm.base import Reply, Request

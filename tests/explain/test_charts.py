@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import semgraph
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 from semgraph.errors import PlanError
-from semgraph.shipped import plans_folder
+from semgraph.folders import plans_folder
 
 PLANS = (
     "add_episode", "add_triplet", "build_communities", "link_facts", "pagerank", "search", "store_facts",

@@ -16,15 +16,14 @@ from hypothesis import strategies as st
 
 import semgraph
 from benchmarks.world import StandIn
-from semgraph.conformance.cases import some
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle, some
 from semgraph.errors import EngineError
 from semgraph.execution.observations import ObservationFile, Seen
 from semgraph.explain import estimates as bounds
 from semgraph.explain.estimates import Amount, total
 from semgraph.meter import OperatorMetrics, StepMetrics
 from semgraph.semantic.contract import Cost, RowEstimate
-from semgraph.semantic.implementation import Implementation
+from semgraph.semantic.library import Implementation
 from tests.optimizer.bench import answered, matched
 
 PLANS = Path(__file__).parents[2] / "plans"

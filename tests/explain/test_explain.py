@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 from semgraph.errors import PlanError
-from semgraph.explain.queries import segment_queries
+from semgraph.explain.requests import segment_queries
 from semgraph.explain.tree import steps_of, tree
+from semgraph.folders import plans_folder
 from semgraph.frontend.load import load_plan
 from semgraph.physical.planner import compile_plan
 from semgraph.semantic.library import Library
-from semgraph.shipped import plans_folder
 from semgraph.stores.sqlite.store import SqliteStore
 from tests.optimizer.bench import answered, matched
 

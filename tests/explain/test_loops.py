@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 
 INPUTS = {
     "rows": [{"id": name, "n": n} for n, name in enumerate("abcde")],

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 from semgraph.explain.tree import as_data
 from semgraph.stores.base import Store
 from tests.optimizer.bench import FIXTURES

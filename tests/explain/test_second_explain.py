@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.conformance.cases import LIBRARY, usable
-from semgraph.conformance.oracle import Grams, Mind, Oracle
+from semgraph.conformance.cases import LIBRARY, Grams, Mind, Oracle, usable
 from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
 from semgraph.semantic.contract import OPERATORS
@@ -34,6 +33,10 @@ WAYS = [
     ("sem_topk", "listwise(window=8)"), ("sem_topk", "quickselect(batch=3)"),
 ]  # fmt: skip
 HERE = [(op, way) for op, way in WAYS if usable(op, LIBRARY.get(op, Choice.parse(way))) is None]
+BY = ", by: [kind]"
+GROUPED = [(op, way, BY) for op, way in HERE if op == "sem_topk"]
+KINDS = ("a", "ab", "aab", "abcdefg")  # of the rows in turn: groups of these sizes
+ALONE = [(op, way, "") for op, way in HERE]
 NOTES = [
     {"id": i, "kind": "ab"[i % 2], "text": f"text {i} of {'many' if i % 3 else 'few'} words"}
     for i in range(30)
@@ -77,8 +80,7 @@ def near(total: Mapping[str, Any], did: StepMetrics) -> None:
     assert total["tokens_out"]["value"] == pytest.approx(did.tokens_out, rel=0.2)
 
 
-@pytest.mark.parametrize("per", ["", ", by: [kind]"], ids=["one group", "groups"])
-@pytest.mark.parametrize(("operator", "way"), HERE)
+@pytest.mark.parametrize(("operator", "way", "per"), [*ALONE, *GROUPED])
 async def test_it_is_within_a_fifth_of_what_the_run_took(
     tmp_path: Path, operator: str, way: str, per: str
 ) -> None:
@@ -100,10 +102,13 @@ async def test_what_one_model_took_says_nothing_about_another(tmp_path: Path) ->
         assert (await explained(small, path, notes=NOTES, names=NAMES)) != before
 
 
-@pytest.mark.parametrize("kinds", ["a", "ab", "aab", "abcdefg"])
-@pytest.mark.parametrize("per", ["", ", by: [kind]"], ids=["one group", "groups"])
 @pytest.mark.parametrize(
-    ("operator", "way"), [pair for pair in HERE if pair[0] in {"sem_agg", "sem_topk"}]
+    ("operator", "way", "per", "kinds"),
+    [
+        *((*asked, "ab") for asked in ALONE if asked[0] == "sem_topk"),
+        *((*asked, kinds) for asked in GROUPED for kinds in KINDS),
+        *((*asked, kinds) for asked in ALONE for kinds in KINDS if asked[0] == "sem_agg"),
+    ],
 )
 async def test_before_the_first_run_a_bound_is_one(
     tmp_path: Path, operator: str, way: str, per: str, kinds: str
@@ -123,7 +128,7 @@ async def test_before_the_first_run_a_bound_is_one(
 async def test_of_groups_that_are_not_known_each_size_is_thought_of(tmp_path: Path) -> None:
     async with session(tmp_path) as made:
         for way, most in [("tournament", 48), ("listwise(window=8)", 15), ("packed(rows=7)", 5)]:
-            path = plan(tmp_path, "sem_topk", way, ", by: [kind]")
+            path = plan(tmp_path, "sem_topk", way, BY)
             assert (await explained(made, path, notes=NOTES, names=NAMES))["calls"]["value"] == most
 
 

@@ -1,4 +1,4 @@
-"""How each shipped plan is run: `snapshots/` holds its EXPLAIN. The algebra is in `docs/plans`.
+"""How each shipped plan is run: `snapshots/` holds its EXPLAIN.
 
 A change of a plan, a rule or the planner shows here. `SEMGRAPH_RENEW=1 pytest
 tests/explain/test_snapshots.py` writes the snapshots anew.
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import semgraph
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 
 ROOT = Path(__file__).parents[2]
 SNAPSHOTS = Path(__file__).parent / "snapshots"

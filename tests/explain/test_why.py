@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 from semgraph.errors import PlanError
 from semgraph.execution.record import Run
 from semgraph.execution.result import Result

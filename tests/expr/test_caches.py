@@ -13,11 +13,11 @@ import pytest
 from semgraph.errors import Fault, PlanError
 from semgraph.expr import scalar
 from semgraph.expr.scalar import parse_scalar
+from semgraph.folders import plans_folder
 from semgraph.frontend import prompt_files
 from semgraph.frontend.document import Document, read_file
 from semgraph.frontend.load import load_document
 from semgraph.frontend.prompt_files import read_prompt
-from semgraph.shipped import plans_folder
 
 MISSING = object()
 VALUES = [MISSING, None, True, 1, 1.0, "1", False, 0, 0.0, -0.0, "", [1], ["1"], [True], [None]]

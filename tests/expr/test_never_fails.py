@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from semgraph.errors import DataError
-from semgraph.expr.properties import never_fails
 from semgraph.expr.scalar import ROWS, parse_scalar
+from semgraph.optimizer._patterns import never_fails
 from semgraph.relational.segments import execute
 
 TIME = pa.timestamp("us", tz="UTC")

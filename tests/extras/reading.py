@@ -13,8 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.conformance import Candidate
-from semgraph.conformance.cases import Case, mind
-from semgraph.conformance.oracle import Oracle
+from semgraph.conformance.cases import Case, Oracle, mind
 from semgraph.llm.base import Message, Reply, Request
 
 _FIELD = re.compile(r"\[(\w+)\]: «(.*?)»\n(?=\n*\[\w+\]: «|\s*\Z)", re.DOTALL)

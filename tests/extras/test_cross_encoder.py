@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from semgraph.conformance import CHECKS, Candidate
-from semgraph.conformance.cases import LIBRARY, Case, node, run
-from semgraph.conformance.oracle import Oracle
+from semgraph.conformance.cases import LIBRARY, Case, Oracle, node, run
 from semgraph.errors import ModelUnavailable
 from semgraph.llm.base import Limits
 from semgraph.logical.plan import Choice

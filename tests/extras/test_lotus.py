@@ -9,8 +9,18 @@ from typing import Any
 import pytest
 
 from semgraph.conformance import CHECKS
-from semgraph.conformance.cases import LIBRARY, Case, answers, mind, node, reference, run, some
-from semgraph.conformance.oracle import Faulty, Oracle
+from semgraph.conformance.cases import (
+    LIBRARY,
+    Case,
+    Faulty,
+    Oracle,
+    answers,
+    mind,
+    node,
+    reference,
+    run,
+    some,
+)
 from semgraph.errors import ModelUnavailable
 from semgraph.llm.base import Limits, Reply, Request
 from semgraph.logical.plan import Choice

@@ -10,8 +10,8 @@ import pytest
 from pydantic import BaseModel, Field
 
 from semgraph.errors import PlanError
-from semgraph.frontend.answer_types import answer_types
 from semgraph.frontend.frame import table
+from semgraph.frontend.prompt_files import answer_types
 
 
 class Part(BaseModel):

@@ -12,12 +12,11 @@ from semgraph.errors import Fault, Faults
 from semgraph.explain.algebra import symbol
 from semgraph.expr.scalar import Scalar
 from semgraph.frontend import build as builder
-from semgraph.frontend.arguments import KINDS
 from semgraph.frontend.build import OPERATORS, SINKS, SOURCES, build, by_keyword, plan_keys
 from semgraph.frontend.frame import table
 from semgraph.frontend.head import NO_GRAPH
-from semgraph.logical.node import Node, argument
-from semgraph.logical.typecheck import check_names
+from semgraph.frontend.kinds import KINDS
+from semgraph.logical.node import Node, argument, check_names
 from semgraph.relational.sql import operator_sql
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 from semgraph.errors import PlanError
 from semgraph.frontend.load import load_plan
 from semgraph.frontend.plan_files import called_plans, copied, plan_file

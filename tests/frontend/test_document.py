@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semgraph.errors import Position
-from semgraph.frontend.arguments import holds
 from semgraph.frontend.document import parse
 from semgraph.frontend.dump import write_yaml
+from semgraph.frontend.kinds import holds
 from semgraph.logical.plan import match_steps
 
 

@@ -14,9 +14,8 @@ import pytest
 from pyarrow import csv
 
 from semgraph.errors import InputError, PlanError
-from semgraph.frontend.inputs import read_inputs
 from semgraph.frontend.load import load_plan
-from semgraph.frontend.row_files import BATCH
+from semgraph.frontend.row_files import BATCH, read_inputs
 from semgraph.frontend.rows import set_aside
 from semgraph.logical.plan import LogicalPlan
 

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from semgraph.errors import Fault, PlanError, Problem
+from semgraph.folders import plans_folder
 from semgraph.frontend.document import Document, read_file, walk_paths
 from semgraph.frontend.graph_files import graph_of
 from semgraph.frontend.jsonschema import plan_schema
 from semgraph.frontend.load import load_document
 from semgraph.logical.plan import LogicalPlan
-from semgraph.shipped import plans_folder
 
 SHIPPED = {
     name: plans_folder() / f"{name}.yaml"

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from semgraph.errors import PlanError
+from semgraph.folders import plans_folder
 from semgraph.frontend.graph_files import read_graph
-from semgraph.shipped import plans_folder
 
 WRONG = """\
 graph: x

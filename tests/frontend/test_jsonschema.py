@@ -12,13 +12,13 @@ import jsonschema
 import pytest
 
 from semgraph.errors import Fault, PlanError
+from semgraph.folders import plans_folder
 from semgraph.frontend.build import OPERATORS, SINKS
 from semgraph.frontend.document import parse, read_file
 from semgraph.frontend.graph_files import graph_of
 from semgraph.frontend.head import PLAN as PLAN_KEYS
 from semgraph.frontend.jsonschema import graph_schema, plan_schema, prompt_schema
 from semgraph.frontend.prompt_files import read_prompt
-from semgraph.shipped import plans_folder
 from tools.schemas import texts
 
 FILES = sorted(plans_folder().rglob("*.yaml"))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from semgraph.errors import InputError
-from semgraph.frontend.mapped import joined
+from semgraph.frontend.row_files import joined
 
 SCHEMA = pa.schema(
     [("name", pa.string()), ("tags", pa.list_(pa.string())), ("at", pa.timestamp("us", "UTC"))]

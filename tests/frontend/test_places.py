@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import semgraph as sg
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 from semgraph.errors import PlanError
-from semgraph.shipped import plans_folder
+from semgraph.folders import plans_folder
 
 SECRET = "sesame-0123"
 PLAN = """plan: mine

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from semgraph.errors import PlanError
+from semgraph.folders import plans_folder
 from semgraph.frontend import head
 from semgraph.frontend import load as load_module
 from semgraph.frontend.load import Loader, load_plan
 from semgraph.frontend.plan_files import PlanFile
 from semgraph.logical.plan import LogicalPlan
-from semgraph.shipped import plans_folder
 from tests.frontend.conftest import Folder
 
 PLANS = {

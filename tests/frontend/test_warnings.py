@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import semgraph as sg
+from semgraph.folders import plans_folder
 from semgraph.frontend.load import load_plan
-from semgraph.shipped import plans_folder
 from tests.frontend.conftest import Folder, Load
 
 SOUND = """

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from semgraph.conformance.oracle import Mind, Oracle, think
+from semgraph.conformance.cases import Mind, Oracle, think
 from semgraph.errors import RowError
 from semgraph.llm.base import Reply, Request, Usage
 from tests.fuzz import answers

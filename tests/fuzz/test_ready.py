@@ -32,7 +32,7 @@ class Unsteady(Model):
         return await super().complete(request)
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.nightly)])
 def test_formed_windows_count_like_windows_of_their_sizes(
     part: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

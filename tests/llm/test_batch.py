@@ -20,9 +20,8 @@ from semgraph.llm.base import Message, Reply, Request
 from semgraph.llm.batch import Batched, BatchPolicy
 from semgraph.llm.journal import Journal, Journalled
 from semgraph.llm.openai import OpenAI
-from semgraph.llm.prices import FlatPrice
 from semgraph.llm.stack import Budget, Budgeted, Coalesced, Limiter, RetryPolicy, Stack
-from semgraph.llm.tokens import most_usage
+from semgraph.llm.tokens import FlatPrice, most_usage
 from tests.llm.server import Answer, Fault, ModelServer, error
 from tests.patience import HANGS
 

@@ -9,8 +9,8 @@ import pytest
 from semgraph.errors import BudgetReached, PlanError, RowError
 from semgraph.llm.journal import Journal
 from semgraph.llm.openai import OpenAI
-from semgraph.llm.prices import FlatPrice
 from semgraph.llm.stack import Budget, Budgeted, Limiter, Retried, RetryPolicy, Spending, Stack
+from semgraph.llm.tokens import FlatPrice
 from tests.llm.server import Answer, Fault, ModelServer, error
 
 QUICK = RetryPolicy(attempts=3, first=0.001, longest=0.001)

@@ -8,7 +8,7 @@ import pytest
 
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.llm.coalesce import CoalescedTexts
-from semgraph.llm.embed.openai import OpenAIEmbedder
+from semgraph.llm.embed import OpenAIEmbedder
 from semgraph.llm.stack import Coalesced
 from tests.llm.server import Answer, ModelServer, error
 

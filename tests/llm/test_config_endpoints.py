@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 import pytest
 
 from semgraph.errors import ModelUnavailable, PlanError
-from semgraph.llm.base import Message, Request
-from semgraph.llm.embed.local import LocalEmbedder
-from semgraph.llm.embed.openai import OpenAIEmbedder
-from semgraph.llm.embed.sentence_transformers import SentenceTransformersEmbedder
+from semgraph.llm import providers
+from semgraph.llm import settings as config
+from semgraph.llm.base import Message, Request, Service
+from semgraph.llm.embed import LocalEmbedder, OpenAIEmbedder, SentenceTransformersEmbedder
 from semgraph.llm.endpoints import Endpoints, build_embedder, build_model, retry_policy
-from semgraph.llm.local.model import Local
+from semgraph.llm.local import Local
 from semgraph.llm.openai import OpenAI
+from semgraph.llm.providers import parse_spec
 from semgraph.llm.recording import Recorded, RecordedEmbedder, Recorder
 from semgraph.llm.settings import Settings
-from semgraph.llm.specs import parse_spec
 from semgraph.llm.stack import Stack
 from tests.llm.server import error
 
@@ -94,6 +94,55 @@ def test_embedders(load):
     transformers = built("sentence-transformers:BAAI/bge-small-en-v1.5?device=cpu")
     assert isinstance(transformers, SentenceTransformersEmbedder)
     assert (transformers.model, transformers.device) == ("BAAI/bge-small-en-v1.5", "cpu")
+
+
+async def test_a_service_is_a_provider(load, server, monkeypatch):
+    """Its row says where it is, which key it takes, how it answers and what it refuses."""
+    refuses = frozenset({"seed", "temperature"})
+    row = Service("swift", "Swift", server.base_url, "SWIFT_KEY", "", "tool", refuses, model="m1")
+    monkeypatch.setitem(providers.PROVIDERS, "swift", providers.Hosted(row))
+    settings = load(
+        llm="swift:m?reasoning_effort=low", env={"SWIFT_KEY": "k", "OPENAI_API_KEY": "o"}
+    )
+    model = build_model(settings.model(), settings)
+    assert model.name == 'swift:m?reasoning_effort="low"'
+    await model.complete(Request("default", (Message("user", "x"),), '{"type":"string"}'))
+    await model.aclose()
+    (sent,) = server.requests
+    assert server.headers[-1]["Authorization"] == "Bearer k"
+    assert "tools" in sent
+    assert not refuses & sent.keys()
+    assert (
+        build_model(parse_spec("swift:m@http://gpu/v1", "model"), settings).name
+        == "swift:m@http://gpu/v1"
+    )
+
+
+async def test_a_service_says_which_key_it_needs(load, monkeypatch):
+    row = Service("swift", "Swift", "http://swift.example/v1", "SWIFT_KEY", model="m1")
+    monkeypatch.setitem(providers.PROVIDERS, "swift", providers.Hosted(row))
+    settings = load(llm="swift:m")
+    model = build_model(settings.model(), settings)
+    with pytest.raises(ModelUnavailable, match="swift:m needs a key: set SWIFT_KEY"):
+        await model.complete(Request("default", (Message("user", "x"),), '{"type":"string"}'))
+
+
+def test_the_first_service_with_a_key_is_the_default(load, monkeypatch):
+    row = Service(
+        "swift", "Swift", "http://swift.example/v1", "SWIFT_KEY", model="m1", embedder="e1"
+    )
+    monkeypatch.setitem(providers.PROVIDERS, "swift", providers.Hosted(row))
+    monkeypatch.setattr(config, "SERVICES", (*config.SERVICES, row))
+    settings = load(env={"SWIFT_KEY": "k"})
+    assert (str(settings.model()), settings["models.default"].origin) == (
+        "swift:m1",
+        "environment SWIFT_KEY",
+    )
+    assert (str(settings.embedder), settings["models.embed"].origin) == (
+        "swift:e1",
+        "default beside a model of Swift",
+    )
+    assert ("SWIFT_KEY", "set", "environment") in list(settings.rows())
 
 
 class TestRecorded:

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from semgraph.errors import PlanError
-from semgraph.llm import settings as config
 from semgraph.llm.endpoints import retry_policy
 from semgraph.llm.settings import RunLimits, Settings, masked
 from semgraph.llm.stack import RetryPolicy
@@ -282,12 +281,6 @@ def test_rows_list_every_setting_with_its_origin(load):
     assert rows["models.small"] == ("local", "option")
     assert rows["operators"] == ("a, b", "./semgraph.toml")
     assert rows["journal.path"] == (".semgraph/journal.db", "default")
-
-
-def test_openai_has_one_address():
-    from semgraph.llm.openai import OPENAI_URL
-
-    assert config.OPENAI_URL == OPENAI_URL
 
 
 @pytest.mark.parametrize(

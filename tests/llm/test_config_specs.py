@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from semgraph.errors import PlanError
-from semgraph.llm.specs import ModelSpec, parse_spec, without_password
+from semgraph.llm.base import ModelSpec
+from semgraph.llm.providers import parse_spec
+from semgraph.privacy import without_password
 
 
 @pytest.mark.parametrize(

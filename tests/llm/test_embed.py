@@ -9,10 +9,10 @@ import pytest
 
 from semgraph.errors import BudgetReached, ModelUnavailable, PlanError, RowError
 from semgraph.llm.base import Embedder, Usage
-from semgraph.llm.embed.openai import OpenAIEmbedder
+from semgraph.llm.embed import OpenAIEmbedder
 from semgraph.llm.journal import Journal, OwnText
-from semgraph.llm.prices import FlatPrice
 from semgraph.llm.stack import Budget, Limiter, RetryPolicy, Stack
+from semgraph.llm.tokens import FlatPrice
 from tests.llm.server import Fault, ModelServer, error, vector_of
 
 QUICK = RetryPolicy(attempts=3, first=0.001, longest=0.001)

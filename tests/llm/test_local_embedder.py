@@ -11,8 +11,7 @@ import pytest
 
 from semgraph.errors import ModelUnavailable, PlanError
 from semgraph.llm.base import Embedder, Usage
-from semgraph.llm.embed.local import LocalEmbedder
-from semgraph.llm.embed.sentence_transformers import SentenceTransformersEmbedder
+from semgraph.llm.embed import LocalEmbedder, SentenceTransformersEmbedder
 
 
 @pytest.fixture(scope="module")

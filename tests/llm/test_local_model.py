@@ -22,9 +22,8 @@ import pytest
 
 from semgraph.errors import ModelUnavailable, PlanError, RowError
 from semgraph.llm.base import LLM, Limits, Message, Request, Usage
-from semgraph.llm.local.catalogue import CatalogueModel, ModelFile, find, paths
-from semgraph.llm.local.gguf import default_threads
-from semgraph.llm.local.model import Local
+from semgraph.llm.catalogue import CatalogueModel, ModelFile, find, paths
+from semgraph.llm.local import Local, default_threads
 from tests.patience import HANGS
 
 PEOPLE = {
@@ -310,7 +309,7 @@ class TestStopping:
         """
         program = (
             "import asyncio\n"
-            "from semgraph.llm.local.model import Local\n"
+            "from semgraph.llm.local import Local\n"
             "from tests.llm.test_local_model import ask, TALE\n"
             "local = Local('SmolLM2-135M', threads=1)\n"
             "loop = asyncio.new_event_loop()\n"

@@ -11,9 +11,9 @@ import pytest
 
 from semgraph.llm.base import Limits, Message, Request
 from semgraph.llm.journal import Journal, Journalled
-from semgraph.llm.logprobs import word_logprobs
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.recording import Recorded, Recorder, Recording
+from semgraph.llm.tokens import word_logprobs
 from tests.llm.server import Answer, ModelServer
 
 ASKED = Request("default", (Message("user", "Is it so?"),), "", max_tokens=1, words=("yes", "no"))

@@ -14,7 +14,7 @@ import pytest
 
 from semgraph.errors import ModelUnavailable, PlanError, RowError
 from semgraph.llm.base import LLM, Embedder, Message, Request
-from semgraph.llm.embed.openai import OpenAIEmbedder
+from semgraph.llm.embed import OpenAIEmbedder
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.recording import Recorded, RecordedEmbedder, Recorder
 from semgraph.llm.stack import Limiter, Stack

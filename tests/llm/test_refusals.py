@@ -10,7 +10,7 @@ import pytest
 
 import semgraph as sg
 from semgraph.errors import RowError
-from semgraph.llm.embed.openai import OpenAIEmbedder
+from semgraph.llm.embed import OpenAIEmbedder
 from semgraph.llm.journal import Journal
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.replies import repaired

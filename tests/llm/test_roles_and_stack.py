@@ -11,8 +11,8 @@ from semgraph.errors import BudgetReached, PlanError, RowError
 from semgraph.llm.base import Message, Request
 from semgraph.llm.journal import Journal
 from semgraph.llm.openai import OpenAI
-from semgraph.llm.prices import FlatPrice
 from semgraph.llm.stack import Budget, Coalesced, Limiter, RetryPolicy, Roles, Stack, bound
+from semgraph.llm.tokens import FlatPrice
 from tests.llm.server import Answer, ModelServer, error
 
 QUICK = RetryPolicy(attempts=3, first=0.001, longest=0.001)

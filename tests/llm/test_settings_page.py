@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from semgraph.llm import settings as sources
+from semgraph.llm.providers import PROVIDERS
 from semgraph.llm.settings import Settings
-from semgraph.llm.specs import OPTIONS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "settings.md").read_text(encoding="utf-8")
 
@@ -25,6 +25,6 @@ def test_the_file_of_the_page_sets_every_key(tmp_path: Path) -> None:
 def test_the_page_names_every_variable_and_every_option_of_a_model() -> None:
     for name in (
         *sources.VARIABLES,
-        *(name for kinds in OPTIONS.values() for of in kinds.values() for name in of),
+        *(name for each in PROVIDERS.values() for of in each.options.values() for name in of),
     ):
         assert f"`{name}`" in PAGE, name

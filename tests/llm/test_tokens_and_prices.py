@@ -9,8 +9,7 @@ import pytest
 
 from semgraph.llm.base import Usage
 from semgraph.llm.openai import OpenAI
-from semgraph.llm.prices import FlatPrice, price_of
-from semgraph.llm.tokens import TokenCounter, encoding_of
+from semgraph.llm.tokens import FlatPrice, TokenCounter, encoding_of, price_of
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ import pytest
 from benchmarks.memories.conversations import Conversation, score
 from benchmarks.world import StandIn
 from semgraph.execution.result import Result
+from semgraph.folders import plans_folder
 from semgraph.frontend.load import load_plan
-from semgraph.shipped import plans_folder
+from semgraph.logical.plan import LogicalPlan
 from semgraph.stores.base import Store
 from semgraph.stores.sqlite.store import SqliteStore
 from tests.partial import maybe_partial
@@ -36,6 +39,12 @@ def turn(day: int, text: str, speaker: str = ADA, conversation: str = "c") -> di
     }
 
 
+@cache
+def loaded(path: Path, settled: str = "{}") -> LogicalPlan:
+    """A plan, loaded once for all tests of a process; `settled` is JSON of options of `load_plan`."""
+    return load_plan(path, **json.loads(settled))
+
+
 class Told:
     """A memory of `plans/memories` in one store.
 
@@ -56,7 +65,7 @@ class Told:
 
     async def tell(self, *turns: dict[str, Any], **options: Any) -> Result:
         """Run the write plan; `inputs` are its inputs besides the turns."""
-        return await self._run("write", options, turns=list(turns))
+        return await self.run("write", options, turns=list(turns))
 
     async def ask(
         self, *questions: str, conversation: str = "c", **options: Any
@@ -71,18 +80,18 @@ class Told:
             }
             for n, text in enumerate(questions)
         ]
-        result = await self._run("read", options, questions=rows)
+        result = await self.run("read", options, questions=rows)
         assert not result.failed
         return sorted(result.tables["answers"].to_pylist(), key=lambda row: row["id"])
 
     async def by_kind(self, conversation: Conversation, **options: Any) -> Mapping[str, float]:
         """F1 by kind of the answers about a conversation that was told."""
-        result = await self._run("read", options, questions=conversation.questions)
+        result = await self.run("read", options, questions=conversation.questions)
         return score(conversation.asked, result.tables["answers"].to_pylist()).by_kind
 
     async def rows(self, label: str, plan: str = "write") -> list[dict[str, Any]]:
         """What the store holds under a label, of all conversations."""
-        graph = (self.plans / load_plan(self.plans / f"{plan}.yaml").document["graph"]).resolve()
+        graph = (self.plans / loaded(self.plans / f"{plan}.yaml").document["graph"]).resolve()
         file = self.folder / f"{label}.yaml"
         scan = f"{{from: {{label: {label}, partition: all}}}}"
         file.write_text(
@@ -91,9 +100,10 @@ class Told:
         result = await self.session.arun(load_plan(file))
         return result.tables["rows"].to_pylist()
 
-    async def _run(self, which: str, options: dict[str, Any], **rows: Any) -> Result:
+    async def run(self, which: str, options: dict[str, Any], **rows: Any) -> Result:
+        """Run the plan `write` or `read`; what fails is in the result."""
         given = {name: options.pop(name) for name in ("params", "preset", "use") if name in options}
-        plan = load_plan(self.plans / f"{which}.yaml", **given)
+        plan = loaded(self.plans / f"{which}.yaml", json.dumps(given, default=str))
         return await maybe_partial(self.session.arun(plan, **rows, **options))
 
 

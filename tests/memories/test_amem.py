@@ -37,6 +37,7 @@ async def note(amem, key):
     return found
 
 
+@pytest.mark.nightly
 async def test_without_links_or_evolution_fewer_questions_over_hops_are_answered(memory):
     amem, turns = memory("amem"), [dict(turn) for told in WORLDS for turn in told.turns]
     await amem.tell(*turns)
@@ -83,7 +84,7 @@ async def test_linked_notes_are_limited_in_all_and_each_note_brings_one(memory, 
     )
     await amem.tell(*(turn(day, text) for day, text in enumerate(said, start=1)))
     asked = {"conversation": "c", "id": "q", "question": WORKS, "at": None}
-    result = await amem._run("read", {"params": {"k": 2, "links": links}}, questions=[asked])
+    result = await amem.run("read", {"params": {"k": 2, "links": links}}, questions=[asked])
     rows = sorted(result.tables["shown"].to_pylist(), key=lambda row: row["rank"])
     assert "".join(row["turns"][0].removeprefix("t") for row in rows) == shown
     assert "Keywords: Luma, works at" in rows[0]["text"]

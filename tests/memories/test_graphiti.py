@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.world import Fault, StandIn
+from semgraph.folders import plans_folder
 from semgraph.frontend.document import read_file
-from semgraph.shipped import plans_folder
 from tests.memories.conftest import both_stores, turn
 
 NOW, THEN = "Where does Ada Costa live?", "Where did Ada Costa live in January 2025?"

@@ -41,6 +41,7 @@ def findings(rows, *conversations):
     )
 
 
+@pytest.mark.nightly
 async def test_questions_about_all_are_answered_from_the_reports_alone():
     scores = {}
     for name in ("graphrag", "graphrag, local", "turns by both"):
@@ -131,7 +132,7 @@ async def test_points_are_shown_by_their_scores_and_those_of_0_are_not(memory, m
     ]
     monkeypatch.setitem(ROWS, "points", lambda _: {"points": points})
     asked = {"conversation": "c", "id": "q", "question": QUESTIONS[0]}
-    result = await graphrag._run("read", {"preset": "global"}, questions=[asked])
+    result = await graphrag.run("read", {"preset": "global"}, questions=[asked])
     rows = sorted(result.tables["shown"].to_pylist(), key=lambda row: row["rank"])
     assert [row["score"] for row in rows] == [90, 5]
 
@@ -325,7 +326,7 @@ async def test_a_question_for_which_the_search_failed_is_reported_and_not_declin
 ):
     await memory("graphrag").tell(*TURNS)
     async with StandIn(faults=(Fault("refusal", on=(lost,)),)) as broken:
-        result = await memory("graphrag", broken)._run(
+        result = await memory("graphrag", broken).run(
             "read", {"params": params},
             questions=[{"conversation": "c", "id": "q", "question": QUESTIONS[0], "at": "2026-01-01T00:00:00Z"}],
         )  # fmt: skip

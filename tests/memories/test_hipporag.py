@@ -28,6 +28,7 @@ SMALL = (
 )
 
 
+@pytest.mark.nightly
 async def test_without_the_walk_fewer_questions_over_two_hops_are_answered(memory):
     session = memory("hipporag").session
 
@@ -83,7 +84,7 @@ async def test_passages_are_ranked_by_the_scores_of_the_authors_code(memory):
     stored = {label: await hippo.rows(label) for label in labels}
     assert all(stored.values())
     asked = [one for one in told.questions if "whom" in one["question"] or "Who" in one["question"]]
-    result = await hippo._run("read", {"params": {"k": 5000}}, questions=asked)
+    result = await hippo.run("read", {"params": {"k": 5000}}, questions=asked)
     rows = sorted(result.tables["shown"].to_pylist(), key=lambda row: row["rank"])
     for one in asked:
         expected = ranked(stored, one["question"])
@@ -98,7 +99,7 @@ async def test_without_the_walk_passages_are_those_of_a_search_by_vectors(memory
     for name, params in (("hipporag", {"k": 10, "damping": 0}), ("turns", {"by": "vectors"})):
         made = memory(name)
         await made.tell(*turns)
-        result = await made._run(
+        result = await made.run(
             "read", {"params": params},
             questions=[{"conversation": turns[0]["conversation"], "id": "q", "question": KNOWN}],
         )  # fmt: skip
@@ -113,7 +114,7 @@ async def test_a_question_that_no_triple_helps_with_starts_no_walk(memory):
     ranks = {}
     for about in ("Ulla Unknown", of_world(2, 3, 0, 12).turns[0]["speaker"]):
         for damping in (0, 0.5):
-            result = await hippo._run(
+            result = await hippo.run(
                 "read", {"params": {"damping": damping, "passage_weight": 0.01}},
                 questions=[{"conversation": "c", "id": "q", "question": f"Where does {about} live?"}],
             )  # fmt: skip
@@ -157,7 +158,7 @@ async def test_answers_rest_on_turns_on_both_stores(memory):
 async def test_one_turn_without_a_triple_is_still_found(memory):
     hippo = memory("hipporag")
     await hippo.tell(turn(3, "It was a long week."))
-    result = await hippo._run(
+    result = await hippo.run(
         "read", {}, questions=[{"conversation": "c", "id": "q", "question": LUMA}]
     )
     assert [row["turns"] for row in result.tables["shown"].to_pylist()] == [["t3"]]
@@ -219,7 +220,7 @@ async def test_without_an_answer_about_triples_the_turns_of_a_search_by_vectors_
     await memory("hipporag").tell(*SMALL)
     async with StandIn(faults=(Fault("refusal", on=(1,)),)) as broken:
         hippo = memory("hipporag", broken)
-        result = await hippo._run(
+        result = await hippo.run(
             "read", {}, questions=[{"conversation": "c", "id": "q", "question": LUMA}]
         )
     (answer,) = result.tables["answers"].to_pylist()

@@ -14,8 +14,8 @@ from benchmarks.memories.measure import over_world
 from benchmarks.memories.memories import MEMORIES, Memory
 from benchmarks.world import StandIn
 from semgraph.expr.types import type_of_arrow
+from semgraph.folders import plans_folder
 from semgraph.frontend.load import load_plan
-from semgraph.shipped import plans_folder
 from semgraph.stores.sqlite.store import SqliteStore
 from tests.memories.conftest import turn
 
@@ -29,6 +29,17 @@ ANSWERS = {
 }
 LINES = {"mem0g": 202}
 """The most lines of a memory; others have 160. Mem0g keeps when relations hold, in any order of arrival."""
+
+
+FIRST = {
+    "full context", "turns by both", "graphiti", "graphiti, lean", "mem0", "mem0g", "amem", "hipporag", "graphrag", "graphrag, global",
+    "memoryos", "lightmem", "raptor",
+}  # fmt: skip
+EVERY = pytest.mark.parametrize(
+    "name",
+    [pytest.param(one, marks=[] if one in FIRST else [pytest.mark.nightly]) for one in MEMORIES],
+)
+"""Every memory of the benchmark; those with other options nightly."""
 
 
 def columns(schema):
@@ -57,7 +68,7 @@ async def told(name, conversation, **noise):
         return await over_world(MEMORIES[name], conversation, server)
 
 
-@pytest.mark.parametrize("name", MEMORIES)
+@EVERY
 async def test_most_questions_about_one_fact_are_answered(name):
     found = await told(name, of_world(2, 3, 0, 12))
     assert found.write.failed == found.read.failed == 0
@@ -65,7 +76,7 @@ async def test_most_questions_about_one_fact_are_answered(name):
     assert found.score.recall > 0.4
 
 
-@pytest.mark.parametrize("name", MEMORIES)
+@EVERY
 async def test_a_conversation_without_turns_tells_nothing(name):
     some = of_world(2, 3, 0, 12)
     found = await told(name, Conversation(some.name, [], some.asked, some.at))
@@ -111,7 +122,7 @@ async def test_questions_of_two_conversations_with_one_id_are_reported_and_not_m
     turns = memory("turns")
     await turns.tell(turn(1, "I work at Luma."))
     asked = {"id": "q", "question": "Where does Ada Costa work?", "at": "2025-05-01T00:00:00Z"}
-    result = await turns._run(
+    result = await turns.run(
         "read", {}, questions=[{**asked, "conversation": name} for name in ("c", "other")]
     )
     assert result.tables["answers"].num_rows == 0
@@ -124,7 +135,7 @@ async def test_turns_of_one_time_are_shown_in_the_order_in_which_they_were_given
     said = [turn(1, f"I live in {home}.") | {"id": f"t{9 + n}"} for n, home in enumerate(homes)]
     await turns.tell(*said)  # t9 before t10
     asked = {"conversation": "c", "id": "q", "question": "Where does Ada Costa live?", "at": None}
-    result = await turns._run("read", {"preset": "full_context"}, questions=[asked])
+    result = await turns.run("read", {"preset": "full_context"}, questions=[asked])
     shown = sorted(result.tables["shown"].to_pylist(), key=lambda row: row["rank"])
     assert [row["turns"] for row in shown] == [["t9"], ["t10"], ["t11"], ["t12"], ["t13"]]
 
@@ -207,7 +218,7 @@ async def test_two_questions_with_the_same_text_get_the_same_answer(memory):
 
 
 async def answers(memory, conversation):
-    result = await memory._run("read", {}, questions=conversation.questions)
+    result = await memory.run("read", {}, questions=conversation.questions)
     return result.tables["answers"].to_pylist()
 
 

@@ -23,7 +23,7 @@ TOLD = (
 
 async def sleep(lightmem, *conversations, **params):
     rows = [{"conversation": name} for name in conversations or ("c",)]
-    return await lightmem._run("sleep", {"params": ALIKE | params}, conversations=rows)
+    return await lightmem.run("sleep", {"params": ALIKE | params}, conversations=rows)
 
 
 async def texts(lightmem):
@@ -39,6 +39,7 @@ async def measured(write=None, *, asleep=False, k=20):
     return found.write.calls / len(told.turns), found.score
 
 
+@pytest.mark.nightly
 async def test_packs_take_a_tenth_of_the_calls_of_turns_by_themselves_and_answer_as_well():
     calls, packed = await measured()
     each, alone = await measured({"buffer": 1})
@@ -180,7 +181,7 @@ async def test_sleep_without_names_is_about_all_conversations_and_with_them_abou
         )
     await sleep(lightmem, "b")
     assert len(await lightmem.rows("Entry")) == 5
-    await lightmem._run("sleep", {"params": ALIKE}, conversations="all")
+    await lightmem.run("sleep", {"params": ALIKE}, conversations="all")
     assert len(await lightmem.rows("Entry")) == 4
 
 

@@ -55,6 +55,7 @@ async def test_a_memory_that_joins_two_statements_rests_on_the_turns_of_both(mem
     )
 
 
+@pytest.mark.nightly
 async def test_without_decisions_questions_about_the_present_get_outdated_answers():
     scores = {}
     for name in ("mem0", "mem0, only added"):

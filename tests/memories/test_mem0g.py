@@ -24,6 +24,7 @@ def relations(rows):
     return {row["text"]: row["invalid_at"] and f"{row['invalid_at']:%Y-%m-%d}" for row in rows}
 
 
+@pytest.mark.nightly
 async def test_the_graph_remembers_the_past_that_memories_forget(memory):
     told, mem0g = of_world(1), memory("mem0g")
     await mem0g.tell(*map(dict, told.turns))  # it calls the write plan of Mem0

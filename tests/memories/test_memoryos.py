@@ -115,6 +115,7 @@ async def test_the_coldest_segment_is_forgotten_by_the_weights_of_heat(
     assert [row["answer"] for row in answers] == [works, lives]
 
 
+@pytest.mark.nightly
 async def test_each_tier_answers_questions_that_the_others_do_not(memory):
     told, session = of_world(1), memory("memoryos").session
 

@@ -36,6 +36,7 @@ def texts(passages, *conversations):
     )
 
 
+@pytest.mark.nightly
 async def test_where_people_repeat_themselves_the_tree_tells_more_in_fewer_tokens():
     told = said_again(of_world(2), 3)
     async with StandIn() as server:

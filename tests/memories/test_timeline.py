@@ -64,13 +64,17 @@ def spans(rows: Sequence[dict[str, Any]], count: int, **names: str) -> list[list
     return [sorted(found[f"c{n}"]) for n in range(count)]
 
 
-ORDERS = (
-    ((3,), 1), ((3,), 2), ((3,), 3), ((1, 1, 1), 1), ((1, 2), 3), ((2, 1), 3), ((1, 2), 1), ((2, 1), 2),
-)  # fmt: skip
+ORDERS = ((3,), 1), ((3,), 3), ((1, 1, 1), 1), ((1, 2), 3)
 """How many statements arrive together, and how many are read together."""
+MORE = ((3,), 2), ((2, 1), 3), ((1, 2), 1), ((2, 1), 2)
+"""The same, nightly."""
 
 
-@pytest.mark.parametrize(("together", "window"), ORDERS, ids=str)
+@pytest.mark.parametrize(
+    ("together", "window"),
+    [*ORDERS, *(pytest.param(*one, marks=pytest.mark.nightly) for one in MORE)],
+    ids=str,
+)
 async def test_mem0g_follows_the_times_of_statements(
     memory: Any, together: tuple[int, ...], window: int
 ) -> None:
@@ -89,6 +93,10 @@ async def test_mem0g_follows_the_times_of_statements(
     ("together", "options"),
     [
         *((together, {"params": {"window": window}}) for together, window in ORDERS),
+        *(
+            pytest.param(together, {"params": {"window": window}}, marks=pytest.mark.nightly)
+            for together, window in MORE
+        ),
         *(((3,), {"preset": preset}) for preset in ("ready", "bulk")),
     ],
     ids=str,

@@ -33,7 +33,7 @@ async def test_answers_rest_on_turns_on_both_stores(memory, preset):
 async def shown(turns, question, **options):
     """The turns that are shown with a question, in their order."""
     asked = {"conversation": "c", "id": "q", "question": question, "at": None}
-    result = await turns._run("read", options, questions=[asked])
+    result = await turns.run("read", options, questions=[asked])
     rows = sorted(result.tables["shown"].to_pylist(), key=lambda row: row["rank"])
     return [turn for row in rows for turn in row["turns"]]
 

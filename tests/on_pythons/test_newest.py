@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 MINORS = (11, 12, 13, 14)
 FRAME = """
 import pandas, semgraph as sg, semgraph.pandas
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 
 rows = pandas.DataFrame({"n": [1, 2, 3], "text": ["good", "bad", "good"]})
 model = Oracle(Mind(answer=lambda text: {"answer": "yes" if "good" in text else "no"}))

@@ -8,7 +8,7 @@ from typing import Any
 
 import psutil
 
-from semgraph.engine.cluster import imported
+from semgraph.engine.on_ray import imported
 
 DRIVER = """
 import json, sys, semgraph

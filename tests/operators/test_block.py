@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from semgraph.conformance.cases import LIBRARY, Case, mind, run
-from semgraph.conformance.oracle import Oracle
+from semgraph.conformance.cases import LIBRARY, Case, Oracle, mind, run
 from semgraph.llm.base import Limits
 from semgraph.logical.plan import Choice
 from semgraph.semantic.contract import RowEstimate

@@ -15,8 +15,20 @@ from hypothesis import strategies as st
 
 import semgraph
 from semgraph import extras
-from semgraph.conformance.cases import LIBRARY, Case, answers, ask, mind, node, run
-from semgraph.conformance.oracle import POISON, Faulty, Grams, Mind, Oracle
+from semgraph.conformance.cases import (
+    LIBRARY,
+    POISON,
+    Case,
+    Faulty,
+    Grams,
+    Mind,
+    Oracle,
+    answers,
+    ask,
+    mind,
+    node,
+    run,
+)
 from semgraph.errors import PlanError, RowError
 from semgraph.expr.types import parse_type
 from semgraph.llm.base import Limits, Reply, Request

@@ -14,8 +14,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from semgraph.conformance.cases import Case, answers, ask, mind, reference, some
-from semgraph.conformance.oracle import Faulty, Oracle, call_id, is_packed
+from semgraph.conformance.cases import (
+    Case,
+    Faulty,
+    Oracle,
+    answers,
+    ask,
+    call_id,
+    is_packed,
+    mind,
+    reference,
+    some,
+)
 from semgraph.errors import ModelUnavailable
 from semgraph.llm.base import Limits, Reply, Request
 from semgraph.meter import StepMetrics

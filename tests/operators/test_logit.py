@@ -15,8 +15,7 @@ import pytest
 
 import semgraph as sg
 from benchmarks.world.server import StandIn
-from semgraph.conformance.cases import LIBRARY, ask, mind, node, some
-from semgraph.conformance.oracle import Faulty, Grams, Mind, Oracle
+from semgraph.conformance.cases import LIBRARY, Faulty, Grams, Mind, Oracle, ask, mind, node, some
 from semgraph.errors import ModelUnavailable, PlanError
 from semgraph.llm.base import Limits, Reply, Request
 from semgraph.llm.openai import OpenAI

@@ -8,10 +8,10 @@ from importlib.metadata import distributions
 
 import pytest
 
+from semgraph import lotus as installed
 from semgraph.conformance.cases import LIBRARY, node
 from semgraph.llm.base import Limits
 from semgraph.logical.plan import Choice
-from semgraph.lotus import bridge as installed
 from semgraph.semantic.contract import OPERATORS
 
 SAID = (

@@ -9,8 +9,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from semgraph.conformance.cases import LEFT, LIBRARY, Case, answers, run
-from semgraph.conformance.oracle import Faulty, Mind, Oracle, call_id
+from semgraph.conformance.cases import (
+    LEFT,
+    LIBRARY,
+    Case,
+    Faulty,
+    Mind,
+    Oracle,
+    answers,
+    call_id,
+    run,
+)
 from semgraph.errors import PlanError, RowError
 from semgraph.expr.types import parse_type
 from semgraph.frontend.prompt_files import read_prompt

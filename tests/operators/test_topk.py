@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from semgraph import extras
-from semgraph.conformance.cases import LIBRARY, Case, mind, node
-from semgraph.conformance.oracle import Faulty, Grams, Oracle
+from semgraph.conformance.cases import LIBRARY, Case, Faulty, Grams, Oracle, mind, node
 from semgraph.errors import PlanError, RowError
 from semgraph.llm.base import Limits, Reply, Request
 from semgraph.logical.plan import Choice

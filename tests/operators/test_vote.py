@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 import semgraph as sg
-from semgraph.conformance.cases import LIBRARY, Case, run
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import LIBRARY, Case, Mind, Oracle, run
 from semgraph.errors import PlanError
 from semgraph.execution.record import read_answers
 from semgraph.frontend.load import load_plan

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.conformance.oracle import Mind, Oracle, filled
+from semgraph.conformance.cases import Mind, Oracle, filled
 from semgraph.errors import RowError
 from semgraph.execution.result import Result
 from semgraph.logical.plan import LogicalPlan

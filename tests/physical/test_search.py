@@ -17,9 +17,9 @@ from semgraph.expr import parse_scalar as sql
 from semgraph.expr.functions import overlap
 from semgraph.frontend.graph_files import graph_of
 from semgraph.llm.base import Embeddings
+from semgraph.logical.node import Sort
 from semgraph.logical.relational import Input
 from semgraph.logical.search import Search, SearchMethod
-from semgraph.logical.typecheck import Sort
 from semgraph.physical.search import by_statement, method_values, run_searches
 from semgraph.physical.search_rows import RowSearch
 from semgraph.physical.search_spec import SearchInput, SearchSpec

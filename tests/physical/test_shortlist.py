@@ -14,9 +14,9 @@ import pytest
 from semgraph.expr import parse_scalar as sql
 from semgraph.frontend.graph_files import graph_of
 from semgraph.llm.base import Embeddings
+from semgraph.logical.node import Sort
 from semgraph.logical.relational import Input
 from semgraph.logical.search import Search, SearchMethod
-from semgraph.logical.typecheck import Sort
 from semgraph.physical import shortlist
 from semgraph.physical.search import run_searches
 from semgraph.physical.search_spec import SearchSpec

@@ -14,11 +14,10 @@ import pytest
 from benchmarks.world import StandIn
 from semgraph.execution.result import Result
 from semgraph.expr.duckdb import connection
-from semgraph.frontend.load import load_plan
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import Semantic
-from tests.plans.conftest import PLANS, Memory, at
+from tests.plans.conftest import PLANS, Memory, at, loaded
 from tests.plans.test_add_triplet import triplet
 from tests.plans.test_communities import cliques
 from tests.plans.test_mention_graph import ORWELL, turns
@@ -28,12 +27,8 @@ Numbers = dict[str, int]
 Case = Callable[[Memory], Awaitable[tuple[Result, list[Numbers]]]]
 
 
-def plan(name: str) -> LogicalPlan:
-    return load_plan(PLANS / f"{name}.yaml")
-
-
-def asks(loaded: LogicalPlan) -> bool:
-    return any(isinstance(node, Semantic) for node in walk(*loaded.roots))
+def asks(plan: LogicalPlan) -> bool:
+    return any(isinstance(node, Semantic) for node in walk(*plan.roots))
 
 
 def worth(formula: str, numbers: Numbers) -> int:
@@ -93,7 +88,7 @@ async def judge(memory: Memory) -> tuple[Result, list[Numbers]]:
 
 
 async def judge_an_undated_one(memory: Memory) -> tuple[Result, list[Numbers]]:
-    given = plan("judge_episode").document["example"]["inputs"]
+    given = loaded("judge_episode").document["example"]["inputs"]
     claims = [{**claim, "valid_at": None} for claim in given["claims"]]
     return await memory.run("judge_episode", **given | {"claims": claims}), [{"judged_episodes": 1}]
 
@@ -184,21 +179,21 @@ def example_of(name: str, **numbers: int) -> Case:
     """The example of a part of add_episode."""
 
     async def case(memory: Memory) -> tuple[Result, list[Numbers]]:
-        given = plan(name).document["example"]["inputs"]
+        given = loaded(name).document["example"]["inputs"]
         return await memory.run(name, inputs=given), [numbers]
 
     return case
 
 
 async def describe_one_without_facts(memory: Memory) -> tuple[Result, list[Numbers]]:
-    given = {**plan("describe_entities").document["example"]["inputs"], "fresh": []}
+    given = {**loaded("describe_entities").document["example"]["inputs"], "fresh": []}
     result = await memory.run("describe_entities", inputs=given)
     return result, [{"typed": 0, "rewritten": 1}]
 
 
 async def describe_a_typed_fact(memory: Memory) -> tuple[Result, list[Numbers]]:
     given = {
-        **plan("describe_facts").document["example"]["inputs"],
+        **loaded("describe_facts").document["example"]["inputs"],
         "relations": [{"name": "WORKS_AT", "fields": '{"since": "date null"}'}],
     }
     return await memory.run("describe_facts", inputs=given), [{"typed": 1}]
@@ -208,7 +203,7 @@ async def resolve_one_in_doubt(
     memory: Memory, name: str, **numbers: int
 ) -> tuple[Result, list[Numbers]]:
     await memory.hear("I work at Luma.")
-    given = plan(name).document["example"]["inputs"]
+    given = loaded(name).document["example"]["inputs"]
     row = {
         **given["names"][0],
         "group_id": "g",
@@ -257,7 +252,7 @@ async def test_a_run_takes_as_many_calls_as_the_formula_says(
         result, numbers = await case(memory)
     finally:
         await memory.session.aclose()
-    calls: dict[str, Any] = plan(name).document["calls"]
+    calls: dict[str, Any] = loaded(name).document["calls"]
     assert result.meter.total().calls_issued == sum(
         worth(calls["formula"], each) for each in numbers
     )
@@ -265,5 +260,5 @@ async def test_a_run_takes_as_many_calls_as_the_formula_says(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_plan_that_asks_a_model_has_a_formula_that_is_checked_here(name: str) -> None:
-    loaded = plan(name)
-    assert asks(loaded) == ("calls" in loaded.document) == (name in CASES)
+    plan = loaded(name)
+    assert asks(plan) == ("calls" in plan.document) == (name in CASES)

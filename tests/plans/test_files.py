@@ -8,14 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 import semgraph
-from semgraph.frontend.load import load_plan
 from semgraph.frontend.plan_files import PlanFile
 from semgraph.llm.tokens import TokenCounter
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
-from tests.plans.conftest import NAMES, PLANS
+from tests.plans.conftest import NAMES, PLANS, loaded
 
 MAX_TOKENS = 400
 
@@ -28,7 +27,7 @@ def asked_in(plan: LogicalPlan) -> Iterator[Prompt]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_plan_loads_and_runs_without_inputs_because_it_has_an_example(name: str) -> None:
-    plan = load_plan(PLANS / f"{name}.yaml")
+    plan = loaded(name)
     assert plan.name == name.removeprefix("memories/").replace("/", "_")
     assert plan.doc
     assert plan.document["example"]
@@ -51,34 +50,31 @@ def test_a_plan_says_what_each_parameter_and_preset_means(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_preset_loads(name: str) -> None:
-    plan = load_plan(PLANS / f"{name}.yaml")
+    plan = loaded(name)
     for preset in plan.document.get("presets", {}):
-        assert load_plan(PLANS / f"{name}.yaml", preset=preset).fingerprint != plan.fingerprint
+        assert loaded(name, preset=preset).fingerprint != plan.fingerprint
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_is_static_in_a_prompt_is_short(name: str) -> None:
     count = TokenCounter("gpt-4.1-mini").count
-    sizes = {
-        p.name: count(f"{p.rules}\n\n{p.examples}")
-        for p in asked_in(load_plan(PLANS / f"{name}.yaml"))
-    }
+    sizes = {p.name: count(f"{p.rules}\n\n{p.examples}") for p in asked_in(loaded(name))}
     assert {prompt: size for prompt, size in sizes.items() if size > MAX_TOKENS} == {}
 
 
 def test_every_prompt_file_is_asked_by_some_plan() -> None:
     asked = set()
     for name in NAMES:
-        presets = load_plan(PLANS / f"{name}.yaml").document.get("presets", {})
+        presets = loaded(name).document.get("presets", {})
         for preset in (None, *presets):
-            asked |= {p.name for p in asked_in(load_plan(PLANS / f"{name}.yaml", preset=preset))}
+            asked |= {p.name for p in asked_in(loaded(name, preset=preset))}
     assert asked == {path.stem for path in PLANS.rglob("prompts/*.md")}
 
 
 def test_instructions_are_part_of_what_extraction_is_told() -> None:
     rule = {"instructions": "Colours are things too."}
     for preset in (None, "combined"):
-        asked = list(asked_in(load_plan(PLANS / "add_episode.yaml", params=rule, preset=preset)))
+        asked = list(asked_in(loaded("add_episode", params=rule, preset=preset)))
         told = {p.name for p in asked if "Colours are things too." in p.rules}
         assert told == {p.name for p in asked if p.name.startswith("extract_")} != set()
 
@@ -86,13 +82,13 @@ def test_instructions_are_part_of_what_extraction_is_told() -> None:
 @pytest.mark.parametrize("reach", ["group", "shared_end"])
 @pytest.mark.parametrize("by", ["hybrid", "fulltext", "nearest"])
 def test_every_form_of_a_switch_loads(reach: str, by: str) -> None:
-    load_plan(PLANS / "find_rivals.yaml", params={"reach": reach})
-    load_plan(PLANS / "search.yaml", params={"by": by})
+    loaded("find_rivals", params={"reach": reach})
+    loaded("search", params={"by": by})
 
 
 @pytest.mark.parametrize(("edges", "nodes"), [(True, False), (False, True)])
 def test_a_search_can_leave_out_facts_or_entities(edges: bool, nodes: bool) -> None:
-    plan = load_plan(PLANS / "search.yaml", params={"edges": edges, "nodes": nodes})
+    plan = loaded("search", params={"edges": edges, "nodes": nodes})
     assert set(plan.returns) == {
         name for name, wanted in (("edges", edges), ("nodes", nodes)) if wanted
     }

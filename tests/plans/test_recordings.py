@@ -37,10 +37,8 @@ def test_a_recording_says_who_answered_and_when(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RECORDED)
-async def test_an_example_replays_its_recording_without_a_model_by_either_executor(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SEMGRAPH_SEGMENTS", "both")
+async def test_an_example_replays_its_recording_without_a_model(name: str) -> None:
+    """`make nightly` runs it by both executors of relational steps."""
     assert set(await replay(name, "memory")) == set(loaded(name).returns)
 
 

@@ -13,11 +13,11 @@ import pytest
 
 from benchmarks.world import StandIn
 from benchmarks.world.canaries import CANARIES, MixedPartitions, canary
+from semgraph.folders import operators_folder
 from semgraph.frontend.load import load_plan
 from semgraph.logical.node import walk
 from semgraph.logical.semantic import Semantic
 from semgraph.semantic import pairs
-from semgraph.shipped import operators_folder
 from tests.conftest import READS_ALL
 from tests.partial import maybe_partial
 from tests.plans.conftest import PLANS, Memory, at

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import semgraph
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 from semgraph.frontend.load import load_plan
 from semgraph.session import run as running
 

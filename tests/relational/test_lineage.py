@@ -12,7 +12,7 @@ import pytest
 
 from semgraph.errors import DataError, Fault
 from semgraph.expr.scalar import parse_scalar as sql
-from semgraph.logical.node import Node
+from semgraph.logical.node import Node, Sort
 from semgraph.logical.relational import (
     Add,
     Aggregate,
@@ -26,7 +26,6 @@ from semgraph.logical.relational import (
     Union,
     Unnest,
 )
-from semgraph.logical.typecheck import Sort
 from semgraph.relational import segments
 from semgraph.relational.batch import Batch, Row, Sources, runtime_schema
 from semgraph.relational.segments import run_segment, run_traced

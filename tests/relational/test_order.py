@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from semgraph.conformance.oracle import Oracle
+from semgraph.conformance.cases import Oracle
 from tests.relational.conftest import Run, column, plan
 
 CONSTANTS = ["1", "1 desc", "2 desc", "-1", "(1) desc", "1 + 1", "CAST(2 AS INTEGER) desc", "'x' desc", "NULL", "TRUE desc",

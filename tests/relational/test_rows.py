@@ -12,8 +12,9 @@ import pytest
 from semgraph.errors import EngineError, Fault
 from semgraph.expr.row_scalars import NAMESPACE, Unsupported
 from semgraph.expr.scalar import parse_scalar as sql
+from semgraph.folders import plans_folder
 from semgraph.frontend.load import load_plan
-from semgraph.logical.node import Node
+from semgraph.logical.node import Node, Sort
 from semgraph.logical.relational import (
     Add,
     Aggregate,
@@ -28,14 +29,12 @@ from semgraph.logical.relational import (
     Union,
     Unnest,
 )
-from semgraph.logical.typecheck import Sort
 from semgraph.optimizer import optimize
 from semgraph.physical.plan import SqlSegment
 from semgraph.physical.planner import compile_plan
 from semgraph.relational.batch import Batch, runtime_schema
 from semgraph.relational.segments import check_equal
 from semgraph.semantic.library import Library
-from semgraph.shipped import plans_folder
 from semgraph.stores.sqlite.store import SqliteStore
 from tests.fuzz.expressions import DOUBLES, NUMBERS, STRINGS, Expressions
 from tests.relational.executors import (

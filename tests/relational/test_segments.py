@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from semgraph.errors import Fault
 from semgraph.expr import parse_scalar as sql
-from semgraph.logical.node import Node
+from semgraph.logical.node import Node, Sort
 from semgraph.logical.relational import (
     Add,
     Aggregate,
@@ -29,7 +29,6 @@ from semgraph.logical.relational import (
     Union,
     Unnest,
 )
-from semgraph.logical.typecheck import Sort
 from semgraph.relational.batch import Batch
 from semgraph.relational.segments import column_of
 from tests.relational.relations import relation, rows_of

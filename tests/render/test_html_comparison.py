@@ -11,8 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from semgraph.compare.comparison import Arm, Comparison, Quality, Spent, Trial
-from semgraph.compare.record import save
+from semgraph.compare.comparison import Arm, Comparison, Quality, Spent, Trial, save
 from semgraph.execution.record import Run, RunRecord
 from semgraph.render.html import page
 from semgraph.render.html.graph import bend, layout

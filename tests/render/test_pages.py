@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from semgraph.frontend.plan_files import PlanFile
-from semgraph.render.pages import page
+from semgraph.frontend.plan_files import PlanFile, callers
+from semgraph.render.plans import markdown_page
 from tools.pages import INDEX, pages, write
 
 ROOT = Path(__file__).parents[2]
@@ -16,7 +16,8 @@ FILES = [
     for path in sorted((ROOT / "plans").glob("*.yaml"))
     if path.stem != "graph"
 ]
-NAMES = [*(f"{file.path.stem}.md" for file in FILES), INDEX]
+CALLED = callers(FILES)
+NAMES = [*(f"{file.path.stem}.md" for file in FILES if file.path.stem not in CALLED), INDEX]
 HINT = "make pages writes docs/plans anew"
 PLAN = """\
 # Why it is as it is.
@@ -48,7 +49,7 @@ returns: {kept: kept, known: known}
 @pytest.fixture
 def told(tmp_path: Path) -> str:
     (tmp_path / "notes.yaml").write_text(PLAN)
-    return page(PlanFile(tmp_path / "notes.yaml", shipped=False))
+    return markdown_page(PlanFile(tmp_path / "notes.yaml", shipped=False))
 
 
 @pytest.mark.parametrize(
@@ -89,6 +90,15 @@ def test_the_pages_in_docs_are_what_the_plans_say(made: dict[str, str], name: st
 
 def test_every_page_is_of_a_plan(made: dict[str, str]) -> None:
     assert {path.name for path in (ROOT / "docs" / "plans").iterdir()} == {*NAMES} == {*made}
+
+
+def test_a_plan_that_only_others_call_is_a_row_of_the_index(made: dict[str, str]) -> None:
+    (row,) = [line for line in made[INDEX].splitlines() if line.startswith("| time_states |")]
+    does, inputs, results, asking, by = [cell.strip() for cell in row.split("|")[2:-1]]
+    assert does.endswith(".")
+    assert [inputs, results, asking] == ["statements, opposed", "held", ""]
+    assert by == "[remove_episode](remove_episode.md), settle_facts"
+    assert "](README.md#parts-of-plans)" in made["add_episode.md"]
 
 
 def test_only_what_changed_is_written(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from semgraph.errors import EngineError
 from semgraph.logical.plan import Choice
 from semgraph.semantic.answers import answer_table
 from semgraph.semantic.contract import Outcome, answer_schema
-from semgraph.semantic.implementation import check_answer
+from semgraph.semantic.library import check_answer
 
 
 def table(operator: str, items: list[Any]) -> tuple[Any, Any, pa.Table]:
@@ -93,7 +93,7 @@ def test_a_verdict_is_a_word_that_stands_alone(said: str, yes: bool | None) -> N
     from types import SimpleNamespace
 
     from semgraph.llm.base import Reply
-    from semgraph.semantic.prompt.answers import DIGITS, YES_NO, Invalid, read_word
+    from semgraph.semantic.answers import DIGITS, YES_NO, Invalid, read_word
 
     node: Any = SimpleNamespace(keyword="sem_filter")
     if yes is None:

@@ -11,14 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semgraph.conformance.cases import Case
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Case, Mind, Oracle
 from semgraph.errors import BudgetReached, RowError
 from semgraph.llm.base import Embeddings, Limits, Reply, Request, Usage
 from semgraph.llm.stack import Roles
 from semgraph.meter import StepMetrics
-from semgraph.semantic.calls import count_embeddings, count_failure, count_reply
 from semgraph.semantic.context import Context
+from semgraph.semantic.contract import count_embeddings, count_failure, count_reply
 from tests.operators.cases import NoEmbedder
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from semgraph.expr.types import Type, parse_type
 from semgraph.logical.prompt import Prompt
-from semgraph.semantic.prompt.answers import (
+from semgraph.semantic.answers import (
     LEFT_OUT,
     AnswerSchema,
     Invalid,

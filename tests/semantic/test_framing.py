@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 from semgraph.errors import EngineError
 from semgraph.expr.types import parse_type
 from semgraph.llm.base import Limits, Request

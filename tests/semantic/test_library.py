@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 import semgraph.operator
-from semgraph.conformance.cases import Case, answers, ask, mind, reference
-from semgraph.conformance.oracle import Oracle
+from semgraph.conformance.cases import Case, Oracle, answers, ask, mind, reference
 from semgraph.errors import PlanError
 from semgraph.llm.base import Limits
 from semgraph.logical.plan import Choice

@@ -9,13 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from semgraph.conformance.cases import LEFT, LIBRARY, RIGHT, mind, node
-from semgraph.conformance.oracle import Grams, Oracle
+from semgraph.conformance.cases import LEFT, LIBRARY, RIGHT, Grams, Oracle, mind, node
 from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
 from semgraph.semantic.ask import AnswerContext, Answered
 from semgraph.semantic.context import Context
-from semgraph.semantic.operators import answer
+from semgraph.semantic.rows import answer
 
 TEN = [f"name {i}" for i in range(10)]
 

@@ -14,14 +14,14 @@ import pytest
 
 from semgraph.expr import Type
 from semgraph.expr import parse_scalar as sql
+from semgraph.logical.node import Sort, Stop
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
-from semgraph.logical.typecheck import Sort, Stop
 from semgraph.semantic.ask import AnswerContext, Answered
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import Cost, Observed, RowEstimate, Rows, answer_schema
-from semgraph.semantic.implementation import Implementation
-from semgraph.semantic.operators import answer
+from semgraph.semantic.library import Implementation
+from semgraph.semantic.rows import answer
 from tests.relational.relations import relation
 
 Said = Mapping[str, Any] | str  # the answers of an item, or its error

@@ -74,13 +74,24 @@ def piped(project: Project, *args: str) -> StdioServerParameters:
     )
 
 
-@pytest.fixture(params=["stdio", "http"])
+both_transports = pytest.mark.parametrize("connect", ["stdio", "http"], indirect=True)
+"""For what depends on the transport: calls at the same time."""
+both_modes = pytest.mark.parametrize(
+    ("connect", "mode"), [("stdio", "auto"), ("http", "legacy")], indirect=["connect"]
+)
+"""For what depends on transport and mode: calls, and cancelling."""
+
+
+@pytest.fixture
 def connect(request: pytest.FixtureRequest, project: Project, tmp_path: Path) -> Connect:
-    """Starts a server and connects a client to it, over each transport."""
+    """Starts a server and connects a client to it, over standard streams unless
+    `both_transports` asks for each.
+    """
+    transport = getattr(request, "param", "stdio")
 
     @asynccontextmanager
     async def connected(*args: str, mode: str = "auto") -> AsyncIterator[Client]:
-        if request.param == "http":
+        if transport == "http":
             with listening(project, *args) as web:
                 async with web.connected(mode=mode) as client:
                     yield client

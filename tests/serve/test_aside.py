@@ -13,7 +13,7 @@ import pytest
 
 from semgraph.expr.duckdb import value_of
 from semgraph.expr.isolated import PROCESS, SqlProcess
-from semgraph.serve.aside import Aside
+from semgraph.serve.server import Aside
 from tests.cli.conftest import Project
 from tests.patience import HANGS
 from tests.serve.conftest import Connect, note, text_of

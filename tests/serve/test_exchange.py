@@ -1,4 +1,4 @@
-"""What a client sees of a server, over both transports."""
+"""What a client sees of a server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from mcp import MCPError
 
 from tests.cli.conftest import Project, Serving
-from tests.serve.conftest import Connect, note, text_of, until_called
+from tests.serve.conftest import Connect, both_modes, both_transports, note, text_of, until_called
 
 LISTED = """
 plan: listed
@@ -63,7 +63,7 @@ async def test_each_plan_is_a_tool_with_its_description_and_schemas(
     }
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@both_modes
 async def test_one_call_writes_and_the_next_finds_it(connect: Connect, mode: str) -> None:
     heard: list[str | None] = []
 
@@ -184,6 +184,7 @@ async def test_the_limits_of_a_server_hold_for_all_its_calls_together(
     assert found.structured_content["tables"]["hits"][0]["name"] == "Cleo"
 
 
+@both_transports
 async def test_calls_at_the_same_time_share_the_limits_of_a_server(
     connect: Connect, serving: Serving
 ) -> None:
@@ -257,6 +258,7 @@ async def test_a_store_or_a_model_that_does_not_answer_is_an_error(
     assert "127.0.0.1:9" in text_of(unasked)
 
 
+@both_transports
 async def test_calls_run_side_by_side_and_writers_of_a_group_take_turns(
     connect: Connect, serving: Serving
 ) -> None:
@@ -277,7 +279,7 @@ async def test_calls_run_side_by_side_and_writers_of_a_group_take_turns(
     )
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@both_modes
 async def test_a_call_that_is_cancelled_stops_its_run(
     connect: Connect, project: Project, serving: Serving, mode: str
 ) -> None:

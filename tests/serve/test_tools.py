@@ -14,8 +14,7 @@ from semgraph.errors import InputError, PlanError
 from semgraph.frontend.plan_files import plan_file
 from semgraph.llm.settings import Settings
 from semgraph.llm.stack import Budget
-from semgraph.serve.schemas import result_schema
-from semgraph.serve.tools import PlanTool, tools_of
+from semgraph.serve.tools import PlanTool, result_schema, tools_of
 from semgraph.session import Session
 
 

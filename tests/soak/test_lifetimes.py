@@ -16,7 +16,7 @@ import pytest
 import semgraph as sg
 from benchmarks.world.waiting import Rates
 from semgraph.errors import SemgraphError
-from semgraph.llm.local.model import Local
+from semgraph.llm.local import Local
 from semgraph.session import resources as owned
 from tests.partial import maybe_partial
 from tests.served import served
@@ -290,7 +290,7 @@ def test_a_session_that_is_never_closed_ends_quietly_with_its_process(
 
 ABANDONED = """
 import asyncio
-from semgraph.session.waiting import Waiting
+from semgraph.session.session import Waiting
 waiting = Waiting()
 
 async def close_slowly():

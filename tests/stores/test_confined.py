@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from semgraph.errors import PlanError
-from semgraph.stores.base import Deletion, Method, Migratable, PartitionState
-from semgraph.stores.confined import ConfinedStore
+from semgraph.stores.base import ConfinedStore, Deletion, Method, Migratable, PartitionState
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from semgraph.errors import ConcurrentWrite, EngineError, StoreUnavailable
 from semgraph.frontend.graph_files import graph_of
 from semgraph.stores.base import CommittedRow, Method, PartitionState, Store, in_pieces
-from semgraph.stores.batch_io import RowsRefused
+from semgraph.stores.prepare import RowsRefused
 
 
 async def notes(store):

@@ -265,7 +265,7 @@ def test_two_stores_agree(pair, world, steps, asked, where, partition):
 
 @given(steps, questions, st.sampled_from(WHERES), st.sampled_from(["group_id", "group_ids", None]))
 @settings(
-    max_examples=15,
+    max_examples=15 if settings.get_current_profile_name() == "random" else 6,  # 15 nightly
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -13,8 +13,8 @@ import pytest
 
 from semgraph.expr.scalar import parse_scalar
 from semgraph.stores.base import Method, Store
+from semgraph.stores.sqlite.schema import partition_words
 from semgraph.stores.sqlite.store import SqliteStore
-from semgraph.stores.sqlite.values import partition_words
 from tests.conftest import driver_of
 
 Put = Callable[..., list[Any]]

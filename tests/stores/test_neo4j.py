@@ -22,17 +22,17 @@ import pyarrow as pa
 import pytest
 from ruamel.yaml import YAML
 
-from semgraph.conformance.oracle import Mind, Oracle
+from semgraph.conformance.cases import Mind, Oracle
 from semgraph.errors import DataError, EngineError, StoreUnavailable
 from semgraph.expr import parse_scalar
 from semgraph.frontend.graph_files import graph_of
 from semgraph.session import Session
 from semgraph.stores.base import Method, NodeWrite, WriteBatch
-from semgraph.stores.batch_io import RowsRefused
 from semgraph.stores.neo4j import bolt as neo4j_bolt
 from semgraph.stores.neo4j import search_cypher
-from semgraph.stores.neo4j.setup import Setup
+from semgraph.stores.neo4j.schema import Setup
 from semgraph.stores.neo4j.store import Neo4jStore
+from semgraph.stores.prepare import RowsRefused
 from tests.conftest import Server, driver_of, without_schema
 
 MEMORY = graph_of(YAML(typ="safe").load(Path(__file__).parents[2] / "plans" / "graph.yaml"))

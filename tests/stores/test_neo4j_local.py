@@ -19,10 +19,8 @@ from neo4j.exceptions import AuthError
 
 from semgraph import extras
 from semgraph.errors import PlanError, StoreUnavailable
-from semgraph.stores.neo4j.local import jars as neo4j_jars
 from semgraph.stores.neo4j.local import server as neo4j_local
-from semgraph.stores.neo4j.local.jars import StartProgress, jars
-from semgraph.stores.neo4j.local.server import LocalServer, start, status, stop
+from semgraph.stores.neo4j.local.server import LocalServer, StartProgress, jars, start, status, stop
 from semgraph.stores.neo4j.store import local_store
 
 START = """
@@ -232,15 +230,15 @@ def test_what_an_interrupted_download_left_is_fetched_again(tmp_path: Path) -> N
     cut.write_bytes(whole.read_bytes()[:-100])
     (tmp_path / "kept.pom").write_text("<project></project>\n")
     (tmp_path / "cut.pom").write_text("<project><depend")
-    neo4j_jars._drop_broken(tmp_path)
+    neo4j_local._drop_broken(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept.jar", "kept.pom"]
 
 
 def test_jars_with_a_wrong_digest_are_refused(tmp_path: Path) -> None:
-    name = next(iter(neo4j_jars._pinned(neo4j_local.VERSION)))
+    name = next(iter(neo4j_local._pinned(neo4j_local.VERSION)))
     other = tmp_path / name
     other.parent.mkdir(parents=True)
     other.write_bytes(b"something else")
     with pytest.raises(ValueError, match="SHA-256"):
-        neo4j_jars._check((other,), tmp_path, neo4j_local.VERSION)
+        neo4j_local._check((other,), tmp_path, neo4j_local.VERSION)
     assert not other.exists()

@@ -18,8 +18,7 @@ from semgraph.expr.scalar import parse_scalar
 from semgraph.frontend.graph_files import graph_of
 from semgraph.stores.base import Method
 from semgraph.stores.sqlite import fulltext
-from semgraph.stores.sqlite.file import check_library
-from semgraph.stores.sqlite.store import SqliteStore
+from semgraph.stores.sqlite.store import SqliteStore, check_library
 
 
 @pytest.fixture

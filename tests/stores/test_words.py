@@ -11,10 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from semgraph.stores.base import Method
-from semgraph.stores.batch_io import RowsRefused
+from semgraph.stores.prepare import RowsRefused
 from semgraph.stores.sqlite.store import SqliteStore
-from semgraph.stores.sqlite.vectors import WordCache
-from semgraph.stores.sqlite.words import WordBlock
+from semgraph.stores.sqlite.vectors import WordBlock, WordCache
 
 GROUPS = ["g", "h", ""]
 PEOPLE = [f"p{i}" for i in range(5)]

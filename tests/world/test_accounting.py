@@ -16,7 +16,7 @@ import pytest_asyncio
 
 from benchmarks.frame.serving import same_as_counted
 from benchmarks.world import Fault, PrefixCache, Rates, StandIn
-from semgraph.llm.embed.openai import OpenAIEmbedder
+from semgraph.llm.embed import OpenAIEmbedder
 from semgraph.llm.openai import OpenAI
 from semgraph.session import Result, Session
 

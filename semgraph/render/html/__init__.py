@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from semgraph.errors import PlanError, Problem
 from semgraph.execution.record import Run, find_run
-from semgraph.private import RUNS, write_private
-from semgraph.redaction import folders_in, redacted
+from semgraph.folders import plans_folder
+from semgraph.privacy import RUNS, folders_in, redacted, write_private
 from semgraph.render.html.data import clean, cut, document, script_data
-from semgraph.shipped import plans_folder
 
 if TYPE_CHECKING:
     from jinja2 import Environment

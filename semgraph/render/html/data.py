@@ -14,8 +14,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
-from semgraph.compare.comparison import Arm, Comparison
-from semgraph.compare.record import FILE, load_comparison
+from semgraph.compare.comparison import FILE, Arm, Comparison, load_comparison
 from semgraph.execution.record import (
     WRITTEN,
     Run,
@@ -32,11 +31,10 @@ from semgraph.meter import StepMetrics, split
 from semgraph.provenance import FIXED, Lookup, Row, parsed
 from semgraph.render.chart import svg
 from semgraph.render.comparison import columns, footer
-from semgraph.render.html.dag import Operators, drawings
+from semgraph.render.html.dag import ORIGINS, Operators, drawings, origin, timeline
 from semgraph.render.html.graph import graph
-from semgraph.render.html.timeline import ORIGINS, origin, timeline
+from semgraph.render.outcome import metrics_of, seconds, total
 from semgraph.render.picture import Picture, borrow_names, pictures
-from semgraph.render.runs import metrics_of, seconds, total
 from semgraph.render.tables import cell
 
 CALLS = 1000

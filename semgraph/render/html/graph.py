@@ -11,8 +11,7 @@ from textwrap import wrap
 from typing import Any, NamedTuple
 
 from semgraph.formats import count, plural, shortened
-from semgraph.render.boxes import Box, Point, apart
-from semgraph.render.chart import SHAPES
+from semgraph.render.chart import SHAPES, Box, Point, apart
 from semgraph.render.picture import Arrow, Picture
 
 DRAWN, DRAWN_EDGES = 80, 300  # most nodes and edges of a drawing

@@ -1,8 +1,6 @@
 """The Neo4j store: Cypher over Bolt.
 
-`store` is its public module. `bolt` is the connection; `cypher` names and conditions; `match`,
-`search` with `search_cypher`, and `write` the operations; `schema` and `setup` the indexes;
-`values` the conversion from and to Arrow. `local` runs a server on this machine.
-
-The session imports `store`; `cli` imports `local`.
+`store` is its public module. `bolt` is the connection; `cypher` has names, conditions and values;
+`match`, `search` with `search_cypher`, and `write` are the operations; `schema` makes the indexes.
+`local` runs a server on this machine.
 """

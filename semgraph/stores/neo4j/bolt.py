@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from semgraph.errors import EngineError, SemgraphError, StoreUnavailable
-from semgraph.redaction import learn, learn_from_addresses
+from semgraph.privacy import learn, learn_from_addresses
 from semgraph.stores.base import record_round_trip
 
 if TYPE_CHECKING:

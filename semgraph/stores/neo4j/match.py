@@ -10,7 +10,6 @@ from semgraph.expr import Scalar
 from semgraph.logical.graph import Element, PatternNode, PatternPath, elements_of, path_ends
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import MatchQuery
-from semgraph.stores.batch_io import returned
 from semgraph.stores.neo4j.cypher import (
     LISTS,
     ROW,
@@ -24,6 +23,7 @@ from semgraph.stores.neo4j.cypher import (
     type_of,
 )
 from semgraph.stores.neo4j.schema import Indexes
+from semgraph.stores.prepare import returned
 
 _PATH = "path"
 _ARROWS = {"out": ("-", "->"), "in": ("<-", "-"), "any": ("-", "-")}

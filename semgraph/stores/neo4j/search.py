@@ -26,27 +26,34 @@ from semgraph.expr.functions import (
 )
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import Method, SearchQuery
-from semgraph.stores.batch_io import (
-    Dimensions,
-    column,
-    end_column,
-    end_nodes,
-    other_length,
-    partitions_of,
-    search_schema,
-)
-from semgraph.stores.left_out import LeftOut, without_left_out
 from semgraph.stores.neo4j.bolt import Bolt, Records
-from semgraph.stores.neo4j.cypher import LISTS, pattern_of, quoted
-from semgraph.stores.neo4j.schema import Indexes
+from semgraph.stores.neo4j.cypher import (
+    LISTS,
+    columns_of,
+    fields,
+    pattern_of,
+    quoted,
+    sent_column,
+    struct_of,
+)
+from semgraph.stores.neo4j.schema import Indexes, MissingDerived
 from semgraph.stores.neo4j.search_cypher import (
     Branch,
     SearchStatement,
     compile_search,
     has_direction,
 )
-from semgraph.stores.neo4j.setup import MissingDerived
-from semgraph.stores.neo4j.values import columns_of, fields, sent_column, struct_of
+from semgraph.stores.prepare import (
+    Dimensions,
+    LeftOut,
+    check_length,
+    column,
+    end_column,
+    end_nodes,
+    partitions_of,
+    search_schema,
+    without_left_out,
+)
 
 _FIRST, _FACTOR, _MORE, _MOST, _ALL = 50, 4, 16, 5000, 1 << 31
 """An index is asked for 4 k + 50 entries, then for 16 times as many or what the first suggest; a
@@ -84,12 +91,8 @@ class Searches:
         if (graph, indexes) != (self.graph, self.indexes):
             self._texts.clear()
             self.large.clear()
-        self.graph, self.indexes, self.dimensions, self.missing_derived = (
-            graph,
-            indexes,
-            dimensions,
-            missing_derived,
-        )
+        self.graph, self.indexes = graph, indexes
+        self.dimensions, self.missing_derived = dimensions, missing_derived
 
     def shrunk(self, deletes: bool = True) -> None:
         """Note that partitions may have become small."""
@@ -124,13 +127,8 @@ class _Search:
         queries: tuple[SearchQuery, ...],
         rows: pa.Table,
     ) -> None:
-        self.of, self.graph, self.missing_derived, self.queries, self.rows = (
-            of,
-            graph,
-            missing_derived,
-            queries,
-            rows,
-        )
+        self.of, self.graph, self.missing_derived = of, graph, missing_derived
+        self.queries, self.rows = queries, rows
         self.places = {q: place for place, q in enumerate(rows.column("_q").to_pylist())}
         self.limits: dict[int, int] = {}
         self.hits: dict[tuple[int, int, int], list[list[Any]]] = {}
@@ -254,14 +252,8 @@ class _Search:
         if method.via == "nearest":
             name = label.vectors[method.prop]
             stored = self.of.dimensions.get((label.name, name))
-            if (
-                stored is not None
-                and pa.types.is_fixed_size_list(values.type)
-                and values.type.list_size != stored
-            ):
-                raise other_length(
-                    self.of.bolt.uri, label.name, name, stored, values.type.list_size
-                )
+            size = getattr(values.type, "list_size", None)
+            check_length(self.of.bolt.uri, label.name, name, stored, size)
             return [vector if vector and any(vector) else None for vector in values.to_pylist()]
         if not branch.index:  # of a label without rows
             return [None] * rows.num_rows

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from semgraph.errors import EngineError, StoreUnavailable
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import Method, SearchQuery
-from semgraph.stores.batch_io import aliases, end_nodes, returned
 from semgraph.stores.conditions import Ends, Value, by_key, ends, of_hit
 from semgraph.stores.neo4j.cypher import (
     KEEP_PLAN,
@@ -25,6 +24,7 @@ from semgraph.stores.neo4j.cypher import (
     type_of,
 )
 from semgraph.stores.neo4j.schema import Indexes
+from semgraph.stores.prepare import aliases, end_nodes, returned
 
 EXACT_BELOW = 5000
 """A partition with fewer rows of a label is read whole by `nearest`."""
@@ -162,17 +162,9 @@ class _Writer:
                 f"  {match} WITH h, {vector} AS v WHERE v IS NOT NULL RETURN collect([h, v]) AS {known} }}"
             )
         prelude.append(f"UNWIND g.rows AS {ROW}")
-        text = (
-            "\n".join(
-                (
-                    *prelude,
-                    f"CALL ({', '.join(imported)}) {{",
-                    "\nUNION ALL\n".join(self.parts),
-                    "}",
-                )
-            )
-            + f"\nRETURN {ROW}._q AS q, b, hits, fetched, last"
-        )
+        union = "\nUNION ALL\n".join(self.parts)
+        call = (f"CALL ({', '.join(imported)}) {{", union, "}")
+        text = "\n".join((*prelude, *call, f"RETURN {ROW}._q AS q, b, hits, fetched, last"))
         bound = Conditions(self.graph, {}, self.names).bound
         return SearchStatement(
             text, bound, tuple(self.branches), dict(self.partitions), tuple(self.near.values())
@@ -436,11 +428,8 @@ def match_edges(
         path = f"{node('a', label.source, pairs[0][0])}-{edge}{arrow}{node('b', label.target, pairs[0][1])}"
         return f"MATCH {path}{''.join(hints)}"
     sources, targets = ([pair[i] for pair in pairs if pair[i] is not None] for i in (0, 1))
-    path, ends, pinned = (
-        f"({{}})-{edge}-()",
-        tuple(dict.fromkeys((label.source, label.target))),
-        [*sources, *targets],
-    )
+    path, pinned = f"({{}})-{edge}-()", [*sources, *targets]
+    ends = tuple(dict.fromkeys((label.source, label.target)))
     if len(sources) == len(pairs):
         path, ends, pinned = f"({{}})-{edge}->()", (label.source,), sources
     elif len(targets) == len(pairs):

@@ -37,31 +37,43 @@ from semgraph.stores.base import (
     in_pieces,
     part_of,
 )
-from semgraph.stores.batch_io import (
-    check_lengths,
+from semgraph.stores.conditions import Prop, Test, read
+from semgraph.stores.neo4j import schema
+from semgraph.stores.neo4j.bolt import Bolt
+from semgraph.stores.neo4j.cypher import (
+    HEAD,
+    LISTS,
+    MARK,
+    SHARD,
+    columns_of,
+    fields,
+    quoted,
+    sent_column,
+    struct_of,
+    time_of,
+)
+from semgraph.stores.neo4j.match import compile_match, compile_scan
+from semgraph.stores.neo4j.schema import (
+    Indexes,
+    MissingDerived,
+    Setup,
+    compared,
+    compared_in_match,
+    compile_states,
+)
+from semgraph.stores.neo4j.search import Searches
+from semgraph.stores.neo4j.search_cypher import EXACT_BELOW
+from semgraph.stores.neo4j.write import Lengths, commit, new_lengths
+from semgraph.stores.prepare import (
+    LeftOut,
+    check_length,
     column,
     match_schema,
     partitions_of,
     path_order,
     scan_schema,
+    without_left_out,
 )
-from semgraph.stores.conditions import Prop, Test, read
-from semgraph.stores.left_out import LeftOut, without_left_out
-from semgraph.stores.neo4j import schema
-from semgraph.stores.neo4j.bolt import Bolt
-from semgraph.stores.neo4j.cypher import HEAD, LISTS, MARK, SHARD, quoted
-from semgraph.stores.neo4j.match import compile_match, compile_scan
-from semgraph.stores.neo4j.schema import Indexes, compile_states
-from semgraph.stores.neo4j.search import Searches
-from semgraph.stores.neo4j.search_cypher import EXACT_BELOW
-from semgraph.stores.neo4j.setup import (
-    MissingDerived,
-    Setup,
-    compared,
-    compared_in_match,
-)
-from semgraph.stores.neo4j.values import columns_of, fields, sent_column, struct_of, time_of
-from semgraph.stores.neo4j.write import Lengths, commit, new_lengths
 
 _MARKERS = 10_000
 """How many commit markers a statement reads: some megabytes of the server's memory."""
@@ -229,7 +241,8 @@ class Neo4jStore:
         self._unrecorded = await Setup(self._bolt, graph).check_layout()
         self._graph, self._opened = graph, None
         existing, statistics = await Setup(self._bolt, graph).indexes(), await self.statistics()
-        check_lengths(self.name, statistics.dimensions, dimensions)
+        for (label, name), stored in statistics.dimensions.items():
+            check_length(self.name, label, name, stored, dimensions)
         self._lengths.stored = set(statistics.dimensions)
         return existing, statistics
 

@@ -24,18 +24,6 @@ from semgraph.stores.base import (
     WriteBatch,
     Written,
 )
-from semgraph.stores.batch_io import (
-    KEEPS_ENDS,
-    RESERVED,
-    PreparedMerge,
-    Refusals,
-    keys_of,
-    no_end,
-    other_length,
-    prepare_batch,
-    still_has_edges,
-    taken,
-)
 from semgraph.stores.neo4j.bolt import Bolt, ConstraintViolated, Records
 from semgraph.stores.neo4j.cypher import (
     HEAD,
@@ -50,6 +38,18 @@ from semgraph.stores.neo4j.cypher import (
     string,
 )
 from semgraph.stores.neo4j.schema import Indexes, statistics
+from semgraph.stores.prepare import (
+    KEEPS_ENDS,
+    RESERVED,
+    PreparedMerge,
+    Refusals,
+    check_length,
+    keys_of,
+    no_end,
+    prepare_batch,
+    still_has_edges,
+    taken,
+)
 
 if TYPE_CHECKING:
     from neo4j import AsyncManagedTransaction
@@ -64,16 +64,17 @@ def rows_of(prepared: PreparedMerge) -> list[dict[str, Any]]:
     """The rows of a merge as the statement reads them, each a map; NULL is nothing to write. Raises
     DataError for what Neo4j cannot store.
 
-    The fields of a row: `k` key, `p` partition, `c` properties set on a new node or edge only, `s`
-    properties set always, `u` lists to unite, `v` vectors, `z` vectors to remove, `l` labels, `a`
-    attributes.
+    The fields of a row: `key`, `partition`, `created` (properties set on a new node or edge only),
+    `properties` (set always), `lists` to unite, `vectors`, `removed` (vectors to remove), `labels`,
+    `attributes`.
     """
     what = f"{prepared.graph.key} of {prepared.label.name}"
     rows: list[dict[str, Any]] = []
     for key, part in zip(prepared.keys, prepared.partitions, strict=True):
         refuse_long(key, what)
-        lists: dict[str, Any] = {"z": [], "l": [], "a": None}
-        rows.append({"k": key, "p": part, "c": {}, "s": {}, "u": {}, "v": {}, **lists})
+        row: dict[str, Any] = {"key": key, "partition": part, "attributes": None}
+        row |= {name: {} for name in ("created", "properties", "lists", "vectors")}
+        rows.append(row | {"removed": [], "labels": []})
     for name, array in prepared.columns.items():
         _add_property(rows, prepared, name, array)
     create = prepared.write.create
@@ -81,20 +82,20 @@ def rows_of(prepared: PreparedMerge) -> list[dict[str, Any]]:
         listed: list[list[float]] = vectors.numbers.tolist()
         for row, vector in zip(rows, vectors.spread(listed), strict=True):
             if vector is not None and any(vector):
-                row["v"][name] = vector
+                row["vectors"][name] = vector
             elif vector is not None and name not in create:
-                row["z"].append(name)
+                row["removed"].append(name)
     for row, labels in zip(rows, prepared.labels, strict=False):  # no labels where none are set
-        row["l"] = labels or []
+        row["labels"] = labels or []
     for row, attributes in zip(rows, prepared.attributes, strict=False):
         if attributes is not None:
             nested = sorted(n for n, v in attributes.items() if not _storable(v))
             flat = attributes | {n: canonical_json(attributes[n]) for n in nested}
             flat |= {NESTED: nested} if nested else {}
             if "attributes" in create:
-                row["c"] |= flat
+                row["created"] |= flat
             else:
-                row["a"] = flat
+                row["attributes"] = flat
     return rows
 
 
@@ -110,16 +111,16 @@ def _add_property(
         if name in ("source", "target") and label.kind == "edge":
             row[name] = value
             continue
-        what = f"{name} of {label.name} {row['k']}"
+        what = f"{name} of {label.name} {row['key']}"
         stored = _stored(value, kind, what)
         if indexed:
             refuse_long(stored, what)
         if name in write.create:
-            row["c"][name] = stored
+            row["created"][name] = stored
         elif name in write.unite:
-            row["u"][name] = list(dict.fromkeys(stored))
+            row["lists"][name] = list(dict.fromkeys(stored))
         else:
-            row["s"][name] = stored
+            row["properties"][name] = stored
 
 
 def _stored(value: Any, kind: Type, what: str) -> Any:
@@ -194,7 +195,8 @@ def compile_commit(
 
 
 def _deleted(graph: Graph, write: Deletion) -> list[dict[str, str | None]]:
-    return [{"k": key, "p": part} for key, part in zip(*keys_of(graph, write), strict=True)]
+    names = ("key", "partition")
+    return [dict(zip(names, row, strict=True)) for row in zip(*keys_of(graph, write), strict=True)]
 
 
 ORDER: Mapping[type[Write], int] = {Deletion: 0, NodeWrite: 1, EdgeWrite: 2}
@@ -256,9 +258,9 @@ class Shape:
         flagged = bool(create & {"labels", *self.label.vectors.values()})
         steps = [f"CALL () {{\nUNWIND ${LISTS}.w{number} AS row", self._found()]
         if not self.write.only_existing:
-            part = f", n.{quoted(self.graph.partition)} = row.p" if self._confined else ""
+            part = f", n.{quoted(self.graph.partition)} = row.partition" if self._confined else ""
             steps.append(
-                f"ON CREATE SET n += row.c{part}" + (f", n.{FRESH} = true" if flagged else "")
+                f"ON CREATE SET n += row.created{part}" + (f", n.{FRESH} = true" if flagged else "")
             )
         fresh = f"coalesce(n.{FRESH}, false)" if flagged else "false"
         steps.append(
@@ -280,8 +282,8 @@ class Shape:
         """The condition that what is bound is of the row's partition; without a partition all
         is.
         """
-        same = f"coalesce({var}.{quoted(self.graph.partition)}, '') = row.p"
-        return f"\nWHERE row.p IS NULL OR {same}" if self._confined else ""
+        same = f"coalesce({var}.{quoted(self.graph.partition)}, '') = row.partition"
+        return f"\nWHERE row.partition IS NULL OR {same}" if self._confined else ""
 
     def _hint(self, var: str, label: str) -> str:
         return self.indexes.hint(var, label, self.graph.key)
@@ -292,8 +294,8 @@ class Shape:
         verb = "MATCH" if only_existing else "MERGE"
         hint = self._hint("n", self.label.name) if only_existing else ""
         if self.label.kind == "node":
-            return f"{verb} (n:{quoted(self.label.name)} {{{self._key}: row.k}}){hint}"
-        edge = f"[n:{quoted(self.label.name)} {{{self._key}: row.k}}]"
+            return f"{verb} (n:{quoted(self.label.name)} {{{self._key}: row.key}}){hint}"
+        edge = f"[n:{quoted(self.label.name)} {{{self._key}: row.key}}]"
         if only_existing:
             return f"MATCH ()-{edge}->(){hint}"
         ends = (("source", self.label.source), ("target", self.label.target))
@@ -310,33 +312,33 @@ class Shape:
         if "attributes" in names - create:
             known = ", ".join(string(name) for name in hidden(self.label))
             steps.append(
-                f"FOREACH (k IN CASE WHEN row.a IS NULL THEN [] ELSE [k IN keys(n) WHERE NOT k IN [{known}]] END | "
-                "REMOVE n[k])\nSET n += coalesce(row.a, {})"
+                f"FOREACH (k IN CASE WHEN row.attributes IS NULL THEN [] ELSE [k IN keys(n) WHERE NOT k IN [{known}]] END | "
+                "REMOVE n[k])\nSET n += coalesce(row.attributes, {})"
             )
-        steps.append("SET n += row.s")
+        steps.append("SET n += row.properties")
         kinds = self.label.columns
         steps += [_united(quoted(n), kinds[n].item) for n in sorted((unite & names) - create)]
         if "labels" in names:
             only_new = "fresh" if "labels" in create else "true"
             steps.append(
-                f"FOREACH (x IN CASE WHEN {only_new} THEN [1] ELSE [] END | SET n:$(row.l))"
+                f"FOREACH (x IN CASE WHEN {only_new} THEN [1] ELSE [] END | SET n:$(row.labels))"
             )
         kind = "Node" if self.label.kind == "node" else "Relationship"
         vectors = sorted(names & set(self.label.vectors.values()))
         if vectors:
-            steps.append("FOREACH (k IN row.z | REMOVE n[k])")
+            steps.append("FOREACH (k IN row.removed | REMOVE n[k])")
         for name in vectors:
             only_new = "fresh AND " if name in create else ""
             steps.append(
                 f"WITH n, row, fresh\nCALL (n, row, fresh) {{\n"
-                f"WITH n, row, fresh WHERE {only_new}row.v.{quoted(name)} IS NOT NULL\n"
-                f"CALL db.create.set{kind}VectorProperty(n, {string(name)}, row.v.{quoted(name)})\n}}"
+                f"WITH n, row, fresh WHERE {only_new}row.vectors.{quoted(name)} IS NOT NULL\n"
+                f"CALL db.create.set{kind}VectorProperty(n, {string(name)}, row.vectors.{quoted(name)})\n}}"
             )
         return steps
 
     def _deletion(self, number: int, write: Deletion) -> str:
         node = self.label.kind == "node"
-        pattern = pattern_of(self.label, inner=f" {{{self._key}: row.k}}")
+        pattern = pattern_of(self.label, inner=f" {{{self._key}: row.key}}")
         pattern += self._hint("n", self.label.name) + self._within("n")
         verb = "DETACH DELETE" if node and write.detach else "DELETE"
         text = (
@@ -347,8 +349,8 @@ class Shape:
             return text
         return (
             f"{text}\nCALL () {{\nUNWIND ${LISTS}.w{number} AS row\n"
-            f"MATCH (m:{MARK} {{row: row.k, witness: {string(self.label.name)}}})"
-            f"{self.indexes.hint('m', MARK, 'row')} WHERE row.p IS NULL OR m.partition = row.p\nDELETE m\n}}"
+            f"MATCH (m:{MARK} {{row: row.key, witness: {string(self.label.name)}}})"
+            f"{self.indexes.hint('m', MARK, 'row')} WHERE row.partition IS NULL OR m.partition = row.partition\nDELETE m\n}}"
         )
 
 
@@ -364,7 +366,7 @@ _ITEMS = {
 
 def _united(name: str, item: Type | None) -> str:
     """Unites a list with the stored one, which stays as it is if it is of another type."""
-    old, new = f"coalesce(n.{name}, [])", f"row.u.{name}"
+    old, new = f"coalesce(n.{name}, [])", f"row.lists.{name}"
     kind = _ITEMS.get(item.name if item is not None else "", "STRING")
     return (
         f"FOREACH (x IN CASE WHEN {new} IS NOT NULL AND n.{name} IS :: LIST<{kind} NOT NULL> THEN [1] ELSE [] END | "
@@ -412,7 +414,10 @@ async def commit(
     async def work(tx: AsyncManagedTransaction) -> list[int]:
         if new:
             await bolt.run(tx, FIRST)
-            await _refuse_stored_lengths(partial(bolt.run, tx), bolt, graph, new)
+            for label, name, stored in await bolt.run(tx, statistics(graph)):
+                check_length(
+                    bolt.uri, label, name, stored if name else None, new.get((label, name))
+                )
         records = await bolt.run(tx, text.text, text.parameters)
         if not records:
             raise ConcurrentWrite(marker.partition if marker is not None else "")
@@ -450,8 +455,7 @@ def new_lengths(
         for name in set(graph.label(write.label).vectors.values()) & set(write.rows.column_names):
             size, place = _length(write.rows.column(name)), (write.label, name)
             known = lengths.known.get(place) or new.get(place)
-            if size and known not in {None, size}:
-                raise other_length(bolt.uri, write.label, name, known or 0, size)
+            check_length(bolt.uri, write.label, name, known, size or None)
             if size and place not in lengths.stored:
                 new[place] = size
     return new
@@ -463,15 +467,6 @@ def _length(vectors: Any) -> int | None:
         size: int = vectors.type.list_size
         return size if vectors.null_count < len(vectors) else None
     return next((len(vector) for vector in vectors.drop_null()), None)
-
-
-async def _refuse_stored_lengths(
-    ask: Ask, bolt: Bolt, graph: Graph, new: Mapping[tuple[str, str], int]
-) -> None:
-    """Refuse vectors of another length than those that are stored. Raises StoreUnavailable."""
-    for label, name, stored in await ask(statistics(graph), {}):
-        if name and new.get((label, name), stored) != stored:
-            raise other_length(bolt.uri, label, name, stored, new[label, name])
 
 
 async def _refuse(
@@ -500,14 +495,14 @@ async def _refuse_other_partition(
         return
     label = graph.label(write.label)
     name = {"source": label.source, "target": label.target}.get(column, label.name)
-    pattern = pattern_of(graph.label(name), inner=f" {{{quoted(graph.key)}: row.k}}")
+    pattern = pattern_of(graph.label(name), inner=f" {{{quoted(graph.key)}: row.key}}")
     part = quoted(graph.partition)
     text = (
         f"UNWIND $rows AS row\nMATCH {pattern}"
         f"{indexes.hint('n', name, graph.key)}\n"
-        f"WHERE coalesce(n.{part}, '') <> row.p RETURN row.of, row.k"
+        f"WHERE coalesce(n.{part}, '') <> row.partition RETURN row.of, row.key"
     )
-    columns = {"of": graph.key, "k": column, "p": graph.partition}
+    columns = {"of": graph.key, "key": column, "partition": graph.partition}
     values = [write.rows.column(name).to_pylist() for name in columns.values()]
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
     for of, key in await ask(text, {"rows": rows}):
@@ -539,9 +534,8 @@ async def _refuse_violations(bolt: Bolt, graph: Graph, indexes: Indexes, batch: 
     """
     refusals = Refusals()
     for write in batch.writes:
-        if isinstance(
-            write, EdgeWrite
-        ):  # an edge of this key may lie between ends of another partition
+        # An edge of this key may lie between ends of another partition.
+        if isinstance(write, EdgeWrite):
             await _refuse_other_partition(bolt.read, graph, indexes, write, graph.key, refusals)
         elif (
             isinstance(write, Deletion)
@@ -550,7 +544,8 @@ async def _refuse_violations(bolt: Bolt, graph: Graph, indexes: Indexes, batch: 
         ):
             await _refuse_edges_left(bolt.read, graph, write, batch, refusals)
     refusals.check()
-    rows = [(write, place) for write in _in_order(batch) for place in range(write.rows.num_rows)]
+    writes = sorted(batch.writes, key=lambda write: ORDER[type(write)])
+    rows = [(write, place) for write in writes for place in range(write.rows.num_rows)]
     while (broken := await _first_violation(bolt, graph, indexes, rows)) is not None:
         place, error = broken
         write, row = rows.pop(place)
@@ -577,11 +572,6 @@ async def _refuse_edges_left(
     for node, kind, edge, source, target in await ask(text, {"keys": keys, "deleted": deleted}):
         between = f"{kind} {edge} lies between {source} and {target}"
         refusals.add(write, node, still_has_edges(f"a {write.label}", between))
-
-
-def _in_order(batch: WriteBatch) -> list[Write]:
-    """The writes of a batch as its statement does them."""
-    return sorted(batch.writes, key=lambda write: ORDER[type(write)])
 
 
 async def _first_violation(

@@ -26,12 +26,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from semgraph.expr.functions import distinct_words, overlap_of
 from semgraph.stores.base import Method
-from semgraph.stores.batch_io import column
+from semgraph.stores.prepare import column
 from semgraph.stores.sqlite.rows import RankedHit, SearchScope
-from semgraph.stores.sqlite.schema import ID, Table, quote
-from semgraph.stores.sqlite.values import indexed_words, word_counts
-from semgraph.stores.sqlite.vectors import Memory, Postings, file_version
-from semgraph.stores.sqlite.words import WordBlock
+from semgraph.stores.sqlite.schema import ID, Table, indexed_words, quote, word_counts
+from semgraph.stores.sqlite.vectors import Memory, Postings, WordBlock, file_version
 
 if TYPE_CHECKING:
     import numpy as np
@@ -313,7 +311,7 @@ def ranking(
     blocks = index.blocks(partitions)
     if blocks is None:
         return RarestFirst(index, query, partitions)
-    return InMemory(blocks, query, index.mean_length)
+    return RankedPostings(blocks, query, index.mean_length)
 
 
 def _weighted(rows: int, counts: Iterable[tuple[int, str]]) -> list[QueryWord]:
@@ -321,7 +319,7 @@ def _weighted(rows: int, counts: Iterable[tuple[int, str]]) -> list[QueryWord]:
     return [QueryWord(word, weight(rows, n)) for n, word in sorted(counts) if n]
 
 
-class InMemory:
+class RankedPostings:
     """The rows for the words of one query, of partitions whose words are in memory."""
 
     def __init__(

@@ -13,19 +13,17 @@ import pyarrow as pa
 from semgraph.expr import Scalar, Type
 from semgraph.expr.types import type_of_arrow
 from semgraph.stores.base import Alias
-from semgraph.stores.batch_io import column, partitions_of, typed
 from semgraph.stores.conditions import (
     Prop,
     Term,
     Test,
     Value,
-    constant,
     evaluate,
     read_all,
     values_of,
 )
-from semgraph.stores.sqlite.schema import ID, Table, quote
-from semgraph.stores.sqlite.values import encode
+from semgraph.stores.prepare import column, partitions_of, typed
+from semgraph.stores.sqlite.schema import ID, Table, encode, quote, temporary
 from semgraph.stores.sqlite.vectors import Memory
 
 _INFIX = {
@@ -60,7 +58,11 @@ class RequestRows:
         """The temporary table with the rows; named by its width, so that statements stay
         prepared.
         """
-        return quote(f"#rows{len(self._columns)}")
+        return quote(self._name)
+
+    @property
+    def _name(self) -> str:
+        return f"#rows{len(self._columns)}"
 
     def column(self, name: object, array: pa.Array[Any], kind: Type | None = None) -> str:
         """A column of the rows in SQL. Calls with the same `name` share one column."""
@@ -87,14 +89,8 @@ class RequestRows:
         """
         terms = read_all(scalars, alias, lambda prop: term(prop)[1])
         values = values_of(terms)
-        of_rows = [value for value in values if value.columns]
-        for value, array in zip(of_rows, evaluate(of_rows, self.rows), strict=True):
+        for value, array in zip(values, evaluate(values, self.rows), strict=True):
             self.column(value, array)
-        for value in values:
-            if not value.columns:
-                self.column(
-                    value, constant(value).take(pa.array([0] * self.rows.num_rows, pa.int64()))
-                )
         return [self._text(one, term) for one in terms]
 
     def _text(self, term: Term, prop: Callable[[Prop], tuple[str, Type]]) -> str:
@@ -117,24 +113,12 @@ class RequestRows:
 
     def load(self, con: sqlite3.Connection) -> None:
         """Fill the temporary tables, within a transaction."""
-        names = "".join(f", c{i}" for i in range(len(self._columns)))
-        holders = ", ".join("?" * (len(self._columns) + 1))
-        con.execute(f"CREATE TEMP TABLE IF NOT EXISTS {self.table} (q INTEGER PRIMARY KEY{names})")
-        con.execute(f"DELETE FROM temp.{self.table}")
-        con.executemany(
-            f"INSERT INTO temp.{self.table} VALUES ({holders})",
-            zip(self.ordinals, *self._columns, strict=True),
-        )
-        for path, listed in self._partitions.items():
-            parts = self.parts(path)
-            con.execute(
-                f"CREATE TEMP TABLE IF NOT EXISTS {parts} (q INTEGER, part TEXT, PRIMARY KEY (q, part)) WITHOUT ROWID"
-            )
-            con.execute(f"DELETE FROM temp.{parts}")
-            pairs = (
-                (q, part) for q, row in zip(self.ordinals, listed, strict=True) for part in row
-            )
-            con.executemany(f"INSERT INTO temp.{parts} VALUES (?, ?)", pairs)
+        names = ["q INTEGER PRIMARY KEY", *(f"c{i}" for i in range(len(self._columns)))]
+        temporary(con, self._name, names, zip(self.ordinals, *self._columns, strict=True))
+        for i, listed in enumerate(self._partitions.values()):
+            of = zip(self.ordinals, listed, strict=True)
+            pairs = ((q, part) for q, parts in of for part in parts)
+            temporary(con, f"#parts{i}", ["q INTEGER", "part TEXT"], pairs, unique="q, part")
 
 
 def _test(test: Test, args: list[str]) -> str:
@@ -221,14 +205,12 @@ class SearchScope:
             near: The hits.
             confined: Whether to leave out those that their row may not see.
         """
-        columns = "(n INTEGER PRIMARY KEY, q INTEGER, id INTEGER, score REAL)"
-        con.execute(f'CREATE TEMP TABLE IF NOT EXISTS "#near" {columns}')
-        con.execute('DELETE FROM temp."#near"')
-        con.executemany('INSERT INTO temp."#near" (q, id, score) VALUES (?, ?, ?)', near)
+        columns = ["n INTEGER PRIMARY KEY", "q INTEGER", "id INTEGER", "score REAL"]
+        found = temporary(con, "#near", columns, ((n, *hit) for n, hit in enumerate(near)))
         own = f"EXISTS (SELECT 1 FROM temp.{self.parts} s WHERE s.q = r.q AND s.part = {self.partition})"
         tests = [f"t.{ID} = h.id", "r.q = h.q", *([own] if confined else ()), *self.where]
         return con.execute(
-            f'SELECT h.q, h.id, h.score FROM temp."#near" h CROSS JOIN temp.{self.request.table} r '
+            f"SELECT h.q, h.id, h.score FROM {found} h CROSS JOIN temp.{self.request.table} r "
             f"CROSS JOIN {self.table.name} t WHERE {' AND '.join(tests)} ORDER BY h.n"
         ).fetchall()
 

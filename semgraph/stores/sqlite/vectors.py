@@ -14,11 +14,11 @@ import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from sys import intern
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 from semgraph.stores.cosine import Block, Int8Block
-from semgraph.stores.sqlite.schema import ID, Table, quote
-from semgraph.stores.sqlite.words import WordBlock
+from semgraph.stores.sqlite.schema import ID, Table, quote, word_counts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +27,64 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Floats = NDArray[np.float64]
     Singles = NDArray[np.float32]
+
+_ROW_BYTES, _WORD_BYTES = 500, 150
+"""What a row takes in memory, and each of its words: about."""
+
+
+class IndexedRow(NamedTuple):
+    """A row of a full-text index.
+
+    Args:
+        key: Its key.
+        length: How many words its texts have.
+        words: These words, each once.
+    """
+
+    key: str
+    length: int
+    words: frozenset[str]
+
+
+class WordBlock:
+    """The rows of a partition, and for each word the rows that hold it, with how often."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, IndexedRow] = {}
+        self.postings: dict[str, dict[int, int]] = {}
+        self._words = 0
+
+    @property
+    def count(self) -> int:
+        """How many rows it has."""
+        return len(self.rows)
+
+    @property
+    def bytes(self) -> int:
+        """What it takes in memory, about."""
+        return _ROW_BYTES * len(self.rows) + _WORD_BYTES * self._words
+
+    def put(self, row: int, key: str, texts: Sequence[str]) -> None:
+        """Add or replace a row."""
+        if row in self.rows:
+            self._remove(row)
+        texts = [text for text in texts if isinstance(text, str)]  # no bytes of another program
+        counts, length = word_counts(tuple(texts))
+        words = frozenset(map(intern, counts))
+        for word in words:
+            self.postings.setdefault(word, {})[row] = counts[word]
+        self.rows[row] = IndexedRow(key, length, words)
+        self._words += len(words)
+
+    def _remove(self, row: int) -> None:
+        words = self.rows.pop(row).words
+        for word in words:
+            rows = self.postings[word]
+            del rows[row]
+            if not rows:
+                del self.postings[word]
+        self._words -= len(words)
+
 
 EXACT_UP_TO = 200_000
 """Vectors of a partition that are held in float32: more take a quarter of the memory, in int8."""

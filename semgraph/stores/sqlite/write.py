@@ -18,18 +18,26 @@ from semgraph.stores.base import (
     PartitionState,
     WriteBatch,
 )
-from semgraph.stores.batch_io import (
+from semgraph.stores.prepare import (
     PreparedMerge,
     Refusals,
+    check_length,
     keys_of,
     no_end,
     other_end,
-    other_length,
     still_has_edges,
     taken,
 )
-from semgraph.stores.sqlite.schema import ID, Table, quote, read_dimensions
-from semgraph.stores.sqlite.values import encode, encode_vectors, unite
+from semgraph.stores.sqlite.schema import (
+    ID,
+    Table,
+    encode,
+    encode_vectors,
+    quote,
+    read_dimensions,
+    temporary,
+    unite,
+)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -150,30 +158,27 @@ class EncodedMerge:
         """
         label, keys = self.table.label, self.keys
         ends = {name: self.columns.get(name, [None] * len(keys)) for name in ("source", "target")}
-        con.execute(
-            'CREATE TEMP TABLE IF NOT EXISTS "#ends" (key TEXT, part TEXT, source TEXT, target TEXT, new INTEGER)'
-        )
-        con.execute('DELETE FROM temp."#ends"')
         rows = [
             (keys[n], self.parts[n], ends["source"][n], ends["target"][n], is_new)
             for is_new in (True, False)
             for n in (new if is_new else old)
         ]
-        con.executemany('INSERT INTO temp."#ends" VALUES (?, ?, ?, ?, ?)', rows)
+        columns = ["key TEXT", "part TEXT", "source TEXT", "target TEXT", "new INTEGER"]
+        written = temporary(con, "#ends", columns, rows)
         key = self.table.key
         for end, node in (("source", label.source), ("target", label.target)):
             exists = f"EXISTS (SELECT 1 FROM {quote(node)} t WHERE t.{key} = e.{end})"
-            sql = f'SELECT e.key, e.{end} FROM temp."#ends" e WHERE e.new AND NOT {exists}'
+            sql = f"SELECT e.key, e.{end} FROM {written} e WHERE e.new AND NOT {exists}"
             for edge, missing in con.execute(sql):
                 refusals.add(self.write, edge, no_end(f"{label.name} {edge}", end, missing, node))
             sql = (
-                f'SELECT e.key, e.{end} FROM temp."#ends" e '
+                f"SELECT e.key, e.{end} FROM {written} e "
                 f"JOIN {quote(node)} t ON t.{key} = e.{end} WHERE t.{self.table.partition} <> e.part"
             )
             for edge, at in () if self.write.only_existing else con.execute(sql):
                 refusals.add(self.write, edge, no_end(f"{label.name} {edge}", end, at, node))
             sql = (
-                f'SELECT e.key, t.{end}, e.{end} FROM temp."#ends" e JOIN {self.table.name} t ON t.{key} = e.key '
+                f"SELECT e.key, t.{end}, e.{end} FROM {written} e JOIN {self.table.name} t ON t.{key} = e.key "
                 f"WHERE t.{end} <> e.{end}"
             )
             for edge, stored, new_end in con.execute(sql):
@@ -198,22 +203,14 @@ class EncodedMerge:
         )
 
     def _update(self, con: sqlite3.Connection, old: Sequence[int], ids: Mapping[str, int]) -> None:
-        fixed = {
-            self.table.graph.key,
-            self.table.graph.partition,
-            *self.write.create,
-            *(("source", "target") if self.table.label.kind == "edge" else ()),
-        }
-        columns = {
-            name: [values[n] for n in old]
-            for name, values in self.columns.items()
-            if name not in fixed
-        }
-        columns = {
-            name: values
-            for name, values in columns.items()
-            if any(value is not None for value in values)
-        }
+        fixed = {self.table.graph.key, self.table.graph.partition, *self.write.create}
+        if self.table.label.kind == "edge":
+            fixed |= {"source", "target"}
+        columns: dict[str, list[Any]] = {}
+        for name, values in self.columns.items():
+            changed = [values[n] for n in old]
+            if name not in fixed and any(value is not None for value in changed):
+                columns[name] = changed
         if not columns:
             return
         rows = zip(*columns.values(), (ids[self.keys[n]] for n in old), strict=True)
@@ -245,9 +242,8 @@ class EncodedMerge:
             if not pairs:
                 continue
             vectors = quote(self.table.vectors(name))
-            zeros = (
-                (row,) for row, vector in pairs if not any(vector)
-            )  # without direction: as if there were none
+            # Without direction: as if there were none.
+            zeros = ((row,) for row, vector in pairs if not any(vector))
             con.executemany(f"DELETE FROM {vectors} WHERE {ID} = ?", zeros)
             self._check_size(con, name)
             con.executemany(
@@ -262,8 +258,7 @@ class EncodedMerge:
         """The first vector fixes the length of all. Raises StoreUnavailable for another length."""
         label, size = self.table.label.name, self.sizes[name]
         stored = read_dimensions(con).get((label, name), size)
-        if stored != size:
-            raise other_length(self.store, label, name, stored, size)
+        check_length(self.store, label, name, stored, size)
         con.execute(
             'INSERT OR REPLACE INTO "#dimensions" VALUES (?, ?)', (self.table.vectors(name), size)
         )
@@ -271,10 +266,7 @@ class EncodedMerge:
 
 def _keys(con: sqlite3.Connection, keys: Iterable[str | None]) -> str:
     """Some keys as a temporary table."""
-    con.execute('CREATE TEMP TABLE IF NOT EXISTS "#keys" (key TEXT PRIMARY KEY) WITHOUT ROWID')
-    con.execute('DELETE FROM temp."#keys"')
-    con.executemany('INSERT OR IGNORE INTO temp."#keys" VALUES (?)', ((key,) for key in keys))
-    return 'temp."#keys"'
+    return temporary(con, "#keys", ["key TEXT"], ((key,) for key in keys), unique="key")
 
 
 def _ids_by_key(
@@ -295,14 +287,10 @@ def delete(
     Nodes that still have edges are refused, unless the write detaches them.
     """
     table = tables[write.label]
-    con.execute(
-        'CREATE TEMP TABLE IF NOT EXISTS "#deleted" (key TEXT, part TEXT, UNIQUE (key, part))'
-    )
-    con.execute('DELETE FROM temp."#deleted"')
     rows = zip(*keys_of(table.graph, write), strict=True)
-    con.executemany('INSERT OR IGNORE INTO temp."#deleted" VALUES (?, ?)', rows)
+    deleted = temporary(con, "#deleted", ["key TEXT", "part TEXT"], rows, unique="key, part")
     same = f"g.part IS NULL OR g.part = t.{table.partition}"
-    gone = f'SELECT g.key FROM temp."#deleted" g CROSS JOIN {table.name} t WHERE t.{table.key} = g.key AND ({same})'
+    gone = f"SELECT g.key FROM {deleted} g CROSS JOIN {table.name} t WHERE t.{table.key} = g.key AND ({same})"
     for edges in tables.values() if table.label.kind == "node" else ():
         ends = [end for end in ("source", "target") if getattr(edges.label, end) == write.label]
         touching = " OR ".join(f"{end} IN ({gone})" for end in ends)
@@ -319,7 +307,9 @@ def delete(
             between = f"{edges.label.name} {edge} lies between {source} and {target}"
             refusals.add(write, key, still_has_edges(f"a {write.label}", between))
     count = con.execute(f"DELETE FROM {table.name} WHERE {table.key} IN ({gone})").rowcount
-    marked = 'SELECT 1 FROM temp."#deleted" g WHERE g.key = m.row AND (g.part IS NULL OR g.part = m.part)'
+    marked = (
+        f"SELECT 1 FROM {deleted} g WHERE g.key = m.row AND (g.part IS NULL OR g.part = m.part)"
+    )
     con.execute(
         f'DELETE FROM "#marks" AS m WHERE m.witness = ? AND EXISTS ({marked})', (write.label,)
     )

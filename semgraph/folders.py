@@ -1,0 +1,162 @@
+"""The folders of the shipped plans, operators and functions, beside the package in a checkout or inside
+it in a wheel, and files with Python code of the user's, found in named folders and run by their path.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+import threading
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+from semgraph.errors import PlanError, Problem
+
+_lock = threading.RLock()  # a module that is being run is in sys.modules already
+
+
+class Content(NamedTuple):
+    """The content of a file, and its SHA-256."""
+
+    data: bytes
+    digest: str
+
+
+def code_folders(shipped: Path, own: Iterable[Path | str], kind: str, form: str) -> list[Path]:
+    """The shipped folder and the user's.
+
+    Args:
+        shipped: The shipped folder.
+        own: The user's.
+        kind: What they hold, for errors, such as `operators`.
+        form: How its files are named, for errors.
+
+    Raises:
+        PlanError: One does not exist.
+    """
+    folders = [shipped, *(Path(folder) for folder in own)]
+    for folder in folders:
+        if not folder.is_dir():
+            hint = f"name a folder that holds {form}"
+            raise PlanError(Problem(f'no folder "{folder}" of {kind}', hint=hint))
+    return folders
+
+
+def files_by_name(folders: Iterable[Path], kind: str) -> dict[str, Path]:
+    """The Python files of folders by their names. Raises PlanError for two of one name."""
+    files: dict[str, Path] = {}
+    for folder in dict.fromkeys(folder.resolve() for folder in folders):
+        for file in _modules_in(folder):
+            other = files.setdefault(file.stem, file)
+            if other != file:
+                msg = f'two files are {kind} "{file.stem}": {other} and {file}'
+                raise PlanError(Problem(msg, hint="rename one of them"))
+    return files
+
+
+def _modules_in(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return sorted(f for f in folder.iterdir() if f.suffix == ".py" and not f.name.startswith("_"))
+
+
+def content_of(file: Path) -> Content:
+    """The content of a file. Raises PlanError."""
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise PlanError(Problem(f"{file}: {error.strerror}", hint="make it readable")) from error
+    return Content(data, _digest(data))
+
+
+def _digest(data: bytes) -> str:
+    import hashlib
+
+    return hashlib.sha256(data).hexdigest()
+
+
+def module_of(kind: str, file: Path, name: str) -> ModuleType:
+    """Run a file as a module with a unique name: two files of one name, or two versions of a file
+    edited in a notebook, must not collide in sys.modules.
+
+    Args:
+        kind: What it holds, such as `operators`.
+        file: The file.
+        name: The last part of the module's name.
+
+    Raises:
+        PlanError: The file cannot be read, or raises an error; names the line.
+    """
+    with _lock:
+        return _module_of(kind, file, name)
+
+
+def _module_of(kind: str, file: Path, name: str) -> ModuleType:
+    content = content_of(file)
+    digest = _digest(str(file).encode() + b"\0" + content.data)[:8]
+    name = f"_semgraph_{kind}_{digest}.{name}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look up their module while it runs
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        line = error.lineno if isinstance(error, SyntaxError) else line_in(file, error)
+        place = f"{file}:{line}" if line else str(file)
+        raise PlanError(
+            Problem(f"{place}: {type(error).__name__}: {error}", hint="correct the file")
+        ) from error
+    return module
+
+
+def line_in(file: Path | str, error: BaseException) -> int | None:
+    """The innermost line of a file that an error passed."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((frame.lineno for frame in reversed(frames) if frame.filename == str(file)), None)
+
+
+_IS_PLAN = re.compile(r"^plan:", re.MULTILINE)
+_PACKAGE = Path(__file__).parent
+
+
+def _folder(name: str) -> Path:
+    inside = _PACKAGE / "_shipped" / name
+    return inside if inside.is_dir() else _PACKAGE.parent / name
+
+
+def plans_folder() -> Path:
+    """The folder of the shipped plans."""
+    return _folder("plans")
+
+
+def plan_names() -> list[str]:
+    """The names of the plans in `./plans` and of the shipped ones, with those in their folders. Tells
+    plans from other YAML files by the key `plan`; loads none.
+    """
+    return sorted(
+        {
+            file.relative_to(folder).with_suffix("").as_posix()
+            for folder in (Path("plans"), plans_folder())
+            for file in folder.rglob("*.yaml")
+            if _IS_PLAN.search(file.read_text(encoding="utf-8", errors="replace"))
+        }
+    )
+
+
+def operators_folder() -> Path:
+    """The folder of the shipped implementations of operators."""
+    return _folder("operators")
+
+
+def functions_folder() -> Path:
+    """The folder of the shipped functions for expressions."""
+    return _folder("functions")

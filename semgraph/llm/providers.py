@@ -1,0 +1,398 @@
+"""The providers of models and embedders, by the first word of a specification:
+`openai:MODEL@URL?key=value`, `local:NAME`, `recorded:PATH`.
+
+A service that speaks OpenAI's protocol is a line in `SERVICES`; another provider is a class here and
+its place in `PROVIDERS`.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.formats import BAD, GOOD, NOTE, plural, size
+from semgraph.llm.base import OPENAI, Kind, Limits, ModelSpec, Service
+from semgraph.llm.catalogue import (
+    DEFAULT_EMBEDDER,
+    DEFAULT_MODEL,
+    CatalogueModel,
+    find,
+    offline,
+    on_disk,
+)
+from semgraph.llm.tokens import Price, price_of
+from semgraph.privacy import without_password
+
+if TYPE_CHECKING:
+    from semgraph.llm.recording import Recording
+
+Options = Mapping[str, type]
+_URL = re.compile(r"@(https?://[^?]*)")
+_HOST = re.compile(r"@(?:localhost|[\w.-]+:\d+|[\w-]+(?:\.[\w-]+)+/)")
+_TIMEOUT, _POLL = 120.0, 60.0
+_REACH_SECONDS = 5.0
+EXTRAS = ("reasoning_effort", "verbosity", "service_tier")
+"""Options that are passed to an OpenAI-compatible endpoint as they are."""
+_CHOICES = {"structured": ("json_schema", "json_object", "tool"), "batch": ("true", "false")}
+_OF_BATCHES = ("batch", "poll")
+
+
+@dataclass(frozen=True)
+class Means:
+    """What a provider opens a model with.
+
+    Args:
+        environment: Keys, addresses, folders.
+        folder: Where relative paths start.
+        key: The key that may be sent to the address of a specification. Raises PlanError.
+        in_flight: How many requests may be in flight; None: as the model says.
+        recording: The plan's own recording.
+    """
+
+    environment: Mapping[str, str]
+    folder: Path
+    key: Callable[[ModelSpec], str]
+    in_flight: int | None = None
+    recording: Path | Recording | None = None
+
+
+class Provider(ABC):
+    """A provider of models or embedders.
+
+    Attributes:
+        name: The word that specifications begin with.
+        options: The options of its models and of its embedders, with their types; a kind that it
+            does not have is missing.
+        service: The service at an address; None: models run in this process.
+        names_required: Whether a specification must name a model.
+        extra: The extra of the package that it needs; "": none.
+        free: Why its tokens cost nothing; "": they may cost something.
+        replays: Whether it replays a recording, which belongs to a plan.
+    """
+
+    name: str
+    options: Mapping[Kind, Options]
+    service: Service | None = None
+    names_required = False
+    extra = ""
+    free = ""
+    replays = False
+
+    @abstractmethod
+    def open(self, spec: ModelSpec, means: Means) -> Any:
+        """The bare model or embedder of a specification. Nothing is loaded or sent yet. Raises
+        PlanError.
+        """
+
+    def describe(self, spec: ModelSpec, recording: Path) -> str:  # noqa: ARG002
+        """A model in words; `recording` is the file that it would replay."""
+        return str(spec)
+
+    def files(self, spec: ModelSpec, where: str = "") -> CatalogueModel | None:  # noqa: ARG002
+        """What must be on disk before it answers; None: nothing that semgraph fetches. Raises
+        PlanError, which begins with `where`, if there is no such model.
+        """
+        return None
+
+    def dimensions(self, spec: ModelSpec) -> int | None:
+        """The length of an embedder's vectors, if it is known without a request."""
+        dimensions = spec.option("dimensions")
+        return None if dimensions is None else int(dimensions)
+
+    def price(self, spec: ModelSpec, environment: Mapping[str, str]) -> Price | None:  # noqa: ARG002
+        """The price of its tokens; None: unknown."""
+        return None
+
+    def doctor(self, spec: ModelSpec, means: Means, untried: str) -> tuple[str, str, str]:  # noqa: ARG002
+        """Whether it can answer: a sign, the fact, and its remedy. Raises SemgraphError.
+
+        Args:
+            spec: The model.
+            means: What it would be opened with.
+            untried: Said of an endpoint that can be reached and was sent no request.
+        """
+        return GOOD, str(spec), ""
+
+
+class Hosted(Provider):
+    """Models behind an address, which speak OpenAI's protocol."""
+
+    names_required = True
+    service: Service
+
+    def __init__(self, service: Service) -> None:
+        self.name, self.service = service.name, service
+        rates: Options = {"in_flight": int, "rpm": int, "tpm": int}
+        more: Options = {"timeout": float, "key_env": str}
+        lengths = dict.fromkeys(("context", "max_output", "min_output"), int)
+        batches: Options = {"batch": bool, "poll": float}
+        self.options = {
+            "model": {"structured": str, **rates, **lengths, **more, **batches}
+            | dict.fromkeys(EXTRAS, str),
+            "embedder": {"dimensions": int, **rates, **more},
+        }
+
+    def open(self, spec: ModelSpec, means: Means) -> Any:
+        """The endpoint, with a key that may be sent there."""
+        url = self.service.address(spec.base_url, means.environment)
+        key, timeout = means.key(spec), spec.option("timeout") or _TIMEOUT
+        if spec.kind == "embedder":
+            from semgraph.llm.embed import OpenAIEmbedder
+
+            dimensions = spec.option("dimensions")
+            return OpenAIEmbedder(
+                spec.model, dimensions, url, key, timeout=timeout, service=self.service
+            )
+        from semgraph.llm.openai import OpenAI
+
+        defaults, least = Limits(), spec.option("min_output") or 0
+        limits = Limits(
+            spec.option("context") or defaults.context_tokens,
+            spec.option("max_output") or max(defaults.max_output_tokens, least),
+            spec.option("in_flight") or means.in_flight or defaults.in_flight,
+            min_output_tokens=least,
+            assumed=spec.option("max_output") is None,
+        )
+        return OpenAI(
+            spec.model,
+            url,
+            key,
+            limits,
+            spec.option("structured") or self.service.structured,
+            timeout,
+            extra={key: spec.option(key) for key in EXTRAS if spec.option(key)},
+            batch=bool(spec.option("batch")),
+            poll=spec.option("poll") or _POLL,
+            service=self.service,
+        )
+
+    def price(self, spec: ModelSpec, environment: Mapping[str, str]) -> Price | None:
+        """The price of the list, at its address."""
+        url = self.service.address(spec.base_url, environment)
+        return price_of(spec.model, None if url == self.service.url else url, self.service)
+
+    def doctor(self, spec: ModelSpec, means: Means, untried: str) -> tuple[str, str, str]:
+        """Whether it can be reached, accepts the key and has a known price."""
+        url, key = self.service.address(spec.base_url, means.environment), means.key(spec)
+        if not key and self.service.key and url == self.service.url:
+            remedy = f"export {self.service.key}=…, or use another model: --llm local"
+            return BAD, f"{spec}: no key", remedy
+        sign, answer, remedy = _reached(url, key)
+        answer += untried if sign == GOOD else ""
+        known = (
+            "price known"
+            if self.price(spec, means.environment)
+            else "price unknown: tokens are counted, dollars are not"
+        )
+        return sign, f"{spec}: {answer}; {known}", remedy
+
+
+def _reached(url: str, key: str) -> tuple[str, str, str]:
+    """Ask an endpoint for its models: a sign, what it answers, and the remedy."""
+    import httpx2
+
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    try:
+        reply = httpx2.get(f"{url}/models", headers=headers, timeout=_REACH_SECONDS)
+    except httpx2.HTTPError as error:
+        reason = str(error) or type(error).__name__
+        return BAD, f"does not answer ({reason})", "Check the address and whether the server runs"
+    if reply.status_code in (401, 403):
+        return BAD, f"refuses the key (HTTP {reply.status_code})", "Check the key"
+    if reply.status_code >= httpx2.codes.INTERNAL_SERVER_ERROR:
+        return BAD, f"fails (HTTP {reply.status_code})", "Check the server"
+    return GOOD, "reachable", ""
+
+
+class _OnThisMachine(Provider):
+    """Models of the catalogue, in this process."""
+
+    name = extra = "local"
+    options: Mapping[Kind, Options] = {
+        "model": {"threads": int, "context": int},
+        "embedder": {"threads": int},
+    }
+    free = "runs here"
+
+    def open(self, spec: ModelSpec, means: Means) -> Any:
+        name, threads = self.files(spec).name, spec.option("threads")
+        if spec.kind == "embedder":
+            from semgraph.llm.embed import LocalEmbedder
+
+            return LocalEmbedder(name, threads, env=means.environment)
+        from semgraph.llm.local import Local
+
+        return Local(name, threads, spec.option("context"), env=means.environment)
+
+    def describe(self, spec: ModelSpec, recording: Path) -> str:  # noqa: ARG002
+        from semgraph.llm.local import default_threads
+
+        model = self.files(spec)
+        threads = spec.option("threads") or default_threads()
+        busy = not spec.option("threads") and threads < default_threads(0.0)
+        note = " (all cores are busy; ?threads=N overrides this)" if busy else ""
+        return f"local {model.name}, {model.parameters}, {plural(threads, 'CPU thread')}{note}"
+
+    def files(self, spec: ModelSpec, where: str = "") -> CatalogueModel:
+        default = DEFAULT_MODEL if spec.kind == "model" else DEFAULT_EMBEDDER
+        return find(spec.model or default, spec.kind, where)
+
+    def dimensions(self, spec: ModelSpec) -> int:
+        from semgraph.llm.embed import DIMENSIONS
+
+        return DIMENSIONS[self.files(spec).name]
+
+    def doctor(self, spec: ModelSpec, means: Means, untried: str) -> tuple[str, str, str]:  # noqa: ARG002
+        model = self.files(spec)
+        what = self.describe(spec, means.folder)
+        if on_disk(model, means.environment):
+            return GOOD, f"{what}: on disk, {size(model.size)}", ""
+        fetched = f"{what}: not on disk yet, {size(model.size)}"
+        pull = f"semgraph model pull {model.name}"
+        if offline(means.environment):
+            remedy = f"SEMGRAPH_OFFLINE forbids to fetch it: {pull} --from PATH"
+            return BAD, fetched, remedy
+        return NOTE, fetched, f"The first run fetches it; now: {pull}"
+
+
+class _Replayed(Provider):
+    """Recorded answers and vectors: of the plan, or of a file."""
+
+    name = "recorded"
+    options: Mapping[Kind, Options] = {"model": {}, "embedder": {}}
+    free = "replayed"
+    replays = True
+
+    def open(self, spec: ModelSpec, means: Means) -> Any:
+        from semgraph.llm.recording import Recorded, RecordedEmbedder
+
+        recording = means.folder / spec.model if spec.model else means.recording
+        if recording is None:
+            what = f"{spec}: there is no plan with a recording here"
+            raise PlanError(Problem(what, hint="write recorded:FILE"))
+        return (Recorded if spec.kind == "model" else RecordedEmbedder)(recording)
+
+    def describe(self, spec: ModelSpec, recording: Path) -> str:
+        from semgraph.llm.recording import Recording
+
+        result = Recording.read(recording)
+        return f"{spec}: {result.embedder if spec.kind == 'embedder' else result.model} on {result.date}"
+
+
+class _SentenceTransformers(Provider):
+    """Embedders of the package sentence-transformers, in this process."""
+
+    name = extra = "sentence-transformers"
+    options: Mapping[Kind, Options] = {"embedder": {"device": str}}
+    names_required = True
+
+    def open(self, spec: ModelSpec, means: Means) -> Any:
+        from semgraph.llm.embed import SentenceTransformersEmbedder
+
+        device = spec.option("device")
+        return SentenceTransformersEmbedder(spec.model, device, env=means.environment)
+
+
+SERVICES: tuple[Service, ...] = (OPENAI,)
+_IN_PROCESS = (_OnThisMachine(), _Replayed(), _SentenceTransformers())
+PROVIDERS: dict[str, Provider] = {
+    each.name: each for each in (*map(Hosted, SERVICES), *_IN_PROCESS)
+}
+
+
+def options_of(kind: Kind) -> dict[str, Options]:
+    """The options of the providers that have models or embedders, by their names."""
+    return {name: each.options[kind] for name, each in PROVIDERS.items() if kind in each.options}
+
+
+def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
+    """Read a specification.
+
+    Args:
+        text: Such as `openai:gpt-4.1-mini`, `openai:Qwen3-32B@http://gpu:8000/v1?structured=tool`,
+            `local`.
+        kind: Which of the two is expected.
+        where: Its origin, for messages.
+
+    Raises:
+        PlanError: It is invalid; with a suggestion.
+    """
+    what = (f"{where}: " if where else "") + f'"{without_password(text)}"'
+    providers = options_of(kind)
+    provider, _, rest = text.strip().partition(":")
+    provider, mark, tail = provider.partition("?")
+    rest = f"?{tail}" if mark and not rest else rest
+    if provider not in providers:
+        hint = did_you_mean(provider, providers) or (
+            f"a server that speaks OpenAI's protocol: openai:{rest}@http://HOST:PORT/v1"
+            if rest
+            else f"write openai:{text} for that model"
+        )
+        raise PlanError(
+            Problem(
+                f"{what} is not a valid {kind}",
+                there=f"it must begin with {', '.join(providers)}",
+                hint=hint,
+            )
+        )
+    url = _URL.search(rest)
+    if not url and _HOST.search(rest.partition("?")[0]):
+        raise PlanError(Problem(f"{what}: the address after @ must begin with http:// or https://"))
+    model, _, query = (_URL.sub("", rest, count=1) if url else rest).partition("?")
+    if PROVIDERS[provider].names_required and not model:
+        raise PlanError(Problem(f"{what} has no name of the {kind}", hint=f"write {provider}:NAME"))
+    if url and PROVIDERS[provider].service is None:
+        hosted = ", ".join(service.name for service in SERVICES)
+        raise PlanError(Problem(f"{what}: only {hosted} has an address after @"))
+    base_url = url.group(1).rstrip("/") if url else None
+    options = typed_options(query, providers[provider], what)
+    if "poll" in dict(options) and not dict(options).get("batch"):
+        raise PlanError(Problem(f"{what}: poll needs batch=true"))
+    least, most = (dict(options).get(f"{end}_output") for end in ("min", "max"))
+    if least and most and least > most:
+        raise PlanError(Problem(f"{what}: min_output is above max_output"))
+    return ModelSpec(kind, provider, model, base_url, options)
+
+
+def typed_options(query: str, known: Options, what: str) -> tuple[tuple[str, Any], ...]:
+    """The options after `?`, sorted by name. Raises PlanError, which begins with `what`."""
+    options: dict[str, Any] = {}
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        if key not in known:
+            there = f"options: {', '.join(known)}" if known else "it has no options"
+            hint = did_you_mean(key, known)
+            if key in _OF_BATCHES:
+                hint = (
+                    "only language models of openai have a batch endpoint: openai:NAME?batch=true"
+                )
+            raise PlanError(Problem(f'{what}: unknown option "{key}"', there=there, hint=hint))
+        if key in options:
+            raise PlanError(Problem(f'{what}: duplicate "{key}"'))
+        options[key] = _typed(key, value, known[key], what)
+    return tuple(sorted(options.items()))
+
+
+def _typed(key: str, value: str, type_: type, what: str) -> Any:
+    if key in _CHOICES and value not in _CHOICES[key]:
+        there = f"it must be one of {', '.join(_CHOICES[key])}"
+        raise PlanError(
+            Problem(
+                f'{what}: {key} is "{value}"', there=there, hint=did_you_mean(value, _CHOICES[key])
+            )
+        )
+    if type_ is bool:
+        return value == "true"
+    try:
+        typed = type_(value)
+    except ValueError:
+        typed = None
+    if typed is None or typed == "" or (type_ is not str and typed <= 0):
+        wanted = "a word" if type_ is str else "a number above 0"
+        raise PlanError(Problem(f'{what}: {key} is "{value}"', hint=f"it must be {wanted}"))
+    return typed

@@ -1,0 +1,670 @@
+"""LOTUS's operators as implementations: its prompts, algorithms and parsing of answers, over
+semgraph's models.
+
+LOTUS gets a model that sends each batch through the context of the step, so its calls are
+journalled, limited, budgeted, counted and coalesced, too. A failed row does not affect the rest, and
+an answer that LOTUS would replace by its default is an error of that row. LOTUS's code is
+synchronous and runs in its own threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from threading import Lock
+from typing import Any, NamedTuple, TypeVar
+
+from semgraph.errors import RowError
+from semgraph.extras import install
+from semgraph.llm.base import Reply, Request
+from semgraph.logical.prompt import Prompt
+from semgraph.logical.semantic import Semantic
+from semgraph.semantic.answers import Invalid
+from semgraph.semantic.context import Context
+from semgraph.semantic.contract import Keys, Outcome, Rows, column_texts
+from semgraph.semantic.prompt.builder import (
+    RESERVE,
+    TooLong,
+    answer_text,
+    byte_size,
+    calls_of,
+    paragraphs,
+)
+
+__all__ = [
+    "INSTALL", "Answer", "Bridge", "Group", "Model", "Parts", "Question", "Sorter", "Texts", "Unanswered", "by_prompt",
+    "claim", "invalid_number", "invalid_verdict", "lacking", "loaded",
+]  # fmt: skip
+
+
+K = TypeVar("K")
+T = TypeVar("T")
+Requests = Sequence[Request | RowError]
+Replies = list[Reply | RowError]
+_THREADS = 64
+
+
+class Bridge:
+    """Runs jobs in its own threads, and sends their requests in the event loop.
+
+    The threads are not those of `asyncio.to_thread`, which models may need meanwhile.
+
+    Args:
+        ctx: The context that sends the requests.
+    """
+
+    def __init__(self, ctx: Context) -> None:
+        self.ctx = ctx
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._budget = asyncio.Semaphore(max(1, ctx.limits.in_flight * 2))
+        self._failure: BaseException | None = None
+        self._alone = True
+        self.stopped = False
+
+    async def run(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
+        """Run jobs and return their results, in order. An error in one, or cancellation, ends all.
+
+        Afterwards no thread runs and no request is in flight.
+        """
+        if not jobs:
+            return []
+        results: list[T | None] = [None] * len(jobs)
+        self._alone = len(jobs) == 1
+        pool = ThreadPoolExecutor(min(len(jobs), _THREADS), thread_name_prefix="lotus")
+        futures = [
+            self._loop.run_in_executor(pool, self._guarded, job, results, i)
+            for i, job in enumerate(jobs)
+        ]
+        try:
+            await asyncio.wait(futures)
+        finally:
+            self._stop()
+            left = [future for future in futures if not future.done()]
+            if left:
+                await asyncio.wait(left)
+            pool.shutdown(wait=False)
+        if self._failure is not None:
+            raise self._failure
+        return results  # type: ignore[return-value]
+
+    async def gather(self, jobs: Sequence[Callable[[], Mapping[K, Outcome]]]) -> dict[K, Outcome]:
+        """The combined outcomes of the jobs; see `run`."""
+        results: dict[K, Outcome] = {}
+        for outcomes in await self.run(jobs):
+            results |= outcomes
+        return results
+
+    def ask(self, requests: Requests) -> Replies:
+        """Send requests and return replies or errors, in order. Call it in a job's thread."""
+        return asyncio.run_coroutine_threadsafe(self._answered(requests), self._loop).result()
+
+    def _guarded(self, job: Callable[[], T], results: list[T | None], i: int) -> None:
+        if self.stopped:
+            return
+        try:
+            results[i] = job()
+        except BaseException as error:  # noqa: BLE001 - raised by `run`
+            self._loop.call_soon_threadsafe(self._fail, error)
+
+    def _fail(self, error: BaseException) -> None:
+        self._failure = self._failure or error
+        self._stop()
+
+    def _stop(self) -> None:
+        self.stopped = True
+        for task in self._tasks:
+            task.cancel()
+
+    async def _answered(self, requests: Requests) -> Replies:
+        results: list[Reply | RowError] = [r for r in requests if isinstance(r, RowError)]
+        places = [i for i, request in enumerate(requests) if isinstance(request, Request)]
+        if not places:
+            return results
+        self._enter()
+        valid = [request for request in requests if isinstance(request, Request)]
+        try:
+            replies = await (self._in_one(valid) if self._alone else self._one_by_one(valid))
+        except BaseException as error:
+            self._fail(error)
+            raise
+        finally:
+            self._leave()
+        by_place = dict(zip(places, replies, strict=True))
+        refused = iter(results)
+        return [by_place[i] if i in by_place else next(refused) for i in range(len(requests))]
+
+    async def _in_one(self, requests: Sequence[Request]) -> Replies:
+        async with aclosing(self.ctx.ask(requests)) as replies:
+            results = {index: reply async for index, reply in replies}
+        return [results[i] for i in range(len(requests))]
+
+    async def _one_by_one(self, requests: Sequence[Request]) -> Replies:
+        """The requests of several jobs, with the concurrency of one."""
+        tasks = [asyncio.create_task(self._one(request)) for request in requests]
+        try:
+            return list(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _one(self, request: Request) -> Reply | RowError:
+        self._enter()
+        try:
+            async with self._budget:
+                return (await self._in_one([request]))[0]
+        except Exception as error:
+            self._fail(error)
+            raise
+        finally:
+            self._leave()
+
+    def _enter(self) -> None:
+        if self.stopped:
+            raise asyncio.CancelledError
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+
+    def _leave(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.discard(task)
+
+
+INSTALL = install("lotus")
+VERSION = "1.2.4"
+_LOCK = Lock()
+_LOADED: list[Parts] = []
+
+
+class Parts(NamedTuple):
+    """The parts of LOTUS in use."""
+
+    sem_map: Any
+    sem_filter: Any
+    sem_join: Any
+    sem_agg: Any
+    quicksort: Any
+    heapsort: Any
+    naive_sort: Any
+    match_prompt: Any
+    documents: Any
+    output: Any
+    reasoning: Any
+
+
+def lacking() -> str | None:
+    """The reason why LOTUS cannot be used, or None. Imports nothing."""
+    remedy = f"{INSTALL}, in a separate environment (it installs torch, and numpy below 2)"
+    try:
+        installed = version("lotus-ai")
+    except PackageNotFoundError:
+        return f"it needs LOTUS (lotus-ai {VERSION}): {remedy}"
+    if installed != VERSION:
+        return f"it needs lotus-ai {VERSION}, and {installed} is installed: {remedy}"
+    return None
+
+
+async def loaded() -> Parts:
+    """Import LOTUS in a thread, without blocking the event loop."""
+    return _LOADED[0] if _LOADED else await asyncio.to_thread(_load)
+
+
+def _load() -> Parts:
+    with _LOCK:
+        if not _LOADED:
+            # litellm, which LOTUS imports, would download a list of prices.
+            os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+            root = logging.getLogger()
+            level, handlers = root.level, list(root.handlers)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                _LOADED.append(_imported())
+            # LOTUS configures the root logger: each request of each library would print a line.
+            root.setLevel(level)
+            root.handlers[:] = handlers
+        return _LOADED[0]
+
+
+def _imported() -> Parts:
+    from lotus.sem_ops import sem_agg, sem_filter, sem_join, sem_map, sem_topk
+    from lotus.templates import task_instructions
+    from lotus.types import LMOutput, ReasoningStrategy
+    from tqdm import tqdm
+
+    sem_topk.tqdm = partial(tqdm, disable=True)  # no other switch for its progress bars
+    return Parts(
+        sem_map.sem_map,
+        sem_filter.sem_filter,
+        sem_join.sem_join,
+        sem_agg.sem_agg,
+        sem_topk.llm_quicksort,
+        sem_topk.llm_heapsort,
+        sem_topk.llm_naive_sort,
+        sem_topk.get_match_prompt_binary,
+        task_instructions.df2multimodal_info,
+        LMOutput,
+        ReasoningStrategy.ZS_COT,
+    )
+
+
+Chat = Sequence[Mapping[str, Any]]
+
+
+class Answer(NamedTuple):
+    """The outcome of a prompt: a text, or `error` (a kind in one word, a colon and a message)."""
+
+    text: str
+    error: str | None
+    calls: tuple[str, ...]
+
+
+class Unanswered(Exception):
+    """Some prompts of a batch failed, and LOTUS cannot use the rest alone: pairs (prompt, answer)."""
+
+    def __init__(self, faults: list[tuple[Chat, Answer]]) -> None:
+        self.faults = faults
+        super().__init__(faults[0][1].error)
+
+
+class Model:
+    """A duck-typed `lotus.models.LM`: a batch of chats in, a text for each out.
+
+    Args:
+        bridge: Sends the batches.
+        parts: LOTUS.
+        prompt: The prompt, for role and length of answers.
+        partitions: The partition of each prompt of a batch, in order; the last is repeated.
+        unreadable: Returns the fault of an answer that LOTUS would replace by its default, or None.
+        strict: Raise Unanswered if a prompt fails; else LOTUS gets "" for it, and `answers` has the
+            error.
+        shrinking: Raise Unanswered if a batch is not smaller than the one before: LOTUS's tree
+            would not end.
+
+    `answers` are those of the last batch, `calls` the ids of all calls.
+    """
+
+    model = "semgraph"
+
+    def __init__(
+        self,
+        bridge: Bridge,
+        parts: Parts,
+        prompt: Prompt,
+        partitions: Sequence[str],
+        unreadable: Callable[[str], str | None] = lambda _: None,
+        *,
+        strict: bool = False,
+        shrinking: bool = False,
+    ) -> None:
+        self._bridge, self._parts, self._prompt = bridge, parts, prompt
+        self._partitions = partitions
+        self._unreadable = unreadable
+        self.strict, self._shrinking = strict, shrinking
+        limits = bridge.ctx.limits
+        self.max_tokens = min(prompt.max_tokens, limits.max_output_tokens)
+        self.max_ctx_len = limits.context_tokens - RESERVE
+        self.answers: list[Answer] = []
+        self.calls: list[str] = []
+        self._last: int | None = None
+
+    def __call__(
+        self, messages: Sequence[Chat], response_format: Mapping[str, Any] | None = None, **_: Any
+    ) -> Any:
+        """Answer a batch. Progress bars and log-probabilities are not supported."""
+        if not messages:
+            return self._parts.output(outputs=[], logprobs=None)
+        if self._shrinking and self._last is not None and len(messages) >= self._last:
+            error = f"too_long: {len(messages)} parts are too long to share a call, and so are their aggregates"
+            raise Unanswered([(messages[0], Answer("", error, ()))])
+        self._last = len(messages)
+        requests = [self._request(i, chat, response_format) for i, chat in enumerate(messages)]
+        self.answers = [self._answer(reply) for reply in self._bridge.ask(requests)]
+        self.calls += [call for answer in self.answers for call in answer.calls]
+        faults = [pair for pair in zip(messages, self.answers, strict=True) if pair[1].error]
+        if faults and self.strict:
+            raise Unanswered(faults)
+        return self._parts.output(outputs=[answer.text for answer in self.answers], logprobs=None)
+
+    def count_tokens(self, messages: Chat | str) -> int:
+        """Tokens of a text; 0 for chats, which LOTUS counts for its own statistics only."""
+        return self._bridge.ctx.count_tokens(messages) if isinstance(messages, str) else 0
+
+    def is_deepseek(self) -> bool:
+        """False: LOTUS's prompts for this family of models are not used."""
+        return False
+
+    def get_model_name(self) -> str:
+        """A name that selects LOTUS's general parser of answers."""
+        return self.model
+
+    def _request(self, i: int, chat: Chat, schema: Mapping[str, Any] | None) -> Request | RowError:
+        texts = {message["role"]: _text(message["content"]) for message in chat}
+        system, user = texts.get("system", ""), texts["user"]
+        ctx, free = self._bridge.ctx, self.max_ctx_len - self.max_tokens
+        if byte_size((system, user)) > free:
+            tokens = ctx.count_tokens(system) + ctx.count_tokens(user)
+            if tokens > free:
+                return TooLong(tokens + RESERVE, self.max_tokens, ctx.limits.context_tokens)
+        partition = self._partitions[min(i, len(self._partitions) - 1)]
+        return ctx.request(self._prompt, system, user, schema, partition, self.max_tokens)
+
+    def _answer(self, reply: Reply | RowError) -> Answer:
+        calls = calls_of(reply)
+        try:
+            text = answer_text(reply)
+        except (RowError, Invalid) as error:
+            return Answer("", f"{error.kind}: {error}", calls)
+        fault = self._unreadable(text)
+        if fault is not None:
+            return Answer("", f"invalid: {fault}", calls)
+        return Answer(text, None, calls)
+
+
+def _text(content: str | Sequence[Mapping[str, Any]]) -> str:
+    """Join a message: LOTUS writes some as lists of texts."""
+    return content if isinstance(content, str) else "".join(part["text"] for part in content)
+
+
+LEFT, RIGHT = "left", "right"
+
+
+class Question(NamedTuple):
+    """A question for LOTUS: an instruction, and a document for each row."""
+
+    instruction: str
+    documents: list[dict[str, Any]]
+
+
+class Texts:
+    """The texts of a relation for LOTUS; used from several threads.
+
+    Args:
+        parts: LOTUS.
+        node: The operator.
+        rows: The rows.
+    """
+
+    def __init__(self, parts: Parts, node: Semantic, rows: Rows) -> None:
+        self.keys = Keys(node, rows)
+        self._parts, self._node, self._rows = parts, node, rows
+        own = {path for prompt in node.prompt.all for path in prompt.item_fields}
+        self._left = {path: column_texts(rows.left, path) for path in own}
+        other = {path for prompt in node.prompt.all for path in prompt.other_fields}
+        self._right = (
+            {} if rows.right is None else {path: column_texts(rows.right, path) for path in other}
+        )
+
+    def documents(
+        self, items: Sequence[int], *, one_context: bool = False, more: str = ""
+    ) -> Question:
+        """The question about items of one prompt.
+
+        The instruction has placeholders as LOTUS writes columns (`{name}` is Name), the documents
+        have their values. The context is a column of each document.
+
+        Args:
+            items: The items, of one prompt.
+            one_context: All items have the same context: put it into the instruction.
+            more: Further words of the instruction.
+        """
+        import pandas as pd
+
+        lefts = [self.keys.left[item] for item in items]
+        prompt = self._node.prompt.all[self._rows.prompt[lefts[0]]]
+        names = _columns(prompt.item_fields)
+        frame = {names[path]: [self._left[path][i] for i in lefts] for path in prompt.item_fields}
+        contexts = [self.keys.context(left) for left in lefts]
+        head = contexts[0] if one_context else ""
+        if not one_context and any(contexts):
+            frame = {_free("context", frame): contexts} | frame
+        question_text = "".join(
+            text + (names[path].capitalize() if path else "") for text, path in prompt.item.parts
+        )
+        instruction = paragraphs(prompt.rules, prompt.examples, head, question_text, more)
+        documents = self._parts.documents(pd.DataFrame(frame, index=range(len(lefts))), list(frame))
+        return Question(instruction, documents)
+
+    def sides(self, prompt: Prompt, lefts: Sequence[int], rights: Sequence[int]) -> list[list[str]]:
+        """The texts of some left and some right rows of a join.
+
+        If LOTUS's instruction asks about both rows, a side's text is its values; else it is its
+        section of the prompt.
+        """
+        left = [{path: self._left[path][i] for path in prompt.item_fields} for i in lefts]
+        right = [{path: self._right[path][i] for path in prompt.other_fields} for i in rights]
+        both = bool(prompt.shared_fields)
+        own = [_values(values) if both else prompt.item.render(values) for values in left]
+        own = [paragraphs(self.keys.context(i), text) for i, text in zip(lefts, own, strict=True)]
+        return [own, [_values(v) if both else prompt.other.render(v) for v in right]]
+
+    def mixed(self, items: Sequence[int]) -> str | None:
+        """The error if the rows of a group may not share a request, or None."""
+        keys = [self.keys.of(item) for item in items]
+        for position, what in enumerate(("partitions", "prompts", "contexts")):
+            if len({key[position] for key in keys}) > 1:
+                return (
+                    f"mixed: rows of one request have several {what}: group by what they differ in"
+                )
+        return None
+
+
+def by_prompt(rows: Rows) -> list[list[int]]:
+    """The items by prompt: a run of LOTUS has one instruction."""
+    lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
+    items: dict[int, list[int]] = {}
+    for item, left in enumerate(lefts):
+        items.setdefault(rows.prompt[left], []).append(item)
+    return list(items.values())
+
+
+def claim(prompt: Prompt) -> str:
+    """The claim about a pair that LOTUS judges: the question about both, or that they match."""
+    if not prompt.shared_fields:
+        return paragraphs(
+            prompt.rules,
+            prompt.examples,
+            f"The record {{{LEFT}}} and the record {{{RIGHT}}} match.",
+        )
+    shared = dict(prompt.shared_fields)
+    words = [
+        text + _placed(path, shared.get(path), prompt) if path else text
+        for text, path in prompt.item.parts
+    ]
+    return paragraphs(prompt.rules, prompt.examples, "".join(words))
+
+
+def _placed(path: str, other: str | None, prompt: Prompt) -> str:
+    side, fields = (LEFT, prompt.item_fields) if other is None else (RIGHT, prompt.other_fields)
+    return f"{{{side}}}" if len(fields) == 1 else f"{other or path} of {{{side}}}"
+
+
+def _values(values: dict[str, str]) -> str:
+    return (
+        next(iter(values.values()))
+        if len(values) == 1
+        else "\n".join(f"{k}: {v}" for k, v in values.items())
+    )
+
+
+def _columns(paths: Sequence[str]) -> dict[str, str]:
+    """A name for each column; LOTUS ignores case, so `userName` and `username` get different names."""
+    names: dict[str, str] = {}
+    for path in paths:
+        names[path] = _free(path, names.values())
+    return names
+
+
+def _free(name: str, taken: Any) -> str:
+    capitalized = {other.capitalize() for other in taken}
+    while name.capitalize() in capitalized:
+        name += "_"
+    return name
+
+
+def invalid_verdict(text: str) -> str | None:
+    """The fault of an answer that should be True or False: LOTUS reads anything else as True."""
+    verdicts = {word for word in ("true", "false") if word in text.rpartition("Answer:")[2].lower()}
+    return None if len(verdicts) == 1 else 'expected "Answer: True" or "Answer: False"'
+
+
+def invalid_number(text: str) -> str | None:
+    """The fault of an answer that should be a document's number: LOTUS reads anything else as the
+    first.
+    """
+    after = text.lower().rpartition("answer:")[2]
+    numbers = re.findall(r"document[\s*](\d+)", after) or re.findall(r"(\d+)", after)
+    return (
+        None if numbers and numbers[-1] in {"1", "2"} else 'expected "Document 1" or "Document 2"'
+    )
+
+
+_HEAP = threading.Lock()
+"""LOTUS stores the model of its heap in a class variable: two concurrent heaps would share it."""
+
+
+@dataclass
+class Group:
+    """The rows of a group: items in LOTUS's order, and the question.
+
+    After `Sorter.sort`, `outcomes` has a score for each item by its rank, or its error.
+    """
+
+    items: list[int]
+    documents: list[dict[str, Any]]
+    instruction: str
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+
+
+class Sorter:
+    """Sorts a group, in a job's thread.
+
+    Args:
+        bridge: Runs the job.
+        parts: LOTUS.
+        model: Answers the comparisons.
+        method: `quick`, `quick-sem`, `heap` or `naive`.
+        k: The number of best rows.
+        reasoning: Whether the model reasons before it answers.
+    """
+
+    def __init__(
+        self, bridge: Bridge, parts: Parts, model: Model, method: str, k: int, *, reasoning: bool
+    ) -> None:
+        self._bridge, self._parts, self._model = bridge, parts, model
+        self._method, self._k = method, k
+        self._strategy = parts.reasoning if reasoning else None
+
+    def sort(self, group: Group) -> Group:
+        """Sort until all comparisons are answered; rows that cannot be compared become errors."""
+        rows = list(range(len(group.items)))
+        while True:
+            self._model.strict = True
+            try:
+                order = [
+                    rows[i]
+                    for i in self._order([group.documents[row] for row in rows], group.instruction)
+                ]
+            except Unanswered as error:
+                faulty = self._faulty(error, group)
+                for row in [row for row in rows if group.documents[row]["text"] in faulty]:
+                    answer = faulty[group.documents[row]["text"]]
+                    group.outcomes[group.items[row]] = Outcome(None, answer.error, answer.calls)
+                rows = [row for row in rows if group.items[row] not in group.outcomes]
+            else:
+                break
+        calls = tuple(dict.fromkeys(self._model.calls))
+        place = {row: i for i, row in enumerate(order)}
+        for row in rows:
+            score = 100.0 * (1 - place[row] / len(rows)) if row in place else 0.0
+            group.outcomes[group.items[row]] = Outcome({"score": score}, None, calls)
+        return group
+
+    def _order(self, documents: list[dict[str, Any]], instruction: str) -> Sequence[int]:
+        """LOTUS's order of documents: best first, all of them or the k best."""
+        if len(documents) < 2:
+            return range(len(documents))
+        if self._method == "naive":
+            result = self._parts.naive_sort(
+                documents, self._model, instruction, strategy=self._strategy
+            )
+        elif self._method == "heap":
+            result = self._heap(documents, instruction)
+        else:
+            # In a random order of rows the k-th is a random pivot, the same in each run; LOTUS's own
+            # pivots differ.
+            result = self._parts.quicksort(
+                documents,
+                self._model,
+                instruction,
+                self._k,
+                embedding=True,
+                strategy=self._strategy,
+            )
+        order: list[int] = result.indexes
+        return order
+
+    def _heap(self, documents: list[dict[str, Any]], instruction: str) -> Any:
+        while not _HEAP.acquire(timeout=0.1):
+            if self._bridge.stopped:
+                raise CancelledError
+        try:
+            return self._parts.heapsort(
+                documents, self._model, instruction, self._k, strategy=self._strategy
+            )
+        finally:
+            _HEAP.release()
+
+    def _faulty(self, unanswered: Unanswered, group: Group) -> dict[str, Answer]:
+        """The rows that make comparisons fail, by text: those that fail in a comparison with
+        themselves.
+
+        Rows of several comparisons are tried first, because a pivot is in all of them. If neither
+        row of a comparison fails by itself, both are errors.
+        """
+        pairs = [
+            (_document(chat, 1), _document(chat, 2), answer) for chat, answer in unanswered.faults
+        ]
+        counts = Counter(text for left, right, _ in pairs for text in {left, right})
+        faulty: dict[str, Answer] = {}
+        for repeated in (True, False):
+            rest = [pair for pair in pairs if pair[0] not in faulty and pair[1] not in faulty]
+            texts = dict.fromkeys(
+                text for pair in rest for text in pair[:2] if (counts[text] > 1) == repeated
+            )
+            faulty |= self._alone(list(texts), group.instruction)
+        for left, right, answer in pairs:
+            if left not in faulty and right not in faulty:
+                faulty |= {left: answer, right: answer}
+        return faulty
+
+    def _alone(self, texts: list[str], instruction: str) -> dict[str, Answer]:
+        self._model.strict = False
+        pairs = [({"text": text, "image": {}},) * 2 for text in texts]
+        self._model(
+            [
+                self._parts.match_prompt(*pair, instruction, self._model, strategy=self._strategy)
+                for pair in pairs
+            ]
+        )
+        answers = self._model.answers if texts else []
+        return {text: answer for text, answer in zip(texts, answers, strict=True) if answer.error}
+
+
+def _document(chat: Any, number: int) -> str:
+    """A document of one of LOTUS's comparisons."""
+    text: str = chat[1]["content"][number]["text"]
+    return text.removeprefix(f"\nDocument {number}:\n")

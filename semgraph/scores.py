@@ -1,0 +1,555 @@
+"""Scores with intervals: rows against true rows, graphs against true graphs.
+
+Rows: `answers` and `tally` count hits for each unit (such as a row), which the bootstrap resamples;
+`score` computes precision, recall and F1 of a tally, `difference` compares two tallies of the same
+units, `agreement` is the share of units with the same answers. Graphs: `score_graph` compares a
+`ScoredGraph` with the true one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from semgraph.expr.functions import canonical_json
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+__all__ = [
+    "Edge",
+    "GraphScore",
+    "Interval",
+    "IntervalEstimate",
+    "Score",
+    "ScoredGraph",
+    "ScoredNode",
+    "Tally",
+    "agreement",
+    "align",
+    "answers",
+    "difference",
+    "moments",
+    "pooled",
+    "score",
+    "score_graph",
+    "tally",
+]
+
+
+Answers = Mapping[Hashable, Counter[Hashable]]
+Tally = Mapping[Hashable, tuple[int, int, int]]
+"""For each unit: hits, answers, true answers."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """Precision, recall and F1.
+
+    Args:
+        precision: The share of answers that are correct; None without answers.
+        recall: The share of true answers that were returned; None without true answers.
+        f1: Their harmonic mean; None without answers and true answers.
+        interval: The 95 % interval of F1, if there are units.
+        counts: Hits, answers, true answers.
+    """
+
+    precision: float | None
+    recall: float | None
+    f1: float | None
+    interval: Interval | None = None
+    counts: tuple[float, float, float] = (0, 0, 0)
+
+    @classmethod
+    def of(
+        cls, hits: float, answers: float, true: float, interval: Interval | None = None
+    ) -> Score:
+        """The score of counts.
+
+        >>> Score.of(1, 2, 1).f1
+        0.6666666666666666
+        >>> Score.of(0, 0, 0).f1 is None
+        True
+        """
+        f1 = 2 * hits / (answers + true) if answers + true else None
+        precision, recall = hits / answers if answers else None, hits / true if true else None
+        return cls(precision, recall, f1, interval, (hits, answers, true))
+
+
+def answers(
+    rows: Iterable[Mapping[str, Any]],
+    key: Sequence[str],
+    compare: Sequence[str] = (),
+    units: Iterable[Any] = (),
+) -> dict[Hashable, Counter[Hashable]]:
+    """The answers of each unit.
+
+    Args:
+        rows: Result rows or true rows.
+        key: The columns that identify the unit.
+        compare: The columns of the answer. None: the existence of a row is the answer. A row whose
+            compared columns are all NULL is a unit without an answer.
+        units: All units, as tuples of their key's values, with or without rows.
+
+    >>> answers([{"id": 1, "of": "a"}, {"id": 2, "of": None}], ["id"], ["of"])
+    {(1,): Counter({('a',): 1}), (2,): Counter()}
+    """
+    by_unit: dict[Hashable, Counter[Hashable]] = {
+        tuple(map(lookup, unit)): Counter() for unit in units
+    }
+    for row in rows:
+        own = by_unit.setdefault(tuple(lookup(row[name]) for name in key), Counter())
+        values = tuple(lookup(row[name]) for name in compare)
+        if not compare or any(value is not None for value in values):
+            own[values] += 1
+    return by_unit
+
+
+def lookup(value: Any) -> Hashable:
+    """A hashable value: lists and structs as JSON, NaN as NULL."""
+    if isinstance(value, float) and value != value:  # noqa: PLR0124 - NaN alone differs from itself
+        return None
+    if isinstance(value, (list, dict)):
+        return canonical_json(value)
+    hashable: Hashable = value
+    return hashable
+
+
+def tally(ours: Answers, truth: Answers) -> dict[Hashable, tuple[int, int, int]]:
+    """Hits, answers and true answers of each unit."""
+    none: Counter[Hashable] = Counter()
+    return {
+        unit: (
+            (ours.get(unit, none) & truth.get(unit, none)).total(),
+            ours.get(unit, none).total(),
+            truth.get(unit, none).total(),
+        )
+        for unit in dict.fromkeys([*ours, *truth])
+    }
+
+
+def pooled(tallies: Iterable[Tally]) -> dict[Hashable, tuple[int, int, int]]:
+    """Several trials as one tally: a unit is resampled with all its trials."""
+    result: dict[Hashable, tuple[int, int, int]] = {}
+    for each in tallies:
+        for unit, counts in each.items():
+            hits, own, true = result.get(unit, (0, 0, 0))
+            result[unit] = (hits + counts[0], own + counts[1], true + counts[2])
+    return result
+
+
+def score(units: Tally) -> Score:
+    """Precision, recall and F1 over all units (micro-averaged), with the interval of F1.
+
+    If no unit has or should have an answer, F1 is 1; without units it is None.
+    """
+    hits, own, true = (sum(counts[i] for counts in units.values()) for i in range(3))
+    result = Score.of(hits, own, true, estimate(list(units.values()), _f1).interval)
+    return replace(result, f1=1.0) if units and result.f1 is None else result
+
+
+def difference(ours: Tally, theirs: Tally) -> IntervalEstimate:
+    """The difference of two F1 scores, paired: each sample draws the same units of both."""
+    none = (0, 0, 0)
+    both = [
+        (*ours.get(unit, none), *theirs.get(unit, none)) for unit in dict.fromkeys([*ours, *theirs])
+    ]
+    return estimate(both, lambda sums: _f1(sums) - _f1(sums[:, 3:]))
+
+
+def agreement(*trials: tuple[Answers, Answers]) -> IntervalEstimate:
+    """The share of units with the same answers in two sets, over all trials; 1 without units.
+
+    >>> agreement((answers([{"id": 1}], ["id"]), answers([{"id": 1}, {"id": 2}], ["id"]))).value
+    0.5
+    """
+    none: Counter[Hashable] = Counter()
+    result: dict[Hashable, tuple[float, float]] = {}
+    for ours, theirs in trials:
+        for unit in dict.fromkeys([*ours, *theirs]):
+            same, number = result.get(unit, (0.0, 0.0))
+            result[unit] = (same + (ours.get(unit, none) == theirs.get(unit, none)), number + 1)
+    return estimate(list(result.values()), lambda sums: _share(sums[:, 0], sums[:, 1]))
+
+
+def _f1(sums: Sums) -> Sums:
+    return _share(2 * sums[:, 0], sums[:, 1] + sums[:, 2])
+
+
+def _share(part: Sums, whole: Sums) -> Sums:
+    """Part of whole; 1 of nothing."""
+    return np.where(whole > 0, part / np.where(whole > 0, whole, 1), 1.0)
+
+
+Sums = npt.NDArray[np.float64]
+Statistic = Callable[[Sums], Sums]
+
+TIMES = 2_000
+_SEED = 7
+_LEVEL = 0.95
+
+
+class Interval(NamedTuple):
+    """The middle 95 % of the statistic over the samples."""
+
+    low: float
+    high: float
+
+
+class IntervalEstimate(NamedTuple):
+    """A statistic and its interval; None with too few units."""
+
+    value: float
+    interval: Interval | None
+
+
+def estimate(units: Sequence[Sequence[float]], statistic: Statistic) -> IntervalEstimate:
+    """A statistic of sums over units, and its 95 % interval.
+
+    Units with the same numbers are drawn together (a multinomial draw over the kinds of units), so
+    the result does not depend on their order.
+
+    Args:
+        units: The numbers of each unit, all of one length.
+        statistic: From sums of shape (samples, numbers) to one value for each sample.
+    """
+    if not len(units):
+        return IntervalEstimate(float(statistic(np.zeros((1, 8)))[0]), None)
+    kinds, counts = np.unique(np.asarray(units, np.float64), axis=0, return_counts=True)
+    value = float(statistic((counts @ kinds)[np.newaxis, :])[0])
+    number = int(counts.sum())
+    if number < 2:
+        return IntervalEstimate(value, None)
+    draws = np.random.default_rng(_SEED).multinomial(number, counts / number, size=TIMES)
+    result = statistic(draws @ kinds)
+    low, high = np.quantile(result, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
+    return IntervalEstimate(value, Interval(float(low), float(high)))
+
+
+@dataclass(frozen=True)
+class ScoredNode:
+    """A node.
+
+    Args:
+        key: Its key in its graph; keys of two graphs are independent.
+        members: Its occurrences in the sources, which have the same names in both graphs. None: its
+            key.
+        label: Members of nodes with different labels are different.
+        name: Its name, if members are ambiguous (such as sources that each mention several nodes).
+            Nodes with common members and the same name are aligned before those with more common
+            members.
+    """
+
+    key: Hashable
+    members: frozenset[Hashable] | None = None
+    label: str = ""
+    name: Hashable = None
+
+    @property
+    def occurrences(self) -> list[tuple[str, Hashable]]:
+        """Its members, each with the label."""
+        own = frozenset({self.key}) if self.members is None else self.members
+        return sorted(((self.label, member) for member in own), key=repr)
+
+
+@dataclass(frozen=True)
+class Edge:
+    """An edge. It holds from `start` until before `end`; None: without a beginning or end.
+
+    Args:
+        source: Key of a node.
+        target: Key of a node.
+        label: Its type.
+        properties: Properties that must be equal in equal edges.
+        start: The beginning of its validity: a time or a number.
+        end: The end of its validity.
+    """
+
+    source: Hashable
+    target: Hashable
+    label: str = ""
+    properties: Mapping[str, Hashable] = field(default_factory=dict)
+    start: Any = None
+    end: Any = None
+
+    def holds(self, time: Any) -> bool:
+        """Whether it holds at a time.
+
+        >>> Edge("a", "b", start=1, end=3).holds(1), Edge("a", "b", start=1, end=3).holds(3)
+        (True, False)
+        """
+        return (self.start is None or self.start <= time) and (self.end is None or time < self.end)
+
+
+@dataclass(frozen=True)
+class ScoredGraph:
+    """Nodes with different keys, and edges between them."""
+
+    nodes: tuple[ScoredNode, ...]
+    edges: tuple[Edge, ...] = ()
+
+
+Overlaps = Mapping[tuple[Hashable, Hashable], int]
+Alignment = Mapping[Hashable, Hashable]
+_FINE = 1000
+
+
+def align(nodes: Iterable[ScoredNode], truth: Iterable[ScoredNode]) -> dict[Hashable, Hashable]:
+    """Align nodes with true nodes, one to one, if they have members in common.
+
+    Maximizes equal names, then common members, then minimizes other members.
+    """
+    ours, theirs = {node.key: node for node in nodes}, {node.key: node for node in truth}
+    shared = _shared(ours.values(), theirs.values())
+    most = sum(shared.values()) + 1
+    weights = {}
+    for (own, true), common in shared.items():
+        one, other = ours[own], theirs[true]
+        dice = 2 * common / (len(one.occurrences) + len(other.occurrences))
+        named = one.name is not None and one.name == other.name
+        # Whole numbers: what is added up stays exact, whatever the order.
+        weights[own, true] = (named * most + common) * most * _FINE + round(dice * _FINE)
+    pairs_ = dict(pair for part in _parts(weights) for pair in _best(part))
+    return {key: pairs_[key] for key in ours if key in pairs_}
+
+
+def _shared(
+    ours: Iterable[ScoredNode], theirs: Iterable[ScoredNode]
+) -> dict[tuple[Hashable, Hashable], int]:
+    """How many members nodes have in common with true nodes."""
+    where: defaultdict[Hashable, list[Hashable]] = defaultdict(list)
+    for node in theirs:
+        for member in node.occurrences:
+            where[member].append(node.key)
+    return Counter(
+        (node.key, key) for node in ours for member in node.occurrences for key in where[member]
+    )
+
+
+def _parts(weights: Overlaps) -> Iterator[nx.Graph]:
+    """The connected components of the weights, in an order that depends on the keys alone."""
+    import networkx as nx
+
+    graph = nx.Graph()
+    for (own, true), weight in sorted(weights.items(), key=repr):
+        graph.add_edge(("o", own), ("t", true), weight=weight)
+    for part in nx.connected_components(graph):
+        yield nx.Graph(sorted(graph.subgraph(part).edges(data=True), key=repr))
+
+
+def _best(part: nx.Graph) -> Iterator[tuple[Hashable, Hashable]]:
+    """The matching of the greatest weight in a component."""
+    import networkx as nx
+
+    pairs = part.edges if part.number_of_edges() == 1 else nx.max_weight_matching(part)
+    for one, other in pairs:
+        (_, own), (_, true) = (one, other) if one[0] == "o" else (other, one)
+        yield own, true
+
+
+def partition(
+    nodes: Iterable[ScoredNode], truth: Iterable[ScoredNode], alignment: Alignment
+) -> tuple[Score, Score]:
+    """Scores of the partition of members into nodes: F1 of pairs, and B-cubed.
+
+    Pairs count pairs of members of one node; B-cubed measures for each member how much of its node
+    belongs with it, so it also covers nodes of one member. A merged pair of nodes lowers precision,
+    a split node recall. A missing member lowers recall; one that is in no true node, or in too many
+    nodes, lowers precision. Pairs have no F1 if no node has two members; B-cubed has none without
+    nodes.
+    """
+    ours, theirs = list(nodes), list(truth)
+    common = _occurrences_in_common(ours, theirs, alignment)
+    own = {node.key: len(node.occurrences) for node in ours}
+    true = {node.key: len(node.occurrences) for node in theirs}
+    pairs = Score.of(
+        sum(n * (n - 1) // 2 for n in common.values()),
+        sum(n * (n - 1) // 2 for n in own.values()),
+        sum(n * (n - 1) // 2 for n in true.values()),
+    )
+    own_total, true_total = sum(own.values()), sum(true.values())
+    precise = sum(n * n / own[a] for (a, _), n in common.items())
+    recalled = sum(n * n / true[b] for (_, b), n in common.items())
+    precision = precise / own_total if own_total else None
+    recall = recalled / true_total if true_total else None
+    both = (precision or 0.0) + (recall or 0.0)
+    f1 = (
+        2 * (precision or 0.0) * (recall or 0.0) / both if both else 0.0 if ours or theirs else None
+    )
+    return pairs, Score(precision, recall, f1, None, (sum(common.values()), own_total, true_total))
+
+
+def _occurrences_in_common(
+    ours: Iterable[ScoredNode], theirs: Iterable[ScoredNode], alignment: Alignment
+) -> Counter[tuple[Hashable, Hashable]]:
+    """Members in common by node and true node; each occurrence of a member once, first where the
+    nodes are aligned.
+    """
+    where: defaultdict[Hashable, list[Hashable]] = defaultdict(list)
+    for node in sorted(theirs, key=lambda node: repr(node.key)):
+        for member in node.occurrences:
+            where[member].append(node.key)
+    result: Counter[tuple[Hashable, Hashable]] = Counter()
+    later: list[tuple[Hashable, tuple[str, Hashable]]] = []
+    for node in sorted(ours, key=lambda node: repr(node.key)):
+        for member in node.occurrences:
+            if alignment.get(node.key) in where[member]:
+                where[member].remove(alignment[node.key])
+                result[node.key, alignment[node.key]] += 1
+            else:
+                later.append((node.key, member))
+    for key, member in later:
+        if where[member]:
+            result[key, where[member].pop(0)] += 1
+    return result
+
+
+_MOMENTS = 50
+Content = tuple[Hashable, ...]
+"""The content of an edge: its ends, label and properties."""
+
+
+@dataclass(frozen=True)
+class GraphScore:
+    """The scores of a graph. A part that is empty in both graphs has no F1.
+
+    Args:
+        alignment: The true node of each node that has one.
+        pairs: Nodes as a partition of their members, by pairs.
+        b_cubed: The same, member by member.
+        edges: Edges with the same ends, label and properties, each counted once. The interval is by
+            kinds of edges.
+        validity: Edges that hold, over all sampled times; None without times.
+        at: The same for each time.
+        ended: Edges with an end, against true edges with an end.
+        tally: Hits, edges and true edges for each pair of ends with label and properties, for
+            `difference`.
+    """
+
+    alignment: Mapping[Hashable, Hashable]
+    pairs: Score
+    b_cubed: Score
+    edges: Score
+    validity: Score | None
+    at: tuple[tuple[Any, Score], ...]
+    ended: Score
+    tally: Tally
+
+
+def score_graph(
+    graph: ScoredGraph, truth: ScoredGraph, times: Sequence[Any] | None = None
+) -> GraphScore:
+    """Compare a graph with the true one.
+
+    Args:
+        graph: The graph.
+        truth: The true graph.
+        times: The times at which valid edges are compared; None: `moments(truth)`.
+    """
+    alignment = align(graph.nodes, truth.nodes)
+    ours, theirs = _by_content(graph.edges, alignment), _by_content(truth.edges, None)
+    tally: dict[Hashable, tuple[int, int, int]] = {
+        content: _counts(ours.get(content, ()), theirs.get(content, ()))
+        for content in {**ours, **theirs}
+    }
+    pairs, b_cubed = partition(graph.nodes, truth.nodes, alignment)
+    at = {
+        time: _holding(ours, theirs, time) for time in (moments(truth) if times is None else times)
+    }
+    return GraphScore(
+        alignment, pairs, b_cubed, score(tally),
+        score(pooled(at.values())) if at else None,
+        tuple((time, score(held)) for time, held in at.items()),
+        _ended(ours, theirs), tally,
+    )  # fmt: skip
+
+
+def moments(graph: ScoredGraph, most: int = _MOMENTS) -> list[Any]:
+    """The times at which an edge begins or ends, in order; evenly spread ones if there are more
+    than `most`.
+
+    >>> moments(ScoredGraph((), (Edge("a", "b", start=1, end=4), Edge("a", "c", start=4))))
+    [1, 4]
+    """
+    result = sorted(
+        {time for edge in graph.edges for time in (edge.start, edge.end) if time is not None}
+    )
+    if len(result) <= most:
+        return result
+    return [result[round(i * (len(result) - 1) / (most - 1))] for i in range(most)]
+
+
+def _by_content(
+    edges: Iterable[Edge], alignment: Mapping[Hashable, Hashable] | None
+) -> dict[Content, list[Edge]]:
+    """The edges by content: their ends as true nodes, label and properties."""
+    statements: defaultdict[Content, list[Edge]] = defaultdict(list)
+    for edge in edges:
+        if alignment is None:
+            ends: tuple[Hashable, ...] = (("true", edge.source), ("true", edge.target))
+        else:
+            ends = tuple(
+                ("true", alignment[key]) if key in alignment else ("own", key)
+                for key in (edge.source, edge.target)
+            )
+        statements[(*ends, edge.label, tuple(sorted(edge.properties.items())))].append(edge)
+    return dict(statements)
+
+
+def _counts(ours: Sequence[Edge], theirs: Sequence[Edge]) -> tuple[int, int, int]:
+    return min(len(ours), len(theirs)), len(ours), len(theirs)
+
+
+def _holding(
+    ours: Mapping[Content, Sequence[Edge]], theirs: Mapping[Content, Sequence[Edge]], time: Any
+) -> dict[Hashable, tuple[int, int, int]]:
+    """The tally of the edges that hold at a time."""
+    held = {
+        content: _counts(
+            [edge for edge in ours.get(content, ()) if edge.holds(time)],
+            [edge for edge in theirs.get(content, ()) if edge.holds(time)],
+        )
+        for content in {**ours, **theirs}
+    }
+    return {content: counts for content, counts in held.items() if any(counts)}
+
+
+def _ended(
+    ours: Mapping[Content, Sequence[Edge]], theirs: Mapping[Content, Sequence[Edge]]
+) -> Score:
+    """The score of edges with an end."""
+    hits = own_ends = true_ends = 0
+    for content in {**ours, **theirs}:
+        own, true = ours.get(content, ()), theirs.get(content, ())
+        own_ends += sum(edge.end is not None for edge in own)
+        true_ends += sum(edge.end is not None for edge in true)
+        hits += sum(a.end is not None and b.end is not None for a, b in _matched(own, true))
+    return Score.of(hits, own_ends, true_ends)
+
+
+def _matched(ours: Sequence[Edge], theirs: Sequence[Edge]) -> Iterator[tuple[Edge, Edge]]:
+    """Match edges of equal content, one to one: first by both times, then by the beginning, then in
+    order.
+    """
+    left, rest = list(ours), sorted(theirs, key=_when)
+    for times in (("start", "end"), ("start",), ()):
+        for edge in sorted(left, key=_when):
+            other = next(
+                (o for o in rest if all(getattr(o, t) == getattr(edge, t) for t in times)), None
+            )
+            if other is not None:
+                left.remove(edge)
+                rest.remove(other)
+                yield edge, other
+
+
+def _when(edge: Edge) -> tuple[Any, ...]:
+    """A sort key: by beginning, then end; open beginnings first, open ends last."""
+    begins = (0, 0) if edge.start is None else (1, edge.start)
+    ends = (1, 0) if edge.end is None else (0, edge.end)
+    return (*begins, *ends)

@@ -1,0 +1,753 @@
+"""Preparation of batches to write, and schemas of results: what is the same in all stores.
+
+A batch is prepared once (`prepare_batch`): columns, keys, types, JSON, vectors, and which rows are
+refused. A store only converts the prepared values into its own and writes them.
+
+Stored rows with values that are not of the types that the graph declares, as other programs may write
+them, are left out of results: `LeftOut.notes` name them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semgraph.errors import DataError, EngineError, PlanError, Problem, StoreUnavailable
+from semgraph.expr import Type
+from semgraph.expr.functions import canonical_json
+from semgraph.formats import plain_line, shortened
+from semgraph.logical.graph import Element, elements_of, step_type
+from semgraph.logical.schema import Graph, Label
+from semgraph.stores.base import (
+    Deletion,
+    EdgeWrite,
+    MatchQuery,
+    NodeWrite,
+    SearchQuery,
+    Write,
+    WriteBatch,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+T = TypeVar("T")
+Merging = NodeWrite | EdgeWrite
+
+RESERVED = "_Semgraph"
+"""Labels that begin so are semgraph's own."""
+KEEPS_ENDS = "make its key of its ends, id(source, target, ...), or delete it before"
+
+
+# Refused rows.
+
+
+@contextmanager
+def writing(write: Write) -> Iterator[None]:
+    """Rows that are refused are those of this write, and nothing of its batch is written."""
+    try:
+        yield
+    except DataError as error:
+        if error.write is not None:
+            raise
+        refused = DataError(f"{error.problem.what}; nothing was written", hint=error.problem.hint)
+        refused.write = write
+        raise refused from error.__cause__
+
+
+@dataclass(frozen=True)
+class RefusedRow:
+    """A row of a batch that a store cannot write: the batch's write that it belongs to, its key,
+    and why.
+    """
+
+    write: object
+    key: str
+    problem: Problem
+
+
+class RowsRefused(DataError):
+    """Rows of a batch that a store cannot write; nothing of the batch was written. `rows` names
+    each of them once.
+    """
+
+    def __init__(self, rows: Iterable[RefusedRow]) -> None:
+        self.rows = tuple(rows)
+        first = self.rows[0]
+        super().__init__(f"{first.problem.what}; nothing was written", hint=first.problem.hint)
+        self.write = first.write
+
+
+class Refusals:
+    """The rows of a batch that a store refuses, each with the first reason."""
+
+    def __init__(self) -> None:
+        self._rows: dict[tuple[int, str], RefusedRow] = {}
+
+    def add(self, write: Write, key: str, error: DataError) -> None:
+        """Note that a row of a write is refused."""
+        self._rows.setdefault((id(write), key), RefusedRow(write, key, error.problem))
+
+    def holds(self, write: Write, key: str) -> bool:
+        """Whether a row of a write is refused."""
+        return (id(write), key) in self._rows
+
+    def check(self) -> None:
+        """Raise RowsRefused if any row was refused."""
+        if self._rows:
+            raise RowsRefused(self._rows.values())
+
+    def attempt(self, write: Merging, key: str, prepare: Callable[[Merging], T]) -> T | None:
+        """Prepare a write. None if rows of it are refused; they are noted.
+
+        Args:
+            write: What to prepare.
+            key: The key column of its rows.
+            prepare: Raises DataError for a write with a row that cannot be stored.
+        """
+        with writing(write):
+            try:
+                return prepare(write)
+            except DataError:
+                errors = dict(_faulty(write, prepare)) or dict(_conflicting(write, prepare))
+        for place, error in errors.items():
+            self.add(write, write.rows.column(key)[place].as_py(), error)
+        return None
+
+
+def _faulty(
+    write: Merging, prepare: Callable[[Merging], object], start: int = 0
+) -> Iterator[tuple[int, DataError]]:
+    """The places of rows that are refused by themselves, by bisection."""
+    try:
+        prepare(write)
+    except DataError as error:
+        count = write.rows.num_rows
+        if count == 1:
+            yield start, error
+        for first, last in ((0, count // 2), (count // 2, count)) if count > 1 else ():
+            yield from _faulty(
+                replace(write, rows=write.rows.slice(first, last - first)), prepare, start + first
+            )
+
+
+def _conflicting(
+    write: Merging, prepare: Callable[[Merging], object]
+) -> Iterator[tuple[int, DataError]]:
+    """The places of rows that are refused together with those before them, by bisection."""
+    places = list(range(write.rows.num_rows))
+
+    def error(count: int) -> DataError | None:
+        try:
+            prepare(replace(write, rows=write.rows.take(places[:count])))
+        except DataError as refused:
+            return refused
+        return None
+
+    while (refused := error(len(places))) is not None:
+        good, bad = 0, len(places)
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            failed = error(middle)
+            good, bad, refused = (
+                (middle, bad, refused) if failed is None else (good, middle, failed)
+            )
+        yield places.pop(bad - 1), refused
+
+
+def taken(row: str) -> DataError:
+    """The error for a write to a key (`Person p1`) that is stored in another partition, which is
+    not named.
+    """
+    hint = (
+        "a key is one for all partitions: compute it from the partition too, by id(PARTITION, ...)"
+    )
+    return DataError(f"the key of {row} is taken", hint=hint)
+
+
+def no_end(edge: str, end: str, key: str | None, label: str) -> DataError:
+    """The error for a new edge (`KNOWS e1`) without the node at one of its ends, in its own
+    partition.
+
+    The text is the same if a different partition has the node, so it reveals nothing about other
+    partitions.
+    """
+    if key is None:
+        return DataError(
+            f"{edge} has no {end}: its key is NULL", hint="leave such rows out in a step before"
+        )
+    hint = f"merge the {label} in the same plan (nodes are written before edges), or leave such rows out in a step before"
+    return DataError(f'{edge} has the {end} "{key}", which is no {label} of its group', hint=hint)
+
+
+def other_end(edge: str, end: str, stored: str, new: str) -> DataError:
+    """The error for an edge that is stored between other ends."""
+    return DataError(
+        f'{edge} has the {end} "{stored}" and was to get "{new}": an edge keeps its ends',
+        hint=KEEPS_ENDS,
+    )
+
+
+def still_has_edges(node: str, edges: str) -> DataError:
+    """The error for a node that cannot be deleted."""
+    return DataError(
+        f"{node} cannot be deleted: {edges}", hint="delete its edges before, or say detach: true"
+    )
+
+
+# The embedders that are used where none is named, by the length of their vectors.
+_EMBEDDERS = {384: "local", 1024: "'openai:text-embedding-3-small?dimensions=1024'"}
+
+
+def check_length(
+    store: str, label: str, index: str, stored: int | None, length: int | None
+) -> None:
+    """Refuse vectors of another length than the stored ones; None: not known. Raises
+    StoreUnavailable.
+    """
+    if stored is None or length in (None, stored):
+        return
+    likely = _EMBEDDERS.get(stored)
+    made = f"--embedder {likely}, if that is the one" if likely else "--embedder MODEL"
+    raise StoreUnavailable(
+        f"{store}  {label} here has {stored:,}-dimensional vectors (index {index}); your embedder gives {length:,}. "
+        f"Nothing was written. Use the embedder that made them ({made}), or start another store (--store STORE)."
+    )
+
+
+def check_partition(store: str, graph: Graph, label: str, partition: str, key: str) -> None:
+    """Refuse a graph with another partition or key than those that rows of a label are stored by:
+    it would reach rows of all groups. Raises PlanError.
+    """
+    if (partition, key) != (graph.partition, graph.key):
+        own, other = (
+            f"partition: {each[0]}, key: {each[1]}"
+            for each in ((partition, key), (graph.partition, graph.key))
+        )
+        what = f'{store}  stores {label} with {own}, and the graph "{graph.name}" has {other}'
+        hint = "Nothing was read or written. Change the graph file, or name another store: --store"
+        raise PlanError(Problem(what, hint=hint))
+
+
+# Rows that a store reads, and tables that it returns.
+
+Dimensions = Mapping[tuple[str, str], int]
+"""Lengths of the stored vectors, by label and vector property."""
+
+
+def column(rows: pa.Table, path: str) -> pa.Array[Any]:
+    """A column of rows, or a field of a struct column (`cand.name`). Raises EngineError if it is
+    not there.
+    """
+    root, *fields = path.split(".")
+    if root not in rows.column_names:
+        known = ", ".join(rows.column_names)
+        raise EngineError(f'a store has no column "{path}" in its rows, which have {known}')
+    chunks: Any = rows.column(root)
+    array: pa.Array[Any] = chunks.chunk(0) if chunks.num_chunks == 1 else chunks.combine_chunks()
+    for name in fields:
+        array = pc.struct_field(array, name)
+    return array
+
+
+def partitions_of(rows: pa.Table, path: str) -> list[tuple[str, ...]]:
+    """For each row the partitions that it may see, each once. A NULL or an empty list: none."""
+    values = column(rows, path).to_pylist()
+    listed = [value if isinstance(value, list) else [value] for value in values]
+    return [tuple(dict.fromkeys(v for v in row if v is not None)) for row in listed]
+
+
+def returned(
+    graph: Graph, label: Label, properties: Iterable[str], *, partition: bool = False
+) -> dict[str, None]:
+    """The columns returned of a node or an edge, in order: its key, its partition if wanted, an
+    edge's ends, properties.
+    """
+    first = [graph.key, *([graph.partition] if partition else [])]
+    ends = ["source", "target"] if label.kind == "edge" else []
+    known = {*label.columns, *label.vectors.values()}
+    names = dict.fromkeys([*first, *ends, *properties])
+    for name in names:
+        if name not in known:
+            raise EngineError(
+                f'a store was asked for "{name}" of {label.name}, which graph "{graph.name}" does not declare'
+            )
+    return names
+
+
+def type_of(label: Label, name: str, dimensions: Dimensions) -> pa.DataType:
+    """The Arrow type of a returned column; of a vector of unknown length, as all are NULL:
+    length 1.
+    """
+    if name in label.columns:
+        return label.columns[name].arrow
+    return pa.list_(pa.float32(), dimensions.get((label.name, name), 1))
+
+
+def _fields(label: Label, names: Iterable[str], dimensions: Dimensions) -> list[pa.Field[Any]]:
+    return [pa.field(name, type_of(label, name, dimensions)) for name in names]
+
+
+def end_column(end: str) -> str:
+    """The column of a hit with the node at an end."""
+    return f"#{end}"
+
+
+def aliases(query: SearchQuery) -> tuple[str, ...]:
+    """Names of the hit and of the nodes at its ends in the conditions of a search."""
+    return (query.alias, *(name for _, name, _ in query.ends))
+
+
+def end_nodes(graph: Graph, query: SearchQuery) -> dict[str, tuple[Label, tuple[str, ...]]]:
+    """The label of the nodes at the ends that a search returns, and what it returns of them, by
+    `source` and `target`.
+    """
+    label = graph.label(query.label)
+    nodes = {
+        end: (graph.label(getattr(label, end)), properties) for end, _, properties in query.ends
+    }
+    return {
+        end: (node, tuple(returned(graph, node, properties)))
+        for end, (node, properties) in nodes.items()
+    }
+
+
+def search_schema(graph: Graph, query: SearchQuery, dimensions: Dimensions) -> pa.Schema:
+    """Schema of the result of a search."""
+    ranking = {
+        "_q": pa.int64(),
+        "via": pa.string(),
+        "method": pa.int32(),
+        "rank": pa.int64(),
+        "score": pa.float64(),
+    }
+    names = returned(graph, graph.label(query.label), query.properties)
+    ranked = [pa.field(name, kind) for name, kind in ranking.items()]
+    ends = [
+        pa.field(end_column(end), pa.struct(_fields(node, listed, dimensions)))
+        for end, (node, listed) in end_nodes(graph, query).items()
+    ]
+    return pa.schema([*ranked, *_fields(graph.label(query.label), names, dimensions), *ends])
+
+
+def match_schema(graph: Graph, query: MatchQuery, dimensions: Dimensions) -> pa.Schema:
+    """Schema of the result of a match: a struct for each variable, of a variable-length path a list of
+    structs.
+    """
+    fields: list[Any] = [("_q", pa.int64())]
+    for element, label in elements_of(graph, query.pattern):
+        if label is None and element.var:
+            fields.append(pa.field(element.var, pa.list_(step_type(graph))))
+        elif label is not None and element.var:
+            names = returned(graph, label, query.properties.get(element.var, ()))
+            fields.append(pa.field(element.var, pa.struct(_fields(label, names, dimensions))))
+    return pa.schema(fields)
+
+
+def path_order(
+    record: Sequence[Any], named: Sequence[tuple[Element, Label | None]]
+) -> tuple[Any, ...]:
+    """Sort key of a path: its row, then the keys of its variables; a variable-length
+    path by its length first.
+
+    Args:
+        record: The ordinal, then for each variable its properties, the key first; for a
+            variable-length path its edges.
+        named: The variables.
+    """
+    keys = [
+        (len(value), [str(step[0]) for step in value]) if label is None else str(value[0])
+        for value, (_, label) in zip(record[1:], named, strict=True)
+    ]
+    return (record[0], *keys)
+
+
+def steps_of(paths: Iterable[Iterable[Sequence[str]]], kind: pa.DataType) -> pa.Array[Any]:
+    """Variable-length paths as a column: each a list of edges, with key, label, source and target.
+    Raises TypeError for an edge without one of them.
+    """
+    fields = [field.name for field in kind.value_type]  # type: ignore[attr-defined]
+    listed = [path and [dict(zip(fields, step, strict=True)) for step in path] for path in paths]  # type: ignore[misc]
+    if any(None in step.values() for path in listed for step in path or ()):  # type: ignore[attr-defined]
+        raise TypeError
+    return pa.array(listed, kind)
+
+
+def scan_schema(
+    graph: Graph, label: str, properties: Sequence[str], dimensions: Dimensions
+) -> pa.Schema:
+    """Schema of the result of a scan."""
+    names = returned(graph, graph.label(label), properties, partition=True)
+    return pa.schema(_fields(graph.label(label), names, dimensions))
+
+
+# Rows to write.
+
+
+class Vectors(NamedTuple):
+    """A column of vectors.
+
+    Args:
+        numbers: The vectors that are not NULL, one per line, as float32.
+        present: For each row whether it has one.
+    """
+
+    numbers: NDArray[np.float32]
+    present: list[bool]
+
+    @property
+    def size(self) -> int | None:
+        """Their length; None if all are NULL."""
+        return self.numbers.shape[1] if len(self.numbers) else None
+
+    def spread(self, values: Iterable[T]) -> list[T | None]:
+        """One value per vector as one per row, None where the vector is NULL."""
+        each = iter(values)
+        return [next(each) if present else None for present in self.present]
+
+
+def vectors_of(array: pa.Array[Any], what: str) -> Vectors:
+    """A column as vectors. Raises DataError if they differ in length or hold what is not a number."""
+    import numpy as np
+
+    present: list[bool] = array.is_valid().to_pylist()  # type: ignore[assignment]  # no NULL
+    vectors: Any = array.drop_null()
+    if not len(vectors):
+        return Vectors(np.empty((0, 0), np.float32), present)
+    lengths = pc.unique(pc.list_value_length(vectors)).to_pylist()
+    if len(lengths) != 1:
+        listed = ", ".join(map(str, sorted(lengths)))
+        raise DataError(f"{what} has vectors of different lengths: {listed}")
+    flat = vectors.flatten()
+    numbers = flat.cast(pa.float32()).to_numpy(zero_copy_only=False).reshape(len(vectors), -1)
+    if flat.null_count or not np.isfinite(numbers).all():
+        raise DataError(f"{what} has a vector with NULL, NaN or infinity in it")
+    return Vectors(numbers + np.float32(0), present)  # no -0.0: a vector of zeros is zero bytes
+
+
+def typed(array: pa.Array[Any], kind: Type, what: str, keys: Sequence[str] = ()) -> pa.Array[Any]:
+    """A column in a declared type, JSON in canonical form. Raises DataError.
+
+    Args:
+        array: The column.
+        kind: Its declared type.
+        what: Names it in errors, with the key of the row if `keys` are given.
+        keys: Of its rows.
+    """
+    try:
+        array = array if array.type == kind.arrow else array.cast(kind.arrow)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"{what} cannot be stored as {kind}: {reason}") from None
+    if kind.name != "json":
+        return array
+    names = [f"{what} {key}" for key in keys] or [what] * len(array)
+    pairs = zip(array.to_pylist(), names, strict=True)
+    texts = [None if text is None else json_form(text, name) for text, name in pairs]
+    return pa.array(texts, kind.arrow)
+
+
+@dataclass(frozen=True)
+class PreparedMerge:
+    """The rows of a merge, checked and in declared types.
+
+    Args:
+        graph: The graph.
+        write: The merge.
+        keys: The key of each row.
+        partitions: The partition of each row; None where it has none.
+        columns: Properties, the key and an edge's ends included, in their declared types.
+        vectors: By vector property.
+        labels: Further labels of each row; empty if the rows do not set them.
+        attributes: Open attributes of each row; empty if the rows do not set them.
+    """
+
+    graph: Graph
+    write: Merging
+    keys: Sequence[str]
+    partitions: Sequence[str | None]
+    columns: Mapping[str, pa.Array[Any]] = field(default_factory=dict)
+    vectors: Mapping[str, Vectors] = field(default_factory=dict)
+    labels: Sequence[list[str] | None] = ()
+    attributes: Sequence[dict[str, Any] | None] = ()
+
+    @property
+    def label(self) -> Label:
+        """The label of the rows."""
+        return self.graph.label(self.write.label)
+
+
+def prepare_batch(
+    graph: Graph, batch: WriteBatch, convert: Callable[[PreparedMerge], T]
+) -> list[T | None]:
+    """Prepare the rows that a batch merges, before anything is written.
+
+    Args:
+        graph: The graph.
+        batch: The batch.
+        convert: Makes of a prepared merge what the store writes; raises DataError for rows that it
+            cannot store.
+
+    Returns:
+        For each write what `convert` made of it; None for deletes and writes without rows.
+
+    Raises:
+        EngineError: Rows without a key, or with unknown columns.
+        RowsRefused: Rows that cannot be written.
+    """
+    refusals = Refusals()
+
+    def prepare(write: Merging) -> T:
+        return convert(prepare_merge(graph, write))
+
+    converted: list[T | None] = []
+    for write in batch.writes:
+        if write.rows.num_rows:
+            check_columns(graph, write)
+        if isinstance(write, Deletion) or not write.rows.num_rows:
+            converted.append(None)
+        else:
+            converted.append(refusals.attempt(write, graph.key, prepare))
+    check_partitions(graph, batch, refusals)
+    refusals.check()
+    return converted
+
+
+def prepare_merge(graph: Graph, write: Merging) -> PreparedMerge:
+    """The rows of a merge in declared types. Raises DataError."""
+    label = graph.label(write.label)
+    keys, partitions = keys_of(graph, write)
+    columns: dict[str, pa.Array[Any]] = {}
+    vectors: dict[str, Vectors] = {}
+    for name in write.rows.column_names:
+        array, what = column(write.rows, name), f"{name} of {label.name}"
+        if name in label.columns:
+            columns[name] = typed(array, label.columns[name], what, keys)
+        else:
+            vectors[name] = vectors_of(array, what)
+    labels, attributes = (
+        zip(keys, columns.pop(name).to_pylist(), strict=True)
+        if name in label.open & set(columns)
+        else ()
+        for name in ("labels", "attributes")
+    )
+    return PreparedMerge(
+        graph,
+        write,
+        keys,
+        partitions,
+        columns,
+        vectors,
+        [None if n is None else labels_form(graph, n, label, key) for key, n in labels],
+        [None if text is None else attributes_form(text, label, key) for key, text in attributes],
+    )
+
+
+def keys_of(graph: Graph, write: Write) -> tuple[list[str], list[str | None]]:
+    """Key and partition of each row; the partition is None where the rows have none."""
+    keys: list[Any] = write.rows.column(graph.key).cast(pa.string()).to_pylist()
+    if graph.partition not in write.rows.column_names:
+        return keys, [None] * len(keys)
+    return keys, write.rows.column(graph.partition).cast(pa.string()).to_pylist()
+
+
+def check_columns(graph: Graph, write: Write) -> None:
+    """Refuse rows to write that lack the key, or have columns that the label does not. Raises
+    EngineError.
+    """
+    label = graph.label(write.label)
+    if graph.key not in write.rows.column_names:
+        raise EngineError(f'rows to write to {label.name} have no column "{graph.key}"')
+    keys = write.rows.column(graph.key)
+    if keys.null_count:
+        raise EngineError(f"a row to write to {label.name} has no {graph.key}")
+    unknown = sorted(set(write.rows.column_names) - {*label.columns, *label.vectors.values()})
+    if unknown and hasattr(write, "unite"):
+        raise EngineError(
+            f"rows to write to {label.name} have columns that it does not: {', '.join(unknown)}"
+        )
+
+
+def check_partitions(
+    graph: Graph, batch: WriteBatch, refusals: Refusals, *, every: bool = False
+) -> None:
+    """Refuse rows that merge one key under two partitions, whether or not it is stored: all but
+    those of the first. A store finds those of one write itself, unless `every` write is checked.
+    """
+    seen: dict[tuple[str, str | None], str] = {}
+    times = Counter(write.label for write in batch.writes)
+    for write in batch.writes:
+        if (
+            isinstance(write, Deletion)
+            or (times[write.label] < 2 and not every)
+            or graph.partition not in write.rows.column_names
+        ):
+            continue
+        parts = write.rows.column(graph.partition).to_pylist()
+        keys: list[str] = write.rows.column(graph.key).to_pylist()  # type: ignore[assignment]  # no NULL
+        for key, part in zip(keys, parts, strict=True):
+            if part is not None and seen.setdefault((write.label, key), part) != part:
+                refusals.add(write, key, taken(f"{write.label} {key}"))
+
+
+def json_form(text: str, what: str) -> str:
+    """JSON text in canonical form. `what` names it in errors. Raises DataError."""
+    try:
+        canonical = canonical_json(json.loads(text, parse_constant=_no_number))
+        canonical.encode()
+    except UnicodeEncodeError:
+        raise DataError(f"{what} holds half of a surrogate pair, which is no character") from None
+    except ValueError as error:
+        raise DataError(
+            f"{what} is not JSON: {error}", hint="json text is made of values by to_json(...)"
+        ) from None
+    return canonical
+
+
+def _no_number(word: str) -> float:
+    raise ValueError(f"{word} is no JSON number")
+
+
+def attributes_form(text: str, label: Label, key: str) -> dict[str, Any]:
+    """Open attributes as stores keep them: by name, without those that are null. Raises DataError."""
+    what = f"{label.name} {key}"
+    attributes = json.loads(text)
+    if not isinstance(attributes, dict):
+        raise DataError(
+            f"attributes of {what} are no JSON object", hint='write {"name": value, ...}'
+        )
+    for name in attributes:
+        own = name in {*label.columns, *label.derived, *label.ignore} or name.startswith(RESERVED)
+        if not name or own:
+            why = "is a property of its own" if name else "is no name"
+            hint = "give it another name in a step before"
+            raise DataError(f'attribute "{name}" of {what} {why}', hint=hint)
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def labels_form(graph: Graph, names: Iterable[str | None], label: Label, key: str) -> list[str]:
+    """Further labels as stores keep them: sorted, each once, without the label itself. Raises
+    DataError.
+    """
+    labels = {name for name in names if name is not None} - {label.name}
+    for name in sorted(labels.difference(further_labels(graph, labels))):
+        reason = "it has a meaning of its own" if name else "it is empty"
+        what = f'"{name}" cannot be a further label of {label.name} {key}: {reason}'
+        raise DataError(what, hint="give it another name")
+    return sorted(labels)
+
+
+def further_labels(graph: Graph, names: Iterable[str]) -> list[str]:
+    """Those of some labels that have no meaning of their own, sorted."""
+    return sorted(n for n in names if n and n not in graph.labels and not n.startswith(RESERVED))
+
+
+UNFIT = (
+    ValueError,
+    TypeError,
+    ArithmeticError,
+    LookupError,
+    RecursionError,
+    AttributeError,
+    pa.ArrowException,
+    DataError,
+)
+"""What a conversion raises for a value that does not fit."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """The rows that the reads of one store left out: for each label and property the first value
+    that does not fit, and the rows, by the columns that were read.
+    """
+
+    rows: dict[tuple[str, str], tuple[str, dict[tuple[str, ...], set[str]]]] = field(
+        default_factory=dict
+    )
+
+    def columns(
+        self,
+        graph: Graph,
+        label: str,
+        names: Sequence[str],
+        rows: Sequence[Sequence[Any]],
+        convert: Callable[[str, Sequence[Any]], pa.Array[Any]],
+    ) -> list[pa.Array[Any]]:
+        """Rows of a label as columns. A row that does not fit is noted, and NULL in every column.
+
+        Args:
+            graph: Names the key, which no row lacks. An edge has both ends.
+            label: The label of the rows; "path": each is a list of edges.
+            names: Of the columns.
+            rows: Their values.
+            convert: Makes a column; raises one of `UNFIT`.
+        """
+        edge = label in graph.labels and graph.labels[label].kind == "edge"
+        required = (graph.key, "source", "target") if edge else (graph.key,)
+
+        def checked(name: str, values: Sequence[Any]) -> pa.Array[Any]:
+            if name in required and None in values:
+                raise ValueError(name)
+            return convert(name, values)
+
+        def fitting(row: Sequence[Any]) -> Sequence[Any]:
+            for name, value in zip(names, row, strict=True):
+                try:
+                    checked(name, [value])
+                except UNFIT:
+                    self.note(graph, label, name, value, dict(zip(names, row, strict=True)))
+                    return [None] * len(names)
+            return row
+
+        columns = list(zip(*rows, strict=True)) or [()] * len(names)
+        try:
+            return [checked(*column) for column in zip(names, columns, strict=True)]
+        except UNFIT:
+            columns = list(zip(*map(fitting, rows), strict=True))
+            return [convert(*column) for column in zip(names, columns, strict=True)]
+
+    def paths(
+        self, graph: Graph, var: str, rows: Sequence[Any], kind: pa.DataType
+    ) -> list[pa.Array[Any]]:
+        """Variable-length paths as a column; NULL where an edge has no key or ends."""
+        of = [(row,) for row in rows]
+        return self.columns(graph, "path", [var], of, lambda _, paths: steps_of(paths, kind))
+
+    def note(self, graph: Graph, label: str, name: str, value: Any, row: dict[str, Any]) -> None:
+        """Note that a row is left out, because of one of its values."""
+        declared = (
+            graph.labels[label].columns.get(name, "a usable vector") if label != "path" else "whole"
+        )
+        key, shown = row.get(graph.key), "missing" if value is None else repr(value)
+        of = key if isinstance(key, str) else repr(row)
+        first = f"{name} is {shortened(shown, 60)}, not {declared}. First: {shortened(of, 100)}"
+        by = self.rows.setdefault((label, name), (plain_line(first), {}))[1]
+        by.setdefault(tuple(row), set()).add(of)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """One line for each label and property."""
+        return tuple(
+            f"left out {max(map(len, by.values())):,} {label} that another program wrote: {first}"
+            for (label, _), (first, by) in self.rows.items()
+        )
+
+
+def struct_array(columns: Sequence[pa.Array[Any]], kind: Any) -> pa.StructArray:
+    """Columns as one, the key first; NULL where there is no key."""
+    return pa.StructArray.from_arrays(columns, fields=list(kind), mask=columns[0].is_null())
+
+
+def without_left_out(table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """The rows of a result that have a value in each of some columns: keys, or variables."""
+    for name in columns:
+        table = table.filter(table[name].is_valid()) if table[name].null_count else table
+    return table
