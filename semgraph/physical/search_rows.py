@@ -24,7 +24,7 @@ from semgraph.expr.row_scalars import Unsupported
 from semgraph.expr.scalar import PAIRS, Scalar
 from semgraph.expr.types import TIMESTAMP
 from semgraph.logical.node import scalars_of
-from semgraph.physical.search_spec import SearchInput, SearchSpec, step_texts
+from semgraph.physical.search_spec import SearchInput, SearchSpec, joined_texts, step_texts
 from semgraph.physical.vectors import of_one_size
 from semgraph.relational.batch import PARTITION, Batch, Row, runtime_schema
 from semgraph.relational.rows import RowFunction
@@ -263,7 +263,8 @@ class RowSearch:
         if self.node.methods[method].via == "equal":
             column = self.within.column(self.node.methods[method].prop)
             return [float(sought[q] is not None and sought[q] == column[n]) for q, n in pairs]
-        texts = _texts(self.within, step_texts(self.spec, method))
+        columns = list(map(self.within.column, step_texts(self.spec, method)))
+        texts = joined_texts(columns, self.within.num_rows)
         return [overlap(sought[q] or "", texts[n]) for q, n in pairs]
 
     # -- the best of them
@@ -346,7 +347,7 @@ class RowSearch:
 
     def _with_hit(self, row: Row, hit: dict[str, Any] | None, place: int | None) -> Row:
         width = self._width
-        ends = [self._end(end, kind, place) for end, kind in self.spec.ends.items()]
+        ends = [self._end(end, kind, place) for end, kind in self.node.ends.items()]
         return (*row[:width], hit, *ends, *row[width:])
 
     def _end(self, end: str, kind: pa.StructType, place: int | None) -> dict[str, Any] | None:
@@ -394,14 +395,6 @@ def _unfused(best: Sequence[tuple[_Hit, int]]) -> list[_Result]:
     return [
         _Result(hit.q, rank, hit.score, rank * 100 + hit.method, hit.place) for hit, rank in ordered
     ]
-
-
-def _texts(batch: Batch, names: Sequence[str]) -> list[str]:
-    """The text of each row in some columns together."""
-    if not names:
-        return [""] * batch.num_rows
-    columns = zip(*map(batch.column, names), strict=True)
-    return [" ".join(text for text in row if text is not None) for row in columns]
 
 
 async def _cosines(sought: Any, vectors: Any, pairs: Sequence[Pair]) -> list[float | None]:

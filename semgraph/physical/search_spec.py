@@ -144,11 +144,6 @@ class SearchSpec:
         return tuple(f.name for f in self.node.hit_type if f.name in _NAMES)
 
     @cached_property
-    def ends(self) -> dict[str, pa.StructType]:
-        """As `Search.ends`."""
-        return self.node.ends
-
-    @cached_property
     def step_vectors(self) -> dict[str, str]:
         """The vectors of a step's rows that are embedded for the hits, with the texts that they are
         of.
@@ -304,3 +299,9 @@ def step_texts(spec: SearchSpec, method: int) -> list[str]:
     within = spec.node.within
     names = within.schema.names if within is not None else ()
     return [name for name in spec.node.texts[method] if name in names]
+
+
+def joined_texts(columns: Sequence[Sequence[str | None]], count: int) -> list[str]:
+    """The texts of so many rows, each of those in several columns together."""
+    rows = zip(*columns, strict=True) if columns else [()] * count
+    return [" ".join(text for text in row if text is not None) for row in rows]

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from semgraph.expr.functions import distinct_words
 from semgraph.expr.scalar import LEFT, STEP
 from semgraph.logical.search import SearchMethod
-from semgraph.physical.search_spec import SearchSpec, step_texts
+from semgraph.physical.search_spec import SearchSpec, joined_texts, step_texts
 from semgraph.physical.search_sql import PAIR, allowed, sought_column, vector_column
 from semgraph.relational.batch import PARTITION, dense, values
 from semgraph.relational.segments import execute
@@ -150,16 +150,11 @@ def _compared(
 ) -> _Compared:
     sought = left.column(sought_column(method))
     if by.via == "nearest":
-        return _vectors(
-            sought, step.column(vector_column(method)), -np.inf if by.above is None else by.above
-        )
+        return _vectors(sought, step.column(vector_column(method)), by.above)
     if by.via == "equal":
         return _equals(values(sought), values(step.column(by.prop)))
     columns = [values(step.column(name)) for name in step_texts(spec, method)]
-    texts = [
-        " ".join(text for text in row if text is not None) for row in zip(*columns, strict=True)
-    ]
-    return _texts(values(sought), texts)
+    return _texts(values(sought), joined_texts(columns, step.num_rows))
 
 
 def _numbered(things: Sequence[Hashable | None]) -> tuple[Numbers, list[Any]]:
