@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution, requires
 
+# What each extra is for, in the order in which `semgraph doctor` shows them.
 PURPOSES: Mapping[str, str] = {
     "local": "models on this machine",
     "neo4j-local": "semgraph neo4j start",
@@ -22,7 +23,6 @@ PURPOSES: Mapping[str, str] = {
     "minhash": "sem_join by cascade with jaccard",
     "lotus": "LOTUS's own operators, in an environment of their own",
 }
-"""What each extra is for, in the order in which `semgraph doctor` shows them."""
 
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][\w.-]*).*;.*\bextra == [\"']([\w.-]+)[\"']")
 

@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 UNKNOWN = "—"
-GOOD, NOTE, BAD = "✓", "!", "✗"
-"""The signs of a fact: works, worth knowing, broken."""
+GOOD, NOTE, BAD = "✓", "!", "✗"  # the signs of a fact: works, worth knowing, broken
 
 
 _KEPT = "\n\t\u00ad\u200c\u200d\u200e\u200f\u2060"  # lines, and joiners and marks within words

@@ -532,8 +532,8 @@ def invalid_number(text: str) -> str | None:
     )
 
 
+# LOTUS stores the model of its heap in a class variable: two concurrent heaps would share it.
 _HEAP = threading.Lock()
-"""LOTUS stores the model of its heap in a class variable: two concurrent heaps would share it."""
 
 
 @dataclass

@@ -134,10 +134,8 @@ def _forms(secret: str) -> set[str]:
 
 
 FOLDER, FILE = 0o700, 0o600
-RUNS = Path(".semgraph/runs")
-"""Where the records of runs are."""
-LAST = "last"
-"""The reference of the latest run."""
+RUNS = Path(".semgraph/runs")  # where the records of runs are
+LAST = "last"  # the reference of the latest run
 
 
 def private_folder(path: Path) -> None:

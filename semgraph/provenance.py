@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 Row = Mapping[str, Any]
+# The columns of recorded items that are not answers.
 FIXED = frozenset({INPUT_ROW, ROW_ID, "left", "right", "error", "calls"})
-"""The columns of recorded items that are not answers."""
 _HIDDEN = frozenset({INPUT_ROW, ROW_ID, "_p"})
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 _KEY_PREFIX = re.compile(r"[0-9a-f][0-9a-f-]{3,}\Z")

@@ -43,8 +43,7 @@ __all__ = [
 
 
 Answers = Mapping[Hashable, Counter[Hashable]]
-Tally = Mapping[Hashable, tuple[int, int, int]]
-"""For each unit: hits, answers, true answers."""
+Tally = Mapping[Hashable, tuple[int, int, int]]  # for each unit: hits, answers, true answers
 
 
 @dataclass(frozen=True)
@@ -410,8 +409,7 @@ def _occurrences_in_common(
 
 
 _MOMENTS = 50
-Content = tuple[Hashable, ...]
-"""The content of an edge: its ends, label and properties."""
+Content = tuple[Hashable, ...]  # the content of an edge: its ends, label and properties
 
 
 @dataclass(frozen=True)

@@ -60,8 +60,8 @@ TYPES: dict[str, list[dict[str, Any]]] = {
     ],
     "signatures": [{"source": "Person", "target": "City", "relation": "HOME"}],
 }  # fmt: skip
+# A plan, its preset, parameters and implementations, and its rows; none: its example.
 Run = tuple[str, dict[str, Any], dict[str, Any]]
-"""A plan, its preset, parameters and implementations, and its rows; none: its example."""
 
 
 def cases(patterns: Sequence[str]) -> dict[str, list[Run]]:

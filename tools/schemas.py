@@ -14,8 +14,7 @@ from semgraph.frontend.document import read_file
 from semgraph.frontend.jsonschema import SCHEMAS as SCHEMAS_BY_KIND
 from semgraph.frontend.plan_files import SCHEMA_LINE, SCHEMAS, schema_line
 
-KINDS = ("plan", "graph")
-"""The kinds of YAML files."""
+KINDS = ("plan", "graph")  # the kinds of YAML files
 
 
 def texts(folder: Path) -> Iterator[tuple[Path, str]]:

@@ -18,10 +18,10 @@ from typing import Any
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[1]
+# Files that are shown as listings, with the language of their text.
 LISTED = {".yaml": "yaml", ".py": "python", ".toml": "toml"}
-"""Files that are shown as listings, with the language of their text."""
+# Files outside of `docs/` that the navigation names.
 NAVIGATED = ("CHANGELOG.md", "benchmarks/results")
-"""Files outside of `docs/` that the navigation names."""
 
 _FENCED = re.compile(r"^( *)(`{3,}).*?^\1\2 *$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(
@@ -223,10 +223,10 @@ def decisions() -> str:
     return "\n".join(["# Decisions\n", "Choices that the code does not explain.\n", *links]) + "\n"
 
 
+# The pages that are made from the code.
 REFERENCE: dict[str, Callable[[], str]] = {
     "cli.md": cli,
     "decisions/README.md": decisions,
     "implementations.md": implementations,
     "python.md": python,
 }
-"""The pages that are made from the code."""

@@ -16,8 +16,7 @@ from semgraph.folders import operators_folder, plan_names
 from semgraph.privacy import LAST, RUNS
 from semgraph.stores.registry import FORMS
 
-_VARIABLE = re.compile(r"[A-Z].*")
-"""What a user puts into the form of an address."""
+_VARIABLE = re.compile(r"[A-Z].*")  # what a user puts into the form of an address
 
 
 def plans(incomplete: str) -> list[str]:

@@ -32,8 +32,7 @@ from semgraph.stores.base import Store
 
 RowAnswers = Mapping[Hashable, Counter[Hashable]]
 EACH = "[]"
-TRUE = "_true"
-"""The boolean column of a truth with a label for each row."""
+TRUE = "_true"  # the boolean column of a truth with a label for each row
 
 
 def answers_of(

@@ -381,8 +381,8 @@ _TEXTS = (
 _HARMLESS = ("The box was blue.", "I will write next week.", "It weighs two kilos.")
 _PLACES = (0, 5, 11)
 _SUBJECTS = [{"subject": "a defect"}, {"subject": "a delivery"}]
+# The operators with an answer for each row; sem_agg answers from all rows of a group.
 OPERATORS = ("sem_map", "sem_filter", "sem_join", "sem_topk")
-"""The operators with an answer for each row; sem_agg answers from all rows of a group."""
 
 
 class Injection(NamedTuple):

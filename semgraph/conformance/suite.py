@@ -40,8 +40,7 @@ from semgraph.logical.semantic import Check
 from semgraph.semantic.contract import SCORE, RowEstimate
 from semgraph.semantic.library import Blocked, Implementation, invalid_cost, named
 
-PATIENCE = 15.0
-"""The most seconds for one run of a candidate, which takes hundredths."""
+PATIENCE = 15.0  # the most seconds for one run of a candidate, which takes hundredths
 
 
 class Broken(Exception):

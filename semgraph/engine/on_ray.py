@@ -42,8 +42,8 @@ from semgraph.llm.stack import Budget, Limiter, Spending, refusal
 from semgraph.meter import Meter
 from semgraph.stores.registry import store_spec
 
+# Seconds for which a worker gathers what it returns, before it sends a message.
 GATHER_SECONDS = 0.01
-"""Seconds for which a worker gathers what it returns, before it sends a message."""
 TAKEN = "another worker has taken over this shard"
 
 
@@ -61,14 +61,13 @@ class Rates:
     tpm: float | None
 
 
+# What admits a request: an endpoint, for tokens; None: the budget of the run, for a `Spending`.
 Account = Rates | None
-"""What admits a request: an endpoint, for tokens; None: the budget of the run, for a `Spending`."""
+# What a request gives back. To a budget: what it reserved, and its cost; to an endpoint: 0, and its
+# unused tokens.
 Return = tuple[Any, Any]
-"""What a request gives back. To a budget: what it reserved, and its cost; to an endpoint: 0, and its
-unused tokens.
-"""
+# Sends a message to the `RunLedger` of a run: the name of a method, and its arguments.
 Ledger = Callable[..., Coroutine[Any, Any, Any]]
-"""Sends a message to the `RunLedger` of a run: the name of a method, and its arguments."""
 
 
 def _unused(account: Account, cost: Any) -> Return:
@@ -316,8 +315,7 @@ class SharedLimiter(Limiter):
         self.line.send("pause", self._rates, seconds)
 
 
-ATTEMPTS = 4
-"""How often a shard is run before it is given up, if its worker dies each time."""
+ATTEMPTS = 4  # how often a shard is run before it is given up, if its worker dies each time
 _EVERY = 0.5  # seconds between two reports of a shard
 _CLEAN_UP = 20.0  # seconds for shards to end after an interruption
 _REACHED = "{} reached the store as the run began: if it is up, name it by an address that all machines reach"
@@ -356,10 +354,9 @@ class Task:
         return f"shard {self.number}, attempt {self.attempt}"
 
 
-OnReport = Callable[[int, Progress], None]
-"""Called with the number of a shard, and how far it is."""
+OnReport = Callable[[int, Progress], None]  # called with the number of a shard, and how far it is
+# Runs a shard of a job on its worker.
 Work = Callable[[Any, Task, Ledger, OnReport], Coroutine[Any, Any, Result]]
-"""Runs a shard of a job on its worker."""
 _PORTABLE = (PlanError, StoreUnavailable, UnavailableError, EngineError, LedgerGone)
 
 
@@ -623,10 +620,9 @@ class RayEngine:
         return isinstance(error, ConnectionError) or not self.ray.is_initialized()
 
 
-MEMBER = "ray://auto"
-"""The cluster that this machine belongs to: entered without Ray's client."""
+MEMBER = "ray://auto"  # the cluster that this machine belongs to: entered without Ray's client
+# How long the server of Ray's client may take to start the process of a client.
 CONNECT_SECONDS = 180.0
-"""How long the server of Ray's client may take to start the process of a client."""
 _CLIENTS = 3  # processes that the server may fail to start
 _MOST_SAID = 300  # characters of an error of Ray
 _QUIET = {"log_to_driver": False, "logging_level": "ERROR"}

@@ -28,8 +28,8 @@ from semgraph.logical.semantic import Semantic
 from semgraph.privacy import private_folder
 from semgraph.relational.batch import pick, values
 
+# Groups of a shard, at least, where there are so many: a wave of many groups costs less CPU.
 GROUPS = 50
-"""Groups of a shard, at least, where there are so many: a wave of many groups costs less CPU."""
 _BATCH = 50_000  # rows that are divided at one time
 
 

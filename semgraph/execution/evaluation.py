@@ -135,8 +135,8 @@ class MeteredReads:
 
 
 Observer = Callable[[Node, Batch], None]
+# A step, which of its counters, and the operator whose rows are counted.
 Flow = tuple[str, Literal["rows_in", "rows_out"], Node]
-"""A step, which of its counters, and the operator whose rows are counted."""
 
 
 class RowRecorder(Protocol):
@@ -366,8 +366,7 @@ class _Pending:
         return error
 
 
-InputRowSet = Collection[int] | None
-"""Numbers of input rows; None: all."""
+InputRowSet = Collection[int] | None  # numbers of input rows; None: all
 
 
 @dataclass(frozen=True)
@@ -463,8 +462,8 @@ class _HeldLoop:
                 self.known[group] = ended
 
 
+# What an evaluation counts and records, once it is known for which input rows.
 _Held = _HeldRows | _HeldAnswers | _HeldLineage | _HeldLoop
-"""What an evaluation counts and records, once it is known for which input rows."""
 
 
 class _RaisedByProgress(BaseException):

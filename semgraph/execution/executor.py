@@ -69,8 +69,8 @@ from semgraph.semantic.ask import Failure
 from semgraph.stores.base import PartitionState, Store, count_round_trips, in_pieces
 
 InputBatches = Mapping[PhysicalNode, Batch]
+# How many commit markers are read at once, so that those of a large input are never in memory.
 _MARKERS = 10_000
-"""How many commit markers are read at once, so that those of a large input are never in memory."""
 
 
 def batches_of_inputs(
@@ -818,8 +818,8 @@ class Turn:
         return self if self.over.is_set() else Turn(self.before)
 
 
+# The task that computes a slice, and the number of its windows.
 RunningSlice = tuple[asyncio.Task[list[Slice]], int]
-"""The task that computes a slice, and the number of its windows."""
 
 
 def computed_slices(running: Iterable[RunningSlice]) -> list[asyncio.Task[list[Slice]]]:

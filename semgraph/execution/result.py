@@ -30,12 +30,11 @@ from semgraph.meter import Meter
 from semgraph.relational.batch import INPUT_ROW, PARTITION, runtime_schema
 from semgraph.semantic.ask import Failure
 
-LEAST = 10
-"""Different rows, or pairs, from which on equal answers are worth a note."""
+LEAST = 10  # different rows, or pairs, from which on equal answers are worth a note
 
 
+# Operators with one answer of yes or no: its column, and what to say of it.
 _YES_OR_NO = {"sem_filter": ("keep", "kept", "rows"), "sem_join": ("match", "matched", "pairs")}
-"""Operators with one answer of yes or no: its column, and what to say of it."""
 
 
 @dataclass
@@ -508,12 +507,10 @@ def _order(name: str, parts: Sequence[Result]) -> npt.NDArray[np.int64]:
     return np.argsort(places, kind="stable")
 
 
-RESULTS = "results"
-"""The folder of a record that has the results."""
+RESULTS = "results"  # the folder of a record that has the results
+# Bytes of results that a run with a record keeps in memory: as much as a record buffers. Above it,
+# they are read from the record.
 RETAINED = 64 << 20
-"""Bytes of results that a run with a record keeps in memory: as much as a record buffers. Above it,
-they are read from the record.
-"""
 _NUMBERS = [PARTITION, INPUT_ROW]
 
 

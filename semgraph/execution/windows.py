@@ -58,8 +58,8 @@ class Window:
     rows: tuple[int, ...]
 
 
+# Windows of different partitions that are run together: the next one of each.
 Wave = tuple[Window, ...]
-"""Windows of different partitions that are run together: the next one of each."""
 
 
 @dataclass(frozen=True)

@@ -238,10 +238,9 @@ ORDINAL = "_o"
 UNGROUPED = re.compile(r'column "(?P<name>[^"]+)" must appear in the GROUP BY clause')
 _NO_FUNCTION = re.compile(r"Function with name (?P<name>\w+) does not exist!")
 _CHANGED = re.compile(rf"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\${NOW}\b|\b(?i:error)(?=\s*\()""")
+# `error` as statements have it: DuckDB calls its own volatile, and refuses it in orders and among
+# distinct values.
 _FAIL = "semgraph_error"
-"""`error` as statements have it: DuckDB calls its own volatile, and refuses it in orders and among
-distinct values.
-"""
 _RAISED = "Python exception occurred while executing the UDF: ValueError: "
 
 
@@ -346,6 +345,7 @@ def _missing(path: str, schema: pa.Schema) -> Fault:
     return Fault(f'no column "{path}"', there=there, hint=hint)
 
 
+# Hints for names of aggregates that are written as columns.
 _CALLS = {
     "count": "an aggregate counts rows: {n: count(*)}",
     **{
@@ -353,7 +353,6 @@ _CALLS = {
         for name in ("avg", "max", "min", "sum")
     },
 }
-"""Hints for names of aggregates that are written as columns."""
 
 
 def executable(sql: str) -> str:

@@ -32,10 +32,10 @@ _SHORT = 500  # characters
 HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 HANGUL = "\u1100-\u11ff\u3131-\u318e\uac00-\ud7ff"
 HIRAGANA, KATAKANA = "\u3041-\u309f\u30fc", "\u30a0-\u30ff\u31f0-\u31ff\uff66-\uff9f"
+# Characters of scripts that put no blanks between words, or attach particles; for `[...]`.
 SOUTH_EAST = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"
 )
-"""Characters of scripts that put no blanks between words, or attach particles; for `[...]`."""
 _PAIRED = re.compile(f"[{HIRAGANA}{KATAKANA}{SOUTH_EAST}]")
 _UNDIVIDED = re.compile(f"[{HAN}{HANGUL}{HIRAGANA}{KATAKANA}{SOUTH_EAST}]")
 _PART = re.compile(

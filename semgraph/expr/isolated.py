@@ -27,20 +27,16 @@ from semgraph.expr.own_functions import calls_own
 
 P = ParamSpec("P")
 T = TypeVar("T")
-SECONDS = 30.0
-"""How long the expressions of one call may take."""
-MEMORY = 1 << 30
-"""Bytes that a process may have."""
-MOST_BYTES = MEMORY >> 4
-"""Bytes of rows that it may give, besides those that it was given."""
+SECONDS = 30.0  # how long the expressions of one call may take
+MEMORY = 1 << 30  # bytes that a process may have
+MOST_BYTES = MEMORY >> 4  # bytes of rows that it may give, besides those that it was given
 _CONSTANT_SECONDS = 5.0
-CONFIG: dict[str, Any] = {}
-"""Further options of the connection of this process."""
+CONFIG: dict[str, Any] = {}  # further options of the connection of this process
+# Functions that make large values of small ones.
 _MAKES = re.compile(
     r"(?i)\b(range|generate_series|repeat|[lr]pad|(list|array)_(resize|reduce|aggr\w*|to_string)|reduce"
     r"|(regexp_)?replace|format|printf|bar|bitstring|hex|to_hex|bin|to_binary|(to_)?base64|url_encode)\b"
 )
-"""Functions that make large values of small ones."""
 _SLOW = re.compile(
     r"(?i)\b(i?like|similar|glob|regexp_\w+|(damerau_)?levenshtein|editdist3|jar\w+)\b"
 )
@@ -186,8 +182,8 @@ def _exchanged(process: subprocess.Popen[bytes], request: tuple[str, tuple[Any, 
         return None
 
 
+# The process that computes here what may grow; None: this one.
 PROCESS: ContextVar[SqlProcess | None] = ContextVar("worker", default=None)
-"""The process that computes here what may grow; None: this one."""
 
 
 def isolated(always: Callable[[str], bool]) -> Callable[[Callable[P, T]], Callable[P, T]]:

@@ -39,12 +39,11 @@ from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import PYTHON_TYPES, Type
 from semgraph.folders import line_in
 
+# The type of a parameter that is given the value of a JSON text, and of a result that becomes one.
 Json = Annotated[Any, "semgraph.json"]
-"""The type of a parameter that is given the value of a JSON text, and of a result that becomes one."""
 
 _LOG = logging.getLogger("semgraph")
-_LONGEST = 5.0
-"""Seconds of one call after which a warning is logged."""
+_LONGEST = 5.0  # seconds of one call after which a warning is logged
 _SHOWN = 80  # characters of the arguments in errors
 _LEAST = 10  # of each
 _NAME = re.compile(r"\b([a-z][a-z0-9_]*)__[0-9a-f]{64}\b")
@@ -352,8 +351,7 @@ class FunctionsByName(Protocol):
         """One of them, ready to be called in SQL. Raises Fault."""
 
 
-REGISTERED: dict[str, OwnFunction] = {}
-"""The functions that SQL may call, by their names there."""
+REGISTERED: dict[str, OwnFunction] = {}  # the functions that SQL may call, by their names there
 _lock = threading.Lock()
 
 

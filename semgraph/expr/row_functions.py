@@ -23,12 +23,12 @@ from semgraph.expr.functions import TEXT_FUNCTIONS, VECTOR_FUNCTIONS, Pick
 Row = tuple[Any, ...]
 Rows = list[Row]
 Key = Callable[[Any], Any]
+# What a row is sorted by, whether it descends, and whether NULLs come first.
 Term = tuple[Key, bool, bool]
-"""What a row is sorted by, whether it descends, and whether NULLs come first."""
 
 _INT64, _INT32 = 2**63, 2**31
+# Pairs of rows that a join looks at, or items that all lists of a segment make: more are DuckDB's.
 MOST_ITEMS = 20_000
-"""Pairs of rows that a join looks at, or items that all lists of a segment make: more are DuckDB's."""
 _BLANKS = "".join(map(chr, (0x20, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)))
 _FOLDED = re.compile("[\u017f\u212a]")  # letters outside ASCII that RE2 folds to ASCII letters
 _ESCAPED = re.compile(r"[\x00-\x07\x0b\x0e-\x1f]")  # DuckDB writes their codes in capitals
@@ -665,6 +665,7 @@ def _of_vectors(function: Callable[..., Any], nulls: Sequence[bool]) -> Callable
     return compute
 
 
+# Functions of `expr.functions` by name, NULLs included.
 OWN: dict[str, Callable[..., Any]] = {
     **{name: strict(function.python) for name, function in TEXT_FUNCTIONS.items()},
     **{
@@ -673,11 +674,9 @@ OWN: dict[str, Callable[..., Any]] = {
         if name != "mean_vector"  # rounds to 32 bits in DuckDB
     },
 }
-"""Functions of `expr.functions` by name, NULLs included."""
 
 
-Items = Sequence[tuple[Any, Any]]
-"""A sequence of a parsed pattern: operators with their arguments."""
+Items = Sequence[tuple[Any, Any]]  # a sequence of a parsed pattern: operators with their arguments
 _STEPS = 1_000  # that a pattern may take at one place of a text
 
 

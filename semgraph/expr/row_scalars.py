@@ -929,7 +929,7 @@ def _aggregated(tree: exp.Expr, scope: NameScope) -> tuple[str, Code, _Options]:
     return values, code, _Options(order, distinct, separator)
 
 
+# What generated code sees.
 NAMESPACE: dict[str, Any] = {
     name: own for name, own in vars(row_functions).items() if not name.startswith("_")
 } | {"REGISTERED": REGISTERED}
-"""What generated code sees."""

@@ -178,14 +178,11 @@ def _of_whole_item(comprehension: exp.Comprehension) -> None:
 _DIALECT = Faithful()
 
 
-MOST_CHARACTERS = 50_000
-"""Of an expression, without its string literals."""
-MOST_ITEMS = 20_000
-"""Of the lists that parameters put into an expression."""
+MOST_CHARACTERS = 50_000  # of an expression, without its string literals
+MOST_ITEMS = 20_000  # of the lists that parameters put into an expression
+# Levels of an expression; conditions joined by AND are a level each. DuckDB stops at 1,000.
 MOST_DEEP = 500
-"""Levels of an expression; conditions joined by AND are a level each. DuckDB stops at 1,000."""
-MOST = 1_000_000
-"""Characters, bits or items that one call may make."""
+MOST = 1_000_000  # characters, bits or items that one call may make
 
 _RESIZING = {"list_resize": 1, "array_resize": 1, "bitstring": 1}  # and which argument is the size
 _LITERAL = re.compile(r"'(?:[^']|'')*'")
@@ -396,13 +393,13 @@ def _too_large(name: str) -> Fault:
 
 NOW = "now"
 _PARAMETERS = (exp.Parameter, exp.Placeholder)
+# Nodes of which SQL is made that reads back as the same tree, but for quotes around names.
 _READ_BACK = frozenset({
     exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.And, exp.Or, exp.Not, exp.Is, exp.In,
     exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Coalesce, exp.Lower, exp.Upper,
     exp.Trim, exp.Length, exp.DPipe, exp.Add, exp.Sub, exp.Concat, exp.Array, exp.ArrayContains, exp.Least, exp.Greatest,
     exp.Anonymous,
 })  # fmt: skip
-"""Nodes of which SQL is made that reads back as the same tree, but for quotes around names."""
 _ADMITTED: tuple[type[exp.Expr], ...] = (
     exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.Binary, exp.Unary,
     exp.Between, exp.In, exp.Case, exp.If, exp.Cast, exp.DataType, exp.DataTypeParam, exp.Func, exp.Window,

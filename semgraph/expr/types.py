@@ -25,6 +25,7 @@ _ATOMS: dict[str, tuple[pa.DataType, str, dict[str, Any]]] = {
     "date": (pa.date32(), "DATE", {"type": "string", "format": "date"}),
     "json": (pa.string(), "VARCHAR", {}),
 }
+# Types of Python that are one of the plan language.
 PYTHON_TYPES: dict[Any, str] = {
     str: "string",
     int: "int64",
@@ -35,15 +36,13 @@ PYTHON_TYPES: dict[Any, str] = {
     dict: "json",
     Any: "json",
 }
-"""Types of Python that are one of the plan language."""
 _CANONICAL = frozenset(arrow for arrow, *_ in _ATOMS.values())
 _ELSEWHERE = {
     "datetime": "timestamp", "timestamptz": "timestamp", "time": "timestamp", "text": "string", "str": "string",
     "varchar": "string", "int": "int64", "integer": "int64", "bigint": "int64", "float": "double", "number": "double",
     "float64": "double", "bool": "boolean", "object": "struct", "array": "list",
 }  # fmt: skip
-MAX_LEVELS = 100
-"""Of lists and structs in a type."""
+MAX_LEVELS = 100  # of lists and structs in a type
 _TOKEN = re.compile(r"""\s*([^\W\d]\w*|\d+|[<>\[\],:]|"(?:[^"]|"")*")""")
 _WORD = re.compile(r"[^\W\d]\w*|\d+")
 

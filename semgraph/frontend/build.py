@@ -70,6 +70,7 @@ from semgraph.logical.schema import Graph
 from semgraph.logical.semantic import Answers, Check, SemMap
 from semgraph.logical.sinks import Delete, Merge, Sink
 
+# What works on the relation above it, as declared.
 OPERATORS: tuple[type[Node], ...] = tuple(
     cls
     for module in (relational, cluster, search, graph, semantic, iterate)
@@ -77,12 +78,11 @@ OPERATORS: tuple[type[Node], ...] = tuple(
     if isinstance(cls, type) and issubclass(cls, Node) and cls.__module__ == module.__name__
     if cls.keyword and any(f.metadata["kind"] == "input" for f in cls.arguments())
 )
-"""What works on the relation above it, as declared."""
 SOURCES: tuple[type[Node], ...] = (Union, Scan)
 SINKS: tuple[type[Sink], ...] = (Merge, Delete)
 _SEVERAL = {"over", "partition", "body"}  # arguments that fill several fields
+# Further keys that belong to an argument: the answers of an inline prompt, and the model's role.
 _BESIDE = {"prompt": ("returns", "role")}
-"""Further keys that belong to an argument: the answers of an inline prompt, and the model's role."""
 
 
 def by_keyword(classes: Iterable[type[Node]]) -> dict[str, type[Node]]:
@@ -471,6 +471,7 @@ class Ref:
     unknown: str = "ask"
 
 
+# The argument of a sem_map, which its node does not have: it is lowered.
 REFS: Any = field(
     default=(),
     metadata={
@@ -478,7 +479,6 @@ REFS: Any = field(
         "doc": "Relations whose rows answers of type ref<NAME> name: {NAME: {of, using, shows}}.",
     },
 )
-"""The argument of a sem_map, which its node does not have: it is lowered."""
 REFS.name = "refs"
 
 

@@ -24,6 +24,7 @@ from semgraph.logical.plan import Choice, InputSpec, Windowing, all_partitions
 from semgraph.logical.relational import Add, Nothing, Project
 
 _NAMES = kinds.listed(kinds.NAMED)
+# The keys of a call.
 CALL: Keys = {
     "plan": Key(kinds.TEXT, "the name of a plan", required=True),
     "inputs": Key(
@@ -33,7 +34,6 @@ CALL: Keys = {
     "params": Key(kinds.kept(kinds.either(kinds.by_name({}), _NAMES)), "values by parameter"),
     "preset": Key(kinds.TEXT, "a preset of the plan"),
 }
-"""The keys of a call."""
 
 
 @dataclass(frozen=True)

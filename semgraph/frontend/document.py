@@ -25,12 +25,10 @@ from semgraph.folders import plan_names, plans_folder
 from semgraph.frontend.renamed import INSTEAD, new_word
 
 MAX_BYTES = 1_000_000
-MAX_VALUES = 20_000
-"""Keys and values of a file."""
+MAX_VALUES = 20_000  # keys and values of a file
+# Endings of files of rows that are no plans.
 ROWS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
-"""Endings of files of rows that are no plans."""
-MAX_DEPTH = 100
-"""Levels of mappings and lists."""
+MAX_DEPTH = 100  # levels of mappings and lists
 COMMA_HINT = "a text with a comma needs quotes inside { } and [ ]"
 COLON_HINT = 'write a blank behind ":", as in {id: string}; a name alone needs no colon: {id, n}'
 _NO_BLANK = re.compile(r"[A-Za-z_]\w*:")

@@ -74,13 +74,13 @@ def _derived(value: Any) -> tuple[str, str]:
     return call[1], call[2]
 
 
-OPEN = ("labels", "attributes")
-"""What rows may bring to a label besides its properties."""
+OPEN = ("labels", "attributes")  # what rows may bring to a label besides its properties
 _EMBEDDED: Keys = {"embed": Key(kinds.NAME_OF, "the property that is embedded", required=True)}
 _FUNCTION: Schema = {
     "type": "string",
     "pattern": rf"^({'|'.join(TEXT_FUNCTIONS)})\({kinds.of_schemas(NAME)}\)$",
 }
+# The keys of `draw`: what a picture shows.
 DRAW: Keys = {
     "node": Key(kinds.TEXT, "what a node is called"),
     "edge": Key(kinds.TEXT, "what an edge is called, in place of its type"),
@@ -89,12 +89,12 @@ DRAW: Keys = {
     "to": Key(kinds.TEXT, "until when it holds"),
     "sources": Key(kinds.TEXT, "a list of keys of the nodes that an edge was learnt from"),
 }
-"""The keys of `draw`: what a picture shows."""
 _FIELDS = {"from": "start", "to": "end"}  # of `Draw`, where they are called otherwise
 _DRAW = Key(
     kinds.plain(partial(kinds.all_keys, what="draw", keys=DRAW), kinds.keys_schema(DRAW)),
     "the properties that a picture of the graph shows",
 )
+# The keys of a node label.
 LABEL: Keys = {
     "properties": Key(_by_name(_type, kinds.TEXT.schema), "properties with their types"),
     "derived": Key(
@@ -115,13 +115,13 @@ LABEL: Keys = {
     ),
     "draw": _DRAW,
 }
-"""The keys of a node label."""
+# The keys of an edge type.
 EDGE: Keys = {
     **LABEL,
     "source": Key(kinds.NAME_OF, "the label of the node that it starts from", required=True),
     "target": Key(kinds.NAME_OF, "the label of the node that it leads to", required=True),
 }
-"""The keys of an edge type."""
+# The keys of a graph file.
 GRAPH: Keys = {
     "graph": Key(kinds.TEXT, "its name"),
     "key": Key(kinds.NAME_OF, "the property that names a node or an edge: uuid"),
@@ -131,7 +131,6 @@ GRAPH: Keys = {
     "edges": Key(_labels(kinds.keys_schema(EDGE)), "edge types"),
     "draw": _DRAW,
 }
-"""The keys of a graph file."""
 
 
 def read_graph(path: Path) -> Graph:

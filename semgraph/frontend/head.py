@@ -186,6 +186,7 @@ def _size(value: Any) -> int | str | None:
     return value
 
 
+# The keys of `windows`.
 WINDOWS: Keys = {
     "input": Key(kinds.NAME_OF, "which input is cut into windows", required=True),
     "partition": Key(kinds.COLUMN, "the column that names the partition of a row"),
@@ -204,7 +205,6 @@ WINDOWS: Keys = {
     "ahead": Key(kinds.POSITIVE, "how many windows are begun before one is written"),
     "on_error": Key(kinds.one_of("set_aside", "stop"), "what becomes of a window that fails"),
 }
-"""The keys of `windows`."""
 
 
 def read_windows(value: Any, inputs: Mapping[str, InputSpec], partition: str) -> Windowing | None:
@@ -285,12 +285,12 @@ def input_schema(spec: InputSpec, *, windowed: bool) -> pa.Schema:
     return spec.schema.append(pa.field(POSITION, pa.int64())).append(pa.field(TURN, pa.int64()))
 
 
+# The keys of `calls`.
 CALLS: Keys = {
     "formula": Key(kinds.TEXT, "how many calls, such as 2 * rows", required=True),
     "per": Key(kinds.TEXT, "of what"),
     "where": Key(kinds.TEXTS, "what the formula names, such as {rows: those with text}"),
 }
-"""The keys of `calls`."""
 
 
 def check_calls(value: Any) -> None:
@@ -321,6 +321,7 @@ def check_calls(value: Any) -> None:
         raise Faults(faults)
 
 
+# The keys of a preset.
 PRESET: Keys = {
     "params": Key(
         kinds.mapped("a mapping of parameters", kinds.by_name({})), "values of parameters"
@@ -328,8 +329,8 @@ PRESET: Keys = {
     "use": Key(kinds.mapped("a mapping of steps", kinds.by_name(CHOICE)), "how steps are done"),
     "doc": Key(kinds.TEXT, "what it is for"),
 }
-"""The keys of a preset."""
 _EXAMPLE_ROWS = kinds.by_name(kinds.listed({"type": "object"}))
+# The keys of `example`.
 EXAMPLE: Keys = {
     "inputs": Key(kinds.mapped("rows by input", _EXAMPLE_ROWS), "rows of inputs"),
     "after": Key(
@@ -337,7 +338,7 @@ EXAMPLE: Keys = {
         "plans that run before",
     ),
 }
-"""The keys of `example`."""
+# The keys of a plan.
 PLAN: Keys = {
     "plan": Key(
         kinds.plain(_name_of_plan, kinds.NAMED),
@@ -381,7 +382,6 @@ PLAN: Keys = {
     ),
     "example": Key(kinds.kept(kinds.keys_schema(EXAMPLE)), "what runs when no input is given"),
 }
-"""The keys of a plan."""
 MOST_PARAMETER_ITEMS = 100_000  # items: about four thousand a second are loaded
 MOST_OPERATORS = 1_000  # with those of called plans: some seconds to load, and as many to run
 NO_GRAPH = Graph("", "uuid", "group_id", {})

@@ -45,12 +45,12 @@ def prompt_schema() -> Schema:
     return _of_file("front matter of a semgraph prompt", FRONT)
 
 
+# The schema of each kind of file.
 SCHEMAS: dict[str, Callable[[], Schema]] = {
     "plan": plan_schema,
     "graph": graph_schema,
     "prompt": prompt_schema,
 }
-"""The schema of each kind of file."""
 
 
 def _of_file(title: str, keys: Keys) -> Schema:

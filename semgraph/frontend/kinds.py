@@ -722,6 +722,7 @@ _METHOD: Keys = {
     "to": Key(ValueKind(read_scalar, SCALAR), "what is looked for"),
     "if": Key(kept(CONDITION), "whether the method is used"),
 }
+# The methods of a search, with the keys of each.
 METHODS: Mapping[str, Keys] = {
     "equal": {"equal": Key(_PROPERTY, "the property", required=True), **_METHOD},
     "fulltext": {
@@ -735,7 +736,6 @@ METHODS: Mapping[str, Keys] = {
         "above": Key(DECIMAL, "the lowest cosine"),
     },
 }
-"""The methods of a search, with the keys of each."""
 CHECK: Keys = {
     "where": Key(_EXPRESSION, "the condition that an answer must meet", required=True),
     "message": Key(
@@ -746,6 +746,8 @@ CHECK: Keys = {
     "retries": Key(_NUMBER, "how often it is asked again"),
 }
 _EACH_METHOD = [keys_schema(keys) for keys in METHODS.values()]
+# The kinds of arguments that operators have, but those that need more than their value: a choice, a
+# prompt, a body, refs.
 KINDS: Mapping[str, ValueKind] = {
     "check": ValueKind(read_check, keys_schema(CHECK)),
     "relation": _RELATION,
@@ -774,9 +776,7 @@ KINDS: Mapping[str, ValueKind] = {
     ),
     "partition": plain(read_partition, either(NAMED, _PARTS)),
 }
-"""The kinds of arguments that operators have, but those that need more than their value: a choice, a
-prompt, a body, refs.
-"""
+# The keys of an entry of `refs`.
 REF: Keys = {
     "of": Key(_RELATION, "the relation whose rows are named", required=True),
     "using": Key(_USING, "columns that the row and its records share"),
@@ -790,4 +790,3 @@ REF: Keys = {
         "what becomes of an unknown number: it is asked for again, or left out",
     ),
 }
-"""The keys of an entry of `refs`."""

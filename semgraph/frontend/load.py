@@ -101,13 +101,13 @@ MOST_CALLS = 50  # of plans in plans
 _SINKS = by_keyword(SINKS)
 _SCHEMA = "schema"
 _WRITES = (*_SINKS, _SCHEMA)
+# The keys of a step that is a mapping.
 STEP: Keys = {
     "if": Key(kinds.kept(CONDITION), "whether the step is part of the plan"),
     "do": Key(kinds.kept(PIPELINE), "its operators, as in {if: $flag, do: [...]}", required=True),
 }
-"""The keys of a step that is a mapping."""
+# The keys of `schema` among the writes.
 SCHEMA_WRITE: Keys = {"drop": Key(kinds.FLAG, "first drop indexes of its names")}
-"""The keys of `schema` among the writes."""
 
 
 class Loader:

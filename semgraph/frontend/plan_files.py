@@ -406,10 +406,9 @@ def _plan(
     return made_of, tuple(warnings)
 
 
+# The comment by which an editor finds the schema of a file.
 SCHEMA_LINE = re.compile(r"# yaml-language-server: \$schema=(?P<schema>\S+)\Z")
-"""The comment by which an editor finds the schema of a file."""
-SCHEMAS = "schemas"
-"""The folder of the schemas, beside plans."""
+SCHEMAS = "schemas"  # the folder of the schemas, beside plans
 
 
 def schema_line(schema: Path, file: Path) -> str:

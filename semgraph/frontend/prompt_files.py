@@ -33,12 +33,13 @@ from semgraph.logical.schema import NAME
 
 SECTIONS = ("rules", "examples", "context", "item", "other", "reflexion")
 _STATIC = ("rules", "examples", "reflexion")
+# The keys of an answer that is a mapping.
 ANSWER: Keys = {
     "type": Key(kinds.TEXT, "its type, such as string", required=True),
     "describe": Key(kinds.TEXT, "what it means, for the model"),
 }
-"""The keys of an answer that is a mapping."""
 TYPES = kinds.by_name(kinds.either(kinds.TEXT.schema, kinds.keys_schema(ANSWER)))
+# The keys of the front matter.
 FRONT: Keys = {
     "returns": Key(
         kinds.mapped("types by name", {**TYPES, "propertyNames": kinds.NAMED}),
@@ -54,7 +55,6 @@ FRONT: Keys = {
         "the most tokens of an answer: 1024",
     ),
 }
-"""The keys of the front matter."""
 _HEADING = re.compile(r"#[ \t]+(?P<name>\S.*?)[ \t]*\Z")
 _NO_COLUMN = re.compile(r'prompt "([^"]+)": no column "([^"]+)"')
 _LONE_BRACE = re.compile(r"\{\{|\}\}|\{[^{}]*\}|([{}])")

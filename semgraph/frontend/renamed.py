@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+# Renamed keys by place: an operator's keyword, or the place as messages name it.
 RENAMED: Mapping[str, Mapping[str, str]] = {
     **{method: {"when": "if"} for method in ("equal", "fulltext", "nearest")},
     "a plan": {"order": "windows"},
@@ -19,7 +20,6 @@ RENAMED: Mapping[str, Mapping[str, str]] = {
     "cluster": {"per": "by"},
     "prompt": {"by": "on"},
 }
-"""Renamed keys by place: an operator's keyword, or the place as messages name it."""
 
 _PROMPT = dict.fromkeys(
     ("user_instruction", "langex", "instruction", "join_instruction", "question"),
@@ -46,6 +46,8 @@ _ROWS = {
 }
 _COUNT = dict.fromkeys(("K", "n", "top", "limit"), 'did you mean "k"?')
 
+# By place, keys and arguments that belong to other operators or other libraries, and what to write
+# instead.
 INSTEAD: Mapping[str, Mapping[str, str]] = {
     "filter": _ROWS,
     "join": _PAIRS,
@@ -104,10 +106,8 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "budget": "limits: max_calls, max_tokens, max_usd, max_seconds",
     },
 }
-"""By place, keys and arguments that belong to other operators or other libraries, and what to write
-instead.
-"""
 
+# Methods of data frames elsewhere, and what a frame has in their place.
 ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("select", "drop"), "columns are chosen by project"),
     **dict.fromkeys(("assign", "with_columns", "mutate"), "columns are added by add"),
@@ -126,7 +126,6 @@ ELSEWHERE: Mapping[str, str] = {
         "a session computes it: Session().run(frame).to_pandas()",
     ),
 }
-"""Methods of data frames elsewhere, and what a frame has in their place."""
 
 
 def new_word(place: str, key: object) -> str | None:

@@ -42,8 +42,7 @@ from semgraph.frontend.rows import (
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan, Windowing
 
 R = TypeVar("R")
-BATCH = 20_000
-"""Rows that are read at one time."""
+BATCH = 20_000  # rows that are read at one time
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _LINES = (".jsonl", ".ndjson")
 
@@ -96,6 +95,8 @@ def _existing(path: Path) -> Path:
 
 _INTEGER = r"-?(0|[1-9]\d{0,18})"
 _TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?"
+# How the cells of a column are written, and as which type they are read; the first that fits all of
+# them. `007` is text.
 _WRITTEN: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     (rf"^{_INTEGER}$", lambda cells: cells.cast(pa.int64())),
     (rf"^{_INTEGER}(\.\d+)?([eE][+-]?\d+)?$", lambda cells: cells.cast(pa.float64())),
@@ -104,9 +105,6 @@ _WRITTEN: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     (rf"^{_TIME}(Z|[+-]\d\d:?\d\d)$", lambda cells: cells.cast(TIMESTAMP)),
     (rf"^{_TIME}$", lambda cells: pc.assume_timezone(cells.cast(pa.timestamp("us")), "UTC")),
 )  # fmt: skip
-"""How the cells of a column are written, and as which type they are read; the first that fits all
-of them. `007` is text.
-"""
 
 
 def typed(cells: Any) -> Any:
@@ -186,8 +184,8 @@ _OPEN = (
 )
 _BREAK = re.compile(rb"\r\n?|\n")
 _CELL = rb'(?:"([^"]*+(?:""[^"]*+)*+)"|)([^D\r\n]*+)(D|\r\n?|\n|\Z)'
+# A cell that is closed in a later line and goes on, or what may be one. `D` is the delimiter.
 _STRAY = rb'(?:\A|[D\r\n])"[^"\r\n]*+(?:""[^"\r\n]*+)*+[\r\n][^"]*+(?:""[^"]*+)*+"[^D"\r\n]'
-"""A cell that is closed in a later line and goes on, or what may be one. `D` is the delimiter."""
 
 
 def _pattern(pattern: bytes, delimiter: bytes) -> re.Pattern[bytes]:
@@ -741,8 +739,7 @@ def _renamed(rows: Any, renames: Mapping[str, str]) -> Any:
     ]
 
 
-IN_MEMORY = 64 * 2**20
-"""Bytes of a table that are in memory; a larger one is in a file."""
+IN_MEMORY = 64 * 2**20  # bytes of a table that are in memory; a larger one is in a file
 
 
 def joined(schema: pa.Schema, batches: Iterable[pa.Table], most: int = IN_MEMORY) -> pa.Table:

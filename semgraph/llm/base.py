@@ -117,6 +117,7 @@ class Service:
         return (named or self.url).rstrip("/")
 
 
+# The service that models and embedders of an address have unless another one is named.
 OPENAI = Service(
     "openai",
     "OpenAI",
@@ -127,7 +128,6 @@ OPENAI = Service(
     model="gpt-4.1-mini",
     embedder="text-embedding-3-small?dimensions=1024",
 )
-"""The service that models and embedders of an address have unless another one is named."""
 
 
 @dataclass(frozen=True)
@@ -439,8 +439,7 @@ class _Either(LLM, Embedder, Protocol):
     """A model or an embedder; a wrapper uses one of the two protocols."""
 
 
-Payload = Request | Sequence[str]
-"""The input of a wrapper: a request, or texts to embed."""
+Payload = Request | Sequence[str]  # the input of a wrapper: a request, or texts to embed
 
 
 class Wrapper:

@@ -249,14 +249,13 @@ def on_disk(model: str | CatalogueModel, env: Mapping[str, str] | None = None) -
     )
 
 
+# Called with (bytes so far, total bytes, source). May raise to stop the download; a later one
+# resumes it.
 Progress = Callable[[int, int, str], None]
-"""Called with (bytes so far, total bytes, source). May raise to stop the download; a later one
-resumes it.
-"""
+# Called with the number of bytes of a file so far. May raise, as `Progress`.
 Written = Callable[[int], None]
-"""Called with the number of bytes of a file so far. May raise, as `Progress`."""
+# Completes the part file of a file from a source. Raises SourceFailed.
 Fill = Callable[[ModelFile, Path, Written], None]
-"""Completes the part file of a file from a source. Raises SourceFailed."""
 
 _CONNECT_SECONDS = 6.0
 _READ_SECONDS = 30.0

@@ -24,13 +24,12 @@ from semgraph.stores.registry import STORES
 if TYPE_CHECKING:
     from semgraph.llm.recording import Recording
 
-NO_KEY = "none"
-"""What servers without keys are sent as one."""
+NO_KEY = "none"  # what servers without keys are sent as one
 _HOST = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:]+\])(:\d+)?\Z")
 _PORT = re.compile(r":\d+\Z")
 _LOOPBACK = re.compile(r"localhost|127(\.\d{1,3}){3}|\[::1\]")
+# Hosts and names of secrets that the user consented to, for this process.
 _allowed: set[tuple[str, str]] = set()
-"""Hosts and names of secrets that the user consented to, for this process."""
 
 
 def means(settings: Settings, recording: Path | Recording | None = None) -> Means:
@@ -93,8 +92,8 @@ def retry_policy(settings: Settings) -> RetryPolicy:
     )
 
 
+# Makes the limiter of an endpoint from its name and `in_flight`, `rpm`, `tpm`.
 MakeLimiter = Callable[[str, int, float | None, float | None], Limiter]
-"""Makes the limiter of an endpoint from its name and `in_flight`, `rpm`, `tpm`."""
 
 
 def local_limiter(_name: str, in_flight: int, rpm: float | None, tpm: float | None) -> Limiter:

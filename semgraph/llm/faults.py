@@ -117,6 +117,7 @@ LACKING = FaultKind("an answer that is all reasoning: asked once more", "row", "
 CUT = FaultKind("an answer cut at its limit of tokens", "row", "truncated")
 REFUSED = FaultKind("a refusal of the model", "row", "refused")
 
+# What can fail, and what it costs. Of statuses and codes, the first that fits holds.
 FAULTS = (
     FaultKind("the account has no credit", "run", "rejected", (402,), _CREDIT,
           "The account has no credit left", _FEW),
@@ -136,7 +137,6 @@ FAULTS = (
     FaultKind("any other status", "row", "rejected", tuple(range(400, 500))),
     UNREADABLE, FOREIGN, UNREACHABLE, NOT_CONNECTED, BROKEN, NO_ANSWER, CUT, REFUSED, LACKING,
 )  # fmt: skip
-"""What can fail, and what it costs. Of statuses and codes, the first that fits holds."""
 
 
 def failure(

@@ -490,8 +490,7 @@ def patient_threads() -> Iterator[None]:
 
 T = TypeVar("T")
 
-Cancelled = Callable[[], bool]
-"""Whether no caller waits for the result any more. Calls poll it."""
+Cancelled = Callable[[], bool]  # Whether no caller waits for the result any more. Calls poll it.
 
 
 class Worker:

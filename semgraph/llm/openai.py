@@ -338,6 +338,8 @@ _FORMATS = _refusal(
     "response_format|json.?schema|guided|structured.?output|grammar",
     "|should be|must be|invalid value|failed",
 )
+# Members of a request that an endpoint may refuse: its message, and what holds for later requests,
+# which go without.
 REFUSALS = {
     "seed": (_refusal(r"\bseed\b"), "draws differ by the temperature alone"),
     "temperature": (
@@ -354,9 +356,6 @@ REFUSALS = {
     "json_schema": (_FORMATS, "the schema of the answer is in the prompt"),
     "json_object": (_FORMATS, "the form of the answer is not enforced"),
 }
-"""Members of a request that an endpoint may refuse: its message, and what holds for later requests,
-which go without.
-"""
 _REFUSED = re.compile(r"(?: rejected the request)? \((?:400|415|422|500|501)\): (.*)", re.DOTALL)
 _QUOTE = 16  # characters of a text of a request that a message quotes
 _DEFAULT_LIMITS = Limits(assumed=True)

@@ -37,8 +37,8 @@ _URL = re.compile(r"@(https?://[^?]*)")
 _HOST = re.compile(r"@(?:localhost|[\w.-]+:\d+|[\w-]+(?:\.[\w-]+)+/)")
 _TIMEOUT, _POLL = 120.0, 60.0
 _REACH_SECONDS = 5.0
+# Options that are passed to an OpenAI-compatible endpoint as they are.
 EXTRAS = ("reasoning_effort", "verbosity", "service_tier")
-"""Options that are passed to an OpenAI-compatible endpoint as they are."""
 _CHOICES = {"structured": ("json_schema", "json_object", "tool"), "batch": ("true", "false")}
 _OF_BATCHES = ("batch", "poll")
 

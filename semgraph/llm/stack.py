@@ -326,8 +326,8 @@ class Spending:
         return Spending(self.calls - other.calls, self.tokens - other.tokens, self.usd - other.usd)
 
 
+# A limit that a request could pass: its name, its value, and the amount spent.
 Passed = tuple[str, str, str]
-"""A limit that a request could pass: its name, its value, and the amount spent."""
 
 
 @dataclass(eq=False)
@@ -788,8 +788,7 @@ def innermost(llm: LLM) -> LLM:
     return llm
 
 
-Replies = dict[str, Reply]
-"""Replies by partition and fingerprint of the request."""
+Replies = dict[str, Reply]  # replies by partition and fingerprint of the request
 
 
 def remembering(llm: LLM, replies: Replies) -> LLM:

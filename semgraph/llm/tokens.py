@@ -116,10 +116,9 @@ def most_usage(model: LLM | Embedder, payload: Payload) -> Usage:
     return Usage(sum(map(model.count_tokens, payload)))
 
 
+# The members of a request's body that request log-probabilities: 20 is the most that OpenAI and
+# vLLM return.
 LOGPROBS = {"logprobs": True, "top_logprobs": 20}
-"""The members of a request's body that request log-probabilities: 20 is the most that OpenAI and
-vLLM return.
-"""
 
 
 def word_logprobs(words: Sequence[str], tokens: Iterable[tuple[str, float]]) -> tuple[float, ...]:
@@ -160,8 +159,7 @@ def _log_of_sum(logprobs: Sequence[float]) -> float:
     return math.log(total) if total else max(logprobs)
 
 
-OF_BATCH = 0.5
-"""The price of a request in a batch, of that of a direct one."""
+OF_BATCH = 0.5  # the price of a request in a batch, of that of a direct one
 
 
 class Price(Protocol):

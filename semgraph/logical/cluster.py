@@ -13,8 +13,8 @@ from semgraph.expr.types import type_of_arrow
 from semgraph.logical.node import Needs, Node, argument, check_names, fresh
 from semgraph.logical.plan import Choice
 
+# Algorithms with one possible answer, which the engine computes: `use` does not replace them.
 EXACT = ("forest", "components")
-"""Algorithms with one possible answer, which the engine computes: `use` does not replace them."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -30,8 +30,7 @@ from semgraph.logical.sinks import Merge, Sink
 
 POSITION = "position"
 TURN = "turn"
-ALL = "all"
-"""Given for an input that may be left out: all partitions of the store."""
+ALL = "all"  # given for an input that may be left out: all partitions of the store
 
 
 @dataclass(frozen=True)

@@ -254,8 +254,8 @@ def without_forms(answers: tuple[tuple[str, Type], ...]) -> tuple[tuple[str, Typ
     )
 
 
+# Columns of the tables that implementations return; no answer may have such a name.
 RESERVED = ("item", "error", "calls")
-"""Columns of the tables that implementations return; no answer may have such a name."""
 
 
 def check_sections(prompt: Prompt, *, pairs: bool) -> None:

@@ -20,8 +20,7 @@ from semgraph.expr.canonical import canonical
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import Type
 
-NAME = re.compile(r"[^\W\d]\w*\Z")
-"""A name: letters of any script, digits and _; no digit first."""
+NAME = re.compile(r"[^\W\d]\w*\Z")  # a name: letters of any script, digits and _; no digit first
 PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*\Z")  # of a column or a field of it
 
 

@@ -23,8 +23,7 @@ from semgraph.relational.segments import Segment, compile_segment, run_segment
 from semgraph.semantic.context import DryRunEnded
 
 _HOLDS = "#until"
-Group = tuple[Hashable, ...]
-"""The window of a group, None without windows, and its values of `by`."""
+Group = tuple[Hashable, ...]  # the window of a group, None without windows, and its values of `by`
 
 
 @dataclass(frozen=True, eq=False)

@@ -70,8 +70,7 @@ class GroupEnd(NamedTuple):
 class ExecutionContext(Protocol):
     """What a physical node may use while it runs, and where it reports to."""
 
-    now: datetime
-    """The value of `$now`."""
+    now: datetime  # the value of `$now`
 
     @property
     def has_windows(self) -> bool:
@@ -182,8 +181,7 @@ class PhysicalNode(ABC):
         inputs: What it reads.
     """
 
-    reported: ClassVar[bool] = True
-    """Whether its rows are counted and recorded."""
+    reported: ClassVar[bool] = True  # whether its rows are counted and recorded
 
     logical: Node
     inputs: tuple[PhysicalNode, ...]

@@ -45,8 +45,8 @@ class StoreSearches(Protocol):
         ...
 
 
+# By queries, and by the values of a row: the row's hits of each query.
 Remembered = dict[tuple[SearchQuery, ...], dict[Hashable, list[pa.Table]]]
-"""By queries, and by the values of a row: the row's hits of each query."""
 
 
 class RememberedSearches:

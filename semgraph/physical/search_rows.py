@@ -31,14 +31,13 @@ from semgraph.relational.rows import RowFunction
 from semgraph.relational.segments import column_segment, execute, executors
 from semgraph.stores.prepare import end_column
 
-Pair = tuple[int, int]
-"""The places of a row and of a row of the step."""
+Pair = tuple[int, int]  # the places of a row and of a row of the step
+# The vectors of the step's rows for a method, as an Arrow column.
 VectorsOf = Callable[[int], Awaitable[Any]]
-"""The vectors of the step's rows for a method, as an Arrow column."""
 
 _MANY_PAIRS = 4_096  # above this number a statement applies `where` faster
+# Types that Python compares and orders as DuckDB does.
 _COMPARED = frozenset({pa.string(), pa.int64(), pa.bool_(), pa.date32(), TIMESTAMP})
-"""Types that Python compares and orders as DuckDB does."""
 _COSINES = (
     f"SELECT CAST(array_cosine_similarity(a, b) AS DOUBLE) AS x FROM {PAIRS} ORDER BY {ORDINAL}"
 )

@@ -26,8 +26,8 @@ _RANKED, _FUSED, _BEST = '"#ranked"', '"#fused"', '"#best"'  # relations
 _Q, _METHOD, _KEY, _SCORE, _VIA = '"#q"', '"#method"', '"#key"', '"#score"', '"#via"'  # columns
 _PLACE, _FIRST, _RANK, _PARTITION_OF = '"#place"', '"#first"', '"#rank"', '"#partition"'
 _NUMBER = '"#number"'  # of a row of the step
+# Columns of a pair: the row, the method, the row of the step.
 PAIR = ('"#for"', '"#by"', '"#step_row"')
-"""Columns of a pair: the row, the method, the row of the step."""
 _RANKINGS = dict(zip(NAMES, (_RANK, _SCORE, _VIA), strict=True))
 
 

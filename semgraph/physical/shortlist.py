@@ -23,10 +23,9 @@ from semgraph.physical.search_sql import PAIR, allowed, sought_column, vector_co
 from semgraph.relational.batch import PARTITION, dense, values
 from semgraph.relational.segments import execute
 
+# Pairs of row and step row from which a shortlist is made: a statement over fewer takes no longer
+# than this does.
 MANY = 20_000
-"""Pairs of row and step row from which a shortlist is made: a statement over fewer takes no longer
-than this does.
-"""
 _BLOCK = 8_000_000  # pairs that are looked at together
 # cosines that are nearer than this may come in another order where they are computed exactly
 _CLOSE = 1e-3

@@ -18,8 +18,8 @@ from semgraph.logical.semantic import VECTOR, Embed
 from semgraph.relational.batch import Batch, conform, runtime_schema, values
 from semgraph.relational.segments import column_of
 
+# A partition: its name, or the number that rows have for it; "" where it is not known.
 Partition = str | int
-"""A partition: its name, or the number that rows have for it; "" where it is not known."""
 EmbedTextsOf = Callable[[Sequence[str], Partition], Awaitable[Embeddings]]
 _SHOWN = 60  # characters of a text without a vector
 

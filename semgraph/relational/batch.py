@@ -25,11 +25,10 @@ from semgraph.expr.types import TIMESTAMP
 from semgraph.logical.node import Node
 
 PARTITION, INPUT_ROW = "_p", "_m"
-FEW = 4_000
-"""Rows up to which generated Python over tuples takes less time than a DuckDB statement."""
+FEW = 4_000  # rows up to which generated Python over tuples takes less time than a DuckDB statement
 Column = Any  # pa.ChunkedArray or pa.Array
+# The values of a row in the order of its schema: structs as dicts, timestamps as aware datetimes.
 Row = tuple[Any, ...]
-"""The values of a row in the order of its schema: structs as dicts, timestamps as aware datetimes."""
 Ids = Sequence[int]
 Sources = Sequence[tuple[int, ...]]
 

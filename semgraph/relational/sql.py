@@ -51,8 +51,7 @@ _PICKING = frozenset({  # aggregates that show in which order they see the rows
     "arg_min_nulls_last", "argmax", "argmin", "array_agg", "first", "group_concat", "last", "list", "listagg", "max_by",
     "min_by", "mode", "string_agg",
 })  # fmt: skip
-Name = Callable[[Node], str]
-"""The name of the relation that holds the rows of a node."""
+Name = Callable[[Node], str]  # the name of the relation that holds the rows of a node
 
 
 class InputRelations:

@@ -23,8 +23,7 @@ from semgraph.render.tables import GAP, Column, fit, lines
 from semgraph.semantic.contract import OPERATORS
 from semgraph.semantic.library import FOLDERS, Library, Listed
 
-Callers = Mapping[str, tuple[str, ...]]
-"""The plans that call a plan, by its name."""
+Callers = Mapping[str, tuple[str, ...]]  # the plans that call a plan, by its name
 
 
 def described(file: PlanFile) -> dict[str, Any]:

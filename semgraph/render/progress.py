@@ -26,8 +26,7 @@ EVERY = 10.0  # seconds between two plain lines
 _STEPS = 3
 _SHORT = 1.0  # seconds of a run in Python before a terminal shows it
 _WARMUP = 3.0  # seconds before the remaining time is estimated
-_SHOWN = threading.Lock()
-"""Held by the run that is shown."""
+_SHOWN = threading.Lock()  # held by the run that is shown
 
 
 def spent(total: StepMetrics) -> str:

@@ -151,8 +151,8 @@ def _field(name: str, value: Any) -> tuple[Type, str]:
 
 
 _DROPPED = object()
+# The numbers of a row's records, by the column that has them.
 Numbers = Mapping[str, frozenset[int]]
-"""The numbers of a row's records, by the column that has them."""
 
 
 class UnknownNumber(Exception):
@@ -313,8 +313,8 @@ Note = Callable[[str, str], object]  # receives what was done, and where; see `C
 _Notes = list[tuple[str, str]]
 _SOUND = ("", "")  # stands for a list with sound elements among the notes
 
+# A field of an operator beside those of its prompt: name, type and meaning.
 Own = tuple[str, Type, str]
-"""A field of an operator beside those of its prompt: name, type and meaning."""
 
 
 @dataclass(frozen=True)
@@ -591,8 +591,8 @@ def by_default(node: Semantic, yes_no: str) -> Words | None:
     return YES_NO if single and yes_no == "word" else None
 
 
+# A word that stands alone, as in "No." and "**No**, because …", not in "No idea".
 _FIRST_WORD = re.compile(r"""[\s"'*_`(\[]*(\w+)(?!\w|['’/.-]\w|[ \t]+\w)""")
-"""A word that stands alone, as in "No." and "**No**, because …", not in "No idea"."""
 
 
 def read_word(node: Semantic, words: Words, reply: Reply, yes_from: float) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from semgraph.logical.semantic import Semantic
 from semgraph.meter import CountedNotes, StepMetrics
 
 Block = Sequence[int]
+# The implementation of each operator that defines its answers.
 REFERENCES = {
     "sem_map": "per_row",
     "sem_filter": "per_row",
@@ -40,7 +41,6 @@ REFERENCES = {
     "sem_agg": "single",
     "sem_topk": "pointwise",
 }
-"""The implementation of each operator that defines its answers."""
 OPERATORS = tuple(REFERENCES)
 
 

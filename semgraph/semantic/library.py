@@ -225,8 +225,7 @@ def _columns(schema: pa.Schema) -> str:
     return ", ".join(f"{schema.field(i).name}: {schema.field(i).type}" for i in range(len(schema)))
 
 
-LONGEST = 2.0
-"""The most seconds without an await in a check."""
+LONGEST = 2.0  # the most seconds without an await in a check
 
 
 _WARN_SECONDS = 5.0  # without an await: the tables of a run are larger than those of a check
@@ -361,10 +360,9 @@ def line_in(file: str, error: BaseException | None) -> str:
     return f":{numbers[-1]}" if numbers else ""
 
 
+# Edges between keys by their places: `(a, b, weight)` with a < b, sorted, each pair once.
 Edges = Sequence[tuple[int, int, float]]
-"""Edges between keys by their places: `(a, b, weight)` with a < b, sorted, each pair once."""
-Vectors = npt.NDArray[np.floating[Any]]
-"""The vectors of the keys, a row for each."""
+Vectors = npt.NDArray[np.floating[Any]]  # the vectors of the keys, a row for each
 SEED = 0
 _READS = ("edges", "vectors")
 _GIVEN = ("keys", *_READS, "seed")
@@ -509,8 +507,7 @@ class Algorithm(NamedTuple):
 _NODES: dict[str, type[Semantic]] = {
     kind.keyword: kind for kind in (SemMap, SemFilter, SemJoin, SemAgg, SemTopk)
 }
-FOLDERS = (*OPERATORS, Cluster.keyword)
-"""The operators that have implementations in files."""
+FOLDERS = (*OPERATORS, Cluster.keyword)  # the operators that have implementations in files
 T = TypeVar("T")
 
 

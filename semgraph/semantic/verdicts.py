@@ -138,12 +138,11 @@ def _read(file: Path) -> pa.Table:
     raise pa.ArrowInvalid("it must be a .csv, .jsonl or .parquet file")
 
 
+# Pseudo-labels of each answer: a few labels are weak evidence for the share of each answer.
 _PRIOR = 5
-"""Pseudo-labels of each answer: a few labels are weak evidence for the share of each answer."""
+# The least spread within an answer, relative to the distance of the two: a clean separation of a
+# few labels is no certainty.
 _SPREAD = 1 / 6
-"""The least spread within an answer, relative to the distance of the two: a clean separation of a
-few labels is no certainty.
-"""
 
 
 class Curve(NamedTuple):
@@ -209,8 +208,7 @@ def cut(scores: Sequence[float]) -> float:
     return best[1]
 
 
-_LEAST = 4
-"""Labelled rows of each answer that a curve needs."""
+_LEAST = 4  # labelled rows of each answer that a curve needs
 
 
 @dataclass(frozen=True)

@@ -335,10 +335,8 @@ def summary(result: Result, outcome: Mapping[str, Any], seconds: float) -> Itera
     yield cost(result.meter.total(), seconds)
 
 
-Note = Callable[..., str]
-"""The comment of a key of a plan file, by its path; "" if it has none."""
-PARAMS, PRESET = "params", "preset"
-"""The arguments beside the inputs."""
+Note = Callable[..., str]  # the comment of a key of a plan file, by its path; "" if it has none
+PARAMS, PRESET = "params", "preset"  # the arguments beside the inputs
 _ATOMS: Mapping[str, Schema] = {
     "string": {"type": "string"},
     "int64": {"type": "integer"},

@@ -27,8 +27,7 @@ from semgraph.privacy import private_folder
 from semgraph.session.resources import Resources
 from semgraph.stores.base import Migratable, Store, open_for_reading
 
-LABEL = "label"
-"""The attribute with the label of a node, or the type of an edge."""
+LABEL = "label"  # the attribute with the label of a node, or the type of an edge
 _ENDS = ("source", "target")
 _TAKEN = {"node": {LABEL, "id"}, "edge": {LABEL, "id", "key"}}
 _FOLDER = ".parquet"

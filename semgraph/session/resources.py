@@ -230,8 +230,7 @@ class Owned:
 
     def __init__(self, make_limiter: MakeLimiter = local_limiter) -> None:
         self._make_limiter = make_limiter
-        self.spent = StepMetrics()
-        """The counters of all runs that have ended."""
+        self.spent = StepMetrics()  # the counters of all runs that have ended
         self._process: int | None = None
         self._endpoints = Endpoints(make_limiter)
         self._loops: dict[asyncio.AbstractEventLoop, LoopResources] = {}
@@ -371,8 +370,8 @@ async def _end(loop: asyncio.AbstractEventLoop, of: LoopResources) -> None:
 
 
 _ALL: weakref.WeakSet[Owned] = weakref.WeakSet()
+# Stores that users made, with the graphs that they are open for.
 _GIVEN: list[tuple[Store, Graph]] = []
-"""Stores that users made, with the graphs that they are open for."""
 
 
 def _at_exit() -> None:

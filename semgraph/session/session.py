@@ -885,8 +885,8 @@ async def _cancelled(tasks: set[asyncio.Task[Any]]) -> None:
 
 
 _ALL: weakref.WeakSet[Waiting] = weakref.WeakSet()
+# Threads of loops; a thread outlives its `Waiting` while resources are closed in it.
 _THREADS: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
-"""Threads of loops; a thread outlives its `Waiting` while resources are closed in it."""
 _EXIT_SECONDS = 10.0
 
 

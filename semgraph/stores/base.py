@@ -22,12 +22,10 @@ from semgraph.logical.graph import Pattern
 from semgraph.logical.schema import Derived, Graph, Label
 
 Via = Literal["equal", "fulltext", "nearest", "order"]
-OVERFETCH = 4
-"""How many hits by full text `overlap` ranks, as a multiple of those that it gives."""
+OVERFETCH = 4  # how many hits by full text `overlap` ranks, as a multiple of those that it gives
+# The names of which a conjunct reads properties: of a hit, or of a hit and its ends; None: any
+# variable of a pattern; "": plain names are properties.
 Alias = str | tuple[str, ...] | None
-"""The names of which a conjunct reads properties: of a hit, or of a hit and its ends; None: any
-variable of a pattern; "": plain names are properties.
-"""
 
 
 @dataclass(frozen=True)

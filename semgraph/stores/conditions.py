@@ -453,8 +453,7 @@ def _without_duckdb(value: Value, rows: pa.Table) -> pa.Array[Any] | None:
 
 # What conditions imply about the hits that can pass them.
 
-Ends = tuple[Value | None, Value | None]
-"""Source and target of an edge; None: any."""
+Ends = tuple[Value | None, Value | None]  # source and target of an edge; None: any
 _MOST_PAIRS = 8
 
 

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Singles = NDArray[np.float32]
 
-_CHUNK = 1 << 23
-"""Scores held at once: 32 MB in float32."""
+_CHUNK = 1 << 23  # scores held at once: 32 MB in float32
 
 
 class Block:

@@ -42,8 +42,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Merging = NodeWrite | EdgeWrite
 
-RESERVED = "_Semgraph"
-"""Labels that begin so are semgraph's own."""
+RESERVED = "_Semgraph"  # labels that begin so are semgraph's own
 KEEPS_ENDS = "make its key of its ends, id(source, target, ...), or delete it before"
 
 
@@ -239,8 +238,8 @@ def check_partition(store: str, graph: Graph, label: str, partition: str, key: s
 
 # Rows that a store reads, and tables that it returns.
 
+# Lengths of the stored vectors, by label and vector property.
 Dimensions = Mapping[tuple[str, str], int]
-"""Lengths of the stored vectors, by label and vector property."""
 
 
 def column(rows: pa.Table, path: str) -> pa.Array[Any]:
@@ -650,6 +649,7 @@ def further_labels(graph: Graph, names: Iterable[str]) -> list[str]:
     return sorted(n for n in names if n and n not in graph.labels and not n.startswith(RESERVED))
 
 
+# What a conversion raises for a value that does not fit.
 UNFIT = (
     ValueError,
     TypeError,
@@ -660,7 +660,6 @@ UNFIT = (
     pa.ArrowException,
     DataError,
 )
-"""What a conversion raises for a value that does not fit."""
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,9 @@ from semgraph.formats import size
 if TYPE_CHECKING:
     from semgraph.stores.base import Store
 
+# Makes the store at an address, from the folder where paths start and the environment; it connects
+# later. Raises StoreUnavailable or PlanError.
 Open = Callable[[str, Path, Mapping[str, str]], "Store"]
-"""Makes the store at an address, from the folder where paths start and the environment; it connects
-later. Raises StoreUnavailable or PlanError.
-"""
 
 
 @dataclass(frozen=True)
@@ -114,8 +113,8 @@ STORES = (
         "neo4j-local", ("neo4j-local",), _neo4j_local, on_one_machine=True, extra="neo4j-local"
     ),
 )
+# How stores are written, in messages and help.
 FORMS = tuple(form for store in STORES for form in store.forms)
-"""How stores are written, in messages and help."""
 _BY_SCHEME = {store.scheme: store for store in STORES}
 _BY_SCHEME["bolt"] = _BY_SCHEME["neo4j"]
 _REMOVED = {

@@ -44,8 +44,8 @@ from semgraph.semantic.contract import (
 _LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 
+# The placeholders of a prompt for one side: pairs (placeholder, column).
 Placeholders = Sequence[tuple[str, str]]
-"""The placeholders of a prompt for one side: pairs (placeholder, column)."""
 
 
 class Records:
@@ -134,10 +134,9 @@ def answer_instructions(schema: AnswerSchema) -> str:
     return filled("answer", sketch=schema.sketch, glossary=schema.glossary)
 
 
+# Tokens of each request reserved for the model's chat template, and for the reason of a repeated
+# request.
 RESERVE = 128
-"""Tokens of each request reserved for the model's chat template, and for the reason of a repeated
-request.
-"""
 
 
 class TooLong(RowError):
@@ -597,8 +596,8 @@ class ItemPrompts(PromptBuilder):
     answer about a block may leave some of its items open.
     """
 
+    # The templates of requests about one item, and about several.
     layouts: ClassVar[tuple[str, str]]
-    """The templates of requests about one item, and about several."""
 
     def __init__(
         self, ctx: NodeCalls, node: Semantic, rows: Rows, words: Words | None = None

@@ -22,14 +22,13 @@ T = TypeVar("T")
 Records = list[list[Any]]
 SECONDS = 5.0
 OLDEST = (5, 26)
+# Seconds for which a failed connection is retried: a server may restart, or be busy for a while.
 PATIENCE = 20.0
-"""Seconds for which a failed connection is retried: a server may restart, or be busy for a while.
-"""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0
+# Routing settings (`?policy=eu`) may follow the address of a cluster.
 _ADDRESS = re.compile(
     r"(neo4j(\+s|\+ssc)?://[^/?#\s]+/?(\?[^#\s]*)?|bolt(\+s|\+ssc)?://[^/?#\s]+/?)\Z"
 )
-"""Routing settings (`?policy=eu`) may follow the address of a cluster."""
 _READ_ONLY = (
     "ForbiddenOnReadOnlyDatabase",
     "WriteOnReadOnlyAccessDatabase",

@@ -36,22 +36,20 @@ from semgraph.stores.prepare import (
     struct_array,
 )
 
+# The parameter with all lists, as one map: the server plans a statement again for each order of
+# magnitude of a list that is a parameter itself.
 LISTS = "lists"
-"""The parameter with all lists, as one map: the server plans a statement again for each order of
-magnitude of a list that is a parameter itself.
-"""
+# Begins a statement whose plan does not depend on how many rows there are, as hints name the
+# indexes: otherwise the server plans again when counts have changed, which takes up to a second.
 KEEP_PLAN = "CYPHER replan=skip"
-"""Begins a statement whose plan does not depend on how many rows there are, as hints name the
-indexes: otherwise the server plans again when counts have changed, which takes up to a second.
-"""
 ROW = "q"
 DERIVED = "derived"
 MARK, HEAD, SHARD = f"{RESERVED}Mark", f"{RESERVED}Head", f"{RESERVED}Shard"
+# The label of nodes that record, by label of the graph, the partition and the key of its rows.
 LAYOUT = f"{RESERVED}Layout"
-"""The label of nodes that record, by label of the graph, the partition and the key of its rows."""
 
+# The property that names the attributes which are JSON, as Neo4j has no objects in properties.
 NESTED = f"{RESERVED}Json"
-"""The property that names the attributes which are JSON, as Neo4j has no objects in properties."""
 
 
 def quoted(name: str) -> str:

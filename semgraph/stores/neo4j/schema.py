@@ -432,8 +432,7 @@ def statistics(graph: Graph) -> str:
 
 LAYOUTS = f"MATCH (l:{LAYOUT}) RETURN l.label, l.partition, l.key"
 RECORD = f"UNWIND $labels AS label MERGE (l:{LAYOUT} {{label: label}}) ON CREATE SET l += $of"
-USUAL = "group_id"
-"""The partition of rows of which none is recorded, if they have it."""
+USUAL = "group_id"  # the partition of rows of which none is recorded, if they have it
 
 
 def rows_divided_otherwise(graph: Graph, labels: Iterable[str]) -> str:
@@ -478,8 +477,7 @@ def compile_states(graph: Graph, indexes: Indexes) -> str:
     )
 
 
-Place = tuple[str, str]
-"""A label and a derived property."""
+Place = tuple[str, str]  # a label and a derived property
 
 
 def derive(derived: Derived, text: str) -> Any:

@@ -55,10 +55,9 @@ from semgraph.stores.prepare import (
     without_left_out,
 )
 
+# An index is asked for 4 k + 50 entries, then for 16 times as many or what the first suggest; a
+# full-text index, which sorts all its entries anyway, for all where that is more than 5,000.
 _FIRST, _FACTOR, _MORE, _MOST, _ALL = 50, 4, 16, 5000, 1 << 31
-"""An index is asked for 4 k + 50 entries, then for 16 times as many or what the first suggest; a
-full-text index, which sorts all its entries anyway, for all where that is more than 5,000.
-"""
 
 
 @dataclass
@@ -414,24 +413,23 @@ def lucene_queries(
     ]
 
 
+# What has no blank in it, nor another sign that always divides words.
 _BLANKS = re.compile(
     r"[^\s!#$%&()*+\-/<=>?@\[\\\]^`{|}~\u2010-\u2015\u3000-\u3003\u3008-\u301f\uff01-\uff06\uff08-\uff0b\uff0d\uff0f]+"
 )
-"""What has no blank in it, nor another sign that always divides words."""
 _ENDS = "'\".,:;\u2019\u2026\uff07\uff0c\uff0e\uff1a\uff1b"
+# How the analyser cuts letters of scripts without blanks.
 _TOKEN = re.compile(f"[{HAN}{HIRAGANA}]|[{KATAKANA}]+|[^{HAN}{HIRAGANA}{KATAKANA}]+")
-"""How the analyser cuts letters of scripts without blanks."""
+# What it leaves in one piece, although words in it have no blanks between them.
 _WHOLE = re.compile(f"[{HANGUL}{KATAKANA}{SOUTH_EAST}]")
-"""What it leaves in one piece, although words in it have no blanks between them."""
 _EAST = re.compile(f"[{SOUTH_EAST}]")
+# Characters of a token; letters of a word that is looked for within one, and how many such words of
+# a text; characters of a text that is looked for in full width too, and of one that may be a name.
 _LONGEST, _INNER, _PARTS, _SHORT, _NAME = 255, 16, 3_000, 1_000, 64
-"""Characters of a token; letters of a word that is looked for within one, and how many such words of
-a text; characters of a text that is looked for in full width too, and of one that may be a name.
-"""
 _WIDTHS = {ord(unicodedata.normalize("NFKD", chr(n))[0]): chr(n) for n in range(0xFF01, 0xFFBF)}
 _COMPOSED = {"\u0e4d\u0e32": "\u0e33", "\u0ecd\u0eb2": "\u0eb3", "\u0565\u0582": "\u0587"}
+# Thai, Lao and Armenian letters that are usual, and that NFKC divides.
 _DECOMPOSED = re.compile("|".join(_COMPOSED))
-"""Thai, Lao and Armenian letters that are usual, and that NFKC divides."""
 
 
 def _words(text: str) -> Iterator[str]:

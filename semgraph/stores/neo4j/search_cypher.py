@@ -26,8 +26,7 @@ from semgraph.stores.neo4j.cypher import (
 from semgraph.stores.neo4j.schema import Indexes
 from semgraph.stores.prepare import aliases, end_nodes, returned
 
-EXACT_BELOW = 5000
-"""A partition with fewer rows of a label is read whole by `nearest`."""
+EXACT_BELOW = 5000  # a partition with fewer rows of a label is read whole by `nearest`
 
 
 @dataclass(frozen=True)

@@ -75,8 +75,8 @@ from semgraph.stores.prepare import (
     without_left_out,
 )
 
+# How many commit markers a statement reads: some megabytes of the server's memory.
 _MARKERS = 10_000
-"""How many commit markers a statement reads: some megabytes of the server's memory."""
 
 
 @dataclass(frozen=True)

@@ -55,8 +55,7 @@ if TYPE_CHECKING:
     from neo4j import AsyncManagedTransaction
 
 
-LONGEST = 8000
-"""Bytes of a text in a range index; the server's own limit is a little more."""
+LONGEST = 8000  # bytes of a text in a range index; the server's own limit is a little more
 _INT64 = 1 << 63
 
 
@@ -199,8 +198,8 @@ def _deleted(graph: Graph, write: Deletion) -> list[dict[str, str | None]]:
     return [dict(zip(names, row, strict=True)) for row in zip(*keys_of(graph, write), strict=True)]
 
 
+# In which order a statement does the writes of a batch.
 ORDER: Mapping[type[Write], int] = {Deletion: 0, NodeWrite: 1, EdgeWrite: 2}
-"""In which order a statement does the writes of a batch."""
 _HEAD = f"""\
 MERGE (m:{HEAD} {{partition: $mark.partition}})
 SET m.lock = $mark.head
@@ -354,6 +353,7 @@ class Shape:
         )
 
 
+# Items of lists in Cypher, by type; others are STRING.
 _ITEMS = {
     "int64": "INTEGER",
     "double": "FLOAT",
@@ -361,7 +361,6 @@ _ITEMS = {
     "timestamp": "ZONED DATETIME",
     "date": "DATE",
 }
-"""Items of lists in Cypher, by type; others are STRING."""
 
 
 def _united(name: str, item: Type | None) -> str:
@@ -375,9 +374,8 @@ def _united(name: str, item: Type | None) -> str:
 
 
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[Records]]
+# A lock until the transaction ends, as keys of commit markers are unique. No plan is called ''.
 FIRST = f"MERGE (m:{MARK} {{plan: '', partition: '', row: ''}}) DELETE m"
-"""A lock until the transaction ends, as keys of commit markers are unique. No plan is called ''.
-"""
 
 
 @dataclass

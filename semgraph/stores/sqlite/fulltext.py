@@ -39,21 +39,17 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _K1, _B = 1.2, 0.75
-_LEAST_WEIGHT = 1e-6
-"""Of words in more than half of the rows; all four are those of FTS5."""
+_LEAST_WEIGHT = 1e-6  # of words in more than half of the rows; all four are those of FTS5
+# Where a row may see more partitions, the whole index is read and its hits are confined.
 _LISTED = 64
-"""Where a row may see more partitions, the whole index is read and its hits are confined."""
+# The words of so many rows are held in memory: all partitions that a row may see, together.
 _FEW = 2_000
-"""The words of so many rows are held in memory: all partitions that a row may see, together."""
+# A partition of so many rows has short postings: they are read at once, not counted before.
 _SHORT = 2_000
-"""A partition of so many rows has short postings: they are read at once, not counted before."""
-_SCORING = 4
-"""How many postings are read in the time in which one row is scored from its texts."""
+_SCORING = 4  # how many postings are read in the time in which one row is scored from its texts
 _CHUNK = 64
-_SLACK = 1e-9
-"""Sums of the same terms differ by less."""
-Hits = list[tuple[float, str, int]]
-"""Negative score, key, id."""
+_SLACK = 1e-9  # sums of the same terms differ by less
+Hits = list[tuple[float, str, int]]  # negative score, key, id
 
 
 def weight(rows: int, holding: int) -> float:

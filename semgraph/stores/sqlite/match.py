@@ -195,8 +195,7 @@ class LabelScan:
         return without_left_out(result, [table.graph.key])
 
 
-Node = tuple[str, int]
-"""Label and id of a row."""
+Node = tuple[str, int]  # label and id of a row
 
 
 @dataclass(frozen=True)

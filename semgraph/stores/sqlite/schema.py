@@ -513,6 +513,7 @@ def count_unembedded(
     return counts
 
 
+# Column types by name of the type; all others are TEXT.
 AFFINITY = {
     "int64": "INTEGER",
     "boolean": "INTEGER",
@@ -520,11 +521,10 @@ AFFINITY = {
     "date": "INTEGER",
     "double": "REAL",
 }
-"""Column types by name of the type; all others are TEXT."""
 
 
+# Types of stored values by name of the type; all others are texts.
 _STORED = {"double": float, **dict.fromkeys(("int64", "boolean", "timestamp", "date"), int)}
-"""Types of stored values by name of the type; all others are texts."""
 
 
 def _kept(kind: Type) -> pa.DataType:

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     Queries = dict[int, Floats]
 
 _AT_ONCE = 8_192  # stored vectors that are read at one time
+# Ordinal of a row, id of a hit, cosine; best first within a row, ties by key.
 Ranked = list[tuple[int, int, float]]
-"""Ordinal of a row, id of a hit, cosine; best first within a row, ties by key."""
 
 
 @dataclass(frozen=True)

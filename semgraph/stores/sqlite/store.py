@@ -75,8 +75,7 @@ from semgraph.turns import Turns
 
 T = TypeVar("T")
 _MANY_ROWS = 2_000
-_MANY_PRODUCTS = 150_000
-"""Larger work runs outside the event loop's thread."""
+_MANY_PRODUCTS = 150_000  # larger work runs outside the event loop's thread
 
 
 class SqliteStore:
@@ -409,8 +408,7 @@ def _large(rows: int) -> bool:
 
 
 _OLDEST = (3, 35)
-_PATIENCE = 60.0
-"""Seconds to wait for another process that writes."""
+_PATIENCE = 60.0  # seconds to wait for another process that writes
 _ANOTHER = "another file: --store sqlite:PATH, or SEMGRAPH_STORE"
 _MESSAGES = {
     "FULL": "has no room to grow: the disk is full. Free some space and run again",
@@ -457,8 +455,8 @@ class File:
         self.in_file = (
             False  # whether what is open is the file, and no copy or empty database in memory
         )
+        # By graph the schema version at which the layout was that of the graph.
         self.layouts: dict[str, int] = {}
-        """By graph the schema version at which the layout was that of the graph."""
 
     async def open(
         self, check: Callable[[sqlite3.Connection], None], *, reads: bool = False

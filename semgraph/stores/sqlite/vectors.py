@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Singles = NDArray[np.float32]
 
-_ROW_BYTES, _WORD_BYTES = 500, 150
-"""What a row takes in memory, and each of its words: about."""
+_ROW_BYTES, _WORD_BYTES = 500, 150  # what a row takes in memory, and each of its words: about
 
 
 class IndexedRow(NamedTuple):
@@ -86,8 +85,8 @@ class WordBlock:
         self._words -= len(words)
 
 
+# Vectors of a partition that are held in float32: more take a quarter of the memory, in int8.
 EXACT_UP_TO = 200_000
-"""Vectors of a partition that are held in float32: more take a quarter of the memory, in int8."""
 _BATCH = 8192
 _DISTINCT = (
     "WITH RECURSIVE p(x) AS (SELECT min(part) FROM {table} UNION ALL "
@@ -330,8 +329,8 @@ class TextCache:
     def __init__(self, limit: int = 1 << 22) -> None:
         self.limit = limit
         self.counts: dict[Hashable, int] = {}
+        # How many rows were scored from their texts because postings were not read.
         self.scored: dict[Hashable, int] = {}
-        """How many rows were scored from their texts because postings were not read."""
         self._postings: OrderedDict[Hashable, Postings] = OrderedDict()
         self._length = 0
         self._version = -1
