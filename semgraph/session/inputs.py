@@ -329,8 +329,8 @@ async def run_before(
         await _refuse_deletes(request.plan, resources)
     done: list[Result] = []
     for name in example_rows(request.plan).after:
-        check_input = Path(request.plan.file).parent / f"{name}.yaml"
-        plan = prepare(check_input if check_input.is_file() else name)
+        beside = Path(request.plan.file).parent / f"{name}.yaml"
+        plan = prepare(beside if beside.is_file() else name)
         one = RunRequest(
             plan,
             {},

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from semgraph.compare.request import Say, Variants
     from semgraph.session.explaining import ExplainFormat
     from semgraph.session.export import Exported
+    from semgraph.session.sharded import ChosenEngine
 
 PlanLike: TypeAlias = str | Path | LogicalPlan | Frame
 
@@ -310,6 +311,7 @@ class Session:
             begun=begun,
         )  # fmt: skip
         trimmed(request)  # refuses options before the example is paid
+        engine = self._engine(resources, earlier)
         if rows is not None and rows < 0:
             raise PlanError(f"{option('rows', rows)}: use a number from 0")
         first: list[Result] = []
@@ -322,7 +324,12 @@ class Session:
         request = replace(request, plan=without_absent(logical, tables), inputs=tables).continuing(
             earlier
         )
-        result = await self._carried(request, resources, earlier)
+        if engine is None:
+            result = await run_plan(request, resources)
+        else:
+            from semgraph.session.sharded import run_with_engine
+
+            result = await run_with_engine(request, resources, engine)
         result = replace(result, first=tuple(first))
         if result.stopped:
             raise BudgetReached(
@@ -338,19 +345,19 @@ class Session:
         """
         return replace(self._owned.spent)
 
-    async def _carried(self, request: RunRequest, resources: Resources, earlier: Resumed) -> Result:
-        """Run a request with the engine, if there is one."""
+    def _engine(self, resources: Resources, earlier: Resumed) -> ChosenEngine | None:
+        """The engine of a run; None: this process. Raises PlanError."""
         if "engine" not in self.settings.values and earlier.engine is None:
-            return await run_plan(request, resources)
+            return None
         if self.group is not None:
             what = f'a session of the group "{self.group}" alone runs in this process'
             raise PlanError(Problem(what, hint="leave the engine out"))
         if resources.within is not None:
             what = "a session whose runs share a budget runs in this process"
             raise PlanError(Problem(what, hint="leave the engine out"))
-        from semgraph.session.sharded import run_with_engine
+        from semgraph.session.sharded import chosen_engine
 
-        return await run_with_engine(request, resources, earlier)
+        return chosen_engine(resources, earlier)
 
     def explain(
         self,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -377,12 +377,16 @@ def _count_once(steps: Collection[str], joined: Meter, one: Meter) -> None:
         whole.rows_in, whole.rows_out = own.rows_in, own.rows_out
 
 
-async def run_with_engine(request: RunRequest, resources: Resources, earlier: Resumed) -> Result:
-    """Run a plan with the engine of the settings, or of the run that is resumed. A plan that cannot be
-    run in shards is run in this process, unless an option names the engine.
+class ChosenEngine(NamedTuple):
+    """The engine of a run: what it is, and whether an option or the resumed run names it."""
 
-    Raises:
-        PlanError: An option names the engine, and the plan cannot be run in shards.
+    spec: EngineSpec
+    required: bool
+
+
+def chosen_engine(resources: Resources, earlier: Resumed) -> ChosenEngine:
+    """The engine of the settings, or of the run that is resumed. Raises PlanError for other shards than
+    those of that run, and for a cluster that only a file of the folder names.
     """
     setting = resources.settings.values.get("engine")
     asked = setting is not None and setting.origin == OPTION
@@ -392,22 +396,34 @@ async def run_with_engine(request: RunRequest, resources: Resources, earlier: Re
     spec = EngineSpec.parse(str(setting.value)) if setting is not None else EngineSpec()
     if setting is not None and spec.is_remote:
         require_trusted("the keys of this environment", spec.address, setting, resources.settings)
-    if earlier.engine is not None:
-        shards = earlier.engine[1]
-        if spec.shards not in {None, shards}:
-            had = f"run {earlier.run} had {shards} shards, and the engine has {spec.shards}"
-            what = f"{had}: what their journals have would be paid twice"
-            raise PlanError(Problem(what, hint="leave shards out of the engine"))
-        return await run_sharded(request, resources, replace(spec, shards=shards))
+    if earlier.engine is None:
+        return ChosenEngine(spec, asked)
+    shards = earlier.engine[1]
+    if spec.shards not in {None, shards}:
+        had = f"run {earlier.run} had {shards} shards, and the engine has {spec.shards}"
+        what = f"{had}: what their journals have would be paid twice"
+        raise PlanError(Problem(what, hint="leave shards out of the engine"))
+    return ChosenEngine(replace(spec, shards=shards), required=True)
+
+
+async def run_with_engine(
+    request: RunRequest, resources: Resources, engine: ChosenEngine
+) -> Result:
+    """Run a plan with an engine; in this process if the plan cannot be run in shards, unless the engine
+    is required.
+
+    Raises:
+        PlanError: An option names the engine, and the plan cannot be run in shards.
+    """
     try:
         Division.of(trimmed(request), _sizes(request.inputs))
     except PlanError as error:
-        if asked:
+        if engine.required:
             raise
-        note = f"run in this process, not by {spec}: {error.problems[0].what}"
+        note = f"run in this process, not by {engine.spec}: {error.problems[0].what}"
         request = replace(request, notes=(*request.notes, note))
         return await run_plan(request, resources)
-    return await run_sharded(request, resources, spec)
+    return await run_sharded(request, resources, engine.spec)
 
 
 def paid_by(records: Sequence[Path], journal: Path | None) -> Meter:

@@ -302,6 +302,16 @@ def test_a_cluster_that_a_folder_s_file_names_is_not_entered(project: Project) -
     assert "names evil.example:10001, which would be sent the keys" in ended.err
 
 
+def test_a_refused_cluster_is_named_before_the_plans_before_the_example_are_run(
+    project: Project,
+) -> None:
+    project.write("semgraph.toml", 'engine = "ray://evil.example:10001"\n')
+    ended = project("run", "search", "--llm", "recorded", "--store", "memory")
+    assert "names evil.example:10001, which would be sent the keys" in ended.err
+    assert "add_episode" not in ended.err
+    assert not list((project.folder / ".semgraph" / "runs").glob("*"))
+
+
 async def test_a_redirect_to_another_host_gets_no_key(serving: Serving) -> None:
     class Redirect(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
