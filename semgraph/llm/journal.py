@@ -125,7 +125,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = NORMAL")
     database.execute("PRAGMA secure_delete = ON")
-    if "batched" not in tables:  # journals of earlier releases lack it
+    if "batched" not in tables:  # journals of earlier releases have none
         database.execute("BEGIN IMMEDIATE")
         for statement in _TABLES.split(";\n"):
             database.execute(statement)

@@ -563,7 +563,7 @@ def _usd(amount: float) -> str:
     return dollars(amount, exact=True).removeprefix("$")
 
 
-_ENOUGH = 4  # answers of a step after which the longest bounds the next
+_ENOUGH = 4  # answers of a step from which its longest one says how long the next may be
 _SHORTEST = 64  # tokens
 
 
