@@ -1,4 +1,4 @@
-"""Run the notebooks again and store their outputs.
+"""Run the notebooks and store their outputs.
 
     python -m tools.notebooks                         # all of them
     python -m tools.notebooks quickstart ...          # only these

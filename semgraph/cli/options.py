@@ -259,11 +259,11 @@ class CommonOptions:
         """
         import json
 
-        shown = redacted_values(value)
+        safe = redacted_values(value)
         if data:
-            shown[data] = value[data]
+            safe[data] = value[data]
         text = json.dumps(
-            shown, ensure_ascii=False, indent=2, default=lambda other: redacted(str(other))
+            safe, ensure_ascii=False, indent=2, default=lambda other: redacted(str(other))
         )
         typer.echo(escaped(text, in_json=True))
 

@@ -534,7 +534,7 @@ async def try_plan(
     """Run one trial of a plan, charged to `ledger`. Raises BudgetReached; the journal has the
     answers.
 
-    Vectors are computed anew for this trial, so its time does not depend on earlier trials.
+    Vectors are computed again for each trial, so its time does not depend on earlier trials.
     """
     async with source.copy(dimensions) as store:
         physical = compiled(plan, store, library, llm)
@@ -662,10 +662,8 @@ def known_rows(plan: LogicalPlan, inputs: Mapping[str, pa.Table], source: Snapsh
     """A note if the graph has input rows already."""
     if plan.windows is None or not source.committed:
         return []
-    given = inputs[plan.windows.input].num_rows
-    what = (
-        f"{source.committed:,} of {given:,} rows of {plan.windows.input} are in the graph already"
-    )
+    rows = inputs[plan.windows.input].num_rows
+    what = f"{source.committed:,} of {rows:,} rows of {plan.windows.input} are in the graph already"
     return [
         f"{what}, so the copy has their content before the comparison. A store without them shows more"
     ]

@@ -350,10 +350,10 @@ async def refused(candidate: Candidate) -> None:
         return
     llm = Oracle(mind(candidate.operator))
     table = await candidate.answers(case, llm, node)
-    said = {call_id(request): request.messages[-1].content for request in llm.requests}
+    prompts = {call_id(request): request.messages[-1].content for request in llm.requests}
     for answer in table.to_pylist():
         if answer["error"] is None and answer.get("match", True):
-            texts = [said.get(call, "") for call in answer["calls"]]
+            texts = [prompts.get(call, "") for call in answer["calls"]]
             expect(
                 any(f"wrong-{answer['item']}-" in text for text in texts),
                 "no request says why the last answer was refused: send what rows.reasons says, "

@@ -113,12 +113,12 @@ class RunLedger:
             limit, or TAKEN.
         """
         await self.leave(holder, account, left)
-        own = self.budget if account is None else self._limiter(account)
-        now = own.reserve_now if isinstance(own, Budget) else own.enter_now
+        gate = self.budget if account is None else self._limiter(account)
+        now = gate.reserve_now if isinstance(gate, Budget) else gate.enter_now
         if holder in self._ended:
             return TAKEN
         try:
-            await (own.reserve(*asked[0]) if isinstance(own, Budget) else own.enter(asked[0][0]))
+            await (gate.reserve(*asked[0]) if isinstance(gate, Budget) else gate.enter(asked[0][0]))
         except BudgetReached as reached:
             return str(reached)
         count = 1
@@ -234,14 +234,14 @@ class Line:
             asked = [each[:2] for each in self._waiting]
             error: Exception | None = None
             try:
-                told = await self._ledger(
+                answer = await self._ledger(
                     "enter", self._holder, self._account, asked, self._taken()
                 )
-                if isinstance(told, str):
-                    error = ShardTaken(told) if told == TAKEN else BudgetReached(told)
+                if isinstance(answer, str):
+                    error = ShardTaken(answer) if answer == TAKEN else BudgetReached(answer)
             except Exception as raised:  # noqa: BLE001 - the first that waits raises it
                 error = raised
-            for _ in range(told if error is None else 1):
+            for _ in range(answer if error is None else 1):
                 cost, _, place = self._waiting.popleft()
                 if place.done() and error is None:  # no longer waiting
                     self.leave(*_unused(self._account, cost))
@@ -375,11 +375,11 @@ def run_task(code: str, job: bytes, task: bytes, actor: Any) -> Result | Semgrap
         if not gc.get_freeze_count():  # each shard ends with a collection of its own objects
             gc.freeze()
         result: Result = asyncio.run(work(own, shard, _ledger(actor), _reporting(actor)))
-    except Exception as error:  # noqa: BLE001 - it is told in the process of the run
-        told = isinstance(error, SemgraphError | OSError)
-        text = str(error) if told else f"shard {shard.number + 1}: {format_exc()}"
+    except Exception as error:  # noqa: BLE001 - the process of the run raises it
+        expected = isinstance(error, SemgraphError | OSError)
+        text = str(error) if expected else f"shard {shard.number + 1}: {format_exc()}"
         text += "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
-        other = SemgraphError if told else EngineError
+        other = SemgraphError if expected else EngineError
         kind = next((of for of in _PORTABLE if isinstance(error, of)), other)
         return kind(f"{text} (on {socket.gethostname()})")
     return result
@@ -570,8 +570,8 @@ class RayEngine:
         exists.
         """
         with self._lost_is_gone():
-            told = self._actor.ended.remote(holder)
-            await asyncio.shield(asyncio.wrap_future(told.future()))
+            call = self._actor.ended.remote(holder)
+            await asyncio.shield(asyncio.wrap_future(call.future()))
             return True
         return False
 

@@ -236,8 +236,8 @@ def _paths_behind(node: Node, paths: frozenset[str]) -> frozenset[str]:
     if isinstance(node, Input):
         return paths
     made = frozenset(path for path in paths if not node.carries or path.split(".")[0] in node.adds)
-    own = node.paths_for(made) if made else frozenset[str]()
-    return _paths_behind(node.inputs[0], own | (paths - made))
+    behind = node.paths_for(made) if made else frozenset[str]()
+    return _paths_behind(node.inputs[0], behind | (paths - made))
 
 
 def groups_of(division: Division, rows: pa.Table) -> list[str]:

@@ -588,13 +588,13 @@ class Batched(Wrapper):
         numbers = [error.get("line") for error in errors]
         if not all(type(place) is int and 0 < place <= len(lines) for place in numbers):
             raise ModelUnavailable(message)
-        said = {error["line"]: error.get("message") for error in errors}
+        messages = {error["line"]: error.get("message") for error in errors}
         for place, line in enumerate(lines, 1):
             if line.answer.done():
                 continue
             line.attempts += 1
-            if place in said:
-                reason = f"{self.name} rejected the request: {said[place]}"
+            if place in messages:
+                reason = f"{self.name} rejected the request: {messages[place]}"
                 line.answer.set_exception(RowError("rejected", reason, attempts=line.attempts))
             else:
                 self._gather(line)

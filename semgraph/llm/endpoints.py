@@ -171,11 +171,11 @@ class Endpoints:
         provider = PROVIDERS[spec.provider]
         if provider.replays:
             return local_limiter("", in_flight, *rates)
-        own = provider.service is None or any(
+        separate = provider.service is None or any(
             spec.option(name) for name in ("in_flight", "rpm", "tpm")
         )
         address = provider.service and provider.service.address(spec.base_url, settings.environment)
-        options = (spec.model, *spec.options) if own else ()
+        options = (spec.model, *spec.options) if separate else ()
         key = (spec.kind, address, spec.option("key_env"), *options)
         if key not in self.limiters:
             name = " ".join(map(str, key))

@@ -308,13 +308,13 @@ _EMBEDDINGS = _ANSWER | {
 
 def _typed(value: Any, types: Mapping[str, Callable[[Any], Any]]) -> tuple[dict[str, Any], str]:
     """The members with the right type, and a description of the others."""
-    given = {name: getattr(value, name) for name in types}
-    typed = {name: types[name](member) for name, member in given.items()}
+    values = {name: getattr(value, name) for name in types}
+    typed = {name: types[name](member) for name, member in values.items()}
     members = {name: member for name, member in typed.items() if member is not None}
     wrong = [
-        name for name in types if name not in members and (name, given[name]) != ("dollars", None)
+        name for name in types if name not in members and (name, values[name]) != ("dollars", None)
     ]
-    return members, ", ".join(f"{name} {given[name]!r:.80}" for name in wrong)
+    return members, ", ".join(f"{name} {values[name]!r:.80}" for name in wrong)
 
 
 def checked_reply(endpoint: Any, request: Request, reply: Any) -> Reply:

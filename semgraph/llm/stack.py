@@ -379,8 +379,8 @@ class Budget:
     @property
     def counts_tokens(self) -> bool:
         """Whether a reservation needs the tokens of the prompt."""
-        own = self.max_tokens is not None or self.max_usd is not None
-        return own or (self.within is not None and self.within.counts_tokens)
+        limited = self.max_tokens is not None or self.max_usd is not None
+        return limited or (self.within is not None and self.within.counts_tokens)
 
     def fits(self, most: Spending) -> bool:
         """Whether a request with this maximum cost can be sent now."""

@@ -214,8 +214,8 @@ def session_html(
     """
     rows = [*_models(settings, llm, embedder), _store(settings, store), *_limits(settings)]
     heads = ("", "", "$ a million tokens in / out", "from")
-    shown = [[*row[:-1], _ORIGINS.get(row[-1], row[-1])] for row in rows]
-    return rendered("notebook.html.j2", tables=[{"heads": heads, "rows": shown, "numbers": ()}])
+    cells = [[*row[:-1], _ORIGINS.get(row[-1], row[-1])] for row in rows]
+    return rendered("notebook.html.j2", tables=[{"heads": heads, "rows": cells, "numbers": ()}])
 
 
 def _models(settings: Settings, llm: LLM | None, embedder: Embedder | None) -> Iterator[Row]:

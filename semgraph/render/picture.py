@@ -142,11 +142,11 @@ def _draw(graph: Graph, label: str) -> Draw:
 
 def _add_edge(picture: Picture, row: Mapping[str, Any], graph: Graph, label: str) -> None:
     draw, key = _draw(graph, label), str(row[graph.key])
-    shown = draw.edge in row or draw.text in row
+    drawn = draw.edge in row or draw.text in row
     new = Arrow(str(row.get("source")), str(row.get("target")), label, label)
     if key not in picture.edges and "source" not in row:  # an edge of an earlier run
-        shown = False
-    edge = (picture.edges if shown else picture.loose).setdefault(key, new)
+        drawn = False
+    edge = (picture.edges if drawn else picture.loose).setdefault(key, new)
     edge.name = plain_line(str(row.get(draw.edge) or "")) or edge.name
     edge.text = plain_line(str(row.get(draw.text) or "")) or edge.text
     edge.start = day(row.get(draw.start)) or edge.start

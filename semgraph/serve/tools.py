@@ -123,14 +123,14 @@ class PlanTool:
             PlanError: An argument or its form is invalid.
             InputError: A row has a column that the input lacks.
         """
-        given = dict(arguments)
-        params, preset = given.pop(PARAMS, None), given.pop(PRESET, None)
+        remaining = dict(arguments)
+        params, preset = remaining.pop(PARAMS, None), remaining.pop(PRESET, None)
         if params is not None and not isinstance(params, Mapping):
             raise PlanError(Problem(f"{PARAMS} must be an object of parameters"))
         if preset is not None and not isinstance(preset, str):
             raise PlanError(Problem(f"{PRESET} must be the name of a preset"))
         known = [n for n, spec in self.plan.inputs.items() if visible(spec, self._filled[n])]
-        for name in given:
+        for name in remaining:
             if name not in known:
                 every = list(self.arguments["properties"])
                 there = "arguments: " + (", ".join(every) or "none")
@@ -139,7 +139,7 @@ class PlanTool:
                     Problem(f'{self.name} has no argument "{name}"', None, None, there, near)
                 )
         inputs = {
-            name: self._rows(spec, given.get(name)) for name, spec in self.plan.inputs.items()
+            name: self._rows(spec, remaining.get(name)) for name, spec in self.plan.inputs.items()
         }
         return Call(inputs, params or {}, preset)
 
@@ -325,8 +325,8 @@ def summary(result: Result, outcome: Mapping[str, Any], seconds: float) -> Itera
     tables = ", ".join(f"{plural(result.count(name), 'row')} of {name}" for name in result.tables)
     yield f"{result.plan}, run {result.run}: {tables or 'no results'}"
     for name, count in outcome["left_out"].items():
-        shown = len(outcome["tables"][name])
-        yield f"{name}: the first {shown} of {shown + count} rows; {count} are left out (--max-rows {shown})"
+        rows = len(outcome["tables"][name])
+        yield f"{name}: the first {rows} of {rows + count} rows; {count} are left out (--max-rows {rows})"
     if result.written:
         yield written(outcome["written"])
     if result.skipped:

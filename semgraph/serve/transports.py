@@ -182,8 +182,8 @@ class RequireToken:
         await refusal(scope, receive, send)
 
     def _is_known(self, scope: Scope) -> bool:
-        given = dict(scope["headers"]).get(b"authorization", b"")
-        scheme, _, token = given.partition(b" ")
+        header = dict(scope["headers"]).get(b"authorization", b"")
+        scheme, _, token = header.partition(b" ")
         return hmac.compare_digest(scheme.lower() + b" " + token, self._expected)
 
 

@@ -130,9 +130,9 @@ def _store(session: Session) -> Fact:
     lengths = sorted(set(statistics.dimensions.values()))
     vectors = f"; vectors of {' and '.join(map(str, lengths))} dimensions" if lengths else ""
     what = f"{shown(settings)}: {counts}{vectors}"
-    own = PROVIDERS[settings.embedder.provider].dimensions(settings.embedder)
-    if own and lengths and own not in lengths:
-        remedy = f"Name the embedder that made them, or another store: {settings.embedder} gives {own} dimensions"
+    length = PROVIDERS[settings.embedder.provider].dimensions(settings.embedder)
+    if length and lengths and length not in lengths:
+        remedy = f"Name the embedder that made them, or another store: {settings.embedder} gives {length} dimensions"
         return Fact(BAD, "store", what, remedy)
     return Fact(GOOD, "store", what)
 
@@ -144,8 +144,8 @@ async def _statistics(session: Session) -> Statistics:
 
 def _disk(settings: Settings) -> Fact:
     folder = models_dir(settings.environment)
-    there = next(path for path in (folder, *folder.parents) if path.exists())
-    free = shutil.disk_usage(there).free
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(existing).free
     if free < _LEAST_FREE:
         return Fact(
             NOTE,

@@ -236,8 +236,8 @@ def _refuse_schemas(plan: LogicalPlan, tables: Mapping[str, pa.Table]) -> None:
     places = {place: None for node in maps for place in _origins(node.input, node.form)}
     problems = []
     for name, column in places:
-        there = name in tables and column in tables[name].column_names
-        for text in tables[name].column(column).unique().to_pylist() if there else ():
+        exists = name in tables and column in tables[name].column_names
+        for text in tables[name].column(column).unique().to_pylist() if exists else ():
             try:
                 _ = text is None or parse_answer_schema(text)
             except Fault as fault:
@@ -293,11 +293,11 @@ def _none_passed(result: Result, inputs: Mapping[str, pa.Table]) -> bool:
     whether no input row was readable.
     """
     asked = [step for step in result.meter.steps.values() if step.operator or step.rows_failed]
-    given = [step.rows_in for step in asked if step.rows_in]
-    if not given and not any(step.rows_failed for step in asked):
+    counts = [step.rows_in for step in asked if step.rows_in]
+    if not counts and not any(step.rows_failed for step in asked):
         return not any(without_nul(name, table)[0].num_rows for name, table in inputs.items())
     passed = any((step.rows_in or 0) > step.rows_failed for step in asked)
-    return not passed and len(result.failed) >= max(given, default=0)
+    return not passed and len(result.failed) >= max(counts, default=0)
 
 
 def _rows_of(name: str, frame: Frame) -> pa.Table:

@@ -491,9 +491,9 @@ class Resources:
     @property
     def sending_batches(self) -> list[str]:
         """The models that send batches."""
-        own = self.objects.llm
-        if own is not None:
-            return [own.name] if own.limits.batch else []
+        llm = self.objects.llm
+        if llm is not None:
+            return [llm.name] if llm.limits.batch else []
         specs = (self.settings.model(role) for role in self.settings.roles)
         return [str(spec) for spec in specs if spec.option("batch")]
 

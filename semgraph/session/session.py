@@ -551,10 +551,10 @@ class Session:
         """A graph, the graph of a file, or that of the file used here. Raises PlanError."""
         if isinstance(graph, Graph):
             return graph
-        own = self.folder / "plans" / "graph.yaml"
+        local = self.folder / "plans" / "graph.yaml"
         if graph is not None and not Path(graph).is_file():
             raise PlanError(Problem(f"no graph file {graph}", hint="the path of a graph.yaml"))
-        default = own if own.exists() else plans_folder() / "graph.yaml"
+        default = local if local.exists() else plans_folder() / "graph.yaml"
         return read_graph(default if graph is None else Path(graph))
 
     @checks_arguments

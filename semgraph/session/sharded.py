@@ -365,8 +365,8 @@ class _ShardedRun:
                 {**failure.row, "_step": failure.step, "_error": failure.error}
                 for failure in result.failed
             )
-        told = sum(part.done for part in self.progress[""].values())
-        skipped, committed = (result.skipped, result.committed) if result else (0, told)
+        done = sum(part.done for part in self.progress[""].values())
+        skipped, committed = (result.skipped, result.committed) if result else (0, done)
         members = {"given": self.members, "skipped": skipped, "committed": committed}
         self.record.describe(
             status=status, ended=timestamp(), why=why, members=members,

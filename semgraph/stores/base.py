@@ -587,15 +587,15 @@ class ConfinedStore:
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
         """As `Store.search`."""
-        own = _OwnRows(self._partition, rows)
-        confined = [replace(q, partition=own.column(q.partition)) for q in queries]
-        return await self._store.search(confined, own.rows)
+        confined_rows = _OwnRows(self._partition, rows)
+        confined = [replace(q, partition=confined_rows.column(q.partition)) for q in queries]
+        return await self._store.search(confined, confined_rows.rows)
 
     async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
         """As `Store.match`."""
-        own = _OwnRows(self._partition, rows)
+        confined_rows = _OwnRows(self._partition, rows)
         return await self._store.match(
-            replace(query, partition=own.column(query.partition)), own.rows
+            replace(query, partition=confined_rows.column(query.partition)), confined_rows.rows
         )
 
     async def scan(

@@ -269,8 +269,8 @@ def _cast(term: Term, type_of: Callable[[Prop], Type | None]) -> tuple[Term, Typ
     args, kinds = zip(*(_cast(arg, type_of) for arg in term.args), strict=True)
     if term.op not in _SAME_TYPE:
         return replace(term, args=args), _BOOLEAN
-    known = [kind for kind in kinds if kind is not None]
-    met = next((kind for kind in known if kind.name == "double"), known[0] if known else None)
+    types = [kind for kind in kinds if kind is not None]
+    met = next((kind for kind in types if kind.name == "double"), types[0] if types else None)
     cast = tuple(
         _cast_to(arg, met) if isinstance(arg, Value) and met is not None else arg for arg in args
     )
@@ -325,10 +325,10 @@ def _kind(
     if isinstance(term, Value):
         return _kind_of_value(term, rows)
     kinds = [_kind(arg, type_of, rows) for arg in term.args]
-    known = {kind for kind in kinds if kind is not None}
+    types = {kind for kind in kinds if kind is not None}
     if term.op in ("and", "or", "not"):
         texts = any(isinstance(arg, Value) and arg.is_text for arg in term.args)
-        _require(known <= {pa.bool_()} and not texts)
+        _require(types <= {pa.bool_()} and not texts)
     elif term.op in ("contains", "overlaps"):
         lists = (
             {pa.list_(kind) for kind in kinds[1:] if kind is not None}
@@ -337,16 +337,16 @@ def _kind(
         )
         _require(kinds[0] is None or lists <= {kinds[0], None})
     elif term.op in _SAME_TYPE:
-        if TIMESTAMP in known and not any(
+        if TIMESTAMP in types and not any(
             kind == pa.date32()
             for arg, kind in zip(term.args, kinds, strict=True)
             if not isinstance(arg, Value)
         ):
-            known.discard(pa.date32())  # dates are cast to times
-        _require(len(known) < 2 or known == {pa.int64(), pa.float64()})
-        _require(term.op == "coalesce" or not any(map(pa.types.is_nested, known)))
+            types.discard(pa.date32())  # dates are cast to times
+        _require(len(types) < 2 or types == {pa.int64(), pa.float64()})
+        _require(term.op == "coalesce" or not any(map(pa.types.is_nested, types)))
         if term.op == "coalesce":
-            return pa.float64() if len(known) > 1 else next(iter(known), None)
+            return pa.float64() if len(types) > 1 else next(iter(types), None)
     return pa.bool_()
 
 
@@ -403,10 +403,10 @@ def values_of(terms: Sequence[Term]) -> tuple[Value, ...]:
 
 def evaluate(values: Sequence[Value], rows: pa.Table) -> list[pa.Array[Any]]:
     """Each value for each of the rows, in canonical types. Raises DataError."""
-    known = {value: _without_duckdb(value, rows) for value in values}
-    others = [value for value, array in known.items() if array is None]
-    known |= dict(zip(others, _computed(others, rows), strict=True))
-    return [array for value in values if (array := known[value]) is not None]
+    arrays = {value: _without_duckdb(value, rows) for value in values}
+    others = [value for value, array in arrays.items() if array is None]
+    arrays |= dict(zip(others, _computed(others, rows), strict=True))
+    return [array for value in values if (array := arrays[value]) is not None]
 
 
 def _computed(values: Sequence[Value], rows: pa.Table) -> list[pa.Array[Any]]:

@@ -269,10 +269,10 @@ def returned(
     """
     first = [graph.key, *([graph.partition] if partition else [])]
     ends = ["source", "target"] if label.kind == "edge" else []
-    known = {*label.columns, *label.vectors.values()}
+    declared = {*label.columns, *label.vectors.values()}
     names = dict.fromkeys([*first, *ends, *properties])
     for name in names:
-        if name not in known:
+        if name not in declared:
             raise EngineError(
                 f'a store was asked for "{name}" of {label.name}, which graph "{graph.name}" does not declare'
             )
@@ -622,8 +622,10 @@ def attributes_form(text: str, label: Label, key: str) -> dict[str, Any]:
             f"attributes of {what} are no JSON object", hint='write {"name": value, ...}'
         )
     for name in attributes:
-        own = name in {*label.columns, *label.derived, *label.ignore} or name.startswith(RESERVED)
-        if not name or own:
+        reserved = name in {*label.columns, *label.derived, *label.ignore} or name.startswith(
+            RESERVED
+        )
+        if not name or reserved:
             why = "is a property of its own" if name else "is no name"
             hint = "give it another name in a step before"
             raise DataError(f'attribute "{name}" of {what} {why}', hint=hint)

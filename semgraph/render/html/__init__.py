@@ -54,8 +54,8 @@ def _folders(records: Sequence[Run]) -> set[str]:
     from markupsafe import escape
 
     known = (Path.home(), Path.cwd(), plans_folder().parent)
-    told = [json.dumps(record.facts, ensure_ascii=False) for record in records]
-    found = {f"{path}/" for path in known if path.name}.union(*map(folders_in, told))
+    facts = [json.dumps(record.facts, ensure_ascii=False) for record in records]
+    found = {f"{path}/" for path in known if path.name}.union(*map(folders_in, facts))
     return found | {str(escape(folder)) for folder in found}
 
 

@@ -123,8 +123,8 @@ class FullTextIndex:
         names = [partition for partition in partitions if partition is not None]
         rows = 0
         for name in names:
-            known = self._words.known(self.table, self.prop, name)
-            rows += self.size(name) if known is None else known
+            cached = self._words.known(self.table, self.prop, name)
+            rows += self.size(name) if cached is None else cached
         if rows > _FEW or len(names) < len(partitions):
             return None
         return self._words.blocks(self.con, self.table, self.prop, names)

@@ -113,9 +113,9 @@ class Nearest:
             f"WHERE t.{ID} IN (SELECT value FROM json_each(?)) ORDER BY 1"
         )
         for key, vector in con.execute(sql, (str(sorted(rows)),)) if rows else ():
-            shown = decode_vectors([vector], len(vector) // 4).to_pylist()[0]
+            decoded = decode_vectors([vector], len(vector) // 4).to_pylist()[0]
             row = {table.graph.key: key}
-            table.left_out.note(table.graph, table.label.name, self.embedding, shown, row)
+            table.left_out.note(table.graph, table.label.name, self.embedding, decoded, row)
 
     def _of_nearest(self, con: sqlite3.Connection, cache: VectorCache, queries: Queries) -> Ranked:
         groups: dict[tuple[str, ...] | None, Queries] = {}

@@ -275,9 +275,9 @@ class SqliteStore:
         products = [
             nearest.work(self._memory.vectors) for search in searches for nearest in search.nearest
         ]
-        known = None if None in products else sum(count for count in products if count is not None)
+        total = None if None in products else sum(count for count in products if count is not None)
         return await self._file.run(
-            work, large=_large(rows.num_rows) or known is None or known > _MANY_PRODUCTS
+            work, large=_large(rows.num_rows) or total is None or total > _MANY_PRODUCTS
         )
 
     async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
