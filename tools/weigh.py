@@ -3,7 +3,7 @@
     python -m tools.weigh           # the files of the index
     python -m tools.weigh COMMIT    # those of a commit, and the difference from it to the index
 
-Lines are counted by `wc -l` over the `*.py` files in Git. The last lines have the measures of a
+Lines are those of `wc -l` over the `*.py` files in Git. The last lines have the measures of a
 change: the sum of `semgraph/`, `operators/` and `tools/`, because code that moves between them
 saves nothing; the share of docstrings; and the `fmt:` comments in `semgraph/` and `operators/`,
 which keep lines long.

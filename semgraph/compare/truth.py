@@ -579,7 +579,7 @@ async def graph_of(store: Store, plan: LogicalPlan) -> ScoredGraph:
 
     Nodes written unchanged have the same keys in every graph, so they identify the nodes derived
     from them: the members of a derived node are the unchanged nodes that an edge connects to it.
-    Its name is the property with `draw: node`. All other edges are facts.
+    Its name is the property that `draw: node` names. All other edges are facts.
     """
     graph, draw = plan.graph, plan.graph.draw
     unchanged, derived, edges = written_labels(plan)

@@ -1,8 +1,8 @@
 """The nodes and edges of a run, from its tables, and their picture in a terminal: arrows between
 names.
 
-Nodes come from tables with the graph's key and the property with `draw: node`. Edges come from
-tables that also have `source` and `target`.
+Nodes come from tables with the graph's key and the property that `draw: node` names. Edges come
+from tables that also have `source` and `target`.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ async def _run_with(
 async def _prepared(
     request: RunRequest, logical: LogicalPlan, resources: Resources, opened: Opened
 ) -> tuple[PhysicalPlan, list[str]]:
-    """The compiled plan, and notes on the store. Creates what the plan needs in the store."""
+    """The compiled plan, and notes on the store, in which missing parts are created first."""
     library = Library(resources.settings.operators)
     limits = {role: bound(opened.llm, role).limits for role in _roles(logical)}
     made = request.share.ids if request.share is not None else ()  # as steps, not as inputs

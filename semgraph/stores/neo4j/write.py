@@ -489,8 +489,8 @@ async def _refuse_other_partition(
     column: str,
     refusals: Refusals,
 ) -> None:
-    """Refuse rows that are stored under another partition: by the row's key, or, with a `column`,
-    by the key of an end.
+    """Refuse rows that are stored under another partition: by the row's key, or, if `column` is an
+    end, by the key of that end.
     """
     if graph.partition not in write.rows.column_names:
         return

@@ -85,7 +85,7 @@ class RequestRows:
 
         Args:
             scalars: Conjuncts that the store takes.
-            alias: As in `conjunct.read`.
+            alias: As in `conditions.read`.
             term: SQL and type of a property.
         """
         terms = read_all(scalars, alias, lambda prop: term(prop)[1])

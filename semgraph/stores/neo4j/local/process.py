@@ -1,4 +1,4 @@
-"""The process of a local Neo4j: a JVM in Python, the DBMS in the JVM, until SIGTERM. `neo4j_local`
+"""The process of a local Neo4j: a JVM in Python, the DBMS in the JVM, until SIGTERM. `server`
 starts it.
 
 It runs from its file and imports nothing of semgraph. It is two processes: `launch` starts `serve`,
