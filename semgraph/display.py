@@ -1,8 +1,8 @@
-"""How results show themselves: `semgraph.render` registers drawings for types of lower layers. Options
-that a text names are spelled for its reader.
+"""The display of results: `semgraph.render` registers drawings for types of lower layers. A text
+names options in the spelling of its reader.
 
-A type of a lower layer calls these functions and stays free of drawing. The package says where the
-drawings are (`draw_with`); they are loaded when the first result is shown.
+A type of a lower layer calls these functions and contains no drawing code. The package registers a
+loader of the drawings (`draw_with`); it is called when the first result is displayed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _unloaded: list[Callable[[], object]] = []
 
 
 def draw_with(load: Callable[[], object]) -> None:
-    """Load drawings by this function before the first result is shown."""
+    """Set the function that loads the drawings before the first result is displayed."""
     _unloaded.append(load)
 
 
@@ -42,12 +42,12 @@ _PRE = (
 )
 _AS_IS = "white-space: pre; overflow-x: auto"
 _WRAPPED = "white-space: pre-wrap; word-break: normal; overflow-wrap: anywhere"
-_HANGING = 2  # columns by which the rest of a broken line is indented more
+_HANGING = 2  # extra indentation of the rest of a broken line
 
 
 def preformatted(text: str, *, wrapped: bool = False) -> str:
-    """A text as HTML that keeps its lines, spaces and columns, whatever the page says of `pre`; with
-    `wrapped`, long lines are broken, and their rest is indented.
+    """A text as HTML that keeps its lines, spaces and columns, whatever the style of `pre` in the
+    page. With `wrapped`, long lines are broken, and their rest is indented.
     """
     from markupsafe import escape
 
@@ -63,7 +63,7 @@ def preformatted(text: str, *, wrapped: bool = False) -> str:
 
 
 class Drawing(str):
-    """A drawing in characters. Notebooks show its `html`; without any, the characters as they are."""
+    """A drawing in characters. Notebooks show its `html`; without it, the characters."""
 
     __slots__ = ("html",)
     html: str
@@ -73,7 +73,7 @@ class Drawing(str):
 
 
 class Wrapped(Drawing):
-    """A drawing without columns, whose long lines notebooks break."""
+    """A drawing without columns; notebooks break its long lines."""
 
     __slots__ = ()
 
@@ -86,7 +86,7 @@ _SHELL = ContextVar("_SHELL", default=False)
 
 @contextmanager
 def in_shell(shell: bool = True) -> Iterator[None]:
-    """Spell options as a shell's user types them, or as arguments. The commands enter it."""
+    """Spell options for a shell's user, or as Python arguments. Commands enter this context."""
     token = _SHELL.set(shell)
     try:
         yield
@@ -95,12 +95,12 @@ def in_shell(shell: bool = True) -> Iterator[None]:
 
 
 def is_shell() -> bool:
-    """Whether the reader types commands, not Python."""
+    """Whether the reader types shell commands, not Python."""
     return _SHELL.get()
 
 
 def option(name: str, value: str | int) -> str:
-    """An option as the reader of a text writes it: as a command's, or as an argument in Python.
+    """An option in the spelling of the reader: of a command, or as an argument in Python.
 
     >>> option("sample", 20)
     'sample=20'
@@ -112,7 +112,7 @@ def option(name: str, value: str | int) -> str:
 
 
 def command(shell: str, python: str) -> str:
-    """What the reader of a text types: in a shell, or in Python."""
+    """The text that the reader types: in a shell, or in Python."""
     return shell if _SHELL.get() else python
 
 
@@ -124,7 +124,7 @@ def as_chart(value: object) -> Any:
 
 
 def _registered(function: Any, value: object) -> Callable[[object], Any] | None:
-    """The drawing of a type, once all drawings are loaded."""
+    """The drawing of a type, after all drawings are loaded."""
     while _unloaded:
         _unloaded.pop()()
     drawing: Callable[[object], Any] = function.dispatch(type(value))

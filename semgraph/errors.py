@@ -1,4 +1,4 @@
-"""Every error that semgraph raises, and the exit code that the command line gives it.
+"""Every error that semgraph raises, with its exit code of the command line.
 
 ```
 SemgraphError                     1
@@ -29,21 +29,21 @@ from semgraph.privacy import redacted
 
 
 class SemgraphError(Exception):
-    """The root of all errors that semgraph raises on purpose."""
+    """The base class of all errors that semgraph raises on purpose."""
 
     exit_code: ClassVar[int] = 1
 
     def __str__(self) -> str:
-        """The message, without the secrets that this process knows and without terminal escapes."""
+        """The message, without known secrets and terminal escapes."""
         return escaped(redacted(super().__str__()))
 
 
 @dataclass(frozen=True)
 class Position:
-    """A place in a file that the user wrote. Lines and columns count from 1.
+    """A place in a user's file. Lines and columns count from 1.
 
-    `algorithm` is that of the argument of this name, for the place of an operator that has one: it
-    is looked up when the plan is loaded.
+    `algorithm` is the place of the argument with this name, for an operator that has one: the
+    algorithm is looked up when the plan is loaded.
     """
 
     file: str
@@ -59,14 +59,14 @@ _PROGRAM = "semgraph"
 
 
 def _begins_with_code(part: str) -> bool:
-    """Whether a sentence begins with a command or a call, which keeps its small letter."""
+    """Whether a sentence begins with a command or a call, which is not capitalized."""
     word = part.split(" ", maxsplit=1)[0]
     return word == _PROGRAM or "(" in word.removeprefix("(") or "=" in word
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One error in a plan: what, where, what is there instead, and a hint at what was meant."""
+    """One error in a plan: what is wrong, where, the text found there, and a hint."""
 
     what: str
     step: str | None = None
@@ -88,9 +88,7 @@ class Problem:
 
 
 class PlanError(SemgraphError):
-    """A plan, an option or a configuration is wrong. Carries all problems found, not only the
-    first.
-    """
+    """A plan, an option or a configuration is wrong. It has all problems found, not only the first."""
 
     exit_code = 2
 
@@ -104,7 +102,7 @@ class InputError(PlanError):
 
 
 class UnavailableError(SemgraphError):
-    """Something outside (model, endpoint, store) does not answer; no result was written."""
+    """An external service (model, endpoint, store) does not answer; no result was written."""
 
     exit_code = 5
 
@@ -118,9 +116,9 @@ class StoreUnavailable(UnavailableError):
 
 
 class BudgetReached(SemgraphError):
-    """A limit that the user set would be passed by the next request; it was not sent.
+    """The next request could exceed a limit that the user set; it was not sent.
 
-    `result` is the `Result` of the run that stopped: what it wrote and paid so far.
+    `result` is the `Result` of the stopped run: its writes and payments so far.
     """
 
     exit_code = 4
@@ -131,7 +129,7 @@ class BudgetReached(SemgraphError):
 
 
 class ConcurrentWrite(SemgraphError):
-    """Another run wrote this partition since this run last read its head; nothing of the window was
+    """Another run wrote this partition after this run last read its head; nothing of the window was
     written.
     """
 
@@ -144,11 +142,11 @@ class ConcurrentWrite(SemgraphError):
 
 
 class RowError(SemgraphError):
-    """The model's answer for one row could not be obtained. `kind` is one word for tables and tests.
+    """The model gave no valid answer for one row. `kind` is one word for tables and tests.
 
-    `attempts` are the HTTP requests sent for it; `spent` is the `semgraph.llm.base.Reply` that was
-    paid for but is not an answer (cut short, refused), if any, so that its tokens are counted.
-    `result` is the result of a run in which every row failed.
+    `attempts` counts the HTTP requests sent for it. `spent` is the paid `semgraph.llm.base.Reply`
+    without a valid answer (truncated, refused), if any, so that its tokens are counted. `result` is
+    the result of a run in which every row failed.
     """
 
     result: Any = None
@@ -161,8 +159,8 @@ class RowError(SemgraphError):
 
 
 class DataError(SemgraphError):
-    """Rows that a step cannot compute with, or that cannot be written. Where rows are in groups, it
-    stops theirs.
+    """Rows that a step cannot compute with, or that cannot be written. If rows are in groups, it
+    stops only their groups.
 
     `write` is the write of a batch that a store refused.
     """
@@ -181,11 +179,11 @@ class DataError(SemgraphError):
 
     @property
     def without_step(self) -> str:
-        """The message for where the step is named beside it."""
+        """The message without the step, for texts that name the step separately."""
         return str(replace(self.problem, step=None))
 
     def at(self, step: str, position: Position | None) -> DataError:
-        """The same with its place, unless it has one."""
+        """The same error with its place, unless it has one."""
         if self.problem.position is not None:
             return self
         return DataError(
@@ -197,12 +195,12 @@ class DataError(SemgraphError):
 
 
 class EngineError(SemgraphError):
-    """A part of semgraph, or an implementation of an operator, broke its own contract."""
+    """A part of semgraph, or an implementation of an operator, broke its contract."""
 
 
 class Fault(Exception):
-    """A problem at `path` (keys and list indexes from where it is raised); frontends add the
-    position.
+    """A problem at `path` (keys and list indexes, relative to the code that raises it); frontends
+    add the position.
     """
 
     def __init__(
@@ -212,7 +210,7 @@ class Fault(Exception):
         super().__init__(what)
 
     def under(self, *prefix: str | int) -> Fault:
-        """The same fault, seen from further out."""
+        """The same fault, with a longer path from an outer level."""
         return self.at(*prefix, *self.path)
 
     def at(self, *path: str | int) -> Fault:
@@ -230,11 +228,11 @@ class Faults(Fault):
         super().__init__("; ".join(fault.what for fault in self.faults))
 
     def under(self, *prefix: str | int) -> Faults:
-        """The same faults, seen from further out."""
+        """The same faults, with longer paths from an outer level."""
         return self.mapped(lambda fault: fault.under(*prefix))
 
     def mapped(self, change: Callable[[Fault], Fault]) -> Faults:
-        """Each of them changed."""
+        """The faults after a change of each."""
         return Faults(map(change, self.faults))
 
 
@@ -244,8 +242,8 @@ def each(fault: Fault) -> tuple[Fault, ...]:
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Whether an error is Ctrl-C: where it comes during a query, DuckDB raises a RuntimeError in
-    place of it.
+    """Whether an error is Ctrl-C. During a query, DuckDB raises a RuntimeError instead of
+    KeyboardInterrupt.
     """
     return isinstance(error, KeyboardInterrupt) or (
         type(error) is RuntimeError and str(error) == "Query interrupted"
@@ -264,7 +262,7 @@ def interruptible() -> Iterator[None]:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """A hint that names the nearest of the known words.
+    """A hint that names the nearest known word.
 
     >>> did_you_mean("sem_fliter", ["sem_map", "sem_filter"])
     'did you mean "sem_filter"?'
@@ -273,11 +271,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     return None if near is None else f'did you mean "{near}"?'
 
 
-_NEAR = 0.65  # the least similarity: "form" and "from" have 0.75, "--model" and "--help" 0.62
+_NEAR = 0.65  # minimum similarity: "form" and "from" have 0.75, "--model" and "--help" 0.62
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The word that is nearest to one, whatever their case, if any is near.
+    """The known word nearest to a word, ignoring case; None if none is near.
 
     >>> nearest("Name", ["id", "name"]), nearest("add", ["dup", "plan"])
     ('name', None)

@@ -1,5 +1,6 @@
-"""The folders of the shipped plans, operators and functions, beside the package in a checkout or inside
-it in a wheel, and files with Python code of the user's, found in named folders and run by their path.
+"""The folders of the shipped plans, operators and functions: next to the package in a checkout,
+inside it in a wheel. Also files with the user's Python code, which are found in named folders and
+run by path.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import NamedTuple
 
 from semgraph.errors import PlanError, Problem
 
-_lock = threading.RLock()  # a module that is being run is in sys.modules already
+_lock = threading.RLock()  # a module is in sys.modules while it still runs
 
 
 class Content(NamedTuple):
@@ -27,16 +28,16 @@ class Content(NamedTuple):
 
 
 def code_folders(shipped: Path, own: Iterable[Path | str], kind: str, form: str) -> list[Path]:
-    """The shipped folder and the user's.
+    """The shipped folder and the user's folders.
 
     Args:
         shipped: The shipped folder.
-        own: The user's.
-        kind: What they hold, for errors, such as `operators`.
-        form: How its files are named, for errors.
+        own: The user's folders.
+        kind: The kind of their content, for errors, such as `operators`.
+        form: The naming scheme of their files, for errors.
 
     Raises:
-        PlanError: One does not exist.
+        PlanError: A folder does not exist.
     """
     folders = [shipped, *(Path(folder) for folder in own)]
     for folder in folders:
@@ -47,7 +48,7 @@ def code_folders(shipped: Path, own: Iterable[Path | str], kind: str, form: str)
 
 
 def files_by_name(folders: Iterable[Path], kind: str) -> dict[str, Path]:
-    """The Python files of folders by their names. Raises PlanError for two of one name."""
+    """The Python files of folders by name. Raises PlanError for two files with the same name."""
     files: dict[str, Path] = {}
     for folder in dict.fromkeys(folder.resolve() for folder in folders):
         for file in _modules_in(folder):
@@ -80,16 +81,16 @@ def _digest(data: bytes) -> str:
 
 
 def module_of(kind: str, file: Path, name: str) -> ModuleType:
-    """Run a file as a module with a unique name: two files of one name, or two versions of a file
-    edited in a notebook, must not collide in sys.modules.
+    """Run a file as a module with a unique name. Two files with the same name, or two versions of a
+    file edited in a notebook, must not collide in sys.modules.
 
     Args:
-        kind: What it holds, such as `operators`.
+        kind: The kind of its content, such as `operators`.
         file: The file.
         name: The last part of the module's name.
 
     Raises:
-        PlanError: The file cannot be read, or raises an error; names the line.
+        PlanError: The file cannot be read, or raises an error; the message names the line.
     """
     with _lock:
         return _module_of(kind, file, name)
@@ -119,7 +120,7 @@ def _module_of(kind: str, file: Path, name: str) -> ModuleType:
 
 
 def line_in(file: Path | str, error: BaseException) -> int | None:
-    """The innermost line of a file that an error passed."""
+    """The innermost line of a file in the traceback of an error."""
     frames = traceback.extract_tb(error.__traceback__)
     return next((frame.lineno for frame in reversed(frames) if frame.filename == str(file)), None)
 
@@ -139,8 +140,8 @@ def plans_folder() -> Path:
 
 
 def plan_names() -> list[str]:
-    """The names of the plans in `./plans` and of the shipped ones, with those in their folders. Tells
-    plans from other YAML files by the key `plan`; loads none.
+    """The names of the plans in `./plans` and of the shipped ones, including subfolders. The key
+    `plan` distinguishes plans from other YAML files; no plan is loaded.
     """
     return sorted(
         {

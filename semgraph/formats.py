@@ -1,4 +1,4 @@
-"""Numbers and short texts for people: counts, dollars, times, bytes, one plain line.
+"""Numbers and short texts for display: counts, dollars, times, bytes, single lines.
 
 Every layer may import this module. An unknown number is a dash, never a zero.
 """
@@ -15,12 +15,12 @@ GOOD, NOTE, BAD = "✓", "!", "✗"  # the signs of a fact: works, worth knowing
 
 
 _KEPT = "\n\t\u00ad\u200c\u200d\u200e\u200f\u2060"  # lines, and joiners and marks within words
-_HARMLESS = ("Zs", "Cn", "Co")  # spaces, and what this Python does not know yet
+_HARMLESS = ("Zs", "Cn", "Co")  # spaces, and characters unknown to this Python
 
 
 def escaped(text: str, *, in_json: bool = False) -> str:
-    r"""A text with escapes, of Python or of JSON, in place of control characters, which command a
-    terminal or turn the order of what follows.
+    r"""A text with Python or JSON escapes instead of control characters, which could command a
+    terminal or change the order of the following text.
 
     >>> print(escaped("red \x1b[31mfox"))
     red \x1b[31mfox
@@ -33,13 +33,13 @@ def escaped(text: str, *, in_json: bool = False) -> str:
 
 
 def _is_harmless(sign: str) -> bool:
-    tag = "\U000e0020" <= sign <= "\U000e007f"  # of flags
+    tag = "\U000e0020" <= sign <= "\U000e007f"  # in flag emoji
     known = sign.isprintable() or sign in _KEPT or tag
     return known or unicodedata.category(sign) in _HARMLESS
 
 
 def plain_line(text: str) -> str:
-    r"""A text on one line, with control characters as their escapes.
+    r"""A text on one line, with escaped control characters.
 
     >>> print(plain_line("red \x1b[31mfox\n jumps "))
     red \x1b[31mfox jumps
@@ -57,7 +57,7 @@ def shortened(text: str, longest: int) -> str:
 
 
 def stopped(why: str) -> str:
-    """That a run stopped, and why; reasons that begin with it are not told twice.
+    """A sentence that a run stopped, and why, without repeating "stopped".
 
     >>> stopped("the time is up"), stopped("stopped before call 4")
     ('stopped: the time is up', 'stopped before call 4')
@@ -66,7 +66,7 @@ def stopped(why: str) -> str:
 
 
 def known(number: int | None) -> str:
-    """A count, or a dash if it is not known."""
+    """A count, or a dash if it is unknown."""
     return UNKNOWN if number is None else count(number)
 
 
@@ -93,7 +93,7 @@ def short(number: int) -> str:
 
 
 def dollars(amount: float | None, *, exact: bool = False) -> str:
-    """Dollars; a dash if no price is known. `exact`: with about three digits, to compare costs.
+    """Dollars; a dash if no price is known. `exact`: with about three digits, for comparing costs.
 
     >>> [dollars(x) for x in (None, 0, 0.0000001, 0.00004, 0.0021, 0.744, 31.2, 1234.5)]
     ['—', '$0', '<$0.00001', '$0.00004', '$0.002', '$0.74', '$31.20', '$1,234']
@@ -115,7 +115,7 @@ def dollars(amount: float | None, *, exact: bool = False) -> str:
 
 
 def duration(seconds: float) -> str:
-    """How long something took.
+    """A duration.
 
     >>> [duration(s) for s in (0.004, 0.14, 4.63, 65.4, 160, 3900)]
     ['4 ms', '0.1 s', '4.6 s', '65 s', '2 min 40 s', '1 h 05 min']
@@ -145,7 +145,7 @@ def clock(seconds: float) -> str:
 
 
 def size(number: float) -> str:
-    """Bytes, as disks are sold.
+    """Bytes in decimal units.
 
     >>> size(1_117_320_768), size(22_928_619), size(512)
     ('1.12 GB', '22.9 MB', '512 B')

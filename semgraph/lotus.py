@@ -1,10 +1,10 @@
-"""LOTUS's operators as implementations: its prompts, algorithms and parsing of answers, over
-semgraph's models.
+"""LOTUS's operators as implementations: its prompts, algorithms and answer parsing, over semgraph's
+models.
 
 LOTUS gets a model that sends each batch through the context of the step, so its calls are
-journalled, limited, budgeted, counted and coalesced, too. A failed row does not affect the rest, and
-an answer that LOTUS would replace by its default is an error of that row. LOTUS's code is
-synchronous and runs in its own threads.
+journalled, limited, budgeted, counted and coalesced, too. A failed row does not affect the others.
+An answer that LOTUS would replace by its default is an error of that row. LOTUS's code is
+synchronous and runs in separate threads.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ _THREADS = 64
 
 
 class Bridge:
-    """Runs jobs in its own threads, and sends their requests in the event loop.
+    """Runs jobs in separate threads, and sends their requests in the event loop.
 
-    The threads are not those of `asyncio.to_thread`, which models may need meanwhile.
+    It does not use the threads of `asyncio.to_thread`, which models may need meanwhile.
 
     Args:
         ctx: The context that sends the requests.
@@ -74,7 +74,8 @@ class Bridge:
         self.stopped = False
 
     async def run(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
-        """Run jobs and return their results, in order. An error in one, or cancellation, ends all.
+        """Run jobs and return their results, in order. An error in one, or cancellation, ends all
+        jobs.
 
         Afterwards no thread runs and no request is in flight.
         """
@@ -107,7 +108,7 @@ class Bridge:
         return results
 
     def ask(self, requests: Requests) -> Replies:
-        """Send requests and return replies or errors, in order. Call it in a job's thread."""
+        """Send requests and return replies or errors, in order. Call it in the thread of a job."""
         return asyncio.run_coroutine_threadsafe(self._answered(requests), self._loop).result()
 
     def _guarded(self, job: Callable[[], T], results: list[T | None], i: int) -> None:
@@ -151,7 +152,7 @@ class Bridge:
         return [results[i] for i in range(len(requests))]
 
     async def _one_by_one(self, requests: Sequence[Request]) -> Replies:
-        """The requests of several jobs, with the concurrency of one."""
+        """The requests of several jobs, with the concurrency of a single one."""
         tasks = [asyncio.create_task(self._one(request)) for request in requests]
         try:
             return list(await asyncio.gather(*tasks))
@@ -226,14 +227,15 @@ async def loaded() -> Parts:
 def _load() -> Parts:
     with _LOCK:
         if not _LOADED:
-            # litellm, which LOTUS imports, would download a list of prices.
+            # litellm, which LOTUS imports, would download a price list.
             os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
             root = logging.getLogger()
             level, handlers = root.level, list(root.handlers)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 _LOADED.append(_imported())
-            # LOTUS configures the root logger: each request of each library would print a line.
+            # LOTUS configures the root logger, which would print a line for each request of each
+            # library.
             root.setLevel(level)
             root.handlers[:] = handlers
         return _LOADED[0]
@@ -245,7 +247,7 @@ def _imported() -> Parts:
     from lotus.types import LMOutput, ReasoningStrategy
     from tqdm import tqdm
 
-    sem_topk.tqdm = partial(tqdm, disable=True)  # no other switch for its progress bars
+    sem_topk.tqdm = partial(tqdm, disable=True)  # the only switch for its progress bars
     return Parts(
         sem_map.sem_map,
         sem_filter.sem_filter,
@@ -273,7 +275,9 @@ class Answer(NamedTuple):
 
 
 class Unanswered(Exception):
-    """Some prompts of a batch failed, and LOTUS cannot use the rest alone: pairs (prompt, answer)."""
+    """Some prompts of a batch failed, and LOTUS cannot use the others alone: pairs (prompt,
+    answer).
+    """
 
     def __init__(self, faults: list[tuple[Chat, Answer]]) -> None:
         self.faults = faults
@@ -281,17 +285,17 @@ class Unanswered(Exception):
 
 
 class Model:
-    """A duck-typed `lotus.models.LM`: a batch of chats in, a text for each out.
+    """A duck-typed `lotus.models.LM`: it gets a batch of chats and returns a text for each.
 
     Args:
         bridge: Sends the batches.
         parts: LOTUS.
-        prompt: The prompt, for role and length of answers.
-        partitions: The partition of each prompt of a batch, in order; the last is repeated.
+        prompt: The prompt, which gives the role and the maximum length of answers.
+        partitions: The partition of each prompt of a batch, in order; the last one is repeated.
         unreadable: Returns the fault of an answer that LOTUS would replace by its default, or None.
-        strict: Raise Unanswered if a prompt fails; else LOTUS gets "" for it, and `answers` has the
-            error.
-        shrinking: Raise Unanswered if a batch is not smaller than the one before: LOTUS's tree
+        strict: Raise Unanswered if a prompt fails; otherwise LOTUS gets "" for it, and `answers`
+            has the error.
+        shrinking: Raise Unanswered if a batch is not smaller than the previous one: LOTUS's tree
             would not end.
 
     `answers` are those of the last batch, `calls` the ids of all calls.
@@ -340,15 +344,15 @@ class Model:
         return self._parts.output(outputs=[answer.text for answer in self.answers], logprobs=None)
 
     def count_tokens(self, messages: Chat | str) -> int:
-        """Tokens of a text; 0 for chats, which LOTUS counts for its own statistics only."""
+        """Tokens of a text; 0 for chats, which LOTUS counts only for its statistics."""
         return self._bridge.ctx.count_tokens(messages) if isinstance(messages, str) else 0
 
     def is_deepseek(self) -> bool:
-        """False: LOTUS's prompts for this family of models are not used."""
+        """False: LOTUS's prompts for this model family are not used."""
         return False
 
     def get_model_name(self) -> str:
-        """A name that selects LOTUS's general parser of answers."""
+        """A name that selects LOTUS's general answer parser."""
         return self.model
 
     def _request(self, i: int, chat: Chat, schema: Mapping[str, Any] | None) -> Request | RowError:
@@ -375,7 +379,7 @@ class Model:
 
 
 def _text(content: str | Sequence[Mapping[str, Any]]) -> str:
-    """Join a message: LOTUS writes some as lists of texts."""
+    """Join a message: LOTUS writes some messages as lists of texts."""
     return content if isinstance(content, str) else "".join(part["text"] for part in content)
 
 
@@ -390,7 +394,7 @@ class Question(NamedTuple):
 
 
 class Texts:
-    """The texts of a relation for LOTUS; used from several threads.
+    """The texts of a relation for LOTUS; several threads use it.
 
     Args:
         parts: LOTUS.
@@ -413,13 +417,13 @@ class Texts:
     ) -> Question:
         """The question about items of one prompt.
 
-        The instruction has placeholders as LOTUS writes columns (`{name}` is Name), the documents
-        have their values. The context is a column of each document.
+        The instruction has placeholders in LOTUS's notation for columns (`{name}` is Name); the
+        documents have their values. The context is a column of each document.
 
         Args:
             items: The items, of one prompt.
-            one_context: All items have the same context: put it into the instruction.
-            more: Further words of the instruction.
+            one_context: All items have the same context; it becomes a part of the instruction.
+            more: Text to append to the instruction.
         """
         import pandas as pd
 
@@ -441,8 +445,8 @@ class Texts:
     def sides(self, prompt: Prompt, lefts: Sequence[int], rights: Sequence[int]) -> list[list[str]]:
         """The texts of some left and some right rows of a join.
 
-        If LOTUS's instruction asks about both rows, a side's text is its values; else it is its
-        section of the prompt.
+        If LOTUS's instruction asks about both rows, a side's text is its values; otherwise it is
+        its section of the prompt.
         """
         left = [{path: self._left[path][i] for path in prompt.item_fields} for i in lefts]
         right = [{path: self._right[path][i] for path in prompt.other_fields} for i in rights]
@@ -501,7 +505,7 @@ def _values(values: dict[str, str]) -> str:
 
 
 def _columns(paths: Sequence[str]) -> dict[str, str]:
-    """A name for each column; LOTUS ignores case, so `userName` and `username` get different names."""
+    """A name for each column. LOTUS ignores case, so `userName` and `username` get different names."""
     names: dict[str, str] = {}
     for path in paths:
         names[path] = _free(path, names.values())
@@ -532,7 +536,7 @@ def invalid_number(text: str) -> str | None:
     )
 
 
-# LOTUS stores the model of its heap in a class variable: two concurrent heaps would share it.
+# LOTUS stores the model of its heap in a class variable, which concurrent heaps would share.
 _HEAP = threading.Lock()
 
 
@@ -569,7 +573,7 @@ class Sorter:
         self._strategy = parts.reasoning if reasoning else None
 
     def sort(self, group: Group) -> Group:
-        """Sort until all comparisons are answered; rows that cannot be compared become errors."""
+        """Sort until all comparisons have answers; rows that cannot be compared become errors."""
         rows = list(range(len(group.items)))
         while True:
             self._model.strict = True
@@ -594,7 +598,7 @@ class Sorter:
         return group
 
     def _order(self, documents: list[dict[str, Any]], instruction: str) -> Sequence[int]:
-        """LOTUS's order of documents: best first, all of them or the k best."""
+        """LOTUS's order of documents: best first, all of them or only the k best."""
         if len(documents) < 2:
             return range(len(documents))
         if self._method == "naive":
@@ -604,8 +608,8 @@ class Sorter:
         elif self._method == "heap":
             result = self._heap(documents, instruction)
         else:
-            # In a random order of rows the k-th is a random pivot, the same in each run; LOTUS's own
-            # pivots differ.
+            # In a random order of rows, the k-th is a random pivot and equal in each run. LOTUS's
+            # own pivots differ between runs.
             result = self._parts.quicksort(
                 documents,
                 self._model,

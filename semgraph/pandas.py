@@ -6,10 +6,10 @@ import semgraph.pandas
 leaking = tickets.sem.filter("Does {body} complain about a leak?")
 ```
 
-Each call runs a plan of one operator at once, with the session of `session()`, and gives a data frame:
-rows keep their index and the types of their columns. `df.sem()`, the standard error of the mean, still
-is what it is in pandas. Several operators in one plan, which is optimized
-as a whole, are written over `semgraph.table(df)`.
+Each call runs a plan of one operator at once, with the session of `session()`, and returns a data
+frame: rows keep their index, and columns keep their types. `df.sem()` is still the standard error
+of the mean. To run several operators in one plan, which is optimized as a whole, use
+`semgraph.table(df)`.
 """
 
 from __future__ import annotations
@@ -50,15 +50,15 @@ __all__ = ["Semantics", "session", "usage", "use"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_ROW = "_row"  # the place of a row in its data frame
-_OTHER = "_other_row"  # that of the other row of a pair
+_ROW = "_row"  # the position of a row in its data frame
+_OTHER = "_other_row"  # the position of the other row of a pair
 _STEP = "answers"
 _session: Session | None = None
 
 
 def session() -> Session:
-    """The session of `df.sem`: that of `use`, else one with the settings of the environment and
-    `semgraph.toml`, which is made when it is first used.
+    """The session of `df.sem`: the one set by `use`, else one with the settings of the environment
+    and `semgraph.toml`, created on first use.
     """
     global _session  # noqa: PLW0603 - one for the process, as the options of pandas are
     if _session is None:
@@ -67,7 +67,7 @@ def session() -> Session:
 
 
 def use(session: Session) -> None:
-    """Let `df.sem` use a session: its models, limits and journal. The one before stays open.
+    """Set the session of `df.sem`: its models, limits and journal. The previous one stays open.
 
     >>> use(Session(llm="recorded", store="memory"))
     >>> usage().calls_issued
@@ -81,12 +81,12 @@ def use(session: Session) -> None:
 
 
 def usage() -> StepMetrics:
-    """The counters of all runs of the session that have ended: calls, tokens, dollars."""
+    """The counters of all ended runs of the session: calls, tokens, dollars."""
     return session().usage
 
 
 def _checks(operator: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Refuse arguments that neither a method nor the operator of `Frame` has. Raises TypeError."""
+    """Refuse arguments that neither the method nor the operator of `Frame` has. Raises TypeError."""
     of_frame = inspect.signature(getattr(Frame, operator)).parameters
     beside = [name for name in of_frame if name not in {"self", "step"}]
     return lambda method: checks_arguments(method, operator, beside)
@@ -95,9 +95,9 @@ def _checks(operator: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 class Semantics:
     """The semantic operators of a data frame, `df.sem`.
 
-    A prompt names columns, `"Is {body} a complaint?"`; `options` are the other arguments of the same
-    operator of `Frame`; `use` is an implementation of it, `"packed(rows=10)"`. What they give has the
-    run's id, calls, tokens, dollars and failed rows in `attrs["semgraph"]`.
+    A prompt names columns, `"Is {body} a complaint?"`. `options` are the other arguments of the
+    same operator of `Frame`. `use` is one of its implementations, `"packed(rows=10)"`. Results have
+    the run's id, calls, tokens, dollars and failed rows in `attrs["semgraph"]`.
 
     Raises:
         PlanError: An argument is wrong, or a prompt names no column; nothing was spent.
@@ -146,7 +146,7 @@ class Semantics:
         use: str | None = None,
         **options: Any,
     ) -> pd.DataFrame:
-        """The `k` best rows, of each group of equal `by`, best first, with `rank` and `score`."""
+        """The `k` best rows, per group of equal `by`, best first, with `rank` and `score`."""
         asked = {"prompt": prompt, "k": k, "by": by, **options}
         return _Question(_Rows(self._frame), "sem_topk", asked, use).rows()
 
@@ -162,11 +162,12 @@ class Semantics:
         use: str | None = None,
         **options: Any,
     ) -> pd.DataFrame:
-        """The pairs of rows for which the model says yes; a prompt names columns of this frame,
+        """The pairs of rows for which the model says yes. A prompt names columns of this frame,
         `{body}`, and of the other, `{other.name}`.
 
-        The index is this frame's. The other's columns follow; one that both have is called
-        `NAME_other`. `using` allows only pairs with equal columns, for which alone the model is called.
+        The index is this frame's. The other frame's columns follow; one that both have is called
+        `NAME_other`. `using` allows only pairs with equal columns; the model is called only for
+        these.
         """
         if not is_pandas(other):
             what = f"join: other is {type(other).__name__}, not a data frame of pandas"
@@ -189,7 +190,7 @@ class Semantics:
         use: str | None = None,
         **options: Any,
     ) -> pd.DataFrame:
-        """A row for each group of equal `by`, with the answers that the model makes from its rows, and
+        """One row per group of equal `by`, with the model's answers from its rows, and the
         aggregates `add`: `{"n": "count(*)"}`. Without `by`, all rows are one group.
 
         The columns of `by` come first and the index is new, as with `groupby(by, as_index=False)`.
@@ -199,11 +200,11 @@ class Semantics:
         return _Question(_Rows(self._frame), "sem_agg", asked, use).groups()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The standard error of the mean, as `df.sem()` is without this module."""
+        """The standard error of the mean, as `df.sem()` without this module."""
         return _standard_error(self._frame, *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        """Refuse a name that this has not, with the one that may be meant."""
+        """Refuse an unknown name, with the nearest known one."""
         known = [word for word in vars(Semantics) if not word.startswith("_")]
         word = name.removeprefix("sem_")
         hint = f'did you mean "{word}"?' if word in known else did_you_mean(word, known)
@@ -215,7 +216,7 @@ class Semantics:
 
 
 class _SeriesWithoutOperators:
-    """`series.sem`: the standard error of the mean, as ever, and no operators."""
+    """`series.sem`: the standard error of the mean, as without this module, and no operators."""
 
     def __init__(self, series: pd.Series) -> None:
         self._series = series
@@ -225,20 +226,22 @@ class _SeriesWithoutOperators:
         return _standard_error_of_column(self._series, *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        """Refuse an operator with the frame that has it."""
+        """Refuse an operator with a reference to the frame that has it."""
         there = "semantic operators are those of data frames"
         hint = f'write df.sem.{name}(...), or series.to_frame("text").sem.{name}(...)'
         raise AttributeError(str(Problem(f'series.sem has no "{name}"', there=there, hint=hint)))
 
 
 class _GroupsWithoutOperators:
-    """`df.groupby(...).sem`: the standard error of the mean, as ever, and no operators."""
+    """`df.groupby(...).sem`: the standard error of the mean, as without this module, and no
+    operators.
+    """
 
     def __init__(self, groups: pd.api.typing.DataFrameGroupBy) -> None:
         self._groups = groups
 
     class Attribute:
-        """`sem` of groups; of their class, the method as it is."""
+        """The attribute `sem` of groups; on their class, the original method."""
 
         def __get__(self, groups: pd.api.typing.DataFrameGroupBy | None, owner: type) -> Any:
             if groups is None:
@@ -250,7 +253,7 @@ class _GroupsWithoutOperators:
         return _standard_error_of_groups(self._groups, *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        """Refuse an operator with the argument that takes its groups."""
+        """Refuse an operator with the argument that replaces its groups."""
         there = "semantic operators are those of data frames"
         hint = 'groups are an argument: df.sem.agg(..., by="COLUMN"), df.sem.topk(..., by="COLUMN")'
         raise AttributeError(
@@ -259,7 +262,8 @@ class _GroupsWithoutOperators:
 
 
 class _Rows:
-    """A data frame as a relation of the columns that a plan can have, and of the places of its rows.
+    """A data frame as a relation of the columns that a plan can have, and the positions of its
+    rows.
 
     Raises:
         InputError: Its columns have several levels.
@@ -278,14 +282,16 @@ class _Rows:
             try:
                 alone = folded.count(str(column).casefold()) == 1
                 columns[column] = _column(source.loc[:, source.columns == column], alone=alone)
-            except PlanError as error:  # it may propose types, which `sem` does not take
+            except PlanError as error:  # drop proposed types, which `sem` does not take
                 self.left_out[str(column)] = replace(error.problems[0], there=None)
         places = pa.array(range(len(source)), pa.int64())
         self.frame = table(pa.table({**columns, _ROW: places}), name=name)
 
 
 def _column(frame: pd.DataFrame, *, alone: bool) -> Any:
-    """The one column of a frame as an array. Raises InputError or PlanError if no plan can have it."""
+    """The only column of a frame as an array. Raises InputError, or PlanError if no plan can have
+    it.
+    """
     if not alone:
         what = f'the frame has column "{frame.columns[0]}" twice, but for case'
         raise InputError(Problem(what, hint="rename one of them"))
@@ -296,7 +302,7 @@ def _column(frame: pd.DataFrame, *, alone: bool) -> Any:
 
 
 class _Question:
-    """One operator over the rows of a data frame, checked and not run yet."""
+    """One operator over the rows of a data frame, checked but not yet run."""
 
     def __init__(
         self, rows: _Rows, operator: str, arguments: Mapping[str, Any], use: str | None
@@ -310,7 +316,7 @@ class _Question:
             raise PlanError(*_problems(error, rows, arguments)) from None
 
     def rows(self) -> pd.DataFrame:
-        """The rows that the operator gives, with its answers."""
+        """The rows that the operator returns, with its answers."""
         new = [name for name in self.frame.columns if name not in self.own]
         self._refuse_columns(new)
         result = self._run(self.frame.project([_ROW, *new]))
@@ -319,7 +325,7 @@ class _Question:
         return _made([taken, *_series(answers.select(new), taken.index)], self.source, result)
 
     def pairs(self, right: _Rows, alias: str) -> pd.DataFrame:
-        """The pairs that a join gives, with its answers."""
+        """The pairs that a join returns, with its answers."""
         new = [name for name in self.frame.columns if name not in {*self.own, alias}]
         columns = {**dict.fromkeys([_ROW, *new]), _OTHER: f"{alias}.{_ROW}"}
         theirs = {
@@ -337,7 +343,7 @@ class _Question:
         )
 
     def groups(self) -> pd.DataFrame:
-        """The groups that an aggregation gives: the columns of `by` as they are, then the answers."""
+        """The groups that an aggregation returns: the columns of `by` unchanged, then the answers."""
         result = self._run(self.frame)
         answers = result.to_arrow()
         by = [name for name in answers.column_names if name in self.own and name != _ROW]
@@ -346,7 +352,7 @@ class _Question:
         return _made([keys, *_series(new, pd.RangeIndex(answers.num_rows))], self.source, result)
 
     def _refuse_columns(self, new: Sequence[str]) -> None:
-        """Refuse answers with the name of a column that is there. Raises PlanError."""
+        """Refuse answers with the name of an existing column. Raises PlanError."""
         taken = next(
             (name for i, name in enumerate(new) if name in self.source.columns or name in new[:i]),
             None,
@@ -359,11 +365,11 @@ class _Question:
             )
 
     def _run(self, frame: Frame) -> Result:
-        """The result; what a user of the command line sees as notes are warnings here.
+        """The result. Notes, which the command line prints, become warnings.
 
         Raises:
             BudgetReached: A limit of the session is reached.
-            RowError: Rows have no answer, and would be missing.
+            RowError: Rows have no answer and would be missing.
         """
         plan = session().prepare(frame, use=self.use)
         early = [str(warning) for warning in plan.warnings]
@@ -389,7 +395,7 @@ def _warn(notes: Iterable[str]) -> None:
 
 
 def _refuse_arguments(arguments: Mapping[str, Any], use: object) -> None:
-    """Refuse values of pandas where an operator takes words. Raises PlanError."""
+    """Refuse pandas values in arguments that take words. Raises PlanError."""
     if not isinstance(use, str | None):
         hint = 'it is that of this operator: use="packed(rows=10)"'
         raise PlanError(Problem(f"use is {type(use).__name__}, not an implementation", hint=hint))
@@ -402,7 +408,7 @@ def _refuse_arguments(arguments: Mapping[str, Any], use: object) -> None:
 
 
 def _problems(error: PlanError, rows: _Rows, arguments: Mapping[str, Any]) -> list[Problem]:
-    """What is wrong with a question; of a column that no plan can have, why it cannot."""
+    """The problems of a question; for a column that no plan can have, the reason."""
     texts = repr([value for value in arguments.values() if not isinstance(value, Frame)])
     named = {
         name: problem
@@ -418,12 +424,12 @@ def _problems(error: PlanError, rows: _Rows, arguments: Mapping[str, Any]) -> li
 
 
 def _columns_of_users(text: str) -> str:
-    """A message that does not list the places of rows among the columns."""
+    """A message without the column of row positions."""
     return text.replace(f", {_ROW}", "").replace(f": {_ROW}", ": none")
 
 
 def _taken(source: pd.DataFrame, places: pa.ChunkedArray[Any]) -> pd.DataFrame:
-    """Rows by their places; NULL takes a row of nothing, with the types that pandas has for it."""
+    """Rows by position; NULL gives an empty row, with the types that pandas has for it."""
     if not places.null_count:
         return source.iloc[places.to_numpy()].copy()
     numbers = places.fill_null(pa.scalar(-1, pa.int64())).to_numpy()
@@ -434,8 +440,8 @@ _NULLABLE = {pa.int64(): "Int64", pa.bool_(): "boolean"}
 
 
 def _series(answers: pa.Table, index: pd.Index) -> list[pd.Series]:
-    """Answers as columns: lists and structs as those of Python, whole numbers and booleans with a NULL
-    in the nullable types of pandas.
+    """Answers as columns: lists and structs as Python values; whole numbers and booleans with a
+    NULL in the nullable types of pandas.
     """
     made = []
     for name, values in zip(answers.column_names, answers.columns, strict=True):
@@ -449,7 +455,7 @@ def _series(answers: pa.Table, index: pd.Index) -> list[pd.Series]:
 
 
 def _made(parts: Sequence[Any], source: pd.DataFrame, result: Result) -> pd.DataFrame:
-    """Columns beside each other, with the cost of the run in `attrs`."""
+    """Columns joined side by side, with the cost of the run in `attrs`."""
     first, *others = parts
     made = first.copy()
     for part in others:
@@ -477,14 +483,14 @@ _standard_error_of_column = pd.Series.sem
 _standard_error_of_groups = pd.api.typing.DataFrameGroupBy.sem
 pd.api.typing.DataFrameGroupBy.sem = _GroupsWithoutOperators.Attribute()
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", UserWarning)  # of the method that `Semantics.__call__` keeps
+    warnings.simplefilter("ignore", UserWarning)  # about the method that `Semantics.__call__` keeps
     pd.api.extensions.register_dataframe_accessor("sem")(Semantics)
     pd.api.extensions.register_series_accessor("sem")(_SeriesWithoutOperators)
 
 
 def _at_exit() -> None:
-    """Take `sem` back: pandas outlives the interpreter's modules, and would keep DuckDB's objects, whose
-    library then reports a leak on stderr.
+    """Remove `sem`: pandas outlives the interpreter's modules and would keep DuckDB's objects, and
+    DuckDB's library then reports a leak on stderr.
     """
     pd.DataFrame.sem = _standard_error
     pd.Series.sem = _standard_error_of_column

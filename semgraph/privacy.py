@@ -1,9 +1,9 @@
-"""Text without what must not leave (secrets, and folders of this machine), and files and folders that
+"""Text without private parts (secrets, and folders of this machine), and files and folders that
 only their owner may read.
 
-Keys and passwords are learned where settings, endpoints and stores take them, and replaced where
-text leaves: in every error of semgraph, on the terminal, in records and reports. Only files that are
-made here are private: one that exists keeps its mode, which its owner chose.
+Keys and passwords are registered by settings, endpoints and stores. They are replaced in all
+output: in every error of semgraph, on the terminal, in records and reports. Only new files are
+private: an existing one keeps its mode, which its owner chose.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import IO, Any
 from urllib.parse import quote, quote_plus, unquote
 
 HIDDEN = "[secret]"
-_LEAST = 6  # characters; a shorter value is no secret
-_LONG = 16  # characters; a shorter value is a secret if it is no word or number
+_LEAST = 6  # minimum characters of a secret
+_LONG = 16  # minimum characters of a secret that is a word or a number
 _MIXED = re.compile(r"[^\W\d_].*\d|\d.*[^\W\d_]|[^\w\s.-]", re.DOTALL)
 _NAMES = ("_KEY", "_PASSWORD", "_PASSWD", "_TOKEN", "_SECRET", "_AUTH")
 _USERINFO = re.compile(
@@ -39,7 +39,7 @@ _known: set[str] = set()
 
 
 def learn(*values: str | None) -> None:
-    """Remember secrets. Values that are short and a word or a number are none: `ollama`."""
+    """Remember secrets. A short value that is a word or a number is none: `ollama`."""
     for value in values:
         stripped = (value or "").strip()
         if len(stripped) >= (_LEAST if _MIXED.search(stripped) else _LONG):
@@ -52,16 +52,14 @@ def without_password(url: str) -> str:
 
 
 def learn_from_environment(environment: Mapping[str, str]) -> None:
-    """Remember the secrets among environment variables: by their names, and passwords in
-    addresses.
-    """
+    """Remember the secrets among environment variables: by name, and passwords in addresses."""
     learn(*(value for name, value in environment.items() if name.upper().endswith(_NAMES)))
     learn_from_addresses(environment.values())
 
 
 def learn_from_addresses(texts: Iterable[str]) -> None:
-    """Remember what is secret in addresses, `neo4j://user:PASSWORD@host` and `?api_key=KEY`, as
-    written and as meant.
+    """Remember the secrets in addresses, `neo4j://user:PASSWORD@host` and `?api_key=KEY`, in
+    encoded and decoded form.
     """
     for text in texts:
         for found in _USERINFO.finditer(text) if "://" in text else ():
@@ -71,8 +69,8 @@ def learn_from_addresses(texts: Iterable[str]) -> None:
 
 
 def redacted(text: str) -> str:
-    """The text with `[secret]` in place of every secret, also where it is escaped for a URL, JSON
-    or HTML; and of what stands as a password in an address or behind `Bearer`, known or not.
+    """The text with `[secret]` instead of every secret, including forms escaped for a URL, JSON or
+    HTML. Passwords in addresses and tokens after `Bearer` are replaced even if unknown.
 
     >>> learn("correct horse 7")
     >>> redacted("GET /?key=correct%20horse%207: 'correct horse 7' is wrong")
@@ -83,7 +81,7 @@ def redacted(text: str) -> str:
 
 
 def without_folders(text: str) -> str:
-    """The text with the names of files in place of absolute paths.
+    """The text with file names instead of absolute paths.
 
     >>> without_folders("/srv/app/plans/find.yaml:3:1  no step; see https://example.org/a/b")
     'find.yaml:3:1  no step; see https://example.org/a/b'
@@ -92,12 +90,12 @@ def without_folders(text: str) -> str:
 
 
 def folders_in(text: str) -> set[str]:
-    """The absolute folders of files that a text names, each with a slash at its end."""
+    """The absolute folders of the files in a text, each with a final slash."""
     return set(_FOLDERS.findall(text))
 
 
 def redacted_values(value: Any) -> Any:
-    """The same for every text in lists and mappings; keys stay."""
+    """Redact every text in lists and mappings; keys stay."""
     if isinstance(value, str):
         return redacted(value)
     if isinstance(value, Mapping):
@@ -112,7 +110,7 @@ def _pattern(secrets: frozenset[str]) -> re.Pattern[str]:
 
 
 def _whole(form: str) -> str:
-    """The pattern of a secret; of a short one, where it is a word of its own."""
+    """The pattern of a secret; a short one must be a separate word."""
     before, after = (
         edge if len(form) < _LONG and end.isalnum() else ""
         for edge, end in ((r"(?<![^\W_])", form[0]), (r"(?![^\W_])", form[-1]))
@@ -127,27 +125,27 @@ def _forms(secret: str) -> set[str]:
     in_json = {json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
     in_json |= {json.dumps(form)[1:-1] for form in in_json} | {repr(secret)[1:-1]}
     in_json |= {form.replace("/", "\\/") for form in in_json}
-    in_html = {html.escape(secret), str(escape(secret))}  # quotes differ
+    in_html = {html.escape(secret), str(escape(secret))}  # the two differ in quotes
     in_url = {quote(raw, safe=""), quote(raw), quote_plus(raw)}
     in_url |= {re.sub("%..", lambda m: m[0].lower(), form) for form in in_url}
     return {secret, *in_url, *in_json, *in_html}
 
 
 FOLDER, FILE = 0o700, 0o600
-RUNS = Path(".semgraph/runs")  # where the records of runs are
+RUNS = Path(".semgraph/runs")  # the folder of run records
 LAST = "last"  # the reference of the latest run
 
 
 def private_folder(path: Path) -> None:
-    """Make a folder and those above it, as far as they are missing. Raises OSError."""
+    """Create a folder and its missing parents. Raises OSError."""
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     for folder in reversed(missing):
         folder.mkdir(mode=FOLDER, exist_ok=True)
-    path.mkdir(exist_ok=True)  # refuses a file in its place
+    path.mkdir(exist_ok=True)  # raises if the path is a file
 
 
 def refusal(folder: Path, error: OSError) -> str:
-    """Why nothing can be made in a folder: the system's reason, or the file in the place of a folder."""
+    """The reason why a folder cannot be used: the system's, or a file at its path."""
     if isinstance(error, FileExistsError | NotADirectoryError):
         for path in (folder, *folder.parents):
             if path.exists() and not path.is_dir():
@@ -156,15 +154,13 @@ def refusal(folder: Path, error: OSError) -> str:
 
 
 def create_private(path: Path) -> None:
-    """Make an empty file and its folders, as far as they are missing. Raises OSError."""
+    """Create an empty file and its missing folders. Raises OSError."""
     private_folder(path.parent)
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, FILE))
 
 
 def open_private(path: Path, mode: str = "w", **options: Any) -> IO[Any]:
-    """Open a file for writing (`w`, `a`, `wb`), as `open` does; a new one is private. Raises
-    OSError.
-    """
+    """Open a file for writing (`w`, `a`, `wb`), like `open`; a new one is private. Raises OSError."""
     return open(path, mode, opener=_private, **options)
 
 

@@ -1,9 +1,9 @@
 """Scores with intervals: rows against true rows, graphs against true graphs.
 
-Rows: `answers` and `tally` count hits for each unit (such as a row), which the bootstrap resamples;
-`score` computes precision, recall and F1 of a tally, `difference` compares two tallies of the same
-units, `agreement` is the share of units with the same answers. Graphs: `score_graph` compares a
-`ScoredGraph` with the true one.
+Rows: `answers` and `tally` count hits for each unit (such as a row), which the bootstrap resamples.
+    `score` computes precision, recall and F1 of a tally, `difference` compares two tallies of the
+    same units, `agreement` is the share of units with the same answers. Graphs: `score_graph`
+    compares a `ScoredGraph` with the true one.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Score:
     def of(
         cls, hits: float, answers: float, true: float, interval: Interval | None = None
     ) -> Score:
-        """The score of counts.
+        """Compute the score from counts.
 
         >>> Score.of(1, 2, 1).f1
         0.6666666666666666
@@ -91,8 +91,8 @@ def answers(
     Args:
         rows: Result rows or true rows.
         key: The columns that identify the unit.
-        compare: The columns of the answer. None: the existence of a row is the answer. A row whose
-            compared columns are all NULL is a unit without an answer.
+        compare: The columns of the answer. Empty: the existence of a row is the answer. A row with
+            NULL in all compared columns is a unit without an answer.
         units: All units, as tuples of their key's values, with or without rows.
 
     >>> answers([{"id": 1, "of": "a"}, {"id": 2, "of": None}], ["id"], ["of"])
@@ -181,7 +181,7 @@ def _f1(sums: Sums) -> Sums:
 
 
 def _share(part: Sums, whole: Sums) -> Sums:
-    """Part of whole; 1 of nothing."""
+    """The ratio of part to whole; 1 if the whole is 0."""
     return np.where(whole > 0, part / np.where(whole > 0, whole, 1), 1.0)
 
 
@@ -208,14 +208,14 @@ class IntervalEstimate(NamedTuple):
 
 
 def estimate(units: Sequence[Sequence[float]], statistic: Statistic) -> IntervalEstimate:
-    """A statistic of sums over units, and its 95 % interval.
+    """Compute a statistic of sums over units, and its 95 % interval.
 
     Units with the same numbers are drawn together (a multinomial draw over the kinds of units), so
     the result does not depend on their order.
 
     Args:
-        units: The numbers of each unit, all of one length.
-        statistic: From sums of shape (samples, numbers) to one value for each sample.
+        units: The numbers of each unit, all of the same length.
+        statistic: Maps sums of shape (samples, numbers) to one value for each sample.
     """
     if not len(units):
         return IntervalEstimate(float(statistic(np.zeros((1, 8)))[0]), None)
@@ -236,12 +236,11 @@ class ScoredNode:
 
     Args:
         key: Its key in its graph; keys of two graphs are independent.
-        members: Its occurrences in the sources, which have the same names in both graphs. None: its
-            key.
-        label: Members of nodes with different labels are different.
+        members: Its occurrences in the sources, with the same names in both graphs. None: its key.
+        label: Members of nodes with different labels are distinct.
         name: Its name, if members are ambiguous (such as sources that each mention several nodes).
-            Nodes with common members and the same name are aligned before those with more common
-            members.
+            Among nodes with common members, those with the same name are aligned first, then those
+            with more common members.
     """
 
     key: Hashable
@@ -258,7 +257,7 @@ class ScoredNode:
 
 @dataclass(frozen=True)
 class Edge:
-    """An edge. It holds from `start` until before `end`; None: without a beginning or end.
+    """An edge. It holds from `start` until before `end`; None: no beginning or no end.
 
     Args:
         source: Key of a node.
@@ -287,7 +286,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class ScoredGraph:
-    """Nodes with different keys, and edges between them."""
+    """Nodes with distinct keys, and the edges between them."""
 
     nodes: tuple[ScoredNode, ...]
     edges: tuple[Edge, ...] = ()
@@ -299,9 +298,9 @@ _FINE = 1000
 
 
 def align(nodes: Iterable[ScoredNode], truth: Iterable[ScoredNode]) -> dict[Hashable, Hashable]:
-    """Align nodes with true nodes, one to one, if they have members in common.
+    """Align nodes one to one with true nodes that share members.
 
-    Maximizes equal names, then common members, then minimizes other members.
+    Maximizes equal names, then common members; then minimizes other members.
     """
     ours, theirs = {node.key: node for node in nodes}, {node.key: node for node in truth}
     shared = _shared(ours.values(), theirs.values())
@@ -311,7 +310,7 @@ def align(nodes: Iterable[ScoredNode], truth: Iterable[ScoredNode]) -> dict[Hash
         one, other = ours[own], theirs[true]
         dice = 2 * common / (len(one.occurrences) + len(other.occurrences))
         named = one.name is not None and one.name == other.name
-        # Whole numbers: what is added up stays exact, whatever the order.
+        # Integers: sums stay exact in any order.
         weights[own, true] = (named * most + common) * most * _FINE + round(dice * _FINE)
     pairs_ = dict(pair for part in _parts(weights) for pair in _best(part))
     return {key: pairs_[key] for key in ours if key in pairs_}
@@ -320,7 +319,7 @@ def align(nodes: Iterable[ScoredNode], truth: Iterable[ScoredNode]) -> dict[Hash
 def _shared(
     ours: Iterable[ScoredNode], theirs: Iterable[ScoredNode]
 ) -> dict[tuple[Hashable, Hashable], int]:
-    """How many members nodes have in common with true nodes."""
+    """The number of members that nodes share with true nodes."""
     where: defaultdict[Hashable, list[Hashable]] = defaultdict(list)
     for node in theirs:
         for member in node.occurrences:
@@ -331,7 +330,7 @@ def _shared(
 
 
 def _parts(weights: Overlaps) -> Iterator[nx.Graph]:
-    """The connected components of the weights, in an order that depends on the keys alone."""
+    """The connected components of the weights, in an order that depends only on the keys."""
     import networkx as nx
 
     graph = nx.Graph()
@@ -342,7 +341,7 @@ def _parts(weights: Overlaps) -> Iterator[nx.Graph]:
 
 
 def _best(part: nx.Graph) -> Iterator[tuple[Hashable, Hashable]]:
-    """The matching of the greatest weight in a component."""
+    """The maximum-weight matching in a component."""
     import networkx as nx
 
     pairs = part.edges if part.number_of_edges() == 1 else nx.max_weight_matching(part)
@@ -356,11 +355,11 @@ def partition(
 ) -> tuple[Score, Score]:
     """Scores of the partition of members into nodes: F1 of pairs, and B-cubed.
 
-    Pairs count pairs of members of one node; B-cubed measures for each member how much of its node
-    belongs with it, so it also covers nodes of one member. A merged pair of nodes lowers precision,
-    a split node recall. A missing member lowers recall; one that is in no true node, or in too many
-    nodes, lowers precision. Pairs have no F1 if no node has two members; B-cubed has none without
-    nodes.
+    Pairs count pairs of members of one node. B-cubed measures for each member the share of its node
+    that belongs with it, so it also covers nodes with one member. A merged pair of nodes lowers
+    precision, a split node recall. A missing member lowers recall; a member that is in no true
+    node, or in too many nodes, lowers precision. Pairs have no F1 if no node has two members;
+    B-cubed has none without nodes.
     """
     ours, theirs = list(nodes), list(truth)
     common = _occurrences_in_common(ours, theirs, alignment)
@@ -386,8 +385,8 @@ def partition(
 def _occurrences_in_common(
     ours: Iterable[ScoredNode], theirs: Iterable[ScoredNode], alignment: Alignment
 ) -> Counter[tuple[Hashable, Hashable]]:
-    """Members in common by node and true node; each occurrence of a member once, first where the
-    nodes are aligned.
+    """Common members by node and true node. Each occurrence of a member counts once, first for
+    aligned nodes.
     """
     where: defaultdict[Hashable, list[Hashable]] = defaultdict(list)
     for node in sorted(theirs, key=lambda node: repr(node.key)):
@@ -423,7 +422,7 @@ class GraphScore:
         edges: Edges with the same ends, label and properties, each counted once. The interval is by
             kinds of edges.
         validity: Edges that hold, over all sampled times; None without times.
-        at: The same for each time.
+        at: The same score for each time.
         ended: Edges with an end, against true edges with an end.
         tally: Hits, edges and true edges for each pair of ends with label and properties, for
             `difference`.
@@ -468,8 +467,8 @@ def score_graph(
 
 
 def moments(graph: ScoredGraph, most: int = _MOMENTS) -> list[Any]:
-    """The times at which an edge begins or ends, in order; evenly spread ones if there are more
-    than `most`.
+    """The times at which an edge begins or ends, in order; if there are more than `most`, an evenly
+    spread selection.
 
     >>> moments(ScoredGraph((), (Edge("a", "b", start=1, end=4), Edge("a", "c", start=4))))
     [1, 4]
@@ -531,7 +530,7 @@ def _ended(
 
 
 def _matched(ours: Sequence[Edge], theirs: Sequence[Edge]) -> Iterator[tuple[Edge, Edge]]:
-    """Match edges of equal content, one to one: first by both times, then by the beginning, then in
+    """Match edges of equal content one to one: first by both times, then by the beginning, then in
     order.
     """
     left, rest = list(ours), sorted(theirs, key=_when)

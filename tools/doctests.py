@@ -11,9 +11,9 @@ _DOCTEST = re.compile(r"^>>> .*(?:\n(?!$).*)*", re.MULTILINE)
 
 
 class Doctests(Extension):
-    """Fences the doctests of every docstring."""
+    """Puts the doctests of every docstring into code fences."""
 
     def on_object(self, *, obj: Object, **_: Any) -> None:
-        """Called for each module, class, function and attribute."""
+        """Handle a module, class, function or attribute."""
         if obj.docstring is not None:
             obj.docstring.value = _DOCTEST.sub(r"```pycon\n\g<0>\n```", obj.docstring.value)

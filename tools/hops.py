@@ -1,10 +1,10 @@
-"""Count the files of `semgraph/` that the execution of one plan passes.
+"""Count the files of `semgraph/` that the execution of one plan enters.
 
     python -m tools.hops
 
-A plan of three operators is loaded and run over two rows, with an HTTP server that always answers
-yes. For both phases the script prints how many files are entered, and for the run how many before
-the first call of the model. Calls count, imports do not.
+The script loads a plan of three operators and runs it over two rows, with an HTTP server that
+always answers yes. It prints the number of entered files for both phases, and for the run also the
+number before the first model call. Calls count, imports do not.
 """
 
 from __future__ import annotations
@@ -69,13 +69,15 @@ class YesServer(BaseHTTPRequestHandler):
 
 
 class Trace:
-    """The files with a called function while it is active, in the order of their first calls."""
+    """The files with a called function while the trace is active, in the order of their first
+    calls.
+    """
 
     def __init__(self) -> None:
         self.files: dict[str, None] = {}
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
-        """Note the file of a call."""
+        """Record the file of a call."""
         code = frame.f_code
         if event == "call" and code.co_filename.startswith(PACKAGE) and not _defines(frame):
             self.files.setdefault(str(Path(code.co_filename).relative_to(PACKAGE)))

@@ -37,7 +37,7 @@ COMPARISONS: dict[type[ast.cmpop], type[ast.cmpop]] = {
 
 
 def change_of(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:  # noqa: PLR0911 - one return for each kind
-    """The expression that a mutation of a node replaces, and the new one; None if it has none."""
+    """The expression that a mutation of a node replaces, and the new one; None if there is none."""
     match node:
         case ast.Compare(ops=[operator]) if type(operator) in COMPARISONS:
             return node, ast.Compare(node.left, [COMPARISONS[type(operator)]()], node.comparators)
@@ -59,7 +59,7 @@ def change_of(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:  # noqa: PLR09
 
 
 def mutants(source: str, number: int, seed: int) -> list[tuple[str, str]]:
-    """Mutated sources, each with its change, in the order of the lines."""
+    """Mutated sources, each with its change, in line order."""
     changes = [change for node in ast.walk(ast.parse(source)) if (change := change_of(node))]
     random.Random(seed).shuffle(changes)  # noqa: S311
     mutated: list[tuple[int, str, str]] = []
@@ -74,8 +74,8 @@ def mutants(source: str, number: int, seed: int) -> list[tuple[str, str]]:
 
 
 def _replaced(source: str, old: ast.expr, text: str) -> str | None:
-    """The source with another text for an expression; None if Python places it wrongly, as it does
-    in some f-strings.
+    """The source with a new text for an expression; None if Python gives a wrong position, as in
+    some f-strings.
     """
     lines = source.encode().splitlines(keepends=True)
     assert old.end_lineno is not None
@@ -93,7 +93,7 @@ def _replaced(source: str, old: ast.expr, text: str) -> str | None:
 
 
 def difference(path: str, source: str, changed: str) -> str:
-    """A diff of a file with one change, with as many lines around it as make its place unique."""
+    """A diff of a file with one change, with enough context lines to make its position unique."""
     before, after = source.splitlines(keepends=True), changed.splitlines(keepends=True)
     for around in range(3, len(before) + 3):
         diff = "".join(difflib.unified_diff(before, after, f"a/{path}", f"b/{path}", n=around))
@@ -103,8 +103,8 @@ def difference(path: str, source: str, changed: str) -> str:
 
 
 def applied(diff: str, source: str) -> str | None:
-    """The source with the change of a diff; None if its lines do not stand there, or more than once.
-    Lines around the change may differ, those farthest from it first.
+    """The source with the change of a diff; None unless its lines occur exactly once. Context lines
+    may differ, the farthest first.
     """
     old, new, leading, trailing = _hunk(diff)
     lines = source.splitlines()
@@ -118,7 +118,7 @@ def applied(diff: str, source: str) -> str | None:
 
 
 def _hunk(diff: str) -> tuple[list[str], list[str], int, int]:
-    """Old and new lines of a diff, and how many equal ones begin and end them."""
+    """Old and new lines of a diff, and the number of equal lines at their start and end."""
     lines = diff.splitlines()
     lines = lines[next(n for n, line in enumerate(lines) if line.startswith("@@")) + 1 :]
     changed = [n for n, line in enumerate(lines) if line[:1] in "-+" and line]
@@ -139,7 +139,7 @@ class Mutated(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self.path, self.source = path.absolute(), source
 
     def find_spec(self, fullname: str, *_: object) -> object:  # type: ignore[override]
-        """The specification of the mutated module, and of no other."""
+        """The specification of the mutated module; None for others."""
         if fullname != self.name:
             return None
         return importlib.util.spec_from_file_location(fullname, self.path, loader=self)
@@ -150,7 +150,7 @@ class Mutated(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 class FirstFailure:
-    """Tells the parent which test failed first."""
+    """Reports the first failed test to the parent."""
 
     def __init__(self, pipe: int) -> None:
         self.pipe = pipe
@@ -162,7 +162,7 @@ class FirstFailure:
 
 
 def killed(path: Path, source: str, tests: Sequence[str], seconds: int) -> str:
-    """The test that fails first over a mutant, or how its process ends; "" if all pass."""
+    """The first test that fails on a mutant, or the end of its process; "" if all pass."""
     reading, writing = os.pipe()
     written = b""
     child = os.fork()
@@ -179,7 +179,7 @@ def killed(path: Path, source: str, tests: Sequence[str], seconds: int) -> str:
         os._exit(int(pytest.main(arguments, plugins=[FirstFailure(writing)])))
     os.close(writing)
     _, status = os.waitpid(child, 0)
-    os.set_blocking(reading, False)  # a process that a test left may hold the other end
+    os.set_blocking(reading, False)  # a process left over from a test may hold the other end
     with contextlib.suppress(BlockingIOError):
         written = os.read(reading, 4096)
     os.close(reading)
@@ -190,7 +190,7 @@ def killed(path: Path, source: str, tests: Sequence[str], seconds: int) -> str:
 
 
 def kept(folder: Path, tests: Sequence[str], seconds: int) -> Iterator[bool]:
-    """Run the diffs of a folder; whether each gives what it gave."""
+    """Run the diffs of a folder; yield whether each has its recorded result."""
     passed: set[tuple[Path, str]] = set()
     for file in sorted(folder.rglob("*.diff")):
         head, diff = file.read_text(encoding="utf-8").split("\n", 1)
@@ -218,7 +218,7 @@ def _require_passing(path: Path, source: str, tests: Sequence[str], seconds: int
 
 
 def main() -> None:
-    """Run the mutants; print those that survive, and the kill rate."""
+    """Run the mutants; print the surviving ones, and the kill rate."""
     parser = argparse.ArgumentParser(
         prog="python -m tools.mutate",
         description=__doc__,

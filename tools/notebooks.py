@@ -1,11 +1,11 @@
-"""Run the notebooks anew and keep what they show.
+"""Run the notebooks and store their outputs.
 
     python -m tools.notebooks                         # all of them
     python -m tools.notebooks quickstart ...          # only these
-    python -m tools.notebooks --html FOLDER [NAME ...]  # export them, as they are, as HTML
+    python -m tools.notebooks --html FOLDER [NAME ...]  # export them as HTML without running them
 
-Answers come from the recordings in `notebooks/data` (`python -m tools.recordings notebooks`), so that
-all but the ids of runs stays as it is.
+Answers come from the recordings in `notebooks/data` (`python -m tools.recordings notebooks`), so
+all outputs except the ids of runs stay equal.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ _ID = re.compile(
 
 
 def notebooks(names: Sequence[str] = ()) -> list[Path]:
-    """The notebooks of these names, or all of them."""
+    """The notebooks with these names, or all of them."""
     return [path for path in sorted(FOLDER.glob("*.ipynb")) if not names or path.stem in names]
 
 
 def read(path: Path) -> NotebookNode:
-    """A notebook with what it shows."""
+    """A notebook with its outputs."""
     return nbformat.read(path, as_version=4)
 
 
 def executed(path: Path, folder: Path) -> NotebookNode:
-    """Run a notebook in a copy of its folder, without the settings of this machine and without a
-    network.
+    """Run a notebook in a copy of its folder, without the settings of this machine and without
+    network access.
 
     Args:
         path: The notebook.
-        folder: Where the copy is made.
+        folder: The folder for the copy.
     """
     shutil.copytree(FOLDER, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".*"))
     book = read(path)
@@ -72,7 +72,7 @@ def executed(path: Path, folder: Path) -> NotebookNode:
 
 
 def shown(cell: NotebookNode) -> str:
-    """What a cell shows, as one text, without pictures and without the ids of runs."""
+    """The output of a cell, as one text, without pictures and without the ids of runs."""
     texts = []
     for output in cell.get("outputs", ()):
         data: dict[str, Any] = output.get("data", {})
@@ -81,7 +81,7 @@ def shown(cell: NotebookNode) -> str:
 
 
 def exported(book: NotebookNode, theme: str = "light") -> str:
-    """A notebook as an HTML page, in the colours `light` or `dark`."""
+    """A notebook as an HTML page, with the theme `light` or `dark`."""
     from nbconvert import HTMLExporter
 
     text: str = HTMLExporter(theme=theme).from_notebook_node(book)[0]
@@ -89,7 +89,7 @@ def exported(book: NotebookNode, theme: str = "light") -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the notebooks named, or all of them; or export them."""
+    """Run or export the named notebooks, or all of them."""
     if arguments[:1] == ["--html"]:
         folder = Path(arguments[1])
         folder.mkdir(parents=True, exist_ok=True)

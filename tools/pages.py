@@ -1,4 +1,4 @@
-"""Write a page of Markdown for each shipped plan, and an index: `python -m tools.pages [FOLDER]`.
+"""Write a Markdown page for each shipped plan, and an index: `python -m tools.pages [FOLDER]`.
 
 Plans that only other plans call have no page: the index has a table of them.
 """
@@ -72,7 +72,7 @@ def _asking(file: PlanFile) -> str:
 
 
 def write(files: Sequence[PlanFile], folder: Path) -> list[Path]:
-    """Write the pages into a folder; returns those that changed. Raises PlanError."""
+    """Write the pages into a folder; return the changed ones. Raises PlanError."""
     folder.mkdir(parents=True, exist_ok=True)
     changed = []
     for name, text in pages(files).items():
@@ -84,9 +84,9 @@ def write(files: Sequence[PlanFile], folder: Path) -> list[Path]:
 
 
 def main() -> None:
-    """Write the pages, and print which of them changed."""
+    """Write the pages, and print the changed ones."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/plans")
-    files = [file for file in listed() if not file.folder]  # memories have pages of their own
+    files = [file for file in listed() if not file.folder]  # memories have separate pages
     for path in write(sorted(files, key=lambda file: file.path.stem), folder):
         sys.stdout.write(f"{path}\n")
 

@@ -42,7 +42,7 @@ NOTEBOOKS = ROOT / "notebooks"
 
 
 def shipped() -> list[Path]:
-    """The files of all shipped plans; those that the example of a plan runs first stand before it."""
+    """The files of all shipped plans; those that the example of a plan runs first come before it."""
     paths = [path for path in sorted(PLANS.rglob("*.yaml")) if is_plan(path)]
     return sorted(paths, key=_depth)
 
@@ -53,13 +53,13 @@ def _depth(path: Path) -> int:
 
 
 def _before(path: Path, name: str) -> Path:
-    """The plan that an example names: beside its file, or by its place among the shipped plans."""
+    """The plan that an example names: next to its file, or by its path among the shipped plans."""
     beside = path.with_name(f"{name}.yaml")
     return beside if beside.is_file() else PLANS / f"{name}.yaml"
 
 
 def is_named(path: Path, names: Sequence[str]) -> bool:
-    """Whether one of the names is a plan's, or that of a folder it is in."""
+    """Whether a name is that of the plan, or of a folder that contains it."""
     own = path.relative_to(PLANS).with_suffix("")
     return any(own.is_relative_to(name.removeprefix("plans/")) for name in names)
 
@@ -80,8 +80,8 @@ def record_plan(path: Path) -> None:
 
 
 def record_notebook(path: Path) -> None:
-    """Record the answers of a notebook's cells: its sessions replay `data/NAME.jsonl`, and get the
-    local model in place of it.
+    """Record the answers of a notebook's cells. Its sessions, which replay `data/NAME.jsonl`, get
+    the local model instead.
     """
     recorder = Recorder()
     llm = recorder.llm(Local(DEFAULT_MODEL))
@@ -108,12 +108,12 @@ def record_notebook(path: Path) -> None:
 
 
 def recording_of_notebook(path: Path) -> Path:
-    """The file with the answers of a notebook, beside its data."""
+    """The file with the answers of a notebook, next to its data."""
     return path.parent / "data" / f"{path.stem}.jsonl"
 
 
 def replaying_notebooks() -> list[Path]:
-    """The notebooks whose sessions replay a recording."""
+    """The notebooks with sessions that replay a recording."""
     paths = sorted(NOTEBOOKS.glob("*.ipynb"))
     return [p for p in paths if f"recorded:data/{p.stem}.jsonl" in p.read_text(encoding="utf-8")]
 

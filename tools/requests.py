@@ -7,12 +7,12 @@
 
 Each plan that calls a model runs over its example, with each of its presets and with each
 implementation of its operators; add_episode also over messages of two synthetic worlds and with
-types; memories also over a conversation and its questions. A simulated model answers over HTTP, from
-the text of the prompt alone. The file has the number and a digest of the distinct requests of each
-case: two checkouts whose digests differ are compared by `diff -r` of their `--texts`. Patterns of
-names as further arguments (`'memories/*'`) choose cases. `semgraph neo4j start` starts a server;
-NEO4J_USERNAME and NEO4J_PASSWORD name its user. Its full-text search ranks differently, so compare
-with a file from a server.
+types; memories also over a conversation and its questions. A simulated model answers over HTTP,
+from the text of the prompt alone. The file has the number and a digest of the distinct requests of
+each case. If digests of two checkouts differ, compare their `--texts` with `diff -r`. Further
+arguments are name patterns (`'memories/*'`) that select cases. `semgraph neo4j start` starts a
+server; NEO4J_USERNAME and NEO4J_PASSWORD name its user. Its full-text search ranks differently, so
+compare only with a file from a server.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ TYPES: dict[str, list[dict[str, Any]]] = {
     ],
     "signatures": [{"source": "Person", "target": "City", "relation": "HOME"}],
 }  # fmt: skip
-# A plan, its preset, parameters and implementations, and its rows; none: its example.
+# A plan; its preset, parameters and implementations; and its rows, or none for its example.
 Run = tuple[str, dict[str, Any], dict[str, Any]]
 
 
 def cases(patterns: Sequence[str]) -> dict[str, list[Run]]:
-    """What is run into one empty store, by name, in the order of the runs."""
+    """The runs over one empty store each, by case name, in run order."""
     found: dict[str, list[Run]] = {}
     for path in sorted(PLANS.rglob("*.yaml")):
         name = path.relative_to(PLANS).with_suffix("").as_posix()
@@ -89,7 +89,7 @@ def _asking(plan: LogicalPlan) -> list[Semantic]:
 
 
 def _presets(plan: LogicalPlan) -> list[str]:
-    """All presets but `ready`: which rows are ready together depends on time."""
+    """All presets except `ready`: the rows that are ready together depend on time."""
     return [name for name in plan.document.get("presets", ()) if name != "ready"]
 
 
@@ -148,7 +148,7 @@ async def all_requests(store: str, patterns: Sequence[str]) -> dict[str, list[st
 
 
 def _empty(store: str, *, first: bool) -> None:
-    """Empty a server; one that holds rows before the first case is refused."""
+    """Empty a server. Refuses one that holds rows before the first case."""
     if not lasts(store):
         return
     import neo4j
@@ -161,7 +161,7 @@ def _empty(store: str, *, first: bool) -> None:
 
 
 def main() -> int:
-    """Write or compare; print the cases that differ, and the sums."""
+    """Write or compare; print the cases that differ, and the totals."""
     parser = argparse.ArgumentParser(description="List the requests that the shipped plans send.")
     parser.add_argument("file", type=Path)
     parser.add_argument("cases", nargs="*", default=["*"], help="patterns of names")

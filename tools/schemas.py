@@ -1,5 +1,5 @@
-"""Write the JSON Schemas of plans and graphs beside the shipped plans, and the line that names its
-schema to each of these files: `python -m tools.schemas`.
+"""Write the JSON Schemas of plans and graphs next to the shipped plans, and into each of these
+files the line that names its schema: `python -m tools.schemas`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ KINDS = ("plan", "graph")  # the kinds of YAML files
 
 
 def texts(folder: Path) -> Iterator[tuple[Path, str]]:
-    """The files of a folder of plans as they should be: the schemas, and each plan and graph with
-    its first line. Raises PlanError.
+    """The expected files of a folder of plans: the schemas, and each plan and graph with its first
+    line. Raises PlanError.
     """
     for kind in KINDS:
         schema = json.dumps(SCHEMAS_BY_KIND[kind](), ensure_ascii=False, indent=1)
@@ -33,7 +33,7 @@ def texts(folder: Path) -> Iterator[tuple[Path, str]]:
 
 
 def main() -> None:
-    """Write the files, and print which of them changed."""
+    """Write the files, and print the changed ones."""
     for path, text in texts(plans_folder()):
         path.parent.mkdir(exist_ok=True)
         if not path.exists() or path.read_text(encoding="utf-8") != text:

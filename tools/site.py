@@ -1,9 +1,9 @@
-"""The hook of MkDocs (`mkdocs.yml`) that completes the site: reference pages made from the code, and
-files of the repository that pages link to.
+"""The MkDocs hook (`mkdocs.yml`) that completes the site: reference pages generated from the code,
+and files of the repository that pages link to.
 
-A page in `docs/` links to any file of the repository by its relative path, as a Git host shows it.
-Files outside of `docs/` become a part of the site below `repository/`, with the files that they link
-to: Markdown as pages, plans and code as listings, folders as pages with what is in them.
+A page in `docs/` links to any file of the repository by its relative path, as on a Git host. Files
+outside of `docs/`, and the files that they link to, become a part of the site below `repository/`:
+Markdown as pages, plans and code as listings, folders as pages with their contents.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[1]
-# Files that are shown as listings, with the language of their text.
+# Files that become listings, with the language of their text.
 LISTED = {".yaml": "yaml", ".py": "python", ".toml": "toml"}
 # Files outside of `docs/` that the navigation names.
 NAVIGATED = ("CHANGELOG.md", "benchmarks/results")
@@ -52,7 +52,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Let links lead to where their files are on the site, and pictures follow the colours."""
+    """Rewrite links to the files' locations on the site, and let pictures follow the theme."""
     uri = page.file.src_uri
     source = _source_of(uri)
     if uri.startswith("repository/"):
@@ -73,7 +73,7 @@ def _relinked(link: str, source: str, uri: str) -> str:
 
 
 def _linked(text: str, source: str) -> Iterator[str]:
-    """The files of the repository that a page links to, besides pages in `docs/`."""
+    """The files of the repository that a page links to, except pages in `docs/`."""
     text = _PICTURE.sub(r"![\2](\3)![\2](\1)", text)
     for link in _LINK.findall(_FENCED.sub("", text)):
         target = _target(link, source)
@@ -86,7 +86,7 @@ def _linked(text: str, source: str) -> Iterator[str]:
 
 
 def _target(link: str, source: str) -> str | None:
-    """The file of the repository that a relative link leads to."""
+    """The file of the repository at a relative link."""
     path = link.partition("#")[0]
     if not path or "://" in path or path.startswith(("/", "mailto:")):
         return None
@@ -94,7 +94,7 @@ def _target(link: str, source: str) -> str | None:
 
 
 def _uri(target: str) -> str:
-    """Where a file of the repository is among the sources of the site."""
+    """The path of a file of the repository among the sources of the site."""
     path = PurePosixPath(target)
     if (ROOT / target).is_dir():
         path /= "README.md"
@@ -105,7 +105,7 @@ def _uri(target: str) -> str:
 
 
 def _source_of(uri: str) -> str:
-    """The file of the repository, or the file in a folder, of a source of the site."""
+    """The file of the repository, or the file in a folder, for a source of the site."""
     return uri.removeprefix("repository/") if uri.startswith("repository/") else f"docs/{uri}"
 
 
@@ -122,7 +122,7 @@ def _site_file(source: str, config: Any) -> File:
 
 
 def _folder(path: Path) -> Iterator[str]:
-    """The page of a folder: links to what is in it, and the plans and prompts themselves."""
+    """The page of a folder: links to its contents, and the plans and prompts themselves."""
     yield f"# {path.relative_to(ROOT)}\n"
     entries = sorted(path.iterdir())
     for entry in entries:
@@ -223,7 +223,7 @@ def decisions() -> str:
     return "\n".join(["# Decisions\n", "Choices that the code does not explain.\n", *links]) + "\n"
 
 
-# The pages that are made from the code.
+# The pages generated from the code.
 REFERENCE: dict[str, Callable[[], str]] = {
     "cli.md": cli,
     "decisions/README.md": decisions,

@@ -1,5 +1,4 @@
-"""List the public surface of semgraph, one name a line, so that two versions can be compared with
-`diff`.
+"""List the public surface of semgraph, one name per line, so that `diff` can compare two versions.
 
     python -m tools.surface > before.txt
 
@@ -102,7 +101,7 @@ def _printed(*arguments: str) -> Any:
 
 
 def _without_texts(value: Any) -> Any:
-    """Leave out descriptions and paths of files, which are no names."""
+    """Remove descriptions and file paths, which are no names."""
     if isinstance(value, dict):
         return {
             key: _without_texts(inner) for key, inner in value.items() if key not in ("doc", "file")

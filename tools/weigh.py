@@ -3,10 +3,10 @@
     python -m tools.weigh           # the files of the index
     python -m tools.weigh COMMIT    # those of a commit, and the difference from it to the index
 
-Lines are those of `wc -l` over the `*.py` that Git has. The last lines have what a change is judged
-by: the sum of `semgraph/`, `operators/` and `tools/`, because code that moves between them saves
-nothing; the share of docstrings; and the `fmt:` comments in `semgraph/` and `operators/`, which keep
-lines long.
+Lines are those of `wc -l` over the `*.py` files in Git. The last lines have the measures of a
+change: the sum of `semgraph/`, `operators/` and `tools/`, because code that moves between them
+saves nothing; the share of docstrings; and the `fmt:` comments in `semgraph/` and `operators/`,
+which keep lines long.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HAVE_DOCSTRINGS = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionD
 
 
 class Weight(NamedTuple):
-    """What one file or folder weighs."""
+    """The measures of one file or folder."""
 
     lines: int = 0
     statements: int = 0
@@ -37,12 +37,12 @@ class Weight(NamedTuple):
     fmt: int = 0
 
     def plus(self, other: Weight, sign: int = 1) -> Weight:
-        """The sum, or with -1 the difference."""
+        """The sum of two weights, or the difference with `sign` -1."""
         return Weight(*(a + sign * b for a, b in zip(self, other, strict=True)))
 
 
 def weight(source: str) -> Weight:
-    """The weight of one file."""
+    """Weigh one file."""
     nodes = list(ast.walk(ast.parse(source)))
     docstrings = 0
     for node in nodes:
@@ -71,7 +71,7 @@ def _git(*arguments: str) -> bytes:
 
 
 def weights(commit: str | None = None) -> dict[str, Weight]:
-    """The weight of each folder, and of those in `semgraph`; `semgraph/*` are its own files."""
+    """The weights of the folders, and of those in `semgraph`; `semgraph/*` are its own files."""
     found: dict[str, Weight] = defaultdict(Weight)
     for name, source in sources(commit):
         top, *rest = name.split("/")
@@ -84,7 +84,7 @@ def weights(commit: str | None = None) -> dict[str, Weight]:
 
 
 def main(commit: str | None = None) -> None:
-    """Print a table."""
+    """Print a table of the weights."""
     now = weights()
     shown = weights(commit) if commit else now
     print(f"{'folder':30}" + "".join(f"{name:>18}" for name in Weight._fields[:4]))

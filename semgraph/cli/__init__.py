@@ -1,7 +1,7 @@
 """The command line: each command parses its options, calls a function and prints the result.
 
-Nothing imports this package but `semgraph.__main__`. Heavy libraries are imported inside the
-commands that use them.
+Only `semgraph.__main__` imports this package. Heavy libraries are imported inside the commands that
+use them.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _OTHER_SPELLINGS = {
     "--way": "--variant",
     "--ways": "--implementations",
 }
-_ALLOCATIONS = 500_000  # between collections: modules, plans and their texts stay to the end
-_UsageError: Any = typer.BadParameter.__bases__[0]  # of the click that typer uses
+_ALLOCATIONS = 500_000  # between collections: modules, plans and their texts live until exit
+_UsageError: Any = typer.BadParameter.__bases__[0]  # of typer's own click
 
 
 class Root(CommandGroup):
-    """The command `semgraph`; suggests the right option for another spelling."""
+    """The command `semgraph`; suggests the right option for a misspelt one."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
@@ -47,7 +47,7 @@ class Root(CommandGroup):
 
 
 def _mend(error: Any) -> None:
-    """Name what was probably meant by an option or an argument."""
+    """Add to an error a suggestion for an option or an argument."""
     option, possibilities = getattr(error, "option_name", ""), getattr(error, "possibilities", None)
     if option in _OTHER_SPELLINGS:
         error.message = f"No such option: {option}. Write {_OTHER_SPELLINGS[option]}"
@@ -117,7 +117,7 @@ def main() -> None:
     """Run the command line and end the process; the entry point `semgraph`."""
     gc.set_threshold(_ALLOCATIONS)
     code: Any = 1
-    atexit.register(lambda: _end(code))  # the first one: called last
+    atexit.register(lambda: _end(code))  # registered first, so called last
     try:
         app()
     except SystemExit as exit_:
@@ -129,10 +129,10 @@ def main() -> None:
 
 
 def _end(code: Any) -> None:
-    """End the process when its threads have ended and exit functions were called, without freeing
+    """End the process after its threads have ended and exit functions were called, without freeing
     all objects one by one: 0.2 s.
     """
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # the reader is gone
+        with suppress(OSError, ValueError):  # the reader has gone
             stream.flush()
     os._exit(code if isinstance(code, int) else code is not None)

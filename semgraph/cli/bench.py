@@ -1,4 +1,4 @@
-"""`semgraph-bench`: runs the benchmarks, which are in the source tree and not in the package."""
+"""`semgraph-bench`: runs the benchmarks, which are in the source tree but not in the package."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _GIVEN = "pyproject.toml", "benchmarks/__main__.py"
 
 
 def main() -> None:
-    """Run `python -m benchmarks` of the checkout that semgraph is installed from, or of the current
-    folder.
+    """Run `python -m benchmarks` of the checkout from which semgraph is installed, or of the
+    current folder.
     """
     for root in (Path(__file__).resolve().parents[2], Path.cwd()):
         if all((root / name).exists() for name in _GIVEN):

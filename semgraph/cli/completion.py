@@ -1,5 +1,5 @@
-"""What the shell completes: names of plans, of what a plan declares, of runs, of operators and of
-models. A value that cannot be known completes to nothing, and the shell proposes files.
+"""Shell completion: names of plans, of a plan's declarations, of runs, of operators and of models.
+An unknown kind of value completes to nothing, and the shell proposes files.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from semgraph.folders import operators_folder, plan_names
 from semgraph.privacy import LAST, RUNS
 from semgraph.stores.registry import FORMS
 
-_VARIABLE = re.compile(r"[A-Z].*")  # what a user puts into the form of an address
+_VARIABLE = re.compile(r"[A-Z].*")  # a placeholder in the form of an address
 
 
 def plans(incomplete: str) -> list[str]:
@@ -25,7 +25,7 @@ def plans(incomplete: str) -> list[str]:
 
 
 def runs(incomplete: str) -> list[str]:
-    """The runs whose records are kept, the latest last."""
+    """The runs with records, latest last."""
     names = sorted(path.parent.name for path in RUNS.glob("*/run.json"))
     return _beginning(incomplete, [*names, LAST] if names else [])
 
@@ -36,22 +36,22 @@ def presets(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def params(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The parameters of the plan, with `=` behind each."""
+    """The parameters of the plan, each followed by `=`."""
     return _beginning(incomplete, (f"{name}=" for name in _declared(ctx, "params")))
 
 
 def inputs(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The inputs of the plan, with `=` behind each."""
+    """The inputs of the plan, each followed by `=`."""
     return _beginning(incomplete, (f"{name}=" for name in _declared(ctx, "inputs")))
 
 
 def steps(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The plan's own steps, without those of the plans that it calls."""
+    """The steps of the plan itself, without those of called plans."""
     return _beginning(incomplete, _declared(ctx, "steps"))
 
 
 def uses(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The plan's own steps with `=` behind each; behind it, the shipped implementations."""
+    """The steps of the plan itself, each followed by `=`; after it, the shipped implementations."""
     step, equals, begun = incomplete.partition("=")
     if not equals:
         return _beginning(step, (f"{name}=" for name in _declared(ctx, "steps")))
@@ -59,7 +59,7 @@ def uses(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def implementations(incomplete: str) -> list[str]:
-    """The shipped implementations, also behind a comma: `nested_loop,bl` completes to
+    """The shipped implementations, also after a comma: `nested_loop,bl` completes to
     `nested_loop,block`.
     """
     before, comma, begun = incomplete.rpartition(",")
@@ -68,13 +68,13 @@ def implementations(incomplete: str) -> list[str]:
 
 
 def operators(incomplete: str) -> list[str]:
-    """The operators that have implementations."""
+    """The operators with implementations."""
     folders = (path.name for path in sorted(operators_folder().iterdir()) if any(path.glob("*.py")))
     return _beginning(incomplete, folders)
 
 
 def models(incomplete: str) -> list[str]:
-    """The forms in which models are named."""
+    """The forms of model names."""
     from semgraph.llm.providers import PROVIDERS, options_of
 
     names = (name + ":" * PROVIDERS[name].names_required for name in options_of("model"))
@@ -82,12 +82,12 @@ def models(incomplete: str) -> list[str]:
 
 
 def stores(incomplete: str) -> list[str]:
-    """The forms in which stores are named."""
+    """The forms of store addresses."""
     return _beginning(incomplete, (_VARIABLE.sub("", form) for form in FORMS))
 
 
 def local_models(incomplete: str) -> list[str]:
-    """The models that can be fetched."""
+    """The downloadable models."""
     from semgraph.llm.catalogue import CATALOGUE
 
     return _beginning(incomplete, (model.name for model in CATALOGUE))
@@ -98,7 +98,7 @@ def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:
 
 
 def _declared(ctx: typer.Context, key: str) -> Iterator[str]:
-    """The names below a key of the plan that the command line names; none if it cannot be read."""
+    """The names below a key of the plan on the command line; none if it cannot be read."""
     from semgraph.errors import PlanError
     from semgraph.frontend.document import find_plan, read_file
 

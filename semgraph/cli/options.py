@@ -1,9 +1,9 @@
-"""Options shared by all commands and the values they have as text, output, signals, and errors as
+"""Shared parts of all commands: options and their values as text, output, signals, and errors as
 messages with exit codes.
 
-At Ctrl-C, SIGTERM and SIGHUP the first signal stops a run cleanly, so that it can be resumed; the
-second ends the process at once. A SIGHUP that the process was started to ignore (`nohup`) is
-ignored.
+At Ctrl-C, SIGTERM and SIGHUP, the first signal stops a run cleanly, so that it can be resumed; the
+second ends the process at once. SIGHUP is ignored if the process was started to ignore it
+(`nohup`).
 """
 
 from __future__ import annotations
@@ -125,14 +125,14 @@ NoCache = Annotated[bool, typer.Option("--no-cache", help="Ignore cached answers
 
 
 class OnError(StrEnum):
-    """The treatment of rows with a failed answer."""
+    """The treatment of rows without a valid answer."""
 
     RAISE = "raise"
     NULL = "null"
 
 
 class Format(StrEnum):
-    """How a result is printed."""
+    """The output format of a result."""
 
     text = "text"
     json = "json"
@@ -202,11 +202,11 @@ class CommonOptions:
 
     @property
     def json(self) -> bool:
-        """Whether results are one JSON object."""
+        """Whether a result is printed as one JSON object."""
         return self.format is Format.json
 
     def words(self, *names: str) -> str:
-        """The options that choose models, store and code (or of `names`), as typed, without
+        """The options that select models, store and code (or only `names`), as typed, without
         passwords.
         """
         from shlex import quote
@@ -254,16 +254,16 @@ class CommonOptions:
         say(self.err, line)
 
     def dump(self, value: Any, data: str = "") -> None:
-        """Print one JSON object without secrets; the user's rows under the key `data` stay as they
-        are.
+        """Print one JSON object without secrets; the user's rows under the key `data` are
+        unchanged.
         """
         import json
 
-        shown = redacted_values(value)
+        safe = redacted_values(value)
         if data:
-            shown[data] = value[data]
+            safe[data] = value[data]
         text = json.dumps(
-            shown, ensure_ascii=False, indent=2, default=lambda other: redacted(str(other))
+            safe, ensure_ascii=False, indent=2, default=lambda other: redacted(str(other))
         )
         typer.echo(escaped(text, in_json=True))
 
@@ -296,7 +296,7 @@ class CommonOptions:
 
 
 def say(console: Console, line: str) -> None:
-    """Print text without markup, wrapping and control characters, which data may contain."""
+    """Print text without markup, wrapping and control characters, all of which data may contain."""
     harmless = escaped(redacted(line))
     console.print(harmless, markup=False, highlight=False, emoji=False, soft_wrap=True)
 
@@ -317,7 +317,7 @@ def _console(options: CommonOptions, *, stderr: bool) -> Console:
 
 
 def _plain_flags(command: Any, ctx: Any) -> None:
-    """Show the flags of a command without a type."""
+    """Hide the type of flags in a command's help."""
     for parameter in command.get_params(ctx):
         if getattr(parameter, "is_flag", False):
             parameter.metavar = ""
@@ -333,9 +333,7 @@ class CommandGroup(TyperGroup):
 
 
 class Command(TyperCommand):
-    """A command whose help page says where the common options are described, in place of their
-    descriptions.
-    """
+    """A command with a help page that refers to the description of the common options."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help page."""
@@ -366,10 +364,10 @@ class Commands(typer.Typer):
 
 
 def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Turn a function with a `CommonOptions` as its first argument into a command with the common
+    """Turn a function with a `CommonOptions` as first argument into a command with the common
     options and error handling.
 
-    The same options may be given before the command's name; those after it win.
+    The same options are accepted before the command's name; those after it take precedence.
     """
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     wants_context = any(parameter.name == "ctx" for parameter in own)
@@ -529,7 +527,7 @@ _COMMA = re.compile(r",(?![^()]*\))")  # outside of parentheses
 
 
 def named_values(option: str, texts: Sequence[str] | None) -> dict[str, str]:
-    """The values of an option that is given once for each name. Raises PlanError.
+    """Parse an option that is given once per name. Raises PlanError.
 
     >>> named_values("--use", ["linked=block(left=10)", "told=packed"])
     {'linked': 'block(left=10)', 'told': 'packed'}
@@ -548,7 +546,7 @@ def named_values(option: str, texts: Sequence[str] | None) -> dict[str, str]:
 
 
 def parameters(texts: Sequence[str] | None) -> dict[str, Any]:
-    """The values of `--set`: JSON where it is JSON, else text. Raises PlanError."""
+    """Parse the values of `--set`: JSON if valid, else text. Raises PlanError."""
     values: dict[str, Any] = {}
     for name, text in named_values("--set", texts).items():
         try:
@@ -561,15 +559,15 @@ def parameters(texts: Sequence[str] | None) -> dict[str, Any]:
 def read_variants(
     step: str | None, implementations: str | None, variants: Sequence[str]
 ) -> list[str] | dict[str, dict[str, str]]:
-    """The implementations of a step, or the implementations of each whole plan.
+    """Parse the implementations of a step, or the implementations of each whole plan.
 
     Args:
-        step: The step that `implementations` are for.
+        step: The step of `implementations`.
         implementations: `A,B`.
         variants: `NAME:STEP=IMPLEMENTATION,...` for each plan.
 
     Raises:
-        PlanError: With everything that is wrong.
+        PlanError: The message has all problems.
 
     >>> read_variants("linked", "nested_loop, block(left=10,right=5)", [])
     ['nested_loop', 'block(left=10,right=5)']

@@ -22,7 +22,7 @@ functions = Commands(help="Functions that expressions call.", no_args_is_help=Tr
 
 
 class SchemaKind(StrEnum):
-    """A kind of file that has a schema."""
+    """A kind of file with a schema."""
 
     plan = "plan"
     graph = "graph"

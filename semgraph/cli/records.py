@@ -1,5 +1,5 @@
-"""`semgraph runs`, `why`, `report`, `journal` and `export`: records of runs, and the stored graph as a
-file.
+"""`semgraph runs`, `why`, `report`, `journal` and `export`: records of runs, and the stored graph
+as a file.
 """
 
 from __future__ import annotations

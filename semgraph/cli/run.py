@@ -127,14 +127,14 @@ def _introduce(
     inputs: list[str] | None,
     requested: RequestedOptions,
 ) -> dict[str, Any]:
-    """Read the inputs, print the first lines, fetch models that are not here."""
+    """Read the inputs, print the first lines, and download missing models."""
     from semgraph.frontend.row_files import read_inputs
     from semgraph.render.header import header
     from semgraph.session.inputs import example_rows
 
     result = read_inputs(inputs or (), plan)
     if plan.inputs and not result and requested.resume is None:
-        example_rows(plan)  # before models are fetched: raises where the plan has none
+        example_rows(plan)  # before any download: raises if the plan has no example
     settings = session.resumed(requested.resume).settings(session.settings)
     options.talk(*header(plan, typed, result, settings, requested))
     for warning in plan.warnings:

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from semgraph.serve.transports import Address
     from semgraph.session import Session
 
-_DEFAULT = "add_episode,search,retrieve_episodes"  # what a conversation needs of a memory
+_DEFAULT = "add_episode,search,retrieve_episodes"  # the memory tools of a conversation
 _TOKEN = "SEMGRAPH_TOKEN"  # noqa: S105 - the name of a variable
-_LEAST = 16  # characters of a token
+_LEAST = 16  # minimum characters of a token
 
 
 @everywhere
@@ -114,7 +114,7 @@ def serve(
     else:
         from semgraph.serve.transports import standard_streams
 
-        with standard_streams() as streams:  # before any code of the user's runs
+        with standard_streams() as streams:  # before any user code runs
             server = _server(session, plans, group, max_rows, keep, max_seconds)
             _serve_stdio(server, session, *streams)
 
@@ -123,12 +123,12 @@ class _Log(logging.Formatter):
     """Lines without secrets and terminal escapes."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """A record and its traceback, as text."""
+        """Format a record and its traceback as text."""
         return escaped(redacted(super().format(record)))
 
 
 def _budget(**limits: float | None) -> Budget | None:
-    """What all calls of the server may spend together; None without a limit. Raises PlanError."""
+    """The joint budget of all calls of the server; None without a limit. Raises PlanError."""
     from semgraph.errors import PlanError
     from semgraph.llm.settings import from_options
     from semgraph.llm.stack import Budget
@@ -143,7 +143,7 @@ def _budget(**limits: float | None) -> Budget | None:
 
 
 def _require_extra() -> None:
-    """Refuse to go on without the SDK. Raises PlanError."""
+    """Refuse to continue without the SDK. Raises PlanError."""
     from importlib.util import find_spec
 
     from semgraph.errors import PlanError, Problem
@@ -180,7 +180,7 @@ def _serve_stdio(server: ToolServer, session: Session, reading: int, writing: in
             await session.arequire_prices(server.plans)
             await serve_stdio(server.protocol(), reading, writing)
 
-    with suppress(KeyboardInterrupt):  # a signal is one of the ways to stop a server
+    with suppress(KeyboardInterrupt):  # a signal is a normal end of a server
         run_until_signal(work(), lambda: None)
 
 
@@ -204,7 +204,7 @@ def _serve_http(
 
 
 def _address(text: str | None, names: list[str] | None, token: str) -> Address:
-    """Where to listen. Raises PlanError if it is not safe."""
+    """The address to listen on. Raises PlanError if it is not safe."""
     from semgraph.serve.transports import Address
 
     address = Address.parse(text, names or (), token)
@@ -213,7 +213,7 @@ def _address(text: str | None, names: list[str] | None, token: str) -> Address:
 
 
 def _secret(variable: str) -> str:
-    """The token in a variable; "" if it is not set. Raises PlanError."""
+    """The token in a variable; "" if it is unset. Raises PlanError."""
     from semgraph.errors import PlanError, Problem
     from semgraph.privacy import learn
 

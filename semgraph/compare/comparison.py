@@ -1,5 +1,5 @@
-"""The result of a comparison: cost and quality of each variant, and the prompts behind each row; its
-record is a folder beside those of runs.
+"""The result of a comparison: cost and quality of each variant, and the prompts behind each row.
+Its record is a folder next to those of runs.
 """
 
 from __future__ import annotations
@@ -36,9 +36,7 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True)
 class Spent:
-    """Calls of language models, tokens of prompts and answers, dollars (None: a price is not
-    known).
-    """
+    """Calls of language models, tokens of prompts and answers, dollars (None: a price is unknown)."""
 
     calls: int = 0
     tokens_in: int = 0
@@ -58,16 +56,16 @@ class Spent:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The expected cost of one trial of a variant; None: not known before it runs.
+    """The expected cost of one trial of a variant; None: unknown before it runs.
 
     Args:
         variant: Its name.
-        calls: Model calls, without repetitions after invalid answers.
+        calls: Model calls, without retries after invalid answers.
         tokens_in: Tokens of the prompts.
-        tokens_out: Tokens of the longest answers allowed.
+        tokens_out: Maximum tokens of the answers.
         dollars: Their price.
-        least: The fewest calls, if a range is expected.
-        planned: Whether all requests are known in advance; `calls` is then exact. Not so where a
+        least: The minimum number of calls, if a range is expected.
+        planned: Whether all requests are known in advance, so that `calls` is exact. False if a
             check may refuse answers.
     """
 
@@ -86,7 +84,7 @@ class Trial:
 
     Args:
         number: From 1.
-        cold: The cost of the trial by itself, including answers paid for earlier.
+        cold: The cost of the trial by itself, including answers that were paid for earlier.
         paid: The cost of the requests sent now.
         seconds: Wall time; None if an answer came from the journal.
         failed: The number of rows without an answer; `failures` has the reasons.
@@ -108,16 +106,16 @@ class Trial:
 class Quality:
     """The quality of a variant's answers over all its trials.
 
-    Measured against the truth, or without one against the reference. These are then measures of
-    agreement; for rows, only `same` is known.
+    It is measured against the truth. Without a truth it is measured against the reference: the
+    values are then measures of agreement, and for rows only `same` is known.
 
     Args:
-        precision: Precision of rows or edges; None if nothing was answered.
+        precision: Precision of rows or edges; None without answers.
         recall: Recall; None if the truth is empty.
-        f1: F1; None if neither graph has edges.
+        f1: F1; None if both graphs lack edges.
         interval: 95 % interval of F1 (without a truth, of `same`), by the bootstrap over rows.
         spread: The lowest and the highest value of a trial.
-        difference: F1 less the reference's, with its paired 95 % interval: (value, low, high).
+        difference: F1 minus the reference's, with its paired 95 % interval: (value, low, high).
         same: Share of rows with the same answers as the reference, trial by trial.
         pairs: Nodes: F1 of pairs of members of one node; None if no node has two.
         b_cubed: Nodes: B-cubed F1.
@@ -140,9 +138,9 @@ class Quality:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The questions about some frozen rows in one trial of a variant, from 1, with their answers.
+    """The questions about some frozen rows in one trial (from 1) of a variant, with their answers.
 
-    Printed, it has the exact prompts.
+    Its text has the exact prompts.
     """
 
     variant: str
@@ -194,11 +192,11 @@ class Arm:
         return sum(t.failed for t in self.trials)
 
     def why(self, trial: int = 1, **where: Any) -> Evidence:
-        """Questions about rows of the frozen input, and their answers: `why(id=42)`. Printed, it has
-        the exact prompts.
+        """Questions about rows of the frozen input, and their answers: `why(id=42)`. The printed
+        text has the exact prompts.
 
         Args:
-            trial: Which trial, from 1.
+            trial: The number of the trial, from 1.
             where: Columns of the row and their values.
 
         Raises:
@@ -212,18 +210,18 @@ class Comparison:
     """Variants compared over the same rows, or whole plans over the same inputs.
 
     Args:
-        id: Of its record.
+        id: The id of its record.
         plan: Name of the plan.
         step: The step whose variants are compared; "" for whole plans.
         model: The model that answered.
         arms: The variants, in the order of the request.
-        reference: The variant that the rest is compared with.
-        trials: The number of trials requested of each.
-        truth: Whether the variants were compared with a truth.
-        closed: Whether a row missing from the truth should have no answer; else it is not scored.
+        reference: The variant that the others are compared with.
+        trials: The requested number of trials of each variant.
+        truth: Whether there is a truth.
+        closed: Whether a row missing from the truth should have no answer; otherwise it is not
+            scored.
         key: The columns that identify a row.
-        compare: The columns that are compared; `people[].name` is a field of each element of a
-            list.
+        compare: The compared columns; `people[].name` is a field of each element of a list.
         frozen: The number of rows of each input of the step, and the SHA-256 of all rows.
         paid: The cost of all requests, including the run that computed the rows.
         before: The cost of computing the rows.
@@ -303,8 +301,8 @@ class Comparison:
         """The rows on which two variants differ, with both answers and, if known, the true one.
 
         The columns are those that identify the row, then `one`, `other` and `truth` with the
-        answers as lists; `truth` is NULL for rows that the truth does not cover. A variant that is
-        named like another of these columns has an underscore appended.
+        answers as lists; `truth` is NULL for rows that the truth lacks. If a variant has the name
+        of another of these columns, an underscore is appended to it.
 
         Raises:
             PlanError: The variant or trial does not exist, or whole plans were compared.
@@ -349,7 +347,7 @@ class Comparison:
         return str(self)
 
     def chart(self) -> Any:
-        """A chart, cost across and quality up: SVG in notebooks, characters in print."""
+        """A chart of quality (y) over cost (x): SVG in notebooks, characters in print."""
         return display.as_chart(self)
 
     def to_json(self) -> dict[str, Any]:
@@ -428,7 +426,7 @@ def trial_answers(
 
 
 def _true(wanted: pa.Table, comparison: Comparison) -> RowAnswers:
-    """The right answers, by row of the truth."""
+    """The true answers, by row of the truth."""
     right = wanted.filter(wanted.column(TRUE)) if TRUE in wanted.column_names else wanted
     return answers_of(
         right, comparison.key, comparison.compare, wanted if wanted.num_rows else None
@@ -444,8 +442,8 @@ def _with_keys(comparison: Comparison) -> pa.Table | None:
 
 
 def _listed(answers: Counter[Hashable], comparison: Comparison) -> list[str]:
-    """Answers as text: the value alone if one column is compared; `yes` if the row itself is the
-    answer.
+    """Answers as text: only the value if one column is compared; `yes` if the existence of the row
+    is the answer.
     """
     if any(isinstance(answer, tuple) and answer[:1] == (FAILED,) for answer in answers):
         return ["(failed)"]
@@ -454,7 +452,7 @@ def _listed(answers: Counter[Hashable], comparison: Comparison) -> list[str]:
     names = []
     for answer in answers.elements():
         values = answer if isinstance(answer, tuple) else (answer,)
-        if len(values) == 2 and isinstance(values[1], tuple):  # of one of several lists
+        if len(values) == 2 and isinstance(values[1], tuple):  # an answer from one of several lists
             values = (values[0], *values[1])
         names.append(" · ".join(_text(value) or "–" for value in values))
     return names
@@ -473,7 +471,7 @@ class Failed(NamedTuple):
 
 
 def by_reason(failures: Iterable[Failure]) -> tuple[Failed, ...]:
-    """Failures by step and reason, the most frequent first."""
+    """Failures by step and reason, most frequent first."""
     counts = Counter((failure.step, failure.error) for failure in failures)
     return tuple(Failed(rows, step, error) for (step, error), rows in counts.most_common())
 

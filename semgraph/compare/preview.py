@@ -27,7 +27,7 @@ from semgraph.semantic.context import DryRun, DryRunEnded, PlannedRequests
 from semgraph.semantic.contract import Cost, Keys, Observed, RowEstimate, Rows
 from semgraph.semantic.library import Implementation, watched
 
-_SAMPLE = 200  # items with counted prompts
+_SAMPLE = 200  # items for which prompts are counted
 Batches = Mapping[str, PlannedRequests]
 
 
@@ -36,9 +36,9 @@ class Ahead:
     """The expected cost of the variants of a step.
 
     Args:
-        estimates: One for each variant.
-        embedding: The variants that embed texts, or whose requests depend on answers; their vectors
-            are computed before they are timed.
+        estimates: One estimate for each variant.
+        embedding: The variants that embed texts, or have requests that depend on answers. Their
+            vectors are computed before the timed trials.
     """
 
     estimates: tuple[Estimate, ...]
@@ -55,8 +55,8 @@ async def ahead(
 ) -> Ahead:
     """Estimate the cost of each variant over these rows. Nothing is sent or embedded.
 
-    Requests that do not depend on answers or vectors are made in a dry run and counted. Otherwise
-    the variant's own `estimate` is used, by partitions, prompts and groups.
+    Requests that are independent of answers and vectors are made in a dry run and counted. For
+    other requests, the variant's `estimate` is used, by partitions, prompts and groups.
     """
     seen = await _observed(node, rows, reference, llm, embedder)
     estimates: list[Estimate] = []
@@ -84,7 +84,7 @@ async def warm(
     llm: LLM,
     embedder: Embedder,
 ) -> None:
-    """Compute vectors that variants need, before they are timed. No model is called."""
+    """Compute the vectors that variants need, before the timed trials. No model is called."""
     for variant in variants:
         async with DryRun(llm, embedder, node, StepMetrics(), embeds=True) as ctx:
             for each in rows:
@@ -115,7 +115,7 @@ def _at_once(
 
 
 def _planned(name: str, node: Semantic, batches: Batches, llm: LLM) -> Estimate:
-    """An estimate from the requests of a dry run: the count is exact, unless a check may refuse
+    """An estimate from the requests of a dry run. The count is exact, unless a check may refuse
     answers; tokens are extrapolated from the first requests.
     """
     calls, sent, answered = 0, 0.0, 0
@@ -140,7 +140,7 @@ def _expected(
     seen: Observed | None,
     llm: LLM,
 ) -> Estimate:
-    """An estimate by the variant's own `estimate`."""
+    """An estimate by the variant's `estimate`."""
     costs = [variant.estimate(node, unit, seen) for each in rows for unit in units(node, each)]
     calls, least = math.ceil(sum(c.calls for c in costs)), sum(_least(c) for c in costs)
     if any(c.tokens_in is None for c in costs):
@@ -161,7 +161,7 @@ def _least(cost: Cost) -> float:
 
 
 def units(node: Semantic, rows: Rows) -> Iterator[RowEstimate]:
-    """The rows by the units of estimates: by partition, prompt and context, and groups by size."""
+    """The units of estimates: rows by partition, prompt and context, and groups by size."""
     keys = Keys(node, rows)
     own = rows.items.column("group").to_pylist() if "group" in rows.items.column_names else None
     rights = rows.items.column("right").to_pylist() if "right" in rows.items.column_names else None
@@ -185,8 +185,8 @@ async def _observed(
     llm: LLM,
     embedder: Embedder,
 ) -> Observed | None:
-    """Tokens per item, from a dry run of the reference over the first items: in total, of the static
-    part of each call, of an item alone, and of the longest answer.
+    """Tokens per item, from a dry run of the reference over the first items: in total, of the
+    static part of each call, of an item by itself, and of the longest answer.
     """
     items = 0
     async with DryRun(llm, embedder, node, StepMetrics()) as ctx:
@@ -257,7 +257,7 @@ def rows_preview(
     memory: ObservationFile | None,
     budget: Budget,
 ) -> list[str]:
-    """Lines printed before rows are computed with model calls: the steps with their known calls."""
+    """Lines printed before rows are computed with model calls: the steps and their known calls."""
     amounts = _calls(step_input.physical, inputs, source, memory)
     known = [
         f"{step} ({_amount(amount)})"
@@ -287,7 +287,7 @@ def plans_preview(
     memory: ObservationFile | None,
     budget: Budget,
 ) -> list[str]:
-    """Lines printed before whole plans are run: the calls that EXPLAIN expects, by step."""
+    """Lines printed before whole plans run: the calls that EXPLAIN expects, by step."""
     wide = max(map(len, arms))
     each = {name: _calls(physical, inputs, source, memory) for name, physical in arms.items()}
     lines = [f"  {name:<{wide}}  {_of_plan(amounts)}" for name, amounts in each.items()]
@@ -347,7 +347,7 @@ def _limit(value: float) -> str:
 def variants_preview(
     estimates: Sequence[Estimate], trials: int, before: int, llm: str, budget: Budget
 ) -> list[str]:
-    """Lines printed before variants are run: the cost of one trial of each, and of all."""
+    """Lines printed before variants run: the cost of one trial of each, and of all trials."""
     wide = max(len(e.variant) for e in estimates)
     lines = [f"  {e.variant:<{wide}}  {expected(e)}" for e in estimates]
     rows_made = [f"  the rows took {plural(before, 'call')}"] if before else []
@@ -361,7 +361,7 @@ def variants_preview(
 
 
 def in_all(estimates: Sequence[Estimate], trials: int, budget: Budget) -> str:
-    """All trials of all variants."""
+    """The cost of all trials of all variants."""
     known = [e.dollars for e in estimates]
     total = None if None in known else trials * sum(d for d in known if d is not None)
     calls = (
@@ -376,7 +376,7 @@ def in_all(estimates: Sequence[Estimate], trials: int, budget: Budget) -> str:
 
 
 def expected(estimate: Estimate) -> str:
-    """The cost of one variant: calls, tokens, and dollars with the longest answers allowed."""
+    """The cost of one variant: calls, tokens, and dollars for answers of maximum length."""
     e = estimate
     about = "" if e.planned else "≈ "
     calls = _number(e.calls, about) if e.least is None else f"{e.least:,.0f}–{_number(e.calls)}"

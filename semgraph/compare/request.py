@@ -1,5 +1,5 @@
-"""Comparing implementations of a step, or whole plans: checks, trials, quality, record. The quality of
-a variant is against the truth, or without one its agreement with the reference.
+"""Comparing implementations of a step, or whole plans: checks, trials, quality, record. Quality is
+measured against the truth, or without one as agreement with the reference.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class Runner(Protocol):
         ...
 
     def observations(self) -> ObservationFile | None:
-        """What earlier runs of the models observed; None where no journal is kept."""
+        """The observations of earlier runs of the models; None without a journal."""
         ...
 
     def open(self, plan: LogicalPlan, *, fresh: bool) -> AbstractAsyncContextManager[Opened]:
@@ -184,7 +184,7 @@ def _named(variants: list[str]) -> dict[str, str]:
 
 @dataclass
 class ComparisonRecord:
-    """The record of a comparison. It is complete also if the comparison fails."""
+    """The record of a comparison. It is complete even if the comparison fails."""
 
     request: ComparisonRequest
     runner: Runner
@@ -220,7 +220,7 @@ class ComparisonRecord:
             self.record.describe(**facts)
 
     def noted(self, opened: Opened) -> Opened:
-        """The same resources; model calls are recorded once the record exists."""
+        """The same resources; model calls are recorded as soon as the record exists."""
 
         def add(*call: Any) -> None:
             if self.calls is not None:
@@ -295,7 +295,7 @@ class Choices:
         node: The step.
         choices: The choices of the variants, by name.
         variants: The variants.
-        reference: The name of the variant that the rest is compared with.
+        reference: The name of the variant that the others are compared with.
         operator_reference: The reference implementation of the operator.
         library: The library of the variants.
     """
@@ -429,10 +429,10 @@ async def _each(
     names: Sequence[str], trials: int, attempt: Callable[[str, int, Ledger], Awaitable[T]], record: ComparisonRecord,
     ready: Callable[[Ledger], Awaitable[None]] | None = None,
 ) -> tuple[dict[str, list[T]], str | None]:  # fmt: skip
-    """Run all first trials, then all second ones, and so on, so that at a limit all variants have
-    almost equally many.
+    """Run all first trials, then all second ones, and so on, so that all variants have about
+    equally many trials when a limit is reached.
 
-    Each round begins with the next variant, to share the cost of the first one (opening
+    Each round starts with the next variant, to spread the extra cost of the first one (opening
     connections).
     """
     results: dict[str, list[T]] = {name: [] for name in names}
@@ -451,7 +451,7 @@ async def _each(
 
 
 async def spent(record: ComparisonRecord, work: Callable[[Ledger], Awaitable[T]]) -> T:
-    """Await some work and record its cost, also if a limit stops it."""
+    """Await some work and record its cost, even if a limit stops it."""
     ledger = Ledger()
     try:
         return await work(ledger)
@@ -462,7 +462,7 @@ async def spent(record: ComparisonRecord, work: Callable[[Ledger], Awaitable[T]]
 async def compare_plans(
     request: ComparisonRequest, runner: Runner, opened: Opened, record: ComparisonRecord
 ) -> Comparison:
-    """Compare whole plans, each run in its own copy."""
+    """Compare whole plans, each run in a separate copy."""
     plan, library = request.plan, Library(runner.settings.operators)
     arms = uses(plan, request.variants)
     if request.truth is not None and not plan.writes:
@@ -588,7 +588,7 @@ def of_step(
         node: The step.
         frozen: The frozen rows.
         trials: The trials of each variant.
-        reference: The variant that the rest is compared with.
+        reference: The variant that the others are compared with.
         truth: The true answers.
     """
     columns = whole_rows(node)
@@ -622,7 +622,7 @@ def _within(answers: RowAnswers, units: RowAnswers) -> RowAnswers:
 def _tallies(
     trials: Sequence[Trial], frozen: pa.Table, truth: Truth, true: RowAnswers
 ) -> list[Tally]:
-    """A tally for each trial, over all rows or over those that the truth covers."""
+    """A tally for each trial, over all rows or over the rows of the truth."""
     answers = [truth.answered(trial.rows, frozen) for trial in trials if trial.rows is not None]
     return [tally(each if truth.closed else _within(each, true), true) for each in answers]
 
@@ -710,7 +710,7 @@ def _graded(scores: Sequence[GraphScore], quality: Quality) -> Quality:
 
 
 def _returned(whole: Whole) -> RowAnswers:
-    """Returned rows, each as the answer of its own unit: the table and all values."""
+    """Returned rows, each as the answer of a separate unit: the table and all values."""
     result: dict[Hashable, Counter[Hashable]] = {}
     for name, table in whole.tables.items():
         for row in table.to_pylist():

@@ -1,6 +1,6 @@
-"""Trials of variants over a step's input, which is computed once and frozen. The engine's own code
-runs them, over scratch copies in memory of the partitions that a comparison reads: the user's store
-is never written, and a file is not opened for writing.
+"""Trials of variants over a step's input, which is computed once and frozen. The engine runs them
+over in-memory scratch copies of the partitions that a comparison reads. The user's store is never
+written, and a file is never opened for writing.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ T = TypeVar("T")
 
 
 def checked(functions: Mapping[K, Callable[[], T]]) -> dict[K, T]:
-    """Call all functions and return their results by name. Raises PlanError with all their
-    problems.
+    """Call all functions and return their results by name. Raises PlanError with the problems of
+    all.
     """
     results: dict[K, T] = {}
     problems: dict[str, Problem] = {}
@@ -92,7 +92,7 @@ class Ledger:
     _seen: set[str] = field(default_factory=set)
 
     def reply(self, reply: Reply) -> None:
-        """Count an answer; equal requests of a trial are one call."""
+        """Count an answer; equal requests of a trial count as one call."""
         if reply.origin == "coalesced" or (not reply.attempts and reply.call_id in self._seen):
             return
         self._seen.add(reply.call_id)
@@ -105,8 +105,8 @@ class Ledger:
             self.replayed += reply.attempts == 0
 
     def vectors(self, texts: Sequence[str], embeddings: Embeddings, embedder: Embedder) -> None:
-        """Count vectors: cold cost by the embedder's tokenizer, because cached vectors have no
-        recorded cost.
+        """Count vectors. Their cold cost comes from the embedder's tokenizer, because cached
+        vectors have no recorded cost.
         """
         new = [text for text in texts if f"vector {text}" not in self._seen]
         self._seen.update(f"vector {text}" for text in new)
@@ -147,7 +147,7 @@ class CountedEmbedder(Wrapper):
         self.ledger = ledger
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
-        """Embed distinct texts, in their order."""
+        """Embed distinct texts, in order."""
         result = await self.inner.embed(texts, partition)
         self.ledger.vectors(texts, result, self.inner)
         return result
@@ -160,11 +160,11 @@ class RowsProbe(Implementation[Any]):
     seen: list[Rows] = field(default_factory=list)
 
     def estimate(self, node: Any, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
-        """No calls."""
+        """Return no calls."""
         return Cost(0)
 
     async def answer(self, node: Any, rows: Rows, ctx: Context) -> Any:  # noqa: ARG002
-        """Collect the rows; no item gets an answer."""
+        """Collect the rows; give no item an answer."""
         self.seen.append(rows)
         count = len(rows.groups()) if node.keyword == "sem_agg" else rows.items.num_rows
         return answer_table(node, [Outcome(None, "unasked: only looked at")] * count)
@@ -185,7 +185,7 @@ class Frozen:
     Args:
         node: The step.
         parts: The rows of each evaluation of the step; `_m` of the first input numbers its rows
-            through all parts.
+            across all parts.
         partitions: Partition values by `_p`.
         before: The cost of computing them.
         failed: The rows that failed in earlier steps.
@@ -234,8 +234,8 @@ def listed_steps(names: Sequence[str]) -> str:
 
 
 def semantic_node(plan: LogicalPlan, step: str) -> Semantic:
-    """The semantic operator of a step. Raises PlanError if the step does not exist, or has none or
-    several.
+    """The semantic operator of a step. Raises PlanError if the step does not exist, or has not
+    exactly one such operator.
     """
     nodes, names = _semantic_nodes(plan.roots), semantic_steps(plan.roots)
     exact = [node for node in nodes if node.step == step]
@@ -270,8 +270,8 @@ def semantic_node(plan: LogicalPlan, step: str) -> Semantic:
 def implementation_of(
     node: Semantic, text: str, library: Library, llm: LLM
 ) -> tuple[Choice, Implementation[Any]]:
-    """Parse a choice of a step's implementation. Raises PlanError if it is unknown, has a wrong
-    parameter, or cannot do this step.
+    """Parse a choice of a step's implementation. Raises PlanError if it is unknown, has an invalid
+    parameter, or does not support this step.
     """
     choice = Choice.parse(text)
     variant = library.get(node.keyword, choice, node.step)
@@ -304,8 +304,8 @@ class StepInput:
 def input_of(
     plan: LogicalPlan, node: Semantic, store: Store, library: Library, llm: LLM
 ) -> StepInput:
-    """The plan that computes a step's input, with the plan's implementation of the step; in a loop,
-    that of its first round. Raises PlanError.
+    """The plan that computes a step's input, with the plan's implementation of the step; for a step
+    in a loop, the input of its first round. Raises PlanError.
     """
     physical = compiled(plan, store, library, llm)
     steps = [n for n in walk(*physical.roots) if n.swappable and n.step == node.step]
@@ -373,7 +373,7 @@ KEPT = "The answers are in the journal: repeat the comparison to continue"
 
 
 def _joined(lists: Sequence[Sequence[pa.Table]]) -> tuple[pa.Table, ...]:
-    """The tables of all windows as one, in the order of the input rows; a table without input rows
+    """The tables of all windows as one, in the order of the input rows. A table without input rows
     is the same in all windows.
     """
     joined = []
@@ -392,7 +392,7 @@ def _joined(lists: Sequence[Sequence[pa.Table]]) -> tuple[pa.Table, ...]:
 
 
 def _numbered(parts: Sequence[InputPart]) -> list[InputPart]:
-    """Number the rows of the first input through all parts, for evidence and failures."""
+    """Number the rows of the first input across all parts, for evidence and failures."""
     result, start = [], 0
     for part in parts:
         first = part.tables[0]
@@ -488,13 +488,13 @@ class Whole:
 def uses(
     plan: LogicalPlan, variants: Mapping[str, Mapping[str, str]]
 ) -> dict[str, dict[str, Choice]]:
-    """The parsed choices of each variant: implementations of steps, plans in the place of called
-    ones. Raises PlanError for a step that has neither.
+    """The parsed choices of each variant: implementations of steps, or plans that replace called
+    ones. Raises PlanError for a step that supports neither.
     """
     nodes = [node for node in walk(*plan.roots) if node.swappable]
     names = [*dict.fromkeys(node.step for node in nodes), *plan.called]
     known = {*names, *(name.rsplit("/", 1)[-1] for name in names)}
-    swapping = {  # their steps are those of other plans
+    swapping = {  # their steps belong to other plans
         arm for arm, use in variants.items() if any(match_steps(s, plan.called) for s in use)
     }
 
@@ -519,8 +519,8 @@ def uses(
 
 
 def compiled(plan: LogicalPlan, store: Store, library: Library, llm: LLM) -> PhysicalPlan:
-    """A plan compiled for a store. Raises PlanError for an implementation that is unknown or
-    refuses its step.
+    """A plan compiled for a store. Raises PlanError for an implementation that is unknown or does
+    not support its step.
     """
     roles = {node.prompt.first.role for node in _semantic_nodes(plan.roots)}
     limits = {role: bound(llm, role).limits for role in roles}
@@ -534,7 +534,7 @@ async def try_plan(
     """Run one trial of a plan, charged to `ledger`. Raises BudgetReached; the journal has the
     answers.
 
-    Vectors are computed for this trial alone, so that its time does not depend on earlier trials.
+    Vectors are computed again for each trial, so its time does not depend on earlier trials.
     """
     async with source.copy(dimensions) as store:
         physical = compiled(plan, store, library, llm)
@@ -568,8 +568,8 @@ async def try_plan(
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Rows of a store by label, nodes before edges, and how many of the input rows that were given
-    the plan has committed.
+    """Rows of a store by label, nodes before edges, and the number of input rows that the plan has
+    already committed.
     """
 
     graph: Graph
@@ -600,7 +600,7 @@ class Snapshot:
 
 
 def partitions_read(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> list[str] | None:
-    """The partitions that a plan reads: those that its inputs name; None: all."""
+    """The partitions that a plan reads: those in its inputs; None: all."""
     reads = [node for node in walk(*plan.roots) if isinstance(node, StoreRead)]
     if any(getattr(node, "partition", "") for node in reads):
         return None
@@ -622,13 +622,13 @@ async def snapshot(
     partitions: Sequence[str] | None,
     inputs: Mapping[str, pa.Table] | None = None,
 ) -> Snapshot:
-    """Read the rows of a store that a plan may read or write; none if it uses no store.
+    """The rows of a store that a plan may read or write; no rows if it uses no store.
 
     Args:
         plan: The plan.
         store: The store.
         partitions: The partitions to read; None: all.
-        inputs: Rows of the plan's inputs of which those that it has committed are counted.
+        inputs: Rows of the plan's inputs; the already committed ones are counted.
     """
     graph = plan.graph
     if not graph.labels or not any(node.reads_store for node in walk(*plan.roots)):
@@ -659,13 +659,11 @@ async def _committed(plan: LogicalPlan, store: Store, inputs: Mapping[str, pa.Ta
 
 
 def known_rows(plan: LogicalPlan, inputs: Mapping[str, pa.Table], source: Snapshot) -> list[str]:
-    """A note if input rows are in the graph already."""
+    """A note if the graph has input rows already."""
     if plan.windows is None or not source.committed:
         return []
-    given = inputs[plan.windows.input].num_rows
-    what = (
-        f"{source.committed:,} of {given:,} rows of {plan.windows.input} are in the graph already"
-    )
+    rows = inputs[plan.windows.input].num_rows
+    what = f"{source.committed:,} of {rows:,} rows of {plan.windows.input} are in the graph already"
     return [
         f"{what}, so the copy has their content before the comparison. A store without them shows more"
     ]
@@ -673,8 +671,8 @@ def known_rows(plan: LogicalPlan, inputs: Mapping[str, pa.Table], source: Snapsh
 
 @asynccontextmanager
 async def _to_read(store: Store, graph: Graph) -> AsyncIterator[Store | None]:
-    """A store opened for reading: of a file, a copy, so that the file stays untouched; None if it
-    does not exist.
+    """A store opened for reading; a file is copied, so it stays untouched. None if it does not
+    exist.
     """
     if isinstance(store, SqliteStore) and store.path != ":memory:":
         path = Path(store.path)

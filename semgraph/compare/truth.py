@@ -1,6 +1,6 @@
-"""Answers by row, and the truth of a compared step: the columns that identify a row, and the correct
-answers; and the graph that a plan wrote, prepared for scoring: nodes by their sources, edges by
-content and time.
+"""Answers by row, and the truth of a compared step: the columns that identify a row, and the
+correct answers. Also the graph that a plan wrote, prepared for scoring: nodes by their sources,
+edges by content and time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from semgraph.stores.base import Store
 
 RowAnswers = Mapping[Hashable, Counter[Hashable]]
 EACH = "[]"
-TRUE = "_true"  # the boolean column of a truth with a label for each row
+TRUE = "_true"  # the boolean label column of a truth
 
 
 def answers_of(
@@ -40,8 +40,9 @@ def answers_of(
 ) -> RowAnswers:
     """Answers by row key; `units` are all rows, answered or not.
 
-    `people[].name` compares a field of each element of a list and `tags[]` each element whole:
-    every element is an answer, in any order. All other compared columns of a row are one answer.
+    `people[].name` compares a field of each element of a list, and `tags[]` compares each whole
+    element: every element is an answer, in any order. All other compared columns of a row are one
+    answer.
     """
     rows = [plain(row) for row in table.to_pylist()]
     unit_keys = [] if units is None else [_values(plain(row), key) for row in units.to_pylist()]
@@ -102,7 +103,7 @@ class Columns:
 
 
 def root(path: str) -> str:
-    """The column that a path begins with.
+    """The first column of a path.
 
     >>> root("people[].name"), root("match.uuid")
     ('people', 'match')
@@ -126,7 +127,7 @@ def paths(schema: pa.Schema, prefix: str = "") -> Iterator[tuple[str, Type]]:
 
 
 def path_of(name: str, kinds: Mapping[str, Type], node: Semantic) -> str | None:
-    """The column that a column of the truth refers to: that of the same name, else the only new
+    """The column that a column of the truth refers to: the one of the same name, else the only new
     field of this name.
     """
     if name in kinds:
@@ -140,8 +141,8 @@ def path_of(name: str, kinds: Mapping[str, Type], node: Semantic) -> str | None:
 
 
 def elements(path: str, kind: Type, values: Iterable[Any], source: str) -> tuple[Type, list[str]]:
-    """The type and the compared paths of a column of answers: a list is compared by its elements,
-    and these by the fields that the truth has.
+    """The type and the compared paths of a column of answers. A list is compared by its elements,
+    and these by the fields in the truth.
 
     Raises:
         PlanError: Its elements have a field that the step lacks.
@@ -211,13 +212,13 @@ def _listed(value: Any) -> list[Any]:
         try:
             elements_ = json.loads(elements_)
         except ValueError:
-            return []  # the row check reports it
+            return []  # the row check reports this
     return list(elements_) if isinstance(elements_, (list, tuple)) else []
 
 
 def nested(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by path as columns: fields in structs, fields of elements in a list of one element, or
-    in an empty list if all are NULL.
+    """Values by path as columns: fields in structs; fields of elements in a list of one element,
+    which is empty if all are NULL.
     """
     result: dict[str, Any] = {}
     for path, value in row.items():
@@ -245,13 +246,14 @@ class Truth:
     """True rows, by the paths of the step's columns.
 
     Args:
-        columns: The columns that identify a row, and those compared.
-        rows: The true rows; of labelled rows, the boolean column `_true` is the label.
-        closed: Whether a row missing from the truth should have no answer; else it is not scored.
+        columns: The columns that identify a row, and the compared columns.
+        rows: The true rows; for labelled rows, the boolean column `_true` is the label.
+        closed: Whether a row missing from the truth should have no answer; otherwise it is not
+            scored.
         once: Whether each row of the step has one answer.
         groups: Whether answers are about groups.
         source: Its name in messages.
-        notes: Notes on how well it covers the rows.
+        notes: Notes on its coverage of the rows.
     """
 
     columns: Columns
@@ -295,7 +297,7 @@ class Truth:
         return result
 
     def times(self, frozen: pa.Table) -> Mapping[Hashable, int]:
-        """How many answers each unit can have: one for each row with that key."""
+        """The number of answers that each unit can have: one for each row with that key."""
         counts = Counter(row_names(frozen, self.columns.key))
         return dict.fromkeys(counts, 1) if self.groups else counts
 
@@ -306,8 +308,8 @@ class Truth:
 
 
 def whole_rows(node: Semantic) -> Columns:
-    """The columns of a comparison without a truth: all input columns identify a row, all new columns
-    are its answer.
+    """The columns of a comparison without a truth: all input columns identify a row, all new
+    columns are its answer.
     """
     if isinstance(node, SemAgg):
         return Columns(
@@ -324,7 +326,7 @@ def whole_rows(node: Semantic) -> Columns:
 
 
 def read_truth(node: Semantic, value: Any) -> Truth:
-    """Read a truth in the columns of a step; the step's rows are not needed.
+    """Read a truth in the columns of a step, without the step's rows.
 
     Args:
         node: The step.
@@ -397,8 +399,8 @@ def read_truth(node: Semantic, value: Any) -> Truth:
 def _refuse_labels(
     node: Semantic, columns: Mapping[str, Any], unknown: Sequence[str], source: str
 ) -> None:
-    """Refuse a column of labels under a name of its own: without it, rows that are labelled false
-    would count as rows to keep. Raises PlanError.
+    """Refuse a column of labels with an unknown name: without it, rows labelled false would count
+    as rows to keep. Raises PlanError.
     """
     verdict = VERDICTS.get(node.keyword)
     labels = next((name for name in unknown if _are_labels(columns[name])), None)
@@ -450,10 +452,10 @@ def _consistent(truth: Truth) -> Truth:
 
 
 def about(truth: Truth, node: Semantic, frozen: pa.Table) -> Truth:
-    """The truth with notes on how well it covers the frozen rows.
+    """The truth with notes on its coverage of the frozen rows.
 
     Raises:
-        PlanError: It covers none of them, or has more answers to a row than the row can have.
+        PlanError: It covers no row, or has more answers to a row than the row can have.
     """
     key, source = truth.columns.key, truth.source
     times = truth.times(frozen)
@@ -558,7 +560,7 @@ def written_labels(plan: LogicalPlan) -> tuple[set[str], set[str], set[str]]:
     """Labels of nodes written unchanged from the input, of nodes that depend on a model, and of
     edges.
 
-    Edges that depend on no model (such as the order of messages) are the same in every graph; they
+    Edges that depend on no model (such as the order of messages) are the same in every graph. They
     count only if all edges are of this kind.
     """
     merges = [sink for sink in plan.writes if isinstance(sink, Merge) and not sink.only]
@@ -576,8 +578,8 @@ async def graph_of(store: Store, plan: LogicalPlan) -> ScoredGraph:
     """The rows of a store as a graph, for the labels that a plan writes.
 
     Nodes written unchanged have the same keys in every graph, so they identify the nodes derived
-    from them: the members of a derived node are the unchanged nodes that an edge connects to it. Its
-    name is the property that the graph draws. All other edges are facts.
+    from them: the members of a derived node are the unchanged nodes that an edge connects to it.
+    Its name is the property that `draw: node` names. All other edges are facts.
     """
     graph, draw = plan.graph, plan.graph.draw
     unchanged, derived, edges = written_labels(plan)
@@ -624,7 +626,7 @@ async def graph_of(store: Store, plan: LogicalPlan) -> ScoredGraph:
 
 
 def read_graph_truth(value: Any) -> ScoredGraph:
-    """A true graph: a `ScoredGraph`, `{nodes: [...], edges: [...]}`, or a JSON file of that.
+    """Read a true graph: a `ScoredGraph`, `{nodes: [...], edges: [...]}`, or a JSON file with that.
 
     A node has `key` and `members` (keys of the nodes that it was derived from) or `name`, and may
     have `label`; an edge has `source`, `target`, `label`, and may have `start` and `end`. Raises
@@ -652,7 +654,7 @@ def read_graph_truth(value: Any) -> ScoredGraph:
 
 
 def comparable(graph: ScoredGraph, truth: ScoredGraph) -> ScoredGraph:
-    """A graph reduced to what the truth covers: without labels of nodes if the truth has none."""
+    """A graph reduced to the scope of the truth: without node labels if the truth has none."""
     if any(node.label for node in truth.nodes):
         return graph
     return replace(graph, nodes=tuple(replace(node, label="") for node in graph.nodes))

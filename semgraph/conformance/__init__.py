@@ -1,4 +1,4 @@
-"""The contract of implementations as checks that need no test framework, over a model that answers
+"""The contract of implementations as checks that need no test framework, with a model that answers
 from the request alone.
 
 `semgraph operators check DIR` and the tests of the shipped implementations run the same checks.

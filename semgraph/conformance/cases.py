@@ -6,7 +6,7 @@ Left rows have the columns `name`, `at`, `kind` and `reference`, right rows of a
 
 The simulated model, `Oracle`, answers from the text of the request alone: it reads the instructions
 and the question in the system message, and the rows in the user message. It replaces `<field>` in
-the question by the record's value, so that a row gets the same answer alone and in a block. A wrong
+the question by the record's value, so a row gets the same answer alone and in a block. An invalid
 request gets a wrong answer or none.
 """
 
@@ -71,7 +71,7 @@ def prompt(name: str, item: str, returns: Sequence[tuple[str, str]] = (), **more
 
 
 def prompts(*args: Any, by: bool = False, **more: Any) -> PromptSet:
-    """One prompt; or two that differ, by the column `kind`."""
+    """One prompt; or two different ones, selected by the column `kind`."""
     one = prompt("one", *args, **more)
     if not by:
         return PromptSet((("", one),))
@@ -79,7 +79,7 @@ def prompts(*args: Any, by: bool = False, **more: Any) -> PromptSet:
 
 
 def formed_prompts() -> PromptSet:
-    """Two prompts, by the column `kind`, with different answer schemas."""
+    """Two prompts with different answer schemas, selected by the column `kind`."""
     held = ({"size": "int64", "at": "timestamp null"}, {"words": "list<string>"})
     forms = [
         Type("json", fields=tuple((name, parse_type(kind)) for name, kind in fields.items()))
@@ -106,11 +106,11 @@ def node(
 
     Args:
         operator: The operator.
-        by: Two prompts, by the column `kind`.
+        by: Two prompts, selected by the column `kind`.
         context: The prompt has a context, the column `reference`.
-        both: The join's question names both rows; else it has two sections.
-        answers: The join returns answers besides the match.
-        forms: The map's json answer has a schema, by the column `kind`.
+        both: The join's question names both rows; otherwise it has two sections.
+        answers: The join returns answers in addition to the match.
+        forms: The map's json answer has a schema, selected by the column `kind`.
     """
     source = Input(name="rows", columns=LEFT, step="rows")
     more: dict[str, Any] = {"context": CONTEXT} if context else {}
@@ -140,7 +140,7 @@ def node(
 
 
 def hashed(text: str) -> int:
-    """A number that depends on the text alone."""
+    """A number that depends only on the text."""
     return zlib.crc32(text.encode())
 
 
@@ -168,7 +168,7 @@ def _form(text: str) -> dict[str, Any]:
 
 
 def names(left: str, right: str) -> tuple[str, str]:
-    """The names of both rows in a question of a join."""
+    """The names of both rows in the question of a join."""
     if not right:
         left, right = left.removeprefix("Are “").removesuffix("” alike?").split("” and “", 1)
     else:
@@ -210,7 +210,7 @@ def mind(operator: str) -> Mind:
 @dataclass
 class Case:
     """Rows of a check: for each left row its name, partition, prompt, reference (the context) and
-    group. `again`: the answers were refused, that of item (or group) 3 because of `wrong-3-`.
+    group. `again`: the answers were refused; that of item (or group) 3 because of `wrong-3-`.
     """
 
     operator: str
@@ -287,7 +287,7 @@ class Case:
 
 
 def some(operator: str, n: int = 9, **more: Any) -> Case:
-    """Some plain rows, in groups of up to six."""
+    """Some simple rows, in groups of up to six."""
     texts: list[str | None] = [f"{'abc'[i % 3]}{i} word{i % 4}" for i in range(n)]
     more.setdefault("group", [i // 6 for i in range(n)])
     return Case(operator, texts, others=[f"{c}9" for c in "abcd"], **more)
@@ -319,7 +319,7 @@ async def ask(
     metrics: StepMetrics | None = None,
     library: Library = LIBRARY,
 ) -> pa.Table:
-    """The answers of an implementation, by its choice."""
+    """The answers of an implementation, selected by its name."""
     table = await run(case, library.get(case.operator, Choice.parse(name)), llm, metrics)
     assert table.schema.names[: len(answer_schema(case.node()))] == answer_schema(case.node()).names
     return table
@@ -337,7 +337,7 @@ def answers(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def reference(operator: str) -> str:
-    """The name of the implementation that defines an operator's answers."""
+    """The name of the reference implementation of an operator."""
     return Library.reference(operator).name
 
 
@@ -358,7 +358,7 @@ _REPEATED = re.compile(r"\n\nYour last answers? w(?:as|ere) not valid: ")
 
 
 def nothing_missed(text: str, answer: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:  # noqa: ARG001
-    """A review without corrections: nothing is added to lists, and all other values are correct."""
+    """A review without corrections: no item is added to lists, and all other values are correct."""
     return {name: [] if isinstance(value, list) else value for name, value in answer.items()}
 
 
@@ -368,8 +368,8 @@ class Mind:
 
     Args:
         answer: The answer to a question about one row, without the number.
-        match: The answers for a pair's two texts if they match (for questions about both: text and
-            ""), else None.
+        match: The answers if a pair's two texts match (for questions about both: text and ""),
+            otherwise None.
         combine: The answer for the questions of a group's rows and the earlier answers among them.
         score: The score of the row of a question.
         review: The review of an answer, from the question, the correct answer, and the earlier one.
@@ -384,7 +384,7 @@ class Mind:
 
 @dataclass
 class Oracle:
-    """A simulated `LLM`. Records its requests, how many were too long, and how many ran at once."""
+    """A simulated `LLM`. Records its requests, the number of too long ones, and the concurrency."""
 
     mind: Mind
     limits: Limits = field(default_factory=Limits)
@@ -396,7 +396,7 @@ class Oracle:
     most_running: int = 0
 
     def count_tokens(self, text: str) -> int:
-        """Count one token for every four bytes."""
+        """Count one token per four bytes."""
         return -(-len(text.encode()) // 4)
 
     def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
@@ -404,7 +404,7 @@ class Oracle:
         return 0.0
 
     async def complete(self, request: Request) -> Reply:
-        """Answer a request; reject one that is too long, truncate an answer that is."""
+        """Answer a request; reject a too long request, truncate a too long answer."""
         self.requests.append(request)
         self.running += 1
         self.most_running = max(self.most_running, self.running)
@@ -437,7 +437,7 @@ class Oracle:
         )
 
     async def aclose(self) -> None:
-        """Nothing to release."""
+        """Do nothing."""
 
 
 def call_id(request: Request) -> str:
@@ -485,7 +485,7 @@ def think(mind: Mind, request: Request) -> dict[str, Any]:
 def word_chances(mind: Mind, request: Request) -> tuple[float, ...]:
     """The log-probabilities of the possible one-word answers.
 
-    The confidence of yes and no depends on the question alone; the expected digit is the score.
+    The confidence of yes and no depends only on the question; the expected digit is the score.
     """
     _, user = parts(request)
     text = user.removeprefix("Be exact.\n\n").removeprefix("Be kind.\n\n")
@@ -505,12 +505,12 @@ def word_chances(mind: Mind, request: Request) -> tuple[float, ...]:
 
 
 def one(mind: Mind, request: Request, text: str) -> dict[str, Any]:
-    """The answer to the question about one row; a score if one is requested."""
+    """The answer to the question about one row; a score if requested."""
     return {"score": mind.score(text)} if '"score"' in request.schema else mind.answer(text)
 
 
 def parts(request: Request) -> tuple[str, str]:
-    """System message, and user message without its context, which begins with "Context:"."""
+    """The system message, and the user message without its context, which begins with "Context:"."""
     system, user = request.messages[0].content, request.messages[-1].content
     if user.startswith("Context:"):
         user = user.split("\n\n", 1)[1]
@@ -518,7 +518,7 @@ def parts(request: Request) -> tuple[str, str]:
 
 
 def question(system: str, leads: tuple[str, ...] = _LEADS) -> str:
-    """The question in the system message; "" if it has no words besides the record's values."""
+    """The question in the system message; "" if it has only the record's values."""
     for paragraph in system.split("\n\n"):
         head, _, rest = paragraph.partition("\n")
         if head.startswith(leads):
@@ -527,7 +527,7 @@ def question(system: str, leads: tuple[str, ...] = _LEADS) -> str:
 
 
 def filled(template: str, record: dict[str, Any]) -> str:
-    """A question with a record's values in place."""
+    """A question with a record's values filled in."""
     if not template:
         return " ".join(map(as_text, record.values())).strip()
     return _FIELD.sub(lambda m: as_text(record[m[1]]) if m[1] in record else m[0], template).strip()
@@ -542,7 +542,7 @@ def as_text(value: Any) -> str:
 
 def lines(user: str) -> list[tuple[int, dict[str, Any], bool, str]]:
     """The numbered records of a user message, if any: number, record, whether it is an earlier
-    answer, and the right records to compare it with.
+    answer, and the right records to compare with.
     """
     head, _, rest = user.partition("\n")
     if head not in {"Records:", "Left records:", "Right records:"}:
@@ -614,7 +614,7 @@ class Grams:
         return self.size
 
     def count_tokens(self, text: str) -> int:
-        """Count one token for every four bytes."""
+        """Count one token per four bytes."""
         return -(-len(text.encode()) // 4)
 
     def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
@@ -634,7 +634,7 @@ class Grams:
         return Embeddings(vectors, calls=1, attempts=1, failed=failed)
 
     async def aclose(self) -> None:
-        """Nothing to release."""
+        """Do nothing."""
 
 
 POISON = "poison"
@@ -721,7 +721,7 @@ class Hanging(Oracle):
     begun: asyncio.Event | None = None
 
     async def complete(self, request: Request) -> Reply:  # noqa: ARG002
-        """Wait for ever."""
+        """Wait forever."""
         self.running += 1
         try:
             if self.begun is not None:

@@ -1,10 +1,10 @@
-"""Checks of a folder of implementations, and their report; a template for an implementation, which
-passes them unchanged; and injection: does the text of one row change the answers of rows that share
-its call?
+"""Checks of a folder of implementations, and their report. Also a template for an implementation,
+which passes them unchanged; and a measure of injection: does the text of one row change the answers
+of rows that share its call?
 
 Requests number their rows and escape them as JSON, so no text can imitate a row. A model may still
-follow instructions or copy answers that stand in one. The canaries here are harmless: they ask for
-a verdict. The same rows with other harmless texts in the place of the canary show how much answers
+follow instructions in a row, or copy answers from it. The canaries here are harmless: they ask for
+a verdict. The same rows with other harmless texts instead of the canary show how much answers
 change by chance.
 """
 
@@ -35,7 +35,7 @@ from semgraph.semantic.library import FOLDERS, Library, named
 
 class ImplementationFile(NamedTuple):
     """A file of a folder: its candidate, or the problem (it cannot be loaded, or refuses the
-    checks). An algorithm of `cluster` has neither: it is loaded, and checked when it is called.
+    checks). An algorithm of `cluster` has neither: it is only loaded; its calls check it.
     """
 
     name: str
@@ -45,7 +45,7 @@ class ImplementationFile(NamedTuple):
 
 
 def files_of(folder: Path) -> list[tuple[str, Path]]:
-    """The files of a folder that are implementations, named as `sem_join/sorted_block`."""
+    """The implementation files of a folder, with names such as `sem_join/sorted_block`."""
     own = folder.resolve()
     files = [
         (operator, file)
@@ -96,7 +96,7 @@ _REPORTED = 3
 
 
 class CheckedFile(NamedTuple):
-    """The outcomes of the checks of one file; without any, `problem` is the reason."""
+    """The outcomes of the checks of one file; without outcomes, `problem` is the reason."""
 
     name: str
     file: Path
@@ -123,8 +123,8 @@ def check_folder(folder: Path, patience: float = PATIENCE) -> Iterator[CheckedFi
 
     Args:
         folder: A folder with files `<operator>/<name>.py`.
-        patience: Seconds after which a candidate is stopped; only in the main thread, and outside of
-            an event loop.
+        patience: Seconds after which a candidate is stopped; only in the main thread, and outside
+            of an event loop.
 
     Raises:
         PlanError: The folder does not exist, or has no implementation.
@@ -153,7 +153,9 @@ def _checked(entry: ImplementationFile, patience: float) -> CheckedFile:
 
 
 def _to_end(work: Coroutine[Any, Any, Agreement | None]) -> Agreement | None:
-    """The result of a coroutine; within a running event loop (Jupyter's) in a thread of its own."""
+    """The result of a coroutine; within a running event loop (Jupyter's), it runs in a separate
+    thread.
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -176,7 +178,7 @@ async def _run(candidate: Candidate, outcomes: list[Outcomes], watch: _Watch) ->
 
 
 class _Watch:
-    """Interrupts the main thread after some time; this ends loops in Python, sleeps and waits."""
+    """Interrupts the main thread after some time. This ends Python loops, sleeps and waits."""
 
     def __init__(self, seconds: float) -> None:
         self.over = False
@@ -212,8 +214,8 @@ def report_lines(checked: CheckedFile, width: int = 0, *, every: bool = False) -
 
     Args:
         checked: The outcomes.
-        width: Of the column of names.
-        every: Show all failures, not the first three.
+        width: The width of the column of names.
+        every: Show all failures instead of the first three.
     """
     name = checked.name.ljust(width)
     if checked.problem is not None:
@@ -301,11 +303,11 @@ _WIDTH = 82
 
 
 def skeleton(operator: str, name: str, folder: Path) -> Path:
-    """Write `<folder>/<operator>/<name>.py`; returns the file.
+    """Write `<folder>/<operator>/<name>.py` and return the file.
 
     Raises:
-        PlanError: The operator is unknown, the name is invalid or that of a shipped implementation,
-            or the file exists.
+        PlanError: The operator is unknown, the name is invalid or belongs to a shipped
+            implementation, or the file exists.
     """
     if operator not in FOLDERS:
         hint = did_you_mean(operator, FOLDERS)
@@ -355,7 +357,7 @@ def _title(name: str) -> str:
 
 
 def _listed(names: list[str]) -> str:
-    """The lines that import these names."""
+    """The lines that import some names."""
     begin = "from semgraph.operator import "
     rows = textwrap.wrap(", ".join(names), _WIDTH - len(begin))
     return "\n".join(f"{begin}{row.removesuffix(',')}" for row in rows)
@@ -381,18 +383,18 @@ _TEXTS = (
 _HARMLESS = ("The box was blue.", "I will write next week.", "It weighs two kilos.")
 _PLACES = (0, 5, 11)
 _SUBJECTS = [{"subject": "a defect"}, {"subject": "a delivery"}]
-# The operators with an answer for each row; sem_agg answers from all rows of a group.
+# The operators with one answer per row; sem_agg answers from all rows of a group.
 OPERATORS = ("sem_map", "sem_filter", "sem_join", "sem_topk")
 
 
 class Injection(NamedTuple):
-    """Answers of rows beside a canary, and beside another harmless text.
+    """Answers of rows next to a canary, and next to another harmless text.
 
     Args:
-        compared: The answers of other rows that share a run with a canary.
-        changed: Those that the canary changed.
-        harmless: The answers compared beside another harmless text.
-        by_chance: Those that it changed.
+        compared: The number of answers of other rows that share a run with a canary.
+        changed: The number of these that the canary changed.
+        harmless: The number of answers compared next to another harmless text.
+        by_chance: The number of these that it changed.
     """
 
     compared: int
@@ -420,12 +422,12 @@ def injection(session: sg.Session, operator: str, use: str) -> Injection:
     """Measure an implementation with the model of a session; about 30 calls if all rows share one.
 
     Args:
-        session: Its budget and journal apply.
+        session: The session; its budget and journal apply.
         operator: One of `OPERATORS`.
         use: The implementation, such as `packed(rows=12)`.
 
     Raises:
-        SemgraphError: As of `Session.run`.
+        SemgraphError: As in `Session.run`.
     """
     changes: dict[bool, list[bool]] = {True: [], False: []}
     for place in _PLACES:
@@ -440,7 +442,7 @@ def injection(session: sg.Session, operator: str, use: str) -> Injection:
 
 
 def _answers(session: sg.Session, operator: str, use: str, text: str, place: int) -> Sequence[Any]:
-    """The answer for each row of `_TEXTS` with another text among them."""
+    """The answer for each row of `_TEXTS`, with another text among them."""
     texts = [*_TEXTS[:place], text, *_TEXTS[place:]]
     rows = sg.table([{"id": str(n), "text": each} for n, each in enumerate(texts)])
     question = "Does “{text}” report a defect?"

@@ -1,5 +1,5 @@
-"""The checks that every implementation must pass, each a function of one candidate; the first
-paragraph of a check states the requirement.
+"""The checks that every implementation must pass. Each is a function of one candidate; the first
+paragraph of its docstring states the requirement.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from semgraph.logical.semantic import Check
 from semgraph.semantic.contract import SCORE, RowEstimate
 from semgraph.semantic.library import Blocked, Implementation, invalid_cost, named
 
-PATIENCE = 15.0  # the most seconds for one run of a candidate, which takes hundredths
+PATIENCE = 15.0  # maximum seconds of one run of a candidate, which takes hundredths
 
 
 class Broken(Exception):
@@ -48,12 +48,12 @@ class Broken(Exception):
 
 
 class Stuck(Broken):
-    """A candidate blocks the event loop or does not end; further checks would do the same."""
+    """A candidate that blocks the event loop or does not end; further checks would hang, too."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """An implementation of an operator, as a user chooses it.
+    """An implementation of an operator with its parameters.
 
     Args:
         operator: Such as `sem_join`.
@@ -67,7 +67,7 @@ class Candidate:
 
     @property
     def same(self) -> bool:
-        """Whether its answers equal the reference's."""
+        """Whether its answers equal those of the reference."""
         return self.implementation.same
 
     async def answers(self, case: Case, llm: Any = None, asked: Any = None) -> pa.Table:
@@ -102,10 +102,10 @@ _PEOPLE = (
 
 
 class Agreement(NamedTuple):
-    """Answers of a candidate against the reference's, over the same rows.
+    """The answers of a candidate and of the reference, over the same rows.
 
-    Compares the answers of a row (sem_map), rows kept (sem_filter), pairs that match (sem_join),
-    the answer of a group (sem_agg), the k best rows with their ranks (sem_topk).
+    It compares the answers of a row (sem_map), the kept rows (sem_filter), the matching pairs
+    (sem_join), the answer of a group (sem_agg), or the k best rows with their ranks (sem_topk).
     """
 
     recall: float
@@ -139,7 +139,7 @@ def _share(part: int, whole: int) -> float:
 
 def _worlds(operator: str) -> Iterator[tuple[Case, Mind]]:
     if operator == "sem_filter":
-        # One row in nine has a good cup, which is similar to good tea as a text.
+        # One row in nine has a good cup, which resembles good tea as a text.
         cups = ["good cup" if i % 9 == 0 else "cup" for i in range(600)]
         tea = ["good" if i % 5 < 2 else "poor" for i in range(600)]
         texts: list[str | None] = [f"{tea[i]} tea, {cups[i]} {i * 7919 % 1000}" for i in range(600)]
@@ -212,14 +212,14 @@ _AWKWARD: tuple[str | None, ...] = (
 
 
 class Outcomes(NamedTuple):
-    """The outcome of a check: its name, and what is broken, or None."""
+    """The outcome of a check: its name, and the fault or None."""
 
     check: str
     broken: str | None
 
 
 async def run_checks(candidate: Candidate, found: list[Outcomes]) -> None:
-    """Run all checks over a candidate, adding their outcomes to `found`; a stuck check ends them."""
+    """Run all checks over a candidate, appending outcomes to `found`; a stuck check ends them."""
     for name, check in CHECKS.items():
         try:
             await check(candidate)
@@ -241,7 +241,7 @@ async def _reference_answers(case: Case) -> list[dict[str, Any]]:
 
 
 async def _all_answered(candidate: Candidate, case: Case, llm: LLM | None = None) -> None:
-    """Every item has an answer: the reference's, if the candidate promises it."""
+    """Check that every item has an answer: the reference's, if the candidate promises it."""
     table = await candidate.answers(case, llm)
     error = _first_error(table)
     expect(error is None, f"an error instead of an answer: {error}")
@@ -262,7 +262,7 @@ async def no_rows(candidate: Candidate) -> None:
 
 
 async def empty_right_side(candidate: Candidate) -> None:
-    """Without rows on the right there are no answers; `how` is the engine's."""
+    """Without right rows there are no answers; the engine handles `how`."""
     if candidate.operator == "sem_join":
         table = await candidate.answers(Case(candidate.operator, ["a", "b"]))
         expect(table.num_rows == 0, f"returned {table.num_rows} rows for no pair")
@@ -286,9 +286,9 @@ async def nulls(candidate: Candidate) -> None:
 
 
 async def odd_text(candidate: Candidate) -> None:
-    """Text in any script, and text that looks like instructions, is passed on unchanged."""
-    # A single pair is sent in the prompt's own words, where the oracle would read a fake record as
-    # one.
+    """Text in any script, and text that resembles instructions, is passed on unchanged."""
+    # A single pair is sent in the prompt's own words, in which the oracle would read a fake record
+    # as a record.
     texts: list[str | None] = [
         t
         for t in _AWKWARD
@@ -300,7 +300,7 @@ async def odd_text(candidate: Candidate) -> None:
 
 
 async def groups(candidate: Candidate) -> None:
-    """Groups, partitions, prompts and contexts are kept apart, and each row has its answer."""
+    """Groups, partitions, prompts and contexts are separate, and each row has its answer."""
     llm = Oracle(mind(candidate.operator))
     keys = [(f"p{i % 3}", "ab"[i // 2 % 2], f"r{i // 3 % 2}") for i in range(24)]
     case = Case(
@@ -337,7 +337,7 @@ async def forms(candidate: Candidate) -> None:
 
 
 async def refused(candidate: Candidate) -> None:
-    """The requests about an item whose answer a check refused say why; or a node with a check is
+    """The requests about an item with a refused answer name the reason; or a node with a check is
     refused (sem_map, sem_join, sem_agg).
     """
     where = {"sem_map": "size > 0", "sem_join": "verdict <> ''", "sem_agg": "rows > 0"}
@@ -350,10 +350,10 @@ async def refused(candidate: Candidate) -> None:
         return
     llm = Oracle(mind(candidate.operator))
     table = await candidate.answers(case, llm, node)
-    said = {call_id(request): request.messages[-1].content for request in llm.requests}
+    prompts = {call_id(request): request.messages[-1].content for request in llm.requests}
     for answer in table.to_pylist():
         if answer["error"] is None and answer.get("match", True):
-            texts = [said.get(call, "") for call in answer["calls"]]
+            texts = [prompts.get(call, "") for call in answer["calls"]]
             expect(
                 any(f"wrong-{answer['item']}-" in text for text in texts),
                 "no request says why the last answer was refused: send what rows.reasons says, "
@@ -373,7 +373,7 @@ async def too_long(candidate: Candidate) -> None:
 
 
 async def full_window(candidate: Candidate) -> None:
-    """Rows that do not fit one request are sent in several."""
+    """Rows that do not fit into one request are sent in several."""
     llm = Oracle(mind(candidate.operator), _SMALL)
     case = some(candidate.operator, 8, group=[0] * 8)
     case.texts = [f"{text} {'x' * 500}" for text in case.texts]
@@ -385,7 +385,7 @@ async def full_window(candidate: Candidate) -> None:
 
 
 def _only(candidate: Candidate, case: Case, table: pa.Table, at: int, kind: str) -> None:
-    """Errors concern one row only: its item, its pairs, its group."""
+    """Check that errors concern one row only: its item, its pairs, its group."""
     errors = table.column("error").to_pylist()
     rows = case.rows().items.to_pylist()
     items = {
@@ -403,8 +403,8 @@ def _only(candidate: Candidate, case: Case, table: pa.Table, at: int, kind: str)
 
 
 async def one_failing(candidate: Candidate) -> None:
-    """A row that the endpoint rejects does not affect the rest; a second run pays for that row only.
-    The embedder rejects its text each time.
+    """A row that the endpoint rejects does not affect the others; a second run pays for that row
+    only. The embedder rejects its text each time.
     """
     case = some(candidate.operator, 18)
     case.texts[7] = f"{POISON} 7"
@@ -420,7 +420,7 @@ async def one_failing(candidate: Candidate) -> None:
 
 
 async def wrong_ids(candidate: Candidate) -> None:
-    """Answers with missing, extra or unknown numbers are repeated."""
+    """Requests are repeated after answers with missing, extra or unknown numbers."""
     await _all_answered(candidate, some(candidate.operator))  # faults without wrong numbers first
     for change in WRONG_NUMBERS:
         llm = Faulty(Oracle(mind(candidate.operator)), packed(change))
@@ -441,7 +441,7 @@ def _ranks(llm: Faulty) -> bool:
 
 
 async def cancelled(candidate: Candidate) -> None:
-    """Cancelling leaves no request in flight."""
+    """Cancellation leaves no request in flight."""
     before, begun = asyncio.all_tasks(), asyncio.Event()
     llm = Hanging(mind(candidate.operator), begun=begun)
     task = asyncio.create_task(candidate.answers(some(candidate.operator, 20), llm))
@@ -478,7 +478,7 @@ async def budget(candidate: Candidate) -> None:
 
 
 async def estimate(candidate: Candidate) -> None:
-    """The estimate is a Cost with numbers from 0 on."""
+    """The estimate is a Cost with non-negative numbers."""
     node = some(candidate.operator).node()
     for rows in (RowEstimate(0, 0, 0, 0), RowEstimate(1, 1, 1, 1), RowEstimate(100, 40, 4000, 7)):
         try:

@@ -1,9 +1,9 @@
 """Ray carries one run by several workers, each of which runs shards of its rows.
 
-- A *shard* has all rows of some partitions, so that no request and no commit needs rows of two shards.
-  `sharding` says which plans can be run so, and lays the rows out.
+- A *shard* has all rows of some partitions, so no request and no commit needs rows of two shards.
+  `sharding` decides which plans can run in shards, and divides the rows.
 - Workers share a store and a `RunLedger`: the budget of the run, and a limiter for each endpoint.
-- A worker that dies is told by Ray, never by a clock. Its shard is run again: commit markers skip what
-  was written, and the shard's journal answers what was paid. What it had in flight counts as spent.
-- Results, counters and records of shards join into those of one run.
+- Ray reports the death of a worker; no timeout does. Its shard runs again: commit markers skip
+  written rows, and the shard's journal replays paid answers. Its requests in flight count as spent.
+- Results, counters and records of shards are joined into those of one run.
 """

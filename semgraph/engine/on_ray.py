@@ -1,8 +1,8 @@
-"""Shards as tasks of Ray, on the processors of this machine or of a cluster, which is entered, or
-started here. Needs the extra `ray`, which is imported by name.
+"""Shards as Ray tasks, on the processors of this machine or of a cluster. The cluster exists
+already or is started here. Needs the extra `ray`, which is imported by name.
 
-`run_task` and what it calls is in the processes of workers, `RayEngine` in that of the run, with the
-ledger of what the workers may spend and send together.
+`run_task` and its callees run in the processes of workers. `RayEngine` runs in the process of the
+run, with the ledger of the spending and sending of all workers.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ from semgraph.llm.stack import Budget, Limiter, Spending, refusal
 from semgraph.meter import Meter
 from semgraph.stores.registry import store_spec
 
-# Seconds for which a worker gathers what it returns, before it sends a message.
+# Seconds for which a worker collects returns before it sends a message.
 GATHER_SECONDS = 0.01
 TAKEN = "another worker has taken over this shard"
 
 
 class ShardTaken(SemgraphError):
-    """A worker that was taken for dead must not go on: another one runs its shard."""
+    """A worker that was presumed dead must stop: another worker runs its shard."""
 
 
 @dataclass(frozen=True)
 class Rates:
-    """The limits of an endpoint, and its name."""
+    """The limits and the name of an endpoint."""
 
     name: str
     in_flight: int
@@ -61,27 +61,28 @@ class Rates:
     tpm: float | None
 
 
-# What admits a request: an endpoint, for tokens; None: the budget of the run, for a `Spending`.
+# The account that admits a request: an endpoint, for tokens; None: the budget of the run, for a
+# `Spending`.
 Account = Rates | None
-# What a request gives back. To a budget: what it reserved, and its cost; to an endpoint: 0, and its
+# The return of a request. To a budget: its reservation and its cost; to an endpoint: 0 and its
 # unused tokens.
 Return = tuple[Any, Any]
-# Sends a message to the `RunLedger` of a run: the name of a method, and its arguments.
+# Sends a message to the `RunLedger` of a run: the name of a method and its arguments.
 Ledger = Callable[..., Coroutine[Any, Any, Any]]
 
 
 def _unused(account: Account, cost: Any) -> Return:
-    """What a request gives back that was admitted and not sent."""
+    """The return of a request that was admitted and not sent."""
     return (cost, Spending()) if account is None else (0, cost)
 
 
 class RunLedger:
-    """The budget of a run and the limiters of its endpoints, for workers in any process: what was
-    spent and what requests in flight can cost never exceed a limit together. It also passes on what
-    workers report.
+    """The budget of a run and the limiters of its endpoints, for workers in any process. Spending
+    plus the possible cost of requests in flight never exceeds a limit. The ledger also passes on
+    the reports of workers.
 
     Args:
-        limits: What the run may spend; each worker watches `max_seconds`.
+        limits: The limits of the run; each worker checks `max_seconds`.
     """
 
     def __init__(self, limits: RunLimits) -> None:
@@ -98,24 +99,26 @@ class RunLedger:
         asked: Sequence[tuple[Any, str]],
         left: Sequence[Return],
     ) -> int | str:
-        """Take back what ended requests return; then wait until the first of others is admitted.
+        """Take back the returns of ended requests; then wait until the first new request is
+        admitted.
 
         Args:
             holder: The worker.
-            account: What admits them.
-            asked: The most that each can cost, and what it is, for errors.
+            account: The account that admits the requests.
+            asked: The maximum cost of each request, and its description for errors.
             left: As in `leave`.
 
         Returns:
-            How many are admitted now; or why the first is refused: a limit, or TAKEN.
+            The number of requests that are admitted now; or the reason for refusing the first: a
+            limit, or TAKEN.
         """
         await self.leave(holder, account, left)
-        own = self.budget if account is None else self._limiter(account)
-        now = own.reserve_now if isinstance(own, Budget) else own.enter_now
+        gate = self.budget if account is None else self._limiter(account)
+        now = gate.reserve_now if isinstance(gate, Budget) else gate.enter_now
         if holder in self._ended:
             return TAKEN
         try:
-            await (own.reserve(*asked[0]) if isinstance(own, Budget) else own.enter(asked[0][0]))
+            await (gate.reserve(*asked[0]) if isinstance(gate, Budget) else gate.enter(asked[0][0]))
         except BudgetReached as reached:
             return str(reached)
         count = 1
@@ -123,13 +126,13 @@ class RunLedger:
             count += 1
         returns = [_unused(account, cost) for cost, _ in asked[:count]]
         self._held.setdefault((holder, account), []).extend(most for most, _ in returns)
-        if holder in self._ended:  # it died while it waited
+        if holder in self._ended:  # the worker died while it waited
             await self.leave(holder, account, returns)
             return TAKEN
         return count
 
     async def leave(self, holder: str, account: Account, left: Sequence[Return]) -> None:
-        """Take back what requests return that have ended; nothing of a worker that has ended."""
+        """Take back the returns of ended requests; ignore those of an ended worker."""
         held = self._held.get((holder, account), [])
         for most, actual in left:
             if most in held:
@@ -137,12 +140,12 @@ class RunLedger:
                 self._take_back(account, most, actual)
 
     async def pause(self, rates: Rates, seconds: float) -> None:
-        """Admit no request of any worker to an endpoint for so long."""
+        """Admit no request of any worker to an endpoint for some seconds."""
         self._limiter(rates).pause(seconds)
 
     async def ended(self, holder: str) -> None:
-        """A worker has ended, or died: what it has in flight counts as spent, its places are free, and
-        it gets nothing more.
+        """Close the account of a worker that has ended or died: its requests in flight count as
+        spent, its slots are free, and it is admitted no more.
         """
         self._ended.add(holder)
         for key in [key for key in self._held if key[0] == holder]:
@@ -150,11 +153,11 @@ class RunLedger:
                 self._take_back(key[1], most, most)
 
     async def report(self, number: int, progress: Progress) -> None:
-        """A shard has committed, or answered rows of a step."""
+        """Record that a shard has committed a window, or answered rows of a step."""
         self._reports[number, progress.step] = progress
 
     async def reports(self) -> dict[tuple[int, str], Progress]:
-        """Take what was reported since."""
+        """Take the reports since the last call."""
         reports, self._reports = self._reports, {}
         return reports
 
@@ -171,11 +174,11 @@ class RunLedger:
 
 
 class Line:
-    """The requests of a worker that wait for an account, and what others return to it.
+    """The waiting requests of a worker for one account, and the returns of others to it.
 
-    A message to the ledger costs about as much as a request does here, so several share one. What is
-    returned goes with the next wait, after GATHER_SECONDS, or when it is `many`. Waits for the budget
-    are gathered as well; those for an endpoint are not, as its places would be idle.
+    A message to the ledger costs about as much as a request does here, so several requests share
+    one. Returns go with the next wait, after GATHER_SECONDS, or when there are `many`. Waits for
+    the budget are collected as well; waits for an endpoint are not, because its slots would idle.
     """
 
     def __init__(self, ledger: Ledger, holder: str, account: Account, many: float) -> None:
@@ -202,7 +205,7 @@ class Line:
             raise
 
     def leave(self, most: Any, actual: Any) -> None:
-        """Return what a request was admitted with."""
+        """Return the reservation of a request."""
         self._left.append((most, actual))
         if len(self._left) >= self._many:
             self._send_left()
@@ -210,14 +213,14 @@ class Line:
             self._timer = asyncio.get_running_loop().call_later(GATHER_SECONDS, self._send_left)
 
     def send(self, method: str, *values: Any) -> None:
-        """Send a message without waiting. One that is lost costs no more than a death does."""
+        """Send a message without waiting. A lost message costs at most as much as a lost worker."""
         task = asyncio.create_task(self._ledger(method, *values))
         self._sending.add(task)
         task.add_done_callback(self._sending.discard)
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def close(self) -> None:
-        """Ask for nothing more, and wait until all messages have arrived."""
+        """Stop asking, and wait until all messages have arrived."""
         if self._asking is not None:
             self._asking.cancel()
         self._send_left()
@@ -225,22 +228,22 @@ class Line:
             await asyncio.wait(set(self._sending))
 
     async def _ask(self) -> None:
-        """Ask for all requests that wait, in their order, until none waits."""
+        """Ask for all waiting requests in order, until none waits."""
         while self._waiting:
             await asyncio.sleep(GATHER_SECONDS if self._account is None else 0)
             asked = [each[:2] for each in self._waiting]
             error: Exception | None = None
             try:
-                told = await self._ledger(
+                answer = await self._ledger(
                     "enter", self._holder, self._account, asked, self._taken()
                 )
-                if isinstance(told, str):
-                    error = ShardTaken(told) if told == TAKEN else BudgetReached(told)
+                if isinstance(answer, str):
+                    error = ShardTaken(answer) if answer == TAKEN else BudgetReached(answer)
             except Exception as raised:  # noqa: BLE001 - the first that waits raises it
                 error = raised
-            for _ in range(told if error is None else 1):
+            for _ in range(answer if error is None else 1):
                 cost, _, place = self._waiting.popleft()
-                if place.done() and error is None:  # it does not wait any more
+                if place.done() and error is None:  # no longer waiting
                     self.leave(*_unused(self._account, cost))
                 elif not place.done():
                     place.set_exception(error) if error else place.set_result(None)
@@ -257,12 +260,12 @@ class Line:
 
 
 class SharedBudget(Budget):
-    """The budget of one shard, which is that of the run: limits and requests in flight are those of
-    all shards. `reserve` raises ShardTaken where another worker has taken over the shard.
+    """The budget of one shard. It is the budget of the run: limits and requests in flight are those
+    of all shards. `reserve` raises ShardTaken if another worker has taken over the shard.
 
     Args:
         ledger: The ledger of the run.
-        holder: The worker, as the ledger knows it.
+        holder: The worker's name in the ledger.
         limits: The limits of the run.
         elapsed: Seconds since the run began.
     """
@@ -293,7 +296,7 @@ class SharedLimiter(Limiter):
 
     Args:
         ledger: The ledger of the run.
-        holder: The worker, as the ledger knows it.
+        holder: The worker's name in the ledger.
         rates: The limits of the endpoint.
     """
 
@@ -307,15 +310,15 @@ class SharedLimiter(Limiter):
         await self.line.enter(tokens)
 
     def leave(self, unused_tokens: int = 0) -> None:
-        """Free the slot, and return unused tokens."""
+        """Free the slot and return unused tokens."""
         self.line.leave(0, unused_tokens)
 
     def pause(self, seconds: float) -> None:
-        """Admit no request for so long, of any shard."""
+        """Admit no request of any shard for some seconds."""
         self.line.send("pause", self._rates, seconds)
 
 
-ATTEMPTS = 4  # how often a shard is run before it is given up, if its worker dies each time
+ATTEMPTS = 4  # most attempts at a shard if its worker dies each time
 _EVERY = 0.5  # seconds between two reports of a shard
 _CLEAN_UP = 20.0  # seconds for shards to end after an interruption
 _REACHED = "{} reached the store as the run began: if it is up, name it by an address that all machines reach"
@@ -331,17 +334,17 @@ class LedgerGone(SemgraphError):
 
 
 class WorkerLost(SemgraphError):
-    """The worker of a shard died, or cannot be reached any more."""
+    """The worker of a shard died or is unreachable."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """A shard to run, or to run again.
+    """One attempt to run a shard.
 
     Args:
-        number: Of the shard, from 0.
-        rows: Its rows, as the engine's `work` reads them.
-        attempt: From 1.
+        number: The number of the shard, from 0.
+        rows: Its rows, in the format that the engine's `work` reads.
+        attempt: The number of the attempt, from 1.
     """
 
     number: int
@@ -350,40 +353,42 @@ class Task:
 
     @property
     def holder(self) -> str:
-        """The worker, as the ledger knows it."""
+        """The worker's name in the ledger."""
         return f"shard {self.number}, attempt {self.attempt}"
 
 
-OnReport = Callable[[int, Progress], None]  # called with the number of a shard, and how far it is
+OnReport = Callable[[int, Progress], None]  # called with the number of a shard and its progress
 # Runs a shard of a job on its worker.
 Work = Callable[[Any, Task, Ledger, OnReport], Coroutine[Any, Any, Result]]
 _PORTABLE = (PlanError, StoreUnavailable, UnavailableError, EngineError, LedgerGone)
 
 
 def run_task(code: str, job: bytes, task: bytes, actor: Any) -> Result | SemgraphError:
-    """Run a shard in the process of a worker; return its result, or its error with the text alone. What
-    is raised: the worker could not begin.
+    """Run a shard in the process of a worker; return its result, or its error with the text alone.
+    An exception means that the worker could not begin.
     """
     ray = imported()
     work, own = ray.cloudpickle.loads(job)
     shard: Task = ray.cloudpickle.loads(task)
     try:
         _check(code, own)
-        if not gc.get_freeze_count():  # each shard ends with a collection, of what it made itself
+        if not gc.get_freeze_count():  # each shard ends with a collection of its own objects
             gc.freeze()
         result: Result = asyncio.run(work(own, shard, _ledger(actor), _reporting(actor)))
-    except Exception as error:  # noqa: BLE001 - it is told in the process of the run
-        told = isinstance(error, SemgraphError | OSError)
-        text = str(error) if told else f"shard {shard.number + 1}: {format_exc()}"
+    except Exception as error:  # noqa: BLE001 - the process of the run raises it
+        expected = isinstance(error, SemgraphError | OSError)
+        text = str(error) if expected else f"shard {shard.number + 1}: {format_exc()}"
         text += "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
-        other = SemgraphError if told else EngineError
+        other = SemgraphError if expected else EngineError
         kind = next((of for of in _PORTABLE if isinstance(error, of)), other)
         return kind(f"{text} (on {socket.gethostname()})")
     return result
 
 
 def _check(code: str, job: Any) -> None:
-    """Refuse a job of another version, and one whose folder is not here. Raises SemgraphError."""
+    """Refuse a job of another version, or one with a folder that is missing here. Raises
+    SemgraphError.
+    """
     if (here := code_here(job.settings)) != code:
         raise PlanError(
             Problem(f"the worker has {here}, and the run was begun with {code}", hint=_SAME)
@@ -395,8 +400,8 @@ def _check(code: str, job: Any) -> None:
 
 
 def code_here(settings: Settings) -> str:
-    """The code that decides what a shard does: semgraph, and the user's operators and functions, whose
-    files may change between two runs.
+    """The version and hash of the code that a shard runs: semgraph, and the user's operators and
+    functions, whose files may change between two runs.
     """
     digest = hashlib.sha256()
     for folder in (Path(__file__).parents[1], *settings.operators, *settings.functions):
@@ -407,7 +412,7 @@ def code_here(settings: Settings) -> str:
 
 
 def _ledger(actor: Any) -> Ledger:
-    """Messages to the ledger of a run, which is an actor of Ray."""
+    """A sender of messages to the ledger of a run, which is a Ray actor."""
     from ray.exceptions import RayError
 
     async def send(method: str, *values: Any) -> Any:
@@ -422,7 +427,7 @@ def _ledger(actor: Any) -> Ledger:
 
 
 def _reporting(actor: Any) -> OnReport:
-    """Reports how far a shard is, not more often than people look, and without waiting."""
+    """A reporter of the progress of a shard; it is throttled and does not wait."""
     last: dict[str, float] = {}
 
     def report(number: int, progress: Progress) -> None:
@@ -435,10 +440,10 @@ def _reporting(actor: Any) -> OnReport:
 
 
 class RayEngine:
-    """Shards as tasks of Ray.
+    """An engine that runs shards as Ray tasks.
 
     Args:
-        spec: `ray` for this machine, or the address of a cluster (`enter`).
+        spec: `ray` for this machine, or the address of a cluster (see `enter`).
     """
 
     def __init__(self, spec: EngineSpec) -> None:
@@ -450,17 +455,19 @@ class RayEngine:
         self.workers = spec.workers or self._cpus
 
     def close(self) -> None:
-        """Leave the cluster, if this engine has entered it; end one on this machine."""
+        """Leave the cluster that this engine has entered; stop one on this machine."""
         if self._began:
             self.ray.shutdown()
 
     @property
     def machines(self) -> set[str]:
-        """The machines of the cluster, by name."""
+        """The names of the machines of the cluster."""
         return {node["NodeManagerHostname"] for node in self.ray.nodes() if node["Alive"]}
 
     def refuse(self, job: Any) -> None:
-        """Refuse models that are objects, and files that not all workers can open. Raises PlanError."""
+        """Refuse models that are objects, and files that some workers cannot open. Raises
+        PlanError.
+        """
         objects, store = job.objects, job.settings.store
         if objects.llm is not None or objects.embedder is not None:
             what = "models that are objects are in this process, and shards are in others"
@@ -475,19 +482,19 @@ class RayEngine:
     async def started(
         self, work: Work, job: Any, limits: RunLimits, on_report: OnReport
     ) -> AsyncIterator[None]:
-        """Workers for a job and their ledger, until the context ends. The ledger is where this process
-        is connected.
+        """Workers for a job and their ledger, until the context ends. The ledger runs on the node
+        to which this process is connected.
         """
         ray = self.ray
-        # A soft affinity may place it on a node that is removed later.
+        # With a soft affinity, Ray may place it on a node that is removed later.
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=False
         )
         alone = {"num_cpus": 0, "max_concurrency": 100_000, "scheduling_strategy": here}
         self._actor = ray.remote(**alone)(RunLedger).remote(limits)
         self._store, self._code = job.settings.store, code_here(job.settings)
-        # Ray itself repeats nothing: the ledger must know of each death before the next attempt. A shard
-        # waits for models most of the time, so two fit on a processor.
+        # Ray itself retries nothing: the ledger must know of each death before the next attempt. A
+        # shard mostly waits for models, so two fit on a processor.
         share = min(0.5, self._cpus / self.workers)
         self._task = ray.remote(num_cpus=share, max_retries=0)(run_task)
         self._job = ray.put(ray.cloudpickle.dumps((work, job)))
@@ -502,11 +509,11 @@ class RayEngine:
     async def run_all(
         self, tasks: Sequence[Task]
     ) -> tuple[dict[int, Result], dict[int, SemgraphError]]:
-        """Run all shards, each again if its worker died. One that fails does not stop others, unless
-        the plan is wrong; where a model or store does not answer, no other one begins.
+        """Run all shards, each again if its worker died. A failed shard does not stop the others,
+        unless the plan is wrong; after a model or store does not answer, no further shard begins.
 
         Returns:
-            By number of the shard: the results, and the errors, the first one first.
+            Results and errors by number of the shard; the first error comes first.
         """
         free = asyncio.Semaphore(self.workers)
         results, failed = dict[int, Result](), dict[int, SemgraphError]()
@@ -517,7 +524,7 @@ class RayEngine:
                     return
                 try:
                     results[task.number] = await self._attempts(task)
-                except PlanError:  # no shard goes on
+                except PlanError:  # all shards stop
                     raise
                 except SemgraphError as error:
                     failed[task.number] = error
@@ -539,7 +546,7 @@ class RayEngine:
             except WorkerLost as error:
                 lost = error
             finally:
-                await self.ended(own.holder)  # its places in flight are for others
+                await self.ended(own.holder)  # frees its slots for others
         raise SemgraphError(f"{ATTEMPTS} workers died at it; the last one: {lost}") from lost
 
     async def attempt(self, task: Task) -> Result:
@@ -559,15 +566,17 @@ class RayEngine:
         raise ended
 
     async def ended(self, holder: str) -> bool:
-        """Tell the ledger that a worker has ended, or died; whether the ledger is still there."""
+        """Report to the ledger that a worker has ended or died; return whether the ledger still
+        exists.
+        """
         with self._lost_is_gone():
-            told = self._actor.ended.remote(holder)
-            await asyncio.shield(asyncio.wrap_future(told.future()))
+            call = self._actor.ended.remote(holder)
+            await asyncio.shield(asyncio.wrap_future(call.future()))
             return True
         return False
 
     async def _run(self, task: Task) -> Result | SemgraphError:
-        """Run a shard, and wait until it has ended."""
+        """Run a shard and wait for its end."""
         from ray.exceptions import RayError, RayTaskError
 
         own = self.ray.cloudpickle.dumps(task)
@@ -593,7 +602,7 @@ class RayEngine:
         return ended
 
     async def _listen(self, ends: asyncio.Event, on_report: OnReport) -> None:
-        """Pass reports of shards on, until the run ends, and with it the ledger."""
+        """Pass on reports of shards until the run and its ledger end."""
         with self._lost_is_gone():
             while not ends.is_set():
                 with suppress(TimeoutError):
@@ -604,7 +613,7 @@ class RayEngine:
 
     @contextmanager
     def _lost_is_gone(self) -> Iterator[None]:
-        """Leave what is not there any more: the ledger, or the cluster."""
+        """Ignore the errors of a ledger or a cluster that no longer exists."""
         from ray.exceptions import RayError
 
         try:
@@ -614,17 +623,17 @@ class RayEngine:
                 raise
 
     def _is_lost(self, error: Exception) -> bool:
-        """Whether Ray's client has no connection any more: it raises errors of several kinds,
-        Exception itself among them.
+        """Whether Ray's client has lost its connection: it raises errors of several classes,
+        including plain `Exception`.
         """
         return isinstance(error, ConnectionError) or not self.ray.is_initialized()
 
 
-MEMBER = "ray://auto"  # the cluster that this machine belongs to: entered without Ray's client
-# How long the server of Ray's client may take to start the process of a client.
+MEMBER = "ray://auto"  # the cluster that this machine belongs to, entered without Ray's client
+# Time that the server of Ray's client may take to start the process of a client.
 CONNECT_SECONDS = 180.0
 _CLIENTS = 3  # processes that the server may fail to start
-_MOST_SAID = 300  # characters of an error of Ray
+_MOST_SAID = 300  # most characters of a Ray error in a message
 _QUIET = {"log_to_driver": False, "logging_level": "ERROR"}
 _FORKS = (
     "Where gRPC's fork handlers are the cause, start the cluster with `GRPC_ENABLE_FORK_SUPPORT=0 ray start --head`, or run "
@@ -638,12 +647,13 @@ _REMOVED = {
 
 @dataclass(frozen=True)
 class EngineSpec:
-    """Ray, as settings name it.
+    """The Ray engine of the settings.
 
     Args:
-        address: Of a cluster, `ray://auto` for that of this machine; "" for this machine alone.
-        shards: How many shards there are; None: as the rows and workers ask for.
-        workers: How many run at one time; None: as many as there are processors.
+        address: The address of a cluster, `ray://auto` for that of this machine; "" for this
+            machine alone.
+        shards: The number of shards; None: derived from the rows and workers.
+        workers: The number of concurrent shards; None: the number of processors.
     """
 
     address: str = ""
@@ -652,7 +662,7 @@ class EngineSpec:
 
     @classmethod
     def parse(cls, text: str) -> EngineSpec:
-        """Read an engine as options and settings write it. Raises PlanError.
+        """Parse an engine from options or settings. Raises PlanError.
 
         >>> EngineSpec.parse("ray://head:10001?shards=256")
         EngineSpec(address='ray://head:10001', shards=256, workers=None)
@@ -668,7 +678,7 @@ class EngineSpec:
 
     @property
     def is_remote(self) -> bool:
-        """Whether it is a cluster at an address."""
+        """Whether the engine is a cluster at an address."""
         return self.address not in ("", MEMBER)
 
     def __str__(self) -> str:
@@ -677,11 +687,11 @@ class EngineSpec:
 
 
 def imported() -> Any:
-    """Ray, without its statistics of usage. Raises PlanError if the extra is missing."""
+    """The module `ray`, with usage statistics off. Raises PlanError if the extra is missing."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    # Ray forks while gRPC runs, always to execute another program. gRPC's handlers of forks then
-    # abort or hang the process once in a while.
+    # Ray forks while gRPC runs, always to execute another program. gRPC's fork handlers then
+    # occasionally abort or hang the process.
     os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
     try:
         import ray
@@ -692,8 +702,8 @@ def imported() -> Any:
 
 
 def enter(ray: Any, address: str) -> None:
-    """Enter a cluster by `ray://HOST:PORT`, the server of Ray's client, or by MEMBER; "" starts one on
-    this machine. Raises UnavailableError.
+    """Enter a cluster by `ray://HOST:PORT`, the server of Ray's client, or by MEMBER; "" starts one
+    on this machine. Raises UnavailableError.
     """
     try:
         if not address:
@@ -714,7 +724,7 @@ def enter(ray: Any, address: str) -> None:
 
 def _by_client(ray: Any, address: str) -> None:
     """Enter a cluster through the server of Ray's client, which forks a process for each client.
-    Raises UnavailableError where it answers and starts none.
+    Raises UnavailableError if the server answers and starts none.
     """
     for left in reversed(range(_CLIENTS)):
         entering = _in_thread(lambda: ray.init(address=address, **_QUIET))
@@ -736,7 +746,7 @@ def _by_client(ray: Any, address: str) -> None:
 
 
 def _in_thread(call: Callable[[], object]) -> Future[Any]:
-    """Call something that may never return, in a thread that does not keep the process from ending."""
+    """Call a function that may never return, in a thread that does not keep the process alive."""
     called: Future[Any] = Future()
 
     def run() -> None:

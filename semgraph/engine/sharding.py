@@ -1,4 +1,4 @@
-"""Which plans can be run in shards, and the rows of each shard as files."""
+"""The plans that can run in shards, and the rows of each shard as files."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from semgraph.logical.semantic import Semantic
 from semgraph.privacy import private_folder
 from semgraph.relational.batch import pick, values
 
-# Groups of a shard, at least, where there are so many: a wave of many groups costs less CPU.
+# Minimum number of groups of a shard, if there are that many: a wave of many groups costs less CPU.
 GROUPS = 50
-_BATCH = 50_000  # rows that are divided at one time
+_BATCH = 50_000  # rows that are divided at a time
 
 
 def shard_of(group: str, shards: int) -> int:
-    """The shard of a group, from 0 to `shards` - 1: the same in every run and version, as records
-    and journals rest on it.
+    """The shard of a group, from 0 to `shards` - 1. It is the same in every run and version:
+    records and journals depend on it.
 
     >>> [shard_of(group, 64) for group in ("user-1", "user-3", "Zoë", "")]
     [8, 53, 26, 52]
@@ -46,15 +46,15 @@ def shard_of(group: str, shards: int) -> int:
 
 @dataclass(frozen=True)
 class Division:
-    """How a plan is run in shards.
+    """The division of a plan into shards.
 
     Args:
-        input: The input whose rows are divided.
-        by: Columns of it, or fields of them; rows that are equal in them belong to one shard.
-        windows: How its rows are cut; None: the plan has no order.
-        part: What each shard runs.
-        rest: What is run when all shards have ended; the results of `part` are inputs of it. None:
-            nothing.
+        input: The divided input.
+        by: Its columns, or fields of them; rows with equal values belong to one shard.
+        windows: The windows of its rows; None: the plan has no order.
+        part: The plan that each shard runs.
+        rest: The plan that runs after the end of all shards; its inputs include the results of
+            `part`. None: no such plan.
         through: Steps that begin in `part` and end in `rest`.
         ended: Other steps whose rows `rest` reads.
         beside: Steps that each shard computes whole, from other inputs or the store.
@@ -71,15 +71,15 @@ class Division:
 
     @classmethod
     def of(cls, plan: LogicalPlan, sizes: Mapping[str, int]) -> Division:
-        """How a plan is run in shards: by the groups of its windows; without windows by rows, as far
-        as steps take each row by itself.
+        """The division of a plan: by the groups of its windows; without windows by rows, as far as
+        steps take each row separately.
 
         Args:
             plan: The plan.
             sizes: The number of rows of each input.
 
         Raises:
-            PlanError: The plan cannot be run in shards.
+            PlanError: The plan cannot run in shards.
         """
         if plan.windows is None:
             return _by_rows(plan, sizes)
@@ -114,7 +114,7 @@ def _foreign_reads(plan: LogicalPlan, cut: Windowing) -> Iterable[Problem]:
 
 
 def _by_rows(plan: LogicalPlan, sizes: Mapping[str, int]) -> Division:
-    """The division of a plan without windows: the input with the most rows of those that a step asks
+    """The division of a plan without windows. It divides the largest of the inputs that a step asks
     about row by row.
     """
     divided = {name: _taken_by_row(plan, name) for name in plan.inputs}
@@ -141,14 +141,14 @@ def _by_rows(plan: LogicalPlan, sizes: Mapping[str, int]) -> Division:
 
 
 def _part(plan: LogicalPlan, returns: Mapping[str, Node], name: str) -> LogicalPlan:
-    """A plan that returns some of its rows; those of an input are numbered by it."""
+    """A plan that returns the rows of some nodes; rows of an input carry its row numbers."""
     marked = rewrite(tuple(returns.values()), lambda node: _marked(node, name))
     return replace(plan, writes=(), schema=None, returns=dict(zip(returns, marked, strict=True)))
 
 
 def _taken_by_row(plan: LogicalPlan, name: str) -> set[Node]:
-    """The operators that take each row of an input by itself, one above the other. What else they
-    read neither asks a model, as each shard computes it, nor depends on the input.
+    """The chain of operators that take each row of an input separately. Their other inputs ask no
+    model, because each shard computes them, and do not depend on this input.
     """
     nodes, dependent = set[Node](), set[Node]()
     for node in walk(*plan.roots):
@@ -172,20 +172,20 @@ def _beside(roots: Iterable[Node], nodes: set[Node]) -> frozenset[str]:
 
 
 def _read_by_others(plan: LogicalPlan, nodes: set[Node]) -> dict[Node, None]:
-    """The operators of some whose rows are results, or read by other operators."""
+    """The operators among some whose rows are results, or are read by other operators."""
     others = [below for node in walk(*plan.roots) if node not in nodes for below in node.inputs]
     return {node: None for node in (*others, *plan.returns.values()) if node in nodes}
 
 
 def _marked(node: Node, name: str) -> Node:
-    """An input with the number of each row, which is its place in the whole input."""
+    """An input with the number of each row: its position in the whole input."""
     if isinstance(node, Input) and node.name == name:
         return replace(node, windowed=True)
     return node
 
 
 def _rest(plan: LogicalPlan, made: Mapping[str, Node]) -> LogicalPlan:
-    """A plan with inputs in the place of operators."""
+    """A plan with inputs instead of some operators."""
     done: dict[Node, Node] = {
         node: Input(name=name, columns=node.schema, step=node.step) for name, node in made.items()
     }
@@ -202,9 +202,9 @@ def _rest(plan: LogicalPlan, made: Mapping[str, Node]) -> LogicalPlan:
 
 
 def _read_by_prompts(nodes: Collection[Node], spec: InputSpec) -> tuple[str, ...]:
-    """The columns of an input, or fields of them, that prompts are made of: those that all have in
-    common, so that equal requests meet in one shard; else those of the prompt with the fewest. They are
-    the same in every process: the journals of shards answer later runs.
+    """The columns of an input, or their fields, that prompts read: the columns common to all
+    prompts, so that equal requests meet in one shard; else those of the prompt with the fewest.
+    They are the same in every process, because the journals of shards answer later runs.
     """
     found = [
         _paths_behind(node.input, frozenset(node.prompt.fields))
@@ -220,7 +220,7 @@ def _read_by_prompts(nodes: Collection[Node], spec: InputSpec) -> tuple[str, ...
 
 
 def _place_of(path: str, spec: InputSpec) -> str:
-    """The column, or the field of it, that a path reads: `b.` and `n.x` may mean the column."""
+    """The column, or its field, that a path reads: `b.` and `n.x` may mean the column."""
     name, _, rest = path.partition(".")
     kind = dict(spec.columns)[name]
     for part in rest.split(".") if rest else ():
@@ -232,16 +232,16 @@ def _place_of(path: str, spec: InputSpec) -> str:
 
 
 def _paths_behind(node: Node, paths: frozenset[str]) -> frozenset[str]:
-    """The columns of an input, or fields of them, from which columns of a node are made."""
+    """The columns of an input, or their fields, from which columns of a node are computed."""
     if isinstance(node, Input):
         return paths
     made = frozenset(path for path in paths if not node.carries or path.split(".")[0] in node.adds)
-    own = node.paths_for(made) if made else frozenset[str]()
-    return _paths_behind(node.inputs[0], own | (paths - made))
+    behind = node.paths_for(made) if made else frozenset[str]()
+    return _paths_behind(node.inputs[0], behind | (paths - made))
 
 
 def groups_of(division: Division, rows: pa.Table) -> list[str]:
-    """What decides on the shard of each row."""
+    """The values that determine the shard of each row."""
     if division.windows is not None:
         return [group or "" for group in rows.column(division.windows.partition).to_pylist()]
     columns = [pick(rows, path).to_pylist() for path in division.by]
@@ -249,7 +249,9 @@ def groups_of(division: Division, rows: pa.Table) -> list[str]:
 
 
 def shard_count(division: Division, rows: pa.Table, workers: int) -> int:
-    """How many shards a run has, unless it is told: up to four a worker, of GROUPS groups or more."""
+    """The number of shards of a run if none is set: up to four for each worker, each with GROUPS
+    groups or more.
+    """
     cut = division.windows
     groups = len(rows.column(cut.partition).unique()) if cut else rows.num_rows
     return max(1, min(groups, workers), min(4 * workers, groups // GROUPS))
@@ -258,8 +260,9 @@ def shard_count(division: Division, rows: pa.Table, workers: int) -> int:
 def described(
     plan: LogicalPlan, inputs: Mapping[str, pa.Table], count: int | None, workers: int
 ) -> tuple[str, float]:
-    """How rows are divided among shards in a line, and the part of them that follow each other: those
-    of the group with the most windows. Raises PlanError where the plan cannot be run in shards.
+    """A line on the division of rows among shards, and the share of rows that run one after the
+    other: those of the group with the most windows. Raises PlanError if the plan cannot run in
+    shards.
     """
     division = Division.of(plan, {name: table.num_rows for name, table in inputs.items()})
     rows, cut = inputs[division.input], division.windows
@@ -284,15 +287,15 @@ class ShardRows:
     """The rows of a shard.
 
     Args:
-        number: Of the shard, from 0.
-        file: They are here, with their places in the whole input as an additional column.
+        number: The number of the shard, from 0.
+        file: The file of its rows, with their positions in the whole input as an additional column.
     """
 
     number: int
     file: Path
 
     def read(self) -> tuple[pa.Table, list[int]]:
-        """The rows, and their places."""
+        """The rows and their positions."""
         import pyarrow.parquet as pq
 
         table = pq.read_table(self.file)
@@ -300,14 +303,14 @@ class ShardRows:
 
 
 def lay_out(folder: Path, division: Division, rows: pa.Table, shards: int) -> list[ShardRows]:
-    """Write the rows of each shard into a file of a folder.
+    """Write the rows of each shard into a file in a folder.
 
     Returns:
-        All shards with rows, the largest first: the last one to end should be small.
+        All shards with rows, largest first, so that the last one to end is small.
 
     Raises:
         InputError: Two shards may share a key.
-        OSError: The disk does not take them.
+        OSError: The disk cannot store them.
     """
     _check_keys(division, rows)
     private_folder(folder)

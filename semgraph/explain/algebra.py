@@ -1,4 +1,4 @@
-"""A plan as relational algebra, a few lines for each step."""
+"""A plan as relational algebra, a few lines per step."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ Name = Callable[[Node], str]
 
 
 def algebra(plan: LogicalPlan, *, expand: bool = False) -> str:
-    """The plan as equations over σ π ⋈ γ μ and the semantic operators, one for each step, then the
-    writes as ←. A called plan is one term.
+    """The plan as equations over σ π ⋈ γ μ and the semantic operators, one per step, followed by
+    the writes as ←. A called plan is one term.
 
-    Operators of an equation are applied from the bottom line upwards, as in f(g(x)).
+    The operators of an equation are applied from the bottom line upwards, as in f(g(x)).
 
     Args:
         plan: The plan.
-        expand: Whether the steps of called plans are equations too.
+        expand: Whether to write the steps of called plans as equations, too.
     """
     empty = {root for root in plan.roots if root.is_empty}
     operators = [n for n in walk(*plan.roots) if not isinstance(n, (Sink, Input)) or n in empty]
@@ -75,7 +75,7 @@ def algebra(plan: LogicalPlan, *, expand: bool = False) -> str:
         if node in named:
             return named[node]
         if _caller(node, calls) is not None and isinstance(node, Project):
-            return name(node.input)  # the columns of the plan in whose place another stands
+            return name(node.input)  # the columns of a plan that another one replaces
         if isinstance(node, Input):
             return symbol(node, name)
         lines = _chain(node, name, named)
@@ -104,14 +104,14 @@ def algebra(plan: LogicalPlan, *, expand: bool = False) -> str:
 
 
 def _is_call(plan: LogicalPlan, step: str) -> bool:
-    """Whether a step of the plan is a call and nothing else."""
+    """Whether a step of the plan consists of a call only."""
     body = plan.document.get("steps", {}).get(step)
     body = body.get("do") if isinstance(body, Mapping) else body
     return isinstance(body, list) and [*map(list, body)] == [["call"]]
 
 
 def _caller(node: Node, calls: Mapping[str, PlanCall]) -> str | None:
-    """The call that a node is inside of."""
+    """The call that contains a node."""
     step, slash, _ = node.step.partition("/")
     return step if slash and step in calls else None
 
@@ -122,7 +122,7 @@ def _term(call: PlanCall, name: Name) -> str:
 
 
 def _written_by_calls(plan: LogicalPlan, calls: Mapping[str, PlanCall]) -> list[str]:
-    """What the called plans write: `MENTIONS, RELATES_TO ← store`."""
+    """The writes of the called plans: `MENTIONS, RELATES_TO ← store`."""
     writers: dict[str, dict[str, None]] = {}
     for sink in plan.writes:
         if caller := _caller(sink, calls):

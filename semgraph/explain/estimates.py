@@ -1,6 +1,7 @@
 """Estimates of a plan: rows, model calls, tokens, dollars and time of each operator.
 
-Sources are the exact rows of the inputs, bounds (`≤`), counts of the store, and earlier runs (`≈`).
+Their sources are the exact rows of the inputs, bounds (`≤`), counts of the store, and earlier runs
+(`≈`).
 An unknown number is `?`, never a constant.
 """
 
@@ -45,7 +46,8 @@ class Calls(NamedTuple):
 def most_calls(
     implementation: Implementation[Semantic], node: Semantic, rows: RowEstimate, parts: int
 ) -> Calls:
-    """The most calls for some rows, in at most `parts` parts of unknown sizes that share no call.
+    """The maximum number of calls for some rows, in at most `parts` parts of unknown sizes that
+    share no call.
 
     Raises EngineError if the implementation breaks its contract.
     """
@@ -65,11 +67,11 @@ def most_calls(
 def _most(
     implementation: Implementation[Semantic], node: Semantic, rows: RowEstimate, parts: int
 ) -> int:
-    """The most calls of all parts together.
+    """The maximum number of calls of all parts together.
 
     For any price per item, a part needs at most the price of its items plus the largest surplus of
     a part. All parts together need at most the price of all items plus that surplus times the
-    number of parts. The result is the least of these bounds.
+    number of parts. The result is the lowest of these bounds.
     """
     size = math.ceil(rows.items)
     sizes = _sizes(size)
@@ -94,7 +96,7 @@ def _costs(
 
 
 def _groups(node: Semantic, items: float) -> Iterable[float]:
-    """The possible numbers of groups of some items, for groups of equal size; none if the operator
+    """The possible numbers of groups of some items, for groups of equal size; empty if the operator
     has no groups.
     """
     keys = node.by if isinstance(node, SemAgg | SemTopk) else None
@@ -119,7 +121,7 @@ def _sizes(most: int) -> list[int]:
 
 _FALLING = frozenset(
     {"1:1", "subset", "collapse"}
-)  # operators that give no more rows than they get
+)  # operators that return at most as many rows as they read
 _MOST_ROWS = 1e9  # of a round, up to which bounds of the next are computed
 Kind = Literal["exact", "seen", "most", "least", "unknown"]
 _RANK: tuple[Kind, ...] = ("exact", "seen", "most", "least", "unknown")
@@ -159,12 +161,12 @@ class Amount(NamedTuple):
 
 
 def worse(one: Kind, other: Kind) -> Kind:
-    """The less certain of two."""
+    """The less certain of two kinds."""
     return max(one, other, key=_RANK.index)
 
 
 def total(amounts: Iterable[Amount]) -> Amount:
-    """The sum; if a part is unknown, at least the sum of the parts that are not bounds."""
+    """The sum. If a part is unknown: at least the sum of the parts that are not bounds."""
     parts = list(amounts)
     known = [part for part in parts if part.known]
     if parts and not known:
@@ -189,7 +191,7 @@ class CallEstimate(NamedTuple):
 
 
 class _EqualRounds(NamedTuple):
-    """A number of rounds of a loop with the same bounds, and the estimator of each."""
+    """A number of rounds of a loop with equal bounds, and the estimator of each."""
 
     number: int
     each: Estimator
@@ -207,11 +209,11 @@ class Estimator:
         counts: Rows of the store by label; None: unknown.
         windows: The number of windows of all partitions; without windows, the number of
             partitions.
-        tokens: Tokens of the first request of a node, if it depends on the inputs only.
-        around: In a round of a loop, the estimator of the plan around it.
-        loop: That loop.
+        tokens: Tokens of the first request of a node, if it depends only on the inputs.
+        around: For a round of a loop, the estimator of the enclosing plan.
+        loop: The loop of this round.
         given: The rows of its last round.
-        in_batches: The operators whose requests go into batches, for less.
+        in_batches: The operators with requests in batches, which cost less.
     """
 
     plan: PhysicalPlan
@@ -257,7 +259,7 @@ class Estimator:
         )
 
     def rows(self, node: Node) -> Amount:
-        """The rows of an operator; of one in a loop, those of all rounds."""
+        """The rows of an operator; for one in a loop, those of all rounds."""
         if node not in self._rows and self.loop is not None and node not in self.loop.each_round:
             assert self.around is not None
             return self.around.rows(node)
@@ -279,12 +281,12 @@ class Estimator:
         return self._rows[node]
 
     def _all_rounds(self, node: Node) -> Iterator[_EqualRounds]:
-        """The rounds in which a node is computed: of each loop that it is in."""
+        """The rounds in which a node is computed, for each enclosing loop."""
         for loop in self._loops[node]:
             yield from self._rounds_of(loop)
 
     def _rounds_of(self, loop: Iterate) -> list[_EqualRounds]:
-        """The rounds of a loop, those with equal bounds together."""
+        """The rounds of a loop, grouped by equal bounds."""
         if loop not in self._rounds:
             self._rounds[loop] = list(self._unrolled(loop))
         return self._rounds[loop]
@@ -305,7 +307,7 @@ class Estimator:
             left, rows = left - count, after
 
     def _seen_rounds(self, loop: Iterate) -> float | None:
-        """The rows that all rounds of earlier runs were given, for each row of the input."""
+        """The input rows of all rounds in earlier runs, per row of the loop's input."""
         for leaf in loop.own_rounds:
             physical = self.plan.nodes[leaf]
             known = self._known(leaf)
@@ -314,11 +316,11 @@ class Estimator:
         return None
 
     def _with_round(self, loop: Iterate, rows: Amount) -> Estimator:
-        """The estimator of a round over so many rows."""
+        """The estimator of a round over some rows."""
         return replace(self, around=self, loop=loop, given=dict.fromkeys(loop.own_rounds, rows))
 
     def _looped(self, loop: Iterate) -> Amount:
-        """The most rows that a loop gives."""
+        """The maximum number of rows that a loop returns."""
         first = self.rows(loop.input)
         rounds = [(count, each.rows(loop.body)) for count, each in self._rounds_of(loop)]
         every = [first, *(rows.times(count) for count, rows in rounds)]
@@ -337,7 +339,7 @@ class Estimator:
         return self.seen.get(key_of(self.plan, node, self.models))
 
     def _before(self, node: Node) -> Amount | None:
-        """The rows in proportion to those of earlier runs."""
+        """The rows, in proportion to those of earlier runs."""
         physical = self.plan.nodes.get(node)
         if isinstance(node, Input) or physical is None:
             return None
@@ -402,7 +404,7 @@ class Estimator:
         return left.at_most()
 
     def _paired(self, node: Node, left: Amount) -> Amount:
-        """The rows of a join: the left rows that remain, or at most all pairs."""
+        """The rows of a join: the remaining left rows, or at most all pairs."""
         if not isinstance(node, (Join, SemJoin)):
             return Amount()
         how, one = node.how, isinstance(node, SemJoin) and node.keep == "one"
@@ -418,7 +420,7 @@ class Estimator:
 
     def calls_variance(self, node: Semantic) -> float:
         """The variance of the estimated calls, if those of earlier runs were counts of independent
-        events; 0 if there was one for each row of an input, and without earlier runs.
+        events. It is 0 if there was one call for each row of an input, and without earlier runs.
         """
         known = self._known(node)
         if known is None or not known.calls:
@@ -430,7 +432,7 @@ class Estimator:
         return calls.value**2 / known.calls if calls.kind == "seen" else 0.0
 
     def call_estimate(self, node: Semantic) -> CallEstimate:
-        """The expected cost of an operator that calls the model; in a loop, that of all rounds."""
+        """The expected cost of an operator that calls the model; in a loop, of all rounds."""
         if self.loop is not None and node not in self.loop.each_round:
             assert self.around is not None
             return self.around.call_estimate(node)
@@ -458,7 +460,7 @@ class Estimator:
 
     @staticmethod
     def _as_before(items: Amount, seen: Seen, price: float) -> CallEstimate:
-        """The cost in proportion to the items of earlier runs."""
+        """The cost, in proportion to the items of earlier runs."""
 
         def scaled(amount: float) -> Amount:
             return Amount() if math.isnan(amount) else items.times(amount / seen.items, "seen")
@@ -492,8 +494,8 @@ class Estimator:
         return left.at_most() if node.gated else left
 
     def _expected(self, node: Semantic, left: Amount, items: Amount) -> Amount:
-        """Calls estimated by the implementation. Windows and partitions share no calls; an answer that
-        does not meet a check is requested again alone.
+        """The calls that the implementation estimates. Windows and partitions share no calls; an
+        answer that fails a check is requested again in a separate call.
         """
         implementation = self.plan.model_call(node).implementation
         right = self.rows(node.inputs[1]).value if len(node.inputs) > 1 else 0.0
@@ -525,7 +527,7 @@ class Forecast:
                 self._calls.setdefault(node.step, []).append(self.estimator.call_estimate(node))
 
     def of(self, step: str) -> dict[str, Amount]:
-        """The estimates of one step: `rows`, and if it calls the model `items`, `calls`,
+        """The estimates of one step: `rows`, and if it calls the model also `items`, `calls`,
         `tokens_in`, `tokens_out`, `dollars`, `seconds`.
         """
         amounts = {"rows": self.estimator.rows(self._last[step])}
@@ -536,8 +538,8 @@ class Forecast:
         return {step: _summed(own)["calls"] for step, own in self._calls.items()}
 
     def calls_between(self) -> tuple[float, float] | None:
-        """The 95 % range of the calls, if other rows are like those of earlier runs; None where there
-        is no estimate of all calls, or no doubt.
+        """The 95 % range of the calls, assuming rows like those of earlier runs. None without an
+        estimate of all calls, or without uncertainty.
         """
         calls = self.total()["calls"]
         nodes = (n for n in walk(*self.estimator.plan.roots) if isinstance(n, Semantic))
@@ -547,7 +549,7 @@ class Forecast:
         return max(0.0, calls.value - spread), calls.value + spread
 
     def seconds_in_order(self) -> Amount:
-        """Seconds of the calls that follow each other, window after window of a partition."""
+        """The seconds of sequential calls, window after window of a partition."""
         plan = self.estimator.plan
         nodes = (n for n in walk(*plan.roots) if isinstance(n, Semantic) and n in plan.ordered)
         return total(self.estimator.call_estimate(node).seconds for node in nodes)
@@ -563,7 +565,7 @@ def _summed(estimates: list[CallEstimate]) -> dict[str, Amount]:
 
 @lru_cache(maxsize=16)
 def _in_loops(roots: tuple[Node, ...]) -> Mapping[Node, Sequence[Iterate]]:
-    """The operators that are computed in each round of a loop, with these loops, outermost ones."""
+    """The operators that each round of a loop computes, with the outermost loops around them."""
     found: dict[Node, list[Iterate]] = {}
     for loop in loops_of(*roots):
         for node in loop.each_round:

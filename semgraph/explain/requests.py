@@ -1,11 +1,11 @@
 """The first request of each semantic step, composed but not sent, and the queries of a plan.
 
-Rows that depend on the inputs and the store only are computed. If the rows of a step depend on
-answers, its implementation runs over made-up rows with names of columns as values.
+Rows that depend only on the inputs and the store are computed. If the rows of a step depend on
+answers, its implementation runs over made-up rows with column names as values.
 
-The queries are the DuckDB statement of every segment, and the store's statements, recorded while
-each search, match and scan runs for a row of made-up values. A scan of all partitions runs with a
-condition that is never true.
+The queries are the DuckDB statement of every segment, and the store's statements. The latter are
+recorded while each search, match and scan runs for a row of made-up values. A scan of all
+partitions runs with a condition that is always false.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from semgraph.semantic.library import Implementation
 from semgraph.semantic.rows import answer
 from semgraph.stores.base import Observable, Store
 
-_TWO = 2  # made-up rows: enough to show several of them in one call
+_TWO = 2  # number of made-up rows: enough to show several in one call
 
 
 async def _ask_singly(node: Semantic, ctx: Context) -> None:
@@ -79,8 +79,8 @@ def _named(paths: Sequence[str], prefix: str = "") -> pa.Table:
 
 @dataclass(frozen=True)
 class FirstPrompt:
-    """The messages of a step's first request. `real`: with values of a row; else with names of its
-    columns.
+    """The messages of a step's first request. `real`: they have values of a row; otherwise column
+    names.
     """
 
     node: Semantic
@@ -90,7 +90,7 @@ class FirstPrompt:
 
 
 class _Closed:
-    """A model, an embedder or a store that must not be called: everything except its description
+    """A model, an embedder or a store that must not be called: every use except its description
     raises DryRunEnded.
     """
 
@@ -112,7 +112,7 @@ def _model(llm: LLM) -> Any:
 async def tokens_of_inputs(
     plan: PhysicalPlan, llm: LLM, store: Store, inputs: Mapping[str, pa.Table], now: datetime
 ) -> dict[Node, float]:
-    """Tokens of the first prompts that depend on the inputs only, by node; the store is not read."""
+    """Tokens of the first prompts that depend only on the inputs, by node; the store is not read."""
     closed: Any = _Closed(store, "takes")
     prompts = await first_prompts(plan, llm, closed, inputs, now)
     return {each.node: float(each.tokens) for each in prompts if each.real}
@@ -121,7 +121,7 @@ async def tokens_of_inputs(
 async def first_prompts(
     plan: PhysicalPlan, llm: LLM, store: Store, inputs: Mapping[str, pa.Table], now: datetime
 ) -> list[FirstPrompt]:
-    """The first prompt of each semantic step, over the first rows of each partition; the store is
+    """The first prompt of each semantic step, over the first rows of each partition. The store is
     read, no model is called.
     """
     embedder: Any = _Closed()
@@ -142,7 +142,7 @@ async def first_prompts(
 
 
 async def _give_first_rounds(node: Node, evaluation: Evaluation) -> None:
-    """Give the body of each loop over an operator round 0 as the last round, if it is known."""
+    """Start each loop over an operator, so that its body can read the input as round 0, if known."""
     plan = evaluation.runtime.plan
     for loop in plan.of_kind(IterateRows):
         if loop.logical.input is node:
@@ -188,13 +188,13 @@ async def _first_request(
 async def _made_up(
     node: Semantic, implementation: Implementation[Any], model: LLM
 ) -> Request | None:
-    """A request about made-up rows; in the prompt's own words if the implementation fails with
-    them.
+    """A request about made-up rows. If the implementation fails with them, it has the prompt's own
+    words.
     """
     if getattr(node, "form", ""):
-        return None  # the answer schema is in the rows
+        return None  # the answer schema comes from the rows
     async with _dry_run(node, model) as ctx:
-        with suppress(Exception):  # an implementation may need numbers
+        with suppress(Exception):  # an implementation may require numbers
             await implementation.answer(node, _made_up_rows(node), ctx)
     if ctx.first is not None:
         return ctx.first
@@ -205,7 +205,7 @@ async def _made_up(
 
 
 def _with_names(prompt: Prompt) -> tuple[Message, ...]:
-    """A prompt with names of columns instead of values."""
+    """A prompt with column names instead of values."""
     static = "\n\n".join(part.strip() for part in (prompt.rules, prompt.examples) if part.strip())
     question = "\n\n".join(
         part.question().strip() for part in (prompt.context, prompt.item, prompt.other) if part
@@ -214,7 +214,7 @@ def _with_names(prompt: Prompt) -> tuple[Message, ...]:
 
 
 def text(prompts: Sequence[FirstPrompt], *, exact: bool) -> str:
-    """The prompts as text, each under its step and its tokens (`~`: estimated)."""
+    """The prompts as text, each below its step and its tokens (`~`: estimated)."""
     parts = []
     for each in prompts:
         sign = "" if exact else "~"
@@ -263,7 +263,7 @@ async def store_queries(
 
 
 async def _read(plan: PhysicalPlan, node: Node, store: Store, dimensions: int) -> list[str]:
-    """Perform one read and return its steps; none if the node reads nothing or shares an earlier
+    """Perform one read and return its steps; empty if the node reads nothing or shares an earlier
     read.
     """
 
@@ -315,15 +315,15 @@ def _value(kind: pa.DataType) -> Any:
 
 
 def queries_text(statements: Sequence[tuple[str, list[str]]]) -> str:
-    """The statements as text, under the steps of each read."""
+    """The statements as text, below the steps of each read."""
     return "\n\n".join(
         f"-- store: {steps}\n" + ";\n".join(texts) + ";" for steps, texts in statements if texts
     )
 
 
 def segment_queries(plan: PhysicalPlan) -> str:
-    """The SQL of every segment under the name of its step, with the reason where DuckDB computes it
-    over few rows too, or a note that there is none.
+    """The SQL of every segment below the name of its step, with the reason if DuckDB computes it
+    even over few rows; or a note that there is none.
     """
     parts = []
     for segment in (node.segment for node in plan.of_kind(SqlSegment)):

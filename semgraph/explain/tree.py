@@ -1,5 +1,5 @@
-"""A plan as a session would run it: as a tree of steps with columns, as a chart of its steps for
-Mermaid, or as plain data; with estimates, and with the counts of a recorded run.
+"""A plan as a session would run it: as a tree of steps with columns, as a Mermaid chart of its
+steps, or as plain data; with estimates, and with the counts of a recorded run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WIDTH = 100
 _HEADS = ("step", "how", "rows", "CPU", "calls", "tokens", "$", "prompt", "reads, writes")
 _RIGHT = {"rows", "CPU", "calls", "tokens", "$"}
 _GAP = 2
-_ROWS = 20  # of a sample that a hint proposes
+_ROWS = 20  # sample size that a hint suggests
 
 
 def tree(
@@ -42,7 +42,7 @@ def tree(
     note: str = "",
     batched: Collection[Node] = (),
 ) -> str:
-    """The plan from its writes down to the inputs; a step that was printed above is only named.
+    """The plan from its writes down to the inputs; a step is printed once, later only its name.
 
     Estimates and counts of a run are printed as `estimated / actual`. Columns that do not fit are
     dropped from the right and named in the last line. `note` is a note on that run. The requests of
@@ -159,7 +159,7 @@ def _head(plan: PhysicalPlan, width: int, batched: Collection[Node]) -> list[str
 
 
 def _steps(plan: PhysicalPlan) -> str:
-    """The number of steps as written, and of those left to compute, without inputs and writes."""
+    """The number of steps as written, and of remaining steps to compute, without inputs and writes."""
     written = len(plan.logical.steps)
     left = sum(name in plan.logical.steps for name in plan.named())
     return f"{left} of " * (left != written) + f"{written} step{'s' * (written != 1)}"
@@ -167,7 +167,7 @@ def _steps(plan: PhysicalPlan) -> str:
 
 def _asks(step: Mapping[str, Any]) -> tuple[str, str]:
     """The implementation of a step and its prompt, with the origin of the implementation and the
-    model unless they are defaults; the algorithms of its clusters.
+    model unless they are defaults; for clusters, the algorithms.
     """
     hows = [f"{s['operator']} {s['how']}" for s in step["semantic"]]
     prompts = []
@@ -211,8 +211,8 @@ def _numbers(
 
 
 def _cpu(step: Mapping[str, Any], did: Mapping[str, Any]) -> str:
-    """The time of the relational segments of a step that waits for no model; in a run of few rows
-    this is their CPU.
+    """The time of the relational segments of a step that calls no model; in a run of few rows this
+    is their CPU time.
     """
     if not step["segments"] or did["operator"] or not did["seconds"]:
         return ""
@@ -265,7 +265,7 @@ def _totals(forecast: Forecast | None, actual: Actual | None) -> list[str]:
 
 
 def _calls(forecast: Forecast) -> str:
-    """The calls of all steps; if nothing bounds those of some, the calls of the others."""
+    """The calls of all steps; if those of some steps have no bound, the calls of the others."""
     every, text = forecast.calls(), forecast.total()["calls"].text()
     known = [amount for amount in every.values() if amount.known]
     of = ""
@@ -277,7 +277,7 @@ def _calls(forecast: Forecast) -> str:
 
 
 def _unknown(forecast: Forecast) -> list[str]:
-    """A line on the steps whose calls nothing bounds."""
+    """A line on the steps with an unbounded number of calls."""
     unknown = [step for step, amount in forecast.calls().items() if not amount.known]
     if not unknown:
         return []
@@ -288,7 +288,7 @@ def _unknown(forecast: Forecast) -> list[str]:
 
 
 def _table(rows: Sequence[tuple[str, ...]], width: int) -> tuple[list[str], list[str]]:
-    """Lines with the columns that fit, and the names of other columns with content."""
+    """Lines with the columns that fit, and the names of the other columns with content."""
     used = [i for i in range(len(_HEADS)) if i == 0 or any(row[i] not in {"", "?"} for row in rows)]
     sizes = {
         i: max(len(_HEADS[i]), *(len(row[i]) for row in rows)) if rows else len(_HEADS[i])
@@ -312,7 +312,7 @@ def _table(rows: Sequence[tuple[str, ...]], width: int) -> tuple[list[str], list
 
 
 def steps_of(plan: PhysicalPlan, batched: Collection[Node] = ()) -> list[dict[str, Any]]:
-    """The named steps in the order of computation, as plain data."""
+    """The named steps in computation order, as plain data."""
     last = {node: step for step, node in plan.named().items()}
     segments: dict[str, list[dict[str, Any]]] = {}
     for physical in plan.of_kind(SqlSegment):
@@ -347,7 +347,9 @@ def steps_of(plan: PhysicalPlan, batched: Collection[Node] = ()) -> list[dict[st
 
 
 def _loops(own: list[Node], last: Mapping[Node, str], step: str) -> list[dict[str, Any]]:
-    """The loops of a step: how many rounds at most, what `do` does, and the steps it reads."""
+    """The loops of a step: the maximum number of rounds, the action of `do`, and the steps it
+    reads.
+    """
     loops = []
     for loop in (node for node in own if isinstance(node, Iterate)):
         do = [node for node in own if node in loop.each_round]
@@ -360,7 +362,7 @@ def _loops(own: list[Node], last: Mapping[Node, str], step: str) -> list[dict[st
 
 
 def _segment(segment: Segment) -> dict[str, Any]:
-    """The operators that are computed together, and by what."""
+    """The operators that are computed together, and the executor."""
     alone = isinstance(segment.function, Unsupported)
     return {
         "operators": [node.keyword for node in segment.operators],
@@ -458,8 +460,8 @@ def as_data(
     note: str = "",
     batched: Collection[Node] = (),
 ) -> dict[str, Any]:
-    """The plan as plain data, for `--format json`; `note` is a note on the run beside it, `batched` as
-    in `tree`.
+    """The plan as plain data, for `--format json`; `note` is a note on the run, `batched` as in
+    `tree`.
     """
     steps = steps_of(plan, batched)
     for step in steps:
@@ -504,7 +506,7 @@ _MERMAID: Mapping[Kind, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class _Box:
-    """A node of a chart: its id, the names of the called plans around it, and its text."""
+    """A node of a chart: its id, the names of the enclosing called plans, and its text."""
 
     id: str
     kind: Kind
@@ -523,7 +525,7 @@ class _Chart:
 
 
 def _chart(plan: PhysicalPlan) -> _Chart:
-    """The steps, the inputs among them, and the writes; without inputs and empty steps that nothing
+    """The steps, including the inputs, and the writes; without inputs and empty steps that no step
     reads.
     """
     steps, chart = {step["step"]: step for step in steps_of(plan)}, _Chart()
@@ -545,8 +547,8 @@ def _chart(plan: PhysicalPlan) -> _Chart:
 
 
 def mermaid(plan: PhysicalPlan) -> str:
-    """The steps as a Mermaid flow chart; semantic steps have rounded ends, store reads and writes are
-    cylinders.
+    """The steps as a Mermaid flow chart. Semantic steps have rounded ends; store reads and writes
+    are cylinders.
     """
     chart = _chart(plan)
     lines = ["flowchart TD"]

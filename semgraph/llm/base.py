@@ -26,7 +26,7 @@ Origin = Literal["issued", "journal", "coalesced"]
 YesNo = Literal["json", "word"]
 Kind = Literal["model", "embedder"]
 Structured = Literal["json_schema", "json_object", "tool"]
-_SAMPLES = 1_000  # more than a question has
+_SAMPLES = 1_000  # exceeds the samples of any question
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,7 +71,7 @@ def _text(value: Any) -> str:
 
 
 def unbound_role(role: str, roles: Collection[str]) -> PlanError:
-    """The error to raise for a role without a model; `roles` have one."""
+    """The error for a role without a model; `roles` have one."""
     hint = did_you_mean(role, roles) or f"set it: {role} = ... under [models] in semgraph.toml"
     return PlanError(
         Problem(
@@ -87,17 +87,16 @@ class Service:
     """A service that speaks OpenAI's protocol.
 
     Args:
-        name: What specifications of its models begin with.
-        title: Its name in sentences.
+        name: The prefix of its model specifications.
+        title: Its name in messages.
         url: Its address.
-        key: The variable with its key; "": it needs none.
-        url_from: The variable with another address; "": none.
-        structured: The means that enforces the schema of an answer, unless a specification names
-            one.
+        key: The variable with its key; "": no key is needed.
+        url_from: The variable that overrides the address; "": none.
+        structured: The mechanism that enforces the answer schema, unless a specification names one.
         refuses: Members of requests that it refuses, by their names in `openai.REFUSALS`.
-        prices: Its name in the list of prices (genai-prices); "": it is found by its address.
-        model: The model where none is configured and its key is set; "": none.
-        embedder: The embedder beside it; "": none.
+        prices: Its name in the price list (genai-prices); "": it is found by its address.
+        model: The default model if its key is set; "": none.
+        embedder: The default embedder; "": none.
     """
 
     name: str
@@ -112,12 +111,14 @@ class Service:
     embedder: str = ""
 
     def address(self, url: str | None, environment: Mapping[str, str]) -> str:
-        """The address to use: `url`, else that of the environment, else its own; no slash at its end."""
+        """The address to use: `url`, else the environment's, else the service's, without a final
+        slash.
+        """
         named = url or (environment.get(self.url_from) if self.url_from else "")
         return (named or self.url).rstrip("/")
 
 
-# The service that models and embedders of an address have unless another one is named.
+# The default service of a model or an embedder with an address.
 OPENAI = Service(
     "openai",
     "OpenAI",
@@ -147,19 +148,19 @@ class Request:
         messages: The chat, static text first.
         schema: JSON Schema of the answer, as canonical JSON text: the answer must be one JSON
             document of this schema. Empty: any text is an answer.
-        max_tokens: The longest answer allowed.
+        max_tokens: The maximum length of the answer.
         params: Further parameters of the endpoint (`temperature`, ...), sorted by name.
-        trial: The number of an independent repetition; part of the fingerprint, or three trials
-            would be one.
-        partition: The partition of the rows, so that the journal can forget it. Not part of the
+        trial: The number of an independent repetition. It is part of the fingerprint; otherwise
+            equal trials would be merged.
+        partition: The partition of the rows, which lets the journal delete it. Not part of the
             fingerprint.
         step: The step that sends it. Not part of the fingerprint.
         words: The answer is one of these words, in one token, and the reply has the probability of
             each. No word is a prefix of another. Empty: the answer has any form.
         sample: The number of a draw, from 1, of several answers to one question; part of the
             fingerprint, and of the seed. 0: the answer is not one of several.
-        ahead: Nothing that the run writes waits for the answer, so it may come in a batch. Not part
-            of the fingerprint.
+        ahead: No write of the run waits for the answer, so it may come in a batch. Not part of the
+            fingerprint.
     """
 
     role: str
@@ -181,8 +182,8 @@ class Request:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of everything that determines the answer, except the model of the role (the
-        journal adds it).
+        """SHA-256 of everything that determines the answer, except the model, which the journal
+        adds.
         """
         body: list[Any] = [
             self.role,
@@ -216,9 +217,9 @@ class Reply:
     Args:
         text: The answer, unparsed.
         usage: Tokens as the endpoint counted them.
-        origin: `issued` now, read from the `journal`, or `coalesced` with an equal request in
-            flight.
-        seconds: How long the endpoint took when it issued the answer.
+        origin: `issued` by this call, read from the `journal`, or `coalesced` with an equal request
+            in flight.
+        seconds: The time that the endpoint took to issue the answer.
         call_id: The permanent id of the answer: the same for replays from the journal.
         model: The model as the endpoint names it.
         attempts: HTTP requests sent for it by this process; 0 for a replay.
@@ -243,7 +244,7 @@ class Reply:
 
 
 def cut(request: Request, reply: Reply, why: str = "") -> RowError:
-    """The error of an answer that was cut."""
+    """The error for a truncated answer."""
     what = f"answer cut at {request.max_tokens:,} tokens{why and ': ' + why}"
     return RowError("truncated", what, attempts=reply.attempts, spent=reply)
 
@@ -253,18 +254,19 @@ class Limits:
     """The limits of a model, and the form of yes/no questions that suits it.
 
     Args:
-        context_tokens: Prompt and answer together.
-        max_output_tokens: The longest answer.
+        context_tokens: The limit of prompt and answer together.
+        max_output_tokens: The limit of an answer.
         in_flight: Concurrent requests.
-        logprobs: Whether replies have log-probabilities; None: not known before the first reply.
+        logprobs: Whether replies have log-probabilities; None: unknown before the first reply.
         yes_no: The form of yes/no questions: the answer is a JSON object, or one `word` after
             examples.
         yes_from: For one word: the log-odds from which the answer counts as yes. Small models are
             biased towards yes.
-        batch: Requests of one batch, at most: those that run ahead. 0: none is sent in a batch.
-        min_output_tokens: What every answer may have at least; more if its prompt allows more.
-        assumed: Whether `max_output_tokens` is assumed, not known. The token limit of an answer that
-            was cut then grows fourfold at most.
+        batch: Most requests of one batch, all of which run ahead. 0: no batches.
+        min_output_tokens: The limit that every answer gets at least; more if its prompt allows
+            more.
+        assumed: Whether `max_output_tokens` is an assumption. If so, the token limit after a
+            truncated answer grows at most fourfold.
     """
 
     context_tokens: int = 128_000
@@ -296,7 +298,7 @@ class LLM(Protocol):
 
     @property
     def exact_tokens(self) -> bool:
-        """Whether `count_tokens` uses the model's own tokenizer; if not, tables mark such counts
+        """Whether `count_tokens` uses the model's own tokenizer. If not, tables mark the counts
         with `~`.
         """
         ...
@@ -317,8 +319,8 @@ class LLM(Protocol):
         Raises:
             RowError: This request has no answer (refused, rejected by the endpoint, timed out
                 repeatedly).
-            ModelUnavailable: No request will be answered; the run must stop.
-            BudgetReached: The next request would pass a limit; it was not sent.
+            ModelUnavailable: The model answers no request; the run must stop.
+            BudgetReached: The next request could exceed a limit; it was not sent.
         """
         ...
 
@@ -337,12 +339,12 @@ class Embeddings:
     Args:
         vectors: Shape (texts, dimensions), float32; normalised only if the model does so.
         usage: Tokens as the endpoint counted them.
-        calls: Requests that were answered.
-        attempts: Requests that were sent.
+        calls: The number of answered requests.
+        attempts: The number of sent requests.
         replayed: Positions of the texts with vectors from the journal.
-        seconds: How long the endpoint took.
+        seconds: The time that the endpoint took.
         dollars: The cost; None if no price is known.
-        failed: The errors of texts without a vector, by position; NaN stands for their vectors.
+        failed: The errors of texts without a vector, by position; their vectors are NaN.
     """
 
     vectors: Vectors
@@ -356,21 +358,21 @@ class Embeddings:
 
     @property
     def journal(self) -> int:
-        """How many vectors came from the journal."""
+        """The number of vectors from the journal."""
         return len(self.replayed)
 
 
 def comparable(
     found: Iterable[Vectors], lengths: Counter[int], failed: Mapping[int, RowError]
 ) -> tuple[Vectors, dict[int, RowError]]:
-    """Vectors of one length in one array, and the errors of those that cannot be compared with
-    others, by position.
+    """Vectors of equal length in one array, and the errors of those with another length, by
+    position.
 
     Args:
         found: The vectors.
-        lengths: How many vectors of each length there were before; these are added. The most
-            frequent length is the right one: a single odd vector does not decide it.
-        failed: Errors that are known.
+        lengths: The number of earlier vectors of each length; these are added. The most frequent
+            length is the right one, so a single wrong vector does not decide it.
+        failed: Errors found before.
     """
     vectors = list(found)
     errors = dict(failed)
@@ -401,7 +403,7 @@ class Embedder(Protocol):
         ...
 
     async def dimensions(self) -> int:
-        """The length of the vectors. May embed a word once, if the configuration has no length."""
+        """The length of the vectors. If the configuration has none, embeds one word to find it."""
         ...
 
     def count_tokens(self, text: str) -> int:
@@ -416,9 +418,9 @@ class Embedder(Protocol):
         """Embed distinct texts, in their order.
 
         Raises:
-            RowError: The endpoint rejects one of these texts; none of this call was embedded.
-            ModelUnavailable: No text will be embedded; the run must stop.
-            BudgetReached: The next request would pass a limit; it was not sent.
+            RowError: The endpoint rejects one of these texts; the call returns no vector.
+            ModelUnavailable: The embedder answers no request; the run must stop.
+            BudgetReached: The next request could exceed a limit; it was not sent.
         """
         ...
 
@@ -428,7 +430,7 @@ class Embedder(Protocol):
 
 
 class Free:
-    """A model or an embedder that costs nothing: it runs here, or replays."""
+    """A model or an embedder without costs: it runs locally, or replays."""
 
     def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
         """Zero."""

@@ -1,6 +1,6 @@
-"""Batches: requests that run ahead, sent as files of the OpenAI Batch API, for half the price.
+"""Batches: requests that run ahead, sent as files to the OpenAI Batch API, for half the price.
 
-The journal names each batch before and after it is submitted, so a later run finds its answers.
+The journal records each batch before and after its submission, so a later run finds its answers.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ T = TypeVar("T")
 Document = Mapping[str, Any]
 Sleep = Callable[[float], Awaitable[None]]
 
-_MOST_BYTES = 190_000_000  # of a file; the API takes 200 MB
-_FILE_SECONDS = 600.0  # to send or to read one
-_UNKNOWN = 3  # times that a batch is unknown before it counts as gone
+_MOST_BYTES = 190_000_000  # of a file; the API accepts 200 MB
+_FILE_SECONDS = 600.0  # to upload or download a file
+_UNKNOWN = 3  # failed look-ups of a batch before it counts as gone
 _MOST_PAUSES = 60  # before a file is sent
-_NO_PLACE = (404, 405)  # statuses
+_NO_PLACE = (404, 405)  # HTTP statuses
 _ENDED = frozenset({"completed", "failed", "expired", "cancelled"})
-_SKEW = 86_400.0  # seconds by which the clock of the endpoint may differ
+_SKEW = 86_400.0  # maximum difference to the endpoint's clock
 _LABEL = "semgraph"  # of the token in the metadata of a batch
 
 
 @dataclass(frozen=True)
 class BatchPolicy:
-    """When a file is sent, and how often a batch is looked at.
+    """The size and timing of batches.
 
     Args:
-        poll: The most seconds between two looks. The first ones follow sooner.
-        size: Bytes of one file, at most.
-        sleep: Waits.
+        poll: The longest pause between two polls, in seconds. The first pauses are shorter.
+        size: Maximum size of one file, in bytes.
+        sleep: Waits some seconds.
     """
 
     poll: float = 60.0
@@ -55,20 +55,20 @@ class BatchPolicy:
 
     @property
     def gather(self) -> float:
-        """Seconds without a further request after which a file is sent."""
+        """Seconds without a new request after which a file is sent."""
         return min(1.0, self.poll)
 
     def pause(self, looks: int) -> float:
-        """Seconds to wait after so many looks."""
+        """Seconds to wait after this number of polls."""
         return float(min(self.poll, 2.0 * 1.5 ** min(looks, 40)))
 
 
 class _NoRoom(Exception):
-    """The endpoint takes no more tokens in batches for now."""
+    """The endpoint currently accepts no more tokens in batches."""
 
 
 class _NotThere(Exception):
-    """The endpoint does not know this batch or file (any more), or has none."""
+    """The endpoint has no such batch or file (any more), or no batches at all."""
 
 
 class BatchApi:
@@ -76,8 +76,8 @@ class BatchApi:
 
     Args:
         model: The model.
-        retry: How often an attempt is repeated.
-        policy: How often a batch is looked at.
+        retry: The retry policy of an attempt.
+        policy: The polling policy.
     """
 
     def __init__(self, model: OpenAI, retry: RetryPolicy, policy: BatchPolicy) -> None:
@@ -85,7 +85,7 @@ class BatchApi:
         self._retry, self._policy = retry, policy
 
     async def create(self, token: str, content: bytes) -> str:
-        """Submit a file of requests as a batch of this token, once; returns the id of the batch.
+        """Submit a file of requests as a batch of this token, once; return the id of the batch.
 
         Raises:
             ModelUnavailable: The endpoint has no batches, refuses the file or does not answer.
@@ -98,7 +98,7 @@ class BatchApi:
             raise self._unsupported(str(error)) from error
 
     async def _submit(self, token: str, file: str) -> str:
-        """Submit an uploaded file, once. Raises Transient if nothing was submitted."""
+        """Submit an uploaded file, once. Raises Transient if no batch was created."""
         body = {
             "input_file_id": file,
             "endpoint": f"/v1{PATH}",
@@ -108,21 +108,21 @@ class BatchApi:
         began = time.time()
         try:
             document, _ = await self._wire.post("/batches", json.dumps(body).encode())
-        except Transient as failure:  # it may have arrived: another one would be paid, too
+        except Transient as failure:  # it may have arrived: a second one would cost again
             if _status(failure) in _NO_PLACE or (earlier := await self.find(token, began)) is None:
                 raise
             return earlier
         return self._id(document)
 
     async def find(self, token: str, since: float) -> str | None:
-        """The id of the batch of this token, submitted since a time; None if there is none. Raises
-        ModelUnavailable.
+        """The id of the batch of this token that was submitted after a time; None if there is none.
+        Raises ModelUnavailable.
         """
         after = ""
         while True:
             try:
                 page = await self._repeated(lambda: self._page(f"/batches?limit=100{after}"))  # noqa: B023
-            except _NotThere:  # it lists none
+            except _NotThere:  # the endpoint lists no batches
                 return None
             batches = [each for each in sequence(page.get("data")) if isinstance(each, dict)]
             for batch in batches:
@@ -134,8 +134,8 @@ class BatchApi:
             after = f"&after={self._id(batches[-1])}"
 
     async def ended(self, batch: str) -> Document | None:
-        """Wait until a batch has ended; None if the endpoint does not know it (any more), also a
-        while after it was made. Failed looks are repeated. Raises ModelUnavailable.
+        """Wait until a batch has ended. Returns None if the endpoint does not know it (any more),
+        even some time after its creation. Failed polls are repeated. Raises ModelUnavailable.
         """
         missing = looks = 0
         while True:
@@ -160,7 +160,7 @@ class BatchApi:
         return document
 
     async def results(self, batch: Document) -> dict[str, Document]:
-        """The results of an ended batch, by key; without those of files that are gone. Raises
+        """The results of an ended batch, by key; those of deleted files are missing. Raises
         ModelUnavailable.
         """
         results: dict[str, Document] = {}
@@ -185,7 +185,7 @@ class BatchApi:
         return self._wire.parsed(await self._wire.get(path))
 
     async def _repeated(self, send: Callable[[], Awaitable[T]], looks: int = 0) -> T:
-        """Repeat it, after so many looks at a batch, until it succeeds. Raises _NotThere and
+        """Repeat a request until it succeeds, after `looks` polls of a batch. Raises _NotThere and
         ModelUnavailable.
         """
         failed = 0
@@ -219,21 +219,21 @@ class BatchApi:
 
 
 def _status(error: Transient) -> int | None:
-    """The HTTP status that a failure is about."""
+    """The HTTP status of a failure."""
     return getattr(error.__cause__, "status_code", None)
 
 
 @dataclass(eq=False)
 class _Line:
-    """A request, as a line of a file, and its answer.
+    """A request as a line of a file, and its answer.
 
     Args:
-        key: That of its answer in the journal.
+        key: The key of its answer in the journal.
         request: The request.
-        body: Its body.
+        body: The HTTP body.
         answer: The answer.
         waiting: Callers that wait for it.
-        attempts: Batches that it was in.
+        attempts: The number of batches that contained it.
     """
 
     key: str
@@ -244,7 +244,7 @@ class _Line:
     attempts: int = 0
 
     def text(self) -> bytes:
-        """The line."""
+        """The line of the file."""
         head = f'{{"custom_id":"{self.key}","method":"POST","url":"/v1{PATH}","body":'
         return head.encode() + self.body + b"}\n"
 
@@ -255,7 +255,7 @@ class _Sent:
 
     lines: dict[str, _Line] = field(default_factory=dict)
     earlier: SubmittedBatch | None = None
-    task: asyncio.Task[None] | None = None  # only a batch of an earlier run may have none
+    task: asyncio.Task[None] | None = None  # None only for a batch of an earlier run
 
     @property
     def waiting(self) -> list[_Line]:
@@ -264,8 +264,8 @@ class _Sent:
 
 
 def batched(model: LLM, stack: Stack) -> Batched | None:
-    """What answers the requests to a model that run ahead, if it sends batches; with the journal,
-    the scope and the attempts of a stack.
+    """The wrapper that answers requests that run ahead, if the model sends batches. It uses the
+    journal, the scope and the attempts of a stack.
     """
     if not isinstance(model, OpenAI) or not model.limits.batch or stack.journal is None:
         return None
@@ -275,17 +275,17 @@ def batched(model: LLM, stack: Stack) -> Batched | None:
 class Batched(Wrapper):
     """Answers requests in batches.
 
-    A file is sent when no further request has come for a moment, or when it is full. A request that
-    expired, or that the endpoint failed to answer, goes into the next file. Answers of batches that
-    earlier runs submitted are collected.
+    A file is sent when it is full, or when no further request has come for a moment. A request that
+    expired, or that the endpoint failed to answer, goes into the next file. Batches of earlier runs
+    are collected.
 
     Args:
         model: The model.
         journal: Records the batches.
         scope: As in `Journalled`.
-        retry: How often a request is sent.
+        retry: The retry policy of a request.
         fresh: Ignore the batches of earlier runs.
-        policy: When a file is sent; None for that of the model.
+        policy: The size and timing of batches; None: derived from the model.
     """
 
     def __init__(
@@ -309,7 +309,7 @@ class Batched(Wrapper):
         self._sent: dict[str, _Sent] | None = {} if fresh else None
         self._unasked: dict[str, tuple[Document, float]] = {}  # results, with seconds
         self._tasks: set[asyncio.Task[None]] = set()
-        self._full: set[asyncio.Task[None]] = set()  # these wait for room
+        self._full: set[asyncio.Task[None]] = set()  # tasks that wait for room
         self._answered = False
 
     def dollars(self, usage: Usage) -> float | None:
@@ -318,7 +318,7 @@ class Batched(Wrapper):
         return None if dollars is None else dollars * OF_BATCH
 
     async def complete(self, request: Request) -> Reply:
-        """Answer one request, in a batch. Raises as `OpenAI.complete`, but not Transient."""
+        """Answer one request, in a batch. Raises as `OpenAI.complete`, except Transient."""
         if self._sent is None:
             await self._look()
         line = self._line(request)
@@ -334,8 +334,8 @@ class Batched(Wrapper):
                     self._size -= len(line.body)
 
     async def aclose(self) -> None:
-        """Leave the batches to the endpoint: a later run collects their answers. The owner of the
-        model closes it.
+        """Leave the batches to the endpoint: a later run collects their answers. The model's owner
+        closes the model.
         """
         tasks = list(self._tasks)
         for task in tasks:
@@ -343,7 +343,7 @@ class Batched(Wrapper):
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _line(self, request: Request) -> _Line:
-        """The line of a request: that of an equal one, or a new one."""
+        """The line of an equal request, or a new one."""
         key = answer_key(request, self.name, self._scope).hex()
         sent = self._batches.get(key)
         line = self._open.get(key) or (sent.lines.get(key) if sent is not None else None)
@@ -369,10 +369,10 @@ class Batched(Wrapper):
         return self._sent
 
     async def _look(self) -> None:
-        """Read which batches of earlier runs are under way."""
+        """Read from the journal the batches of earlier runs that are under way."""
         self._answered = self._answered or await self._journal.knows(self.name)
         earlier = [each for each in await self._journal.open_batches() if each.model == self.name]
-        if self._sent is None:  # another request may have come first
+        if self._sent is None:  # another request may have read them meanwhile
             self._sent = {}
             for each in earlier:
                 self._sent |= dict.fromkeys(each.keys, _Sent(earlier=each))
@@ -438,8 +438,8 @@ class Batched(Wrapper):
                 del self._batches[key]
 
     async def _submit(self, sent: _Sent) -> None:
-        """Submit the lines as a batch and take its answers. While the endpoint has no room, wait for
-        the end of another batch, or submit half of them first.
+        """Submit the lines as a batch and take its answers. If the endpoint has no room, wait for
+        the end of another batch, or submit half of the lines first.
         """
         while sent.waiting:
             try:
@@ -508,7 +508,7 @@ class Batched(Wrapper):
     # -- answers
 
     def _keep(self, sent: _Sent, results: Mapping[str, Document], seconds: float) -> None:
-        """Keep the results that nobody has asked for yet: they are paid."""
+        """Keep the results that no caller has asked for yet: they are paid."""
         asked = {key for key, line in sent.lines.items() if not line.answer.cancelled()}
         self._unasked |= {key: (line, seconds) for key, line in results.items() if key not in asked}
 
@@ -519,8 +519,8 @@ class Batched(Wrapper):
         seconds: float,
         missing: ModelUnavailable | None = None,
     ) -> None:
-        """Answer lines with their results; `missing` is the error of those without one. Lines that
-        may succeed go into the next file.
+        """Answer lines with their results; lines without a result get the error `missing`. Lines
+        that may succeed go into the next file.
         """
         failed = []
         for line in lines:
@@ -576,8 +576,8 @@ class Batched(Wrapper):
         return RowError(failure.kind, tried, attempts=line.attempts)
 
     def _refused(self, batch: Document, lines: list[_Line]) -> None:
-        """Take the errors of a batch of which nothing was answered. Lines without an error of their
-        own go into the next file. Raises _NoRoom or ModelUnavailable.
+        """Take the errors of a batch without any answer. Lines without an error of their own go
+        into the next file. Raises _NoRoom or ModelUnavailable.
         """
         listed = sequence(mapping(batch.get("errors")).get("data"))
         errors = list(map(mapping, listed)) or [{}]
@@ -588,13 +588,13 @@ class Batched(Wrapper):
         numbers = [error.get("line") for error in errors]
         if not all(type(place) is int and 0 < place <= len(lines) for place in numbers):
             raise ModelUnavailable(message)
-        said = {error["line"]: error.get("message") for error in errors}
+        messages = {error["line"]: error.get("message") for error in errors}
         for place, line in enumerate(lines, 1):
             if line.answer.done():
                 continue
             line.attempts += 1
-            if place in said:
-                reason = f"{self.name} rejected the request: {said[place]}"
+            if place in messages:
+                reason = f"{self.name} rejected the request: {messages[place]}"
                 line.answer.set_exception(RowError("rejected", reason, attempts=line.attempts))
             else:
                 self._gather(line)
@@ -605,14 +605,14 @@ def _has_response(result: Document | None) -> bool:
 
 
 def _seconds(batch: Document | None) -> float:
-    """How long a batch took."""
+    """The duration of a batch."""
     batch = batch or {}
     began, ended = (number(batch.get(name)) for name in ("created_at", "completed_at"))
     return max(float(ended - began), 0.0) if began is not None and ended is not None else 0.0
 
 
 def _cancelled(batch: Document, name: str) -> ModelUnavailable | None:
-    """The error of the requests that a cancelled batch did not answer."""
+    """The error for requests that a cancelled batch did not answer."""
     if batch.get("status") != "cancelled":
         return None
     return ModelUnavailable(

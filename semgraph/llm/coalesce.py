@@ -27,7 +27,7 @@ from semgraph.llm.base import (
 
 _Key = tuple[str, str]  # the partition, and the fingerprint of a request or a text
 _MOST_TEXTS = 256
-# OpenAI takes 300,000 tokens in one request; the rest is for estimates that are too low.
+# OpenAI accepts 300,000 tokens in one request; the rest is a reserve for low estimates.
 _MOST_TOKENS = 200_000
 
 
@@ -41,8 +41,8 @@ class _Flight:
 
 @dataclass(eq=False)
 class _Call:
-    """A request or a text in flight, the number of callers that wait for its answer, and whether one
-    of them is charged for it.
+    """A request or a text in flight, the number of callers that wait for its answer, and whether
+    one of them is charged for it.
     """
 
     key: _Key
@@ -73,7 +73,7 @@ class _InFlight(Wrapper):
         return call
 
     async def _wait(self, calls: Sequence[_Call]) -> None:
-        """Wait until all of these are answered or have failed: requests in flight are paid for."""
+        """Wait until all calls are answered or have failed: requests in flight are paid for."""
         for call in calls:
             call.waiting += 1
         try:
@@ -83,7 +83,7 @@ class _InFlight(Wrapper):
                 call.waiting -= 1
             for flight in {call.flight for call in calls}:
                 if not flight.task.done() and not any(call.waiting for call in flight.calls):
-                    for call in flight.calls:  # a later equal request starts its own flight
+                    for call in flight.calls:  # a later equal request starts a new flight
                         self._forget(call)
                     flight.task.cancel()
 
@@ -97,7 +97,7 @@ class _InFlight(Wrapper):
             del self._calls[call.key]
 
     async def aclose(self) -> None:
-        """Cancel the flights, wait until they have ended, and close the inner one."""
+        """Cancel the flights, wait for their end, and close the inner model."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -106,15 +106,15 @@ class _InFlight(Wrapper):
 
 
 class Coalesced(_InFlight):
-    """Sends equal requests of one partition once while the first is in flight.
+    """Sends equal concurrent requests of one partition only once.
 
-    The first caller to resume gets the answer with its origin, the rest get `coalesced`, so that the
-    call is counted once. A cancelled caller does not affect the rest. If nobody else waits and the
-    answer is paid already, the cancelled caller gets it all the same, so that it is counted.
+    The first caller to resume gets the answer with its origin, the others get `coalesced`, so the
+    call is counted once. A cancelled caller does not affect the others. If no other caller waits
+    and the answer is already paid, the cancelled caller still gets it, so that it is counted.
     """
 
     async def complete(self, request: Request) -> Reply:
-        """Answer one request, with the answer of an equal one that is in flight."""
+        """Answer one request, or share the answer of an equal one in flight."""
         key = (request.partition, request.fingerprint)
         call = self._calls.get(key)
         if call is None:
@@ -136,7 +136,7 @@ class Coalesced(_InFlight):
         return replace(reply, origin="coalesced", attempts=0) if charged else reply
 
     async def _is_paid(self, call: _Call) -> bool:
-        """Whether a cancelled call ends with an answer, or a failure of its own."""
+        """Whether a cancelled call still ends with an answer, or with its own failure."""
         await asyncio.wait([call.answer])
         if call.answer.cancelled():
             return False
@@ -155,7 +155,7 @@ class _Charges:
     dollars: float | None = 0.0
 
     def add(self, done: Embeddings, before: float, after: float) -> None:
-        """Add a share of a request: from `before` to `after` of 1. Shares of one request add up to
+        """Add a share of a request, from `before` to `after` of 1. The shares of one request sum to
         it exactly.
         """
         self.prompt += round(done.usage.prompt * after) - round(done.usage.prompt * before)
@@ -171,14 +171,14 @@ class _Charges:
 class CoalescedTexts(_InFlight):
     """Embeds each text of a partition once.
 
-    Texts of one turn of the event loop share requests; the first caller of a text is charged for it.
-    Vectors are not shared between partitions. A text that the endpoint rejects does not cost the
-    rest of its request their vectors.
+    Texts of one turn of the event loop share requests; the first caller of a text is charged for
+    it. Partitions share no vectors. If the endpoint rejects a text, the other texts of the request
+    still get their vectors.
 
     Args:
         inner: The embedder.
-        batch: Texts in one request, at most.
-        remember: Bytes of vectors kept in memory. Older ones are requested from `inner` again.
+        batch: Maximum number of texts in one request.
+        remember: Bytes of vectors kept in memory. Evicted ones are requested from `inner` again.
     """
 
     def __init__(
@@ -188,19 +188,19 @@ class CoalescedTexts(_InFlight):
         self._batch, self._remember = batch, remember
         self._memory: OrderedDict[_Key, Vectors] = OrderedDict()
         self._bytes = 0
-        self._lengths = Counter[int]()  # of vectors
+        self._lengths = Counter[int]()  # the number of vectors of each length
         self._open: dict[str, _Flight] = {}
-        self._charges: dict[_Call, list[_Charges]] = {}  # of the callers that wait
+        self._charges: dict[_Call, list[_Charges]] = {}  # of the waiting callers
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
-        """Embed texts, in their order. Texts that the partition embedded before, or is embedding,
-        cost nothing.
+        """Embed texts, in order. Texts that the partition has embedded, or is embedding, cost
+        nothing.
 
-        A text that the endpoint rejects costs only itself: it is in `failed`.
+        A text that the endpoint rejects only fails itself: `failed` has its error.
 
         Raises:
-            ModelUnavailable: No text will be embedded.
-            BudgetReached: The next request would pass a limit, or the run's time is up.
+            ModelUnavailable: The embedder answers no request.
+            BudgetReached: The next request could exceed a limit, or the run's time is up.
         """
         if not texts:
             return Embeddings(np.empty((0, await self.dimensions()), np.float32))
@@ -276,7 +276,7 @@ class CoalescedTexts(_InFlight):
         yield calls[first:]
 
     async def _embed(self, part: Sequence[_Call]) -> None:
-        """Embed some texts. An error fails these only: the other parts are paid for."""
+        """Embed some texts. An error fails only these: the other parts are paid for."""
         partition, texts = part[0].key[0], [call.key[1] for call in part]
         try:
             done: Embeddings = await self.inner.embed(texts, partition)
@@ -290,7 +290,7 @@ class CoalescedTexts(_InFlight):
         except Exception as error:  # noqa: BLE001 - the callers of these texts raise it
             if len(part) > 1 and getattr(error.__cause__, "kind", "") == "server":
                 first, *part = sorted(part, key=lambda call: len(call.key[1]))
-                await self._embed([first])  # a gateway may fail with one of the others only
+                await self._embed([first])  # a gateway may fail because of another text
                 if first.answer.exception() is None:
                     return await self._embed_halves(part)
             for call in part:

@@ -1,5 +1,5 @@
-"""Embedders: behind an OpenAI-compatible endpoint, a small model in ONNX on this machine, and those of the
-package sentence-transformers.
+"""Embedders: an OpenAI-compatible endpoint, a small local ONNX model, and the models of the package
+sentence-transformers.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ _LENGTH = FaultKind(
 class OpenAIEmbedder:
     """Embeds texts over `POST {base_url}/embeddings`.
 
-    Each call is one attempt: `semgraph.llm.stack` adds repetition, limits, budget and journal
-    around it, and cuts many texts into requests.
+    Each call is one attempt. `semgraph.llm.stack` adds retries, limits, budget and journal, and
+    splits many texts into requests.
 
     Args:
-        model: The model as the endpoint calls it.
-        dimensions: Length of the vectors to request; None for the model's own.
+        model: The endpoint's name of the model.
+        dimensions: Length of the vectors to request; None: the model's default.
         base_url: Such as `http://gpu:8000/v1`; None: the environment's `OPENAI_BASE_URL`, or
-            OpenAI's own.
+            OpenAI's address.
         api_key: The key; None: the environment's `OPENAI_API_KEY`. Endpoints other than OpenAI's
-            may do without.
-        timeout: Seconds that one attempt may take.
-        price: The price of tokens, instead of the list of `semgraph.llm.tokens`.
-        service: The service of the model, unless it is OpenAI or a server at `base_url`.
+            may need none.
+        timeout: Limit of one attempt, in seconds.
+        price: The price of tokens; overrides the list of `semgraph.llm.tokens`.
+        service: The service of the model, if it is neither OpenAI nor a server at `base_url`.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class OpenAIEmbedder:
         return self._name
 
     async def dimensions(self) -> int:
-        """Length of the vectors: as configured, else of most vectors so far."""
+        """Length of the vectors: the configured one, else that of most vectors so far."""
         if not self._lengths:
             for error in (await self.embed(["dimensions"])).failed.values():
                 raise error
@@ -102,7 +102,7 @@ class OpenAIEmbedder:
         return self._prices.dollars(usage)
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002  # for wrappers
-        """Embed texts, in their order, in one request.
+        """Embed texts, in order, in one request.
 
         Raises:
             RowError: The endpoint rejects one of the texts (too long, empty).
@@ -150,8 +150,8 @@ class OpenAIEmbedder:
         return json.dumps(body, separators=(",", ":")).encode()
 
     def _vectors(self, reply: Mapping[str, Any], count: int) -> list[Vectors]:
-        """The vectors in the order of the texts. Raises UnreadableReply, and Transient if none of a
-        first reply has the length that is requested.
+        """The vectors in text order. Raises UnreadableReply; raises Transient if no vector of a
+        first reply has the requested length.
         """
         found, size = vectors(reply, count), self._requested
         if size is None or self._wire.proven or any(len(vector) == size for vector in found):
@@ -203,7 +203,7 @@ class LocalEmbedder(Free):
         return DIMENSIONS[self.model.name]
 
     def count_tokens(self, text: str) -> int:
-        """Count the tokens of a text that are embedded; an estimate without the model's file."""
+        """Count the embedded tokens of a text; an estimate without the model's file."""
         if self._tokenizer is None and on_disk(self.model, self._env):
             try:
                 self._tokenizer = _tokenizer(self.model, self._env)
@@ -222,7 +222,7 @@ class LocalEmbedder(Free):
         return await self._worker.run(lambda cancelled: self._embed(texts, cancelled))
 
     async def aclose(self) -> None:
-        """Free the memory. A later request would load the model again."""
+        """Free the memory. A later request reloads the model."""
         await self._worker.run(lambda _cancelled: self._unload())
 
     def _unload(self) -> None:
@@ -254,7 +254,7 @@ class LocalEmbedder(Free):
             session = onnxruntime.InferenceSession(
                 str(weights), options, providers=["CPUExecutionProvider"]
             )
-        except Exception as error:  # the library's errors have no common class
+        except Exception as error:  # the library's errors have no common base class
             raise ModelUnavailable(
                 f"onnxruntime cannot load {weights}: {error}. If the file may be damaged: "
                 f"semgraph model rm {self.model.name}"
@@ -310,8 +310,8 @@ class SentenceTransformersEmbedder(Free):
     """A model of the hub or of a folder, loaded by sentence-transformers at the first request.
 
     Args:
-        model: Its name there, such as `BAAI/bge-small-en-v1.5`, or a folder.
-        device: Such as `cuda`; None: the package chooses.
+        model: Its name on the hub, such as `BAAI/bge-small-en-v1.5`, or a folder.
+        device: Such as `cuda`; None: the package's choice.
         env: The environment (`SEMGRAPH_OFFLINE`); None for the process's.
     """
 

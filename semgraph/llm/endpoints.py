@@ -1,5 +1,5 @@
-"""Endpoints made from settings: the models of all roles behind one `LLM`, and the embedder; and what
-keys and passwords may be sent to.
+"""Endpoints made from settings: the models of all roles behind one `LLM`, and the embedder. Also
+decides to which hosts keys and passwords may be sent.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from semgraph.stores.registry import STORES
 if TYPE_CHECKING:
     from semgraph.llm.recording import Recording
 
-NO_KEY = "none"  # what servers without keys are sent as one
+NO_KEY = "none"  # the key for servers without keys
 _HOST = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:]+\])(:\d+)?\Z")
 _PORT = re.compile(r":\d+\Z")
 _LOOPBACK = re.compile(r"localhost|127(\.\d{1,3}){3}|\[::1\]")
-# Hosts and names of secrets that the user consented to, for this process.
+# (host, secret name) pairs that the user consented to, for this process.
 _allowed: set[tuple[str, str]] = set()
 
 
 def means(settings: Settings, recording: Path | Recording | None = None) -> Means:
-    """What providers open models with, from settings and the plan's own recording."""
+    """The resources with which providers open models, from settings and the plan's recording."""
     return Means(
         settings.environment,
         settings.cwd,
@@ -46,12 +46,12 @@ def means(settings: Settings, recording: Path | Recording | None = None) -> Mean
 def build_model(
     spec: ModelSpec, settings: Settings, recording: Path | Recording | None = None
 ) -> LLM:
-    """The bare endpoint of a specification. Nothing is opened or loaded yet.
+    """The unwrapped endpoint of a specification. Opens and loads nothing yet.
 
     Args:
         spec: The model.
         settings: Keys, addresses and limits.
-        recording: The plan's own recording, for `recorded` without a path.
+        recording: The plan's recording, for `recorded` without a path.
 
     Raises:
         PlanError: The local model or the recording does not exist.
@@ -61,7 +61,9 @@ def build_model(
 
 
 def wrapped_model(model: LLM, limiter: Limiter, stack: Stack) -> LLM:
-    """A model that its owner closes, wrapped; requests that run ahead go into batches, if it has them."""
+    """A wrapped model that its owner closes. Requests that run ahead go into batches, if it has
+    them.
+    """
     ahead = None
     if model.limits.batch:
         from semgraph.llm.batch import batched
@@ -71,11 +73,11 @@ def wrapped_model(model: LLM, limiter: Limiter, stack: Stack) -> LLM:
 
 
 def build_embedder(settings: Settings, recording: Path | Recording | None = None) -> Embedder:
-    """The bare embedder of the settings. Nothing is opened or loaded yet.
+    """The unwrapped embedder of the settings. Opens and loads nothing yet.
 
     Args:
-        settings: They name it.
-        recording: The plan's own recording, for `recorded` without a path.
+        settings: The settings, which name the embedder.
+        recording: The plan's recording, for `recorded` without a path.
 
     Raises:
         PlanError: The local model or the recording does not exist.
@@ -97,7 +99,7 @@ MakeLimiter = Callable[[str, int, float | None, float | None], Limiter]
 
 
 def local_limiter(_name: str, in_flight: int, rpm: float | None, tpm: float | None) -> Limiter:
-    """A limiter of this process alone."""
+    """A limiter for this process only."""
     return Limiter(in_flight, rpm, tpm)
 
 
@@ -105,14 +107,14 @@ def local_limiter(_name: str, in_flight: int, rpm: float | None, tpm: float | No
 class Endpoints:
     """Models and embedders, each made once, with the limiters of their endpoints.
 
-    Models of one address and key share a limiter, except those with their own limits
-    (`?rpm=`, `?tpm=`, `?in_flight=`); so do embedders.
+    Models with the same address and key share a limiter, except those with limits of their own
+    (`?rpm=`, `?tpm=`, `?in_flight=`). The same holds for embedders.
 
     Args:
         make_limiter: Makes the limiter of an endpoint.
-        limiters: By endpoint, for all event loops.
-        local: Models that run in this process, by specification, for all event loops.
-        remote: Connections, by specification, for one event loop.
+        limiters: Limiters by endpoint, for all event loops.
+        local: In-process models by specification, for all event loops.
+        remote: Connections by specification, for one event loop.
     """
 
     make_limiter: MakeLimiter = local_limiter
@@ -127,7 +129,7 @@ class Endpoints:
     def wrapped_models(
         self, settings: Settings, stack: Stack, recording: Path | Recording | None = None
     ) -> LLM:
-        """The models of all roles behind one `LLM`, each wrapped. Closing it leaves them open.
+        """The models of all roles behind one `LLM`, each wrapped. Closing it does not close them.
 
         Replayed answers are not journalled: they would outlive their recording. Raises as
         `build_model`.
@@ -143,21 +145,21 @@ class Endpoints:
     def wrapped_embedder(
         self, settings: Settings, stack: Stack, recording: Path | Recording | None = None
     ) -> Embedder:
-        """The embedder, wrapped. Closing it leaves it open. Raises as `build_embedder`."""
+        """The wrapped embedder. Closing the wrapper does not close it. Raises as `build_embedder`."""
         embedder, limiter = self.embedder(settings, recording)
         return _unrecorded(stack, settings.embedder).embedder(Borrowed(embedder), limiter)
 
     def model(
         self, spec: ModelSpec, settings: Settings, recording: Path | Recording | None = None
     ) -> tuple[LLM, Limiter]:
-        """The model of a specification, bare, and its limiter. Raises as `build_model`."""
+        """The unwrapped model of a specification, and its limiter. Raises as `build_model`."""
         model: LLM = self._opened(spec, lambda: build_model(spec, settings, recording))
         return model, self._limiter(spec, settings, model.limits.in_flight)
 
     def embedder(
         self, settings: Settings, recording: Path | Recording | None = None
     ) -> tuple[Embedder, Limiter]:
-        """The embedder, bare, and its limiter. Raises as `build_embedder`."""
+        """The unwrapped embedder, and its limiter. Raises as `build_embedder`."""
         spec = settings.embedder
         embedder: Embedder = self._opened(spec, lambda: build_embedder(settings, recording))
         in_flight = spec.option("in_flight") or settings.limits.in_flight or Limits().in_flight
@@ -169,11 +171,11 @@ class Endpoints:
         provider = PROVIDERS[spec.provider]
         if provider.replays:
             return local_limiter("", in_flight, *rates)
-        own = provider.service is None or any(
+        separate = provider.service is None or any(
             spec.option(name) for name in ("in_flight", "rpm", "tpm")
         )
         address = provider.service and provider.service.address(spec.base_url, settings.environment)
-        options = (spec.model, *spec.options) if own else ()
+        options = (spec.model, *spec.options) if separate else ()
         key = (spec.kind, address, spec.option("key_env"), *options)
         if key not in self.limiters:
             name = " ".join(map(str, key))
@@ -183,7 +185,7 @@ class Endpoints:
 
     def _opened(self, spec: ModelSpec, build: Callable[[], LLM | Embedder]) -> Any:
         provider = PROVIDERS[spec.provider]
-        if provider.replays:  # one per plan, and its file may change between runs
+        if provider.replays:  # one per plan; its file may change between runs
             return build()
         opened = self.local if provider.service is None else self.remote
         name = f"{spec.kind} {spec}"
@@ -200,12 +202,13 @@ def _unrecorded(stack: Stack, spec: ModelSpec) -> Stack:
 
 
 def key_of(spec: ModelSpec, settings: Settings) -> str:
-    """The key of an endpoint, only from the variable that the specification names; "" for none. Servers
-    of this machine need none: where only the file of a folder names one, without a variable, none is sent.
+    """The key of an endpoint, read only from the variable that the specification names; "" for
+    none. Servers on this machine need no key: no key is sent if only a folder's file names one,
+    without a variable.
 
     Raises:
-        PlanError: There is no such variable, or the file of a folder names the address, and the user
-            does not.
+        PlanError: There is no such variable; or a folder's file names the address, and the user has
+            not named it.
     """
     service = PROVIDERS[spec.provider].service
     name = spec.option("key_env") or (service.key if service else "")
@@ -228,8 +231,8 @@ def key_of(spec: ModelSpec, settings: Settings) -> str:
     return key
 
 
-# Keys and passwords go to hosts that the user named: on the command line, in Python, in a variable or
-# in the user's own file. What any other file names gets none without the user's consent.
+# Keys and passwords go only to hosts that the user named: on the command line, in Python, in a
+# variable or in the user's own file. A host named by any other file needs the user's consent.
 
 
 def require_trusted(secret: str, url: str, setting: Setting, settings: Settings) -> None:
@@ -237,10 +240,10 @@ def require_trusted(secret: str, url: str, setting: Setting, settings: Settings)
     a terminal, ask once.
 
     Args:
-        secret: The name of the variable with it.
+        secret: The name of the variable with the secret.
         url: The address.
-        setting: What names the address.
-        settings: Where the user's own addresses and `[trust] hosts` are.
+        setting: The setting that names the address.
+        settings: The source of the user's own addresses and `[trust] hosts`.
 
     Raises:
         PlanError: The user has not named that host.
@@ -280,13 +283,13 @@ def is_trusted(secret: str, url: str, setting: Setting, settings: Settings) -> b
 
 
 def is_loopback(url: str) -> bool:
-    """Whether an address is of this machine."""
+    """Whether an address belongs to this machine."""
     return _LOOPBACK.fullmatch(_PORT.sub("", _place(url)[1])) is not None
 
 
 def _place(url: str) -> tuple[str, str]:
-    """Scheme and host with its port, in small letters; the host is "" if it is none that all programs
-    read alike.
+    """Scheme and host with port, in lower case; the host is "" if programs could parse it
+    differently.
     """
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2].lower()
@@ -296,7 +299,7 @@ def _place(url: str) -> tuple[str, str]:
 
 
 def _consents(secret: str, host: str, setting: Setting) -> bool:
-    """Whether the user, asked on a terminal, lets a secret go to a host."""
+    """Whether the user, asked on a terminal, lets a secret be sent to a host."""
     if not (is_shell() and sys.stdin.isatty() and sys.stderr.isatty()):
         return False
     sys.stderr.write(f"{setting.origin} names {host}. Send it {secret}, for this run? [y/N] ")

@@ -20,25 +20,26 @@ if TYPE_CHECKING:
     import openai
 
 _LONGEST_QUOTE = 300
-_FEW = 3  # attempts, where more would not help
+_FEW = 3  # attempts, if more would not help
 _ADDRESS = "Check the address: it usually ends in /v1"
 
 Scope = Literal["row", "attempt", "endpoint", "run"]
 
 
 class FaultKind(NamedTuple):
-    """A kind of failure, and what it costs.
+    """A kind of failure, and its consequences.
 
     Args:
-        what: What the endpoint does.
-        scope: `row`: the row fails. `attempt`: it is repeated, then the row fails. `endpoint`: it
-            is repeated, and ends the run if the endpoint answers no request meanwhile. `run`: the
-            same, but at once if the endpoint has answered nothing yet.
-        kind: That of the row's error.
-        statuses: HTTP statuses that mean it.
-        codes: Error codes that mean it, whatever the status.
-        remedy: What the user may do.
-        attempts: At most; None: those of the setting `retries.attempts`.
+        what: The behaviour of the endpoint.
+        scope: `row`: the row fails. `attempt`: the attempt is repeated, then the row fails.
+            `endpoint`: the attempt is repeated, and the run ends if the endpoint answers no request
+            meanwhile. `run`: like `endpoint`, but the run ends at once if the endpoint has answered
+            nothing yet.
+        kind: The kind of the row's error.
+        statuses: HTTP statuses of this kind.
+        codes: Error codes of this kind, for any status.
+        remedy: A suggestion for the user.
+        attempts: Maximum number; None: the setting `retries.attempts`.
     """
 
     what: str
@@ -51,19 +52,19 @@ class FaultKind(NamedTuple):
 
 
 class Transient(ModelUnavailable):
-    """A failed attempt that may succeed when repeated. Endpoints raise it, and the stack catches
-    it.
+    """A failed attempt that may succeed when repeated. Endpoints raise it; the stack catches it.
 
     Args:
-        fault: Its kind; that of the row's error, if all attempts fail.
+        fault: Its kind, also that of the row's error if all attempts fail.
         what: What happened, and where.
-        seconds: How long the attempt took.
-        retry_after: Seconds to wait before the next request of any caller, if the endpoint says so.
-        remedy: What the user may do, if not the fault's.
+        seconds: The duration of the attempt.
+        retry_after: Seconds to wait before the next request of any caller, if the endpoint asks for
+            it.
+        remedy: A suggestion for the user; overrides the fault's.
     """
 
     attempts = 1  # HTTP requests
-    proven = False  # whether the endpoint gave a good reply before
+    proven = False  # whether the endpoint gave a valid reply before
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class Transient(ModelUnavailable):
 
     @property
     def endpoint(self) -> bool:
-        """Whether it may fail for all requests, not for this one alone."""
+        """Whether the failure may affect all requests, not only this one."""
         return self.fault.scope in ("endpoint", "run")
 
 
@@ -117,7 +118,7 @@ LACKING = FaultKind("an answer that is all reasoning: asked once more", "row", "
 CUT = FaultKind("an answer cut at its limit of tokens", "row", "truncated")
 REFUSED = FaultKind("a refusal of the model", "row", "refused")
 
-# What can fail, and what it costs. Of statuses and codes, the first that fits holds.
+# All faults. The first entry with a matching status or code applies.
 FAULTS = (
     FaultKind("the account has no credit", "run", "rejected", (402,), _CREDIT,
           "The account has no credit left", _FEW),
@@ -145,10 +146,10 @@ def failure(
     """The error to raise for an error of the openai package.
 
     Args:
-        error: Of the package.
+        error: The error of the package.
         name: The model's name, with the address unless it is OpenAI's.
         url: The base URL.
-        seconds: How long the attempt took.
+        seconds: The duration of the attempt.
         key: The variable with the key.
     """
     import openai
@@ -163,8 +164,8 @@ def failure(
 
 
 def failure_in_body(body: Any, name: str, seconds: float = 0.0, status: int = 500) -> Exception:
-    """The error to raise for an error in a reply with status 200, as some gateways report the
-    provider's errors, or in a line of a batch with its own status.
+    """The error to raise for an error in a reply with status 200 (some gateways report errors of
+    the provider so), or in a line of a batch with its own status.
     """
     error = body.get("error", body) if isinstance(body, Mapping) else body
     code = mapping(error).get("code")
@@ -180,11 +181,11 @@ def unreadable(
     """The error to raise for a reply that cannot be read.
 
     Args:
-        error: What is wrong with it.
+        error: The problem of the reply.
         name: The model's name.
         url: The base URL.
         text: The reply.
-        proven: Whether the endpoint gave a good reply before.
+        proven: Whether the endpoint gave a valid reply before.
     """
     if error.foreign and not proven:
         what = f"the answer of {url} is not that of an OpenAI-compatible endpoint"
@@ -217,7 +218,7 @@ def _status(
     fault = next((f for f in FAULTS if code in f.codes or status in f.statuses), UNREADABLE)
     if fault.kind == "refused":
         message = f"refused by the provider's content filter: {reason}"
-    elif fault.kind == "invalid":  # it is quoted when the model is asked once more
+    elif fault.kind == "invalid":  # quoted when the model is asked again
         message = f"the answer is not one JSON document ({code})"
     elif fault.scope == "row":
         message = f"{name} rejected the request ({status}): {reason}"
@@ -231,7 +232,7 @@ def _connection(error: openai.APIConnectionError, name: str, url: str, seconds: 
     import aiohttp
     import httpx2
 
-    # The aiohttp transport calls nearly all of these a timeout; the cause is at the end of the
+    # The aiohttp transport reports nearly all of these as a timeout; the cause is at the end of the
     # chain.
     address = urlsplit(url)
     host = f"{address.hostname}:{address.port or {'https': 443}.get(address.scheme, 80)}"
@@ -269,7 +270,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that the endpoint asks to wait: `retry-after-ms`, or `retry-after` in seconds or as a
+    """Seconds that the endpoint asks to wait: `retry-after-ms`, or `retry-after` as seconds or
     date.
 
     >>> retry_after({"retry-after": "2"}), retry_after({"retry-after-ms": "250"}), retry_after({})
@@ -289,7 +290,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _seconds_until(text: str) -> float:
-    """Seconds until a date of HTTP; NaN if it is none."""
+    """Seconds until an HTTP date; NaN if it is invalid."""
     try:
         date = email.utils.parsedate_tz(text)
         return email.utils.mktime_tz(date) - time.time() if date else math.nan
@@ -311,6 +312,6 @@ def _message(body: Any) -> str:
 
 
 def _short(text: str) -> str:
-    # Before it is shortened: a part of a key is a secret, too.
+    # Redact before shortening: a part of a key is secret, too.
     line = redacted(" ".join(text.split()))
     return line if len(line) <= _LONGEST_QUOTE else line[: _LONGEST_QUOTE - 1] + "…"

@@ -36,9 +36,9 @@ from semgraph.llm.base import (
 )
 from semgraph.privacy import create_private, refusal
 
-# "sgj1": other programs recognise the format by it.
+# "sgj1": identifies the format for other programs.
 _APPLICATION_ID = 0x73676A31
-_VERSION = 2  # from 2 on keys depend on the partition
+_VERSION = 2  # since 2, keys depend on the partition
 _OPEN_SECONDS = 10.0
 _BUSY_MS = 20
 _LOCK_SECONDS = 30.0
@@ -66,7 +66,7 @@ PRAGMA application_id = {_APPLICATION_ID};
 PRAGMA user_version = {_VERSION};
 """
 
-_BATCH_DAYS = 30  # as long as OpenAI keeps the files
+_BATCH_DAYS = 30  # OpenAI keeps the files for this long
 
 
 class JournalLocked(SemgraphError):
@@ -74,14 +74,14 @@ class JournalLocked(SemgraphError):
 
 
 def open_journal(path: Path, patience: float = _OPEN_SECONDS) -> sqlite3.Connection:
-    """Open or create a journal's file: WAL, autocommit, readable by its owner only.
+    """Open or create a journal file: WAL mode, autocommit, readable only by its owner.
 
     Args:
         path: The file.
-        patience: Seconds to wait while another process locks it.
+        patience: Seconds to wait while another process holds the lock.
 
     Raises:
-        JournalLocked: Another process locked it all the time.
+        JournalLocked: Another process held the lock all the time.
         SemgraphError: It cannot be opened, is damaged, or is not a journal.
     """
     try:
@@ -130,7 +130,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
         for statement in _TABLES.split(";\n"):
             database.execute(statement)
         database.execute("COMMIT")
-    # From now on callers repeat locked statements themselves, without blocking an event loop.
+    # From now on callers retry locked statements themselves, without blocking an event loop.
     database.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
 
 
@@ -151,7 +151,7 @@ _AGAIN = "then run again: earlier answers are kept"
 
 
 def problem(error: sqlite3.Error, path: Path) -> SemgraphError:
-    """The error to raise for one of SQLite's."""
+    """The error to raise for an SQLite error."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code == sqlite3.SQLITE_FULL:
         what = f"{path}: the disk is full, so answers cannot be recorded. Free some space, {_AGAIN}"
@@ -173,7 +173,7 @@ def problem(error: sqlite3.Error, path: Path) -> SemgraphError:
 
 Statement = tuple[str, Sequence[Any]]
 _Pending = tuple[Sequence[Statement], "asyncio.Future[Any]"]
-# What SQLite rejects for its values; other errors concern the file.
+# SQLite raises these for rejected values; other errors concern the file.
 _DATA = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.ProgrammingError)
 _REJECTED = (*_DATA, OverflowError, ValueError)
 
@@ -183,13 +183,13 @@ class GroupCommit:
     loop.
 
     Commits stay on the loop's thread: in WAL mode a commit is a short write without fsync, cheaper
-    than a thread switch. While another process locks the file, the commit is repeated without
+    than a thread switch. While another process locks the file, the commit is retried without
     blocking the loop.
 
     Args:
         database: A connection in autocommit mode (`isolation_level=None`) with a short busy
             timeout.
-        explain: Translates an error of SQLite into the error that waiters get.
+        explain: Translates an SQLite error into the error that waiters get.
     """
 
     def __init__(
@@ -198,16 +198,17 @@ class GroupCommit:
         self._database, self._explain = database, explain
         self._lock = threading.RLock()
         self._pending: list[_Pending] = []
-        self._loop: asyncio.AbstractEventLoop | None = None  # that of the scheduled commit
+        self._loop: asyncio.AbstractEventLoop | None = None  # the loop of the scheduled commit
         self._locked_since: float | None = None
 
     def add(self, statements: Sequence[Statement]) -> asyncio.Future[Any]:
-        """Write these soon, all or none.
+        """Write these statements soon, all or none.
 
         Returns:
-            A future with the first row that the last statement returns, done when they are
-            committed: await it behind `shield`. It raises if they cannot be written: statements that
-            SQLite rejects are dropped alone, others stay pending for the next commit or `flush`.
+            A future with the first row that the last statement returns. It is done after the
+            commit: await it behind `shield`. It raises if the statements cannot be written: only
+            the ones that SQLite rejects are dropped, others stay pending for the next commit or
+            `flush`.
         """
         loop = asyncio.get_running_loop()
         done = loop.create_future()
@@ -220,7 +221,9 @@ class GroupCommit:
         return done
 
     def flush(self) -> None:
-        """Commit pending statements now. Raises SQLite's errors, unless they concern one of them."""
+        """Commit pending statements now. Raises SQLite's errors, except errors of single
+        statements.
+        """
         pending, rows = list(self._pending), list[Any]()
         if pending:
             with self.transaction() as database:
@@ -230,7 +233,7 @@ class GroupCommit:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """A separate transaction, with the write lock from its beginning."""
+        """A separate transaction, which holds the write lock from its start."""
         with self._lock:
             self._database.execute("BEGIN IMMEDIATE")
             with self._database:
@@ -258,7 +261,7 @@ class GroupCommit:
 
 
 def _written(database: sqlite3.Connection, statements: Sequence[Statement]) -> Any:
-    """Execute statements, all or none; the last one's first row, or the error that rejects them."""
+    """Execute statements, all or none. Returns the last one's first row, or the error."""
     database.execute("SAVEPOINT one")
     row = None
     try:
@@ -272,7 +275,7 @@ def _written(database: sqlite3.Connection, statements: Sequence[Statement]) -> A
 
 
 def is_locked(error: sqlite3.Error) -> bool:
-    """Whether the error says that another connection locks the file."""
+    """Whether the error means that another connection locks the file."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in (
         sqlite3.SQLITE_BUSY,
         sqlite3.SQLITE_LOCKED,
@@ -280,7 +283,7 @@ def is_locked(error: sqlite3.Error) -> bool:
 
 
 def size_on_disk(path: Path) -> int:
-    """The bytes of a journal's file and of its log; 0 if it does not exist."""
+    """The bytes of a journal's file and log; 0 if it does not exist."""
     files = (path, path.with_name(f"{path.name}-wal"))
     return sum(file.stat().st_size for file in files if file.exists())
 
@@ -310,7 +313,7 @@ _REPLY = "call_id, answer, usage, seconds, dollars, said_model, finish, logprobs
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request and its reply, as it was issued."""
+    """A request and its reply, as issued."""
 
     request: Request
     reply: Reply
@@ -324,11 +327,11 @@ class SubmittedBatch:
     """A batch of requests whose answers are not in the journal yet.
 
     Args:
-        token: Its name in its metadata.
+        token: Its name in the endpoint's metadata.
         id: The endpoint's id; None if the process ended before it was recorded.
         model: The model's name.
-        created: When it was recorded.
-        keys: The keys of the requests without an answer.
+        created: The time of the record.
+        keys: The keys of the unanswered requests.
     """
 
     token: str
@@ -349,14 +352,14 @@ class Journal:
     """Answers and vectors by request, model, scope and partition. Partitions share none of them.
     Several processes may use one file.
 
-    The file holds the user's text: only its owner can read it, each row has its partition so that
-    `forget` can delete it, and deleted text is overwritten.
-    Errors are not recorded. A committed answer survives the end of the process; the last ones before
-    a power failure may be lost.
+    The file holds the user's text: only its owner can read it, each row names its partition so that
+    `forget` can delete it, and deleted text is overwritten. Errors are not recorded. A committed
+    answer survives the end of the process; a power failure may lose the last ones.
 
     Args:
         path: The file; it and its folder are created if they do not exist.
-        keep_days: Rows older than this are deleted now, and `notes` says how many; None keeps all.
+        keep_days: Rows older than this are deleted now, and `notes` has their number; None keeps
+            all.
         patience: Seconds to wait while another process locks the file.
 
     Raises:
@@ -397,8 +400,8 @@ class Journal:
         return None if row is None else replace(_reply(row), origin="journal", attempts=0)
 
     async def record(self, request: Request, reply: Reply, model: str, scope: str = "") -> Reply:
-        """Record an answer; return it when it is in the file. A cancelled caller does not stop it.
-        It gets a new id where the model gave none, or one of an earlier answer.
+        """Record an answer; return it after the commit. A cancelled caller does not stop the write.
+        The answer gets a new id if the model gave none, or the id of an earlier answer.
 
         Raises:
             SemgraphError: It could not be written (disk full, ...). It is written with the next
@@ -411,14 +414,14 @@ class Journal:
         return reply if own == reply.call_id else replace(reply, call_id=own)
 
     def withdraw(self, calls: Iterable[str]) -> None:
-        """Never serve these answers again, because they are unusable. They stay readable by
-        `exchange`. Written at the end of the loop's turn, or at `close`.
+        """Never serve these answers again, because they are unusable. `exchange` still returns
+        them. Written at the end of the loop's turn, or at `close`.
         """
         if statements := [(_WITHDRAW, (call,)) for call in calls]:
             self._commits.add(statements)
 
     async def knows(self, model: str) -> bool:
-        """Whether it has an answer or a vector of this model, in any scope."""
+        """Whether the journal has an answer or a vector of this model, in any scope."""
         sql = (
             "SELECT EXISTS (SELECT 1 FROM answers WHERE model = ?1) "
             "OR EXISTS (SELECT 1 FROM vectors WHERE model = ?1 OR instr(model, ?1 || ' ') = 1)"
@@ -462,14 +465,14 @@ class Journal:
         return None if row is None else _exchange(row)
 
     def issued_since(self, created: float) -> list[tuple[str, Reply]]:
-        """The answers since a time (seconds since the epoch), each with its step, as they were issued."""
+        """The answers issued since a time (seconds since the epoch), each with its step."""
         sql = f"SELECT step, attempts, {_REPLY} FROM answers WHERE created >= ? ORDER BY id"
         rows = self._now(lambda: self._database.execute(sql, (created,)).fetchall())
         return [(step, replace(_reply(row), attempts=attempts)) for step, attempts, *row in rows]
 
     async def submit(self, token: str, model: str, keys: Iterable[str]) -> None:
-        """Record a batch before it is submitted; return when it is in the file. A key that an
-        earlier batch has moves to this one. Raises SemgraphError.
+        """Record a batch before its submission; return after the commit. A key of an earlier batch
+        moves to this one. Raises SemgraphError.
         """
         batch = "INSERT INTO batches (token, model, created) VALUES (?, ?, ?)"
         line = "INSERT OR REPLACE INTO batched (key, token) VALUES (?, ?)"
@@ -482,12 +485,12 @@ class Journal:
         await asyncio.shield(self._commits.add([(update, (id_, token))]))
 
     def not_answered(self, keys: Iterable[str]) -> None:
-        """Forget that requests are in a batch: a later run sends them again. Written as by `withdraw`."""
+        """Forget that requests are in a batch: a later run resends them. Written as by `withdraw`."""
         self._commits.add([(_DELETE_BATCHED, (bytes.fromhex(key),)) for key in keys])
 
     async def open_batches(self) -> list[SubmittedBatch]:
-        """The batches with requests whose answers are not recorded, the first one first. Old ones
-        are deleted: their files are gone. Raises SemgraphError.
+        """The batches with requests without a recorded answer, oldest first. Old batches are
+        deleted: the endpoint has deleted their files. Raises SemgraphError.
         """
         batches: dict[tuple[str, str | None, str, float], list[str]] = {}
         for *batch, key in await self._soon(self._open_batches):
@@ -498,7 +501,7 @@ class Journal:
         self, before: float | None, partitions: Iterable[str] | None = None
     ) -> tuple[int, int]:
         """Delete and overwrite the answers and vectors that were recorded before a time (None: all)
-        for these partitions (None: all); return how many of each.
+        for these partitions (None: all); return the number of each.
 
         Raises:
             SemgraphError: Another process locks the file, or it cannot be written; nothing was
@@ -540,7 +543,7 @@ class Journal:
         return answers, vectors
 
     def _open_batches(self) -> list[Any]:
-        """The token, id, model, time and key of each request in a batch without a recorded answer."""
+        """The token, id, model, time and key of each batched request without a recorded answer."""
         self._commits.flush()
         with self._commits.transaction() as database:
             oldest = time.time() - _BATCH_DAYS * 86400
@@ -556,21 +559,21 @@ class Journal:
             ).fetchall()
 
     async def _soon(self, action: Callable[[], T]) -> T:
-        """Do something. While another process locks the file, wait without blocking the loop."""
+        """Run an action. While another process locks the file, wait without blocking the loop."""
         until = time.monotonic() + _LOCK_SECONDS
         while not (done := self._tried(action, until)):  # noqa: ASYNC110 - another process holds the file
             await asyncio.sleep(_LOCK_PAUSE)
         return done[0]
 
     def _now(self, action: Callable[[], T]) -> T:
-        """Do something where no event loop runs: it blocks while another process locks the file."""
+        """Run an action outside of an event loop: it blocks while another process locks the file."""
         until = time.monotonic() + self._patience
         while not (done := self._tried(action, until)):
             time.sleep(_LOCK_PAUSE)
         return done[0]
 
     def _tried(self, action: Callable[[], T], until: float) -> tuple[T] | None:
-        """What it returns; None if another process locks the file. Raises SemgraphError."""
+        """The action's result; None if another process locks the file. Raises SemgraphError."""
         try:
             return (action(),)
         except sqlite3.Error as error:
@@ -585,7 +588,7 @@ class Journalled(Wrapper):
     Args:
         inner: The model or embedder.
         journal: The file.
-        scope: Answers are shared within a scope only: each variant of a comparison has its own.
+        scope: Answers are shared only within a scope: each variant of a comparison has its own.
         fresh: Ignore recorded answers; new ones are recorded.
     """
 
@@ -594,10 +597,10 @@ class Journalled(Wrapper):
     ) -> None:
         super().__init__(inner)
         self.journal, self.scope, self.fresh = journal, scope, fresh
-        self._lengths = Counter[int]()  # of vectors
+        self._lengths = Counter[int]()  # the number of vectors of each length
 
     async def complete(self, request: Request) -> Reply:
-        """Answer one request, from the journal if it has the answer; one that was cut is an error."""
+        """Answer one request, from the journal if possible; a truncated answer is an error."""
         if not self.fresh:
             recorded = await self.journal.find(request, self.name, self.scope)
             if recorded is not None and recorded.finish == "length" and not request.words:
@@ -615,16 +618,16 @@ class Journalled(Wrapper):
     async def _record(self, request: Request, reply: Reply) -> Reply:
         try:
             return await self.journal.record(request, reply, self.name, self.scope)
-        except asyncio.CancelledError:  # it is paid and will be in the file: it is counted too
+        except asyncio.CancelledError:  # the answer is paid and will be in the file: count it too
             return reply
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
-        """Embed distinct texts, with vectors from the journal if it has them."""
+        """Embed distinct texts, with vectors from the journal if possible."""
         model = f"{self.name} {self.scope}" if self.scope else self.name
         own = [OwnText(partition, text) for text in texts]
         found = {} if self.fresh else await self.journal.find_vectors(own, model)
         vectors = {text: v for text, v in found.items() if v.any() and np.isfinite(v).all()}
-        self._lengths.update(map(len, vectors.values()))  # in doubt, recorded ones are right
+        self._lengths.update(map(len, vectors.values()))  # if lengths conflict, recorded ones win
         missing = [text for text in own if text not in vectors]
         done = Embeddings(np.empty((0, 0), np.float32))
         if missing:
@@ -632,7 +635,7 @@ class Journalled(Wrapper):
             vectors |= zip(missing, done.vectors, strict=True)
         new, errors = set(missing), {own.index(missing[i]): done.failed[i] for i in done.failed}
         joined, failed = comparable((vectors[text] for text in own), self._lengths, errors)
-        # NaN replaces a recorded vector that is odd: a later run requests it again.
+        # NaN replaces a recorded vector of the wrong length: a later run requests it again.
         changed = {text: joined[i] for i, text in enumerate(own) if (text in new) != (i in failed)}
         if changed:
             await self.journal.record_vectors(changed, model)
@@ -641,7 +644,7 @@ class Journalled(Wrapper):
 
 
 def answer_key(request: Request, model: str, scope: str) -> bytes:
-    """The key of an answer: of the request, the model, the scope and the partition."""
+    """The key of an answer, from the request, the model, the scope and the partition."""
     key = hashlib.blake2b(
         f"{request.fingerprint}\n{model}\n{scope}".encode(), digest_size=16
     ).digest()

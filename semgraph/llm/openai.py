@@ -55,18 +55,18 @@ _CONNECT_SECONDS = 10.0
 _KEEPALIVE_SECONDS = 5.0
 _MAX_CONNECTIONS = 1000
 _MOST_IN_BATCH = 50_000
-_TURNS = 10  # of the event loop, that reading an answer takes
+_TURNS = 10  # of the event loop, enough to read an answer
 
 
 class Wire:
-    """A connection pool to one endpoint. Connections, and heavy imports, wait for the first request.
+    """A connection pool to one endpoint. Connects, and imports heavy modules, at the first request.
 
     Args:
         name: The model, for messages: `openai:gpt-4.1-mini`.
         base_url: Such as `http://gpu:8000/v1`; None: the address of the service.
-        api_key: The key; None: the environment's; "": none. Only the address of the service itself
-            may need one.
-        timeout: Seconds that one attempt may take.
+        api_key: The key; None: the environment's; "": none. Only the service's own address requires
+            a key.
+        timeout: Limit of one attempt, in seconds.
         service: The service, with the variables of its address and its key.
     """
 
@@ -84,11 +84,11 @@ class Wire:
         learn(api_key, os.environ.get(service.key))
         learn_from_addresses([base_url or ""])
         self._prepared: dict[str, tuple[URL, dict[str, str]]] = {}
-        self.proven = False  # whether the endpoint gave a good reply
+        self.proven = False  # whether the endpoint gave a valid reply
 
     async def ask(self, path: str, body: bytes, read: Callable[[Mapping[str, Any], float], T]) -> T:
-        """Send one request, and read its reply; `read` gets the seconds that it took, and may raise
-        UnreadableReply or RowError. Raises as `post`.
+        """Send one request, and read its reply. `read` gets the reply and its duration in seconds;
+        it may raise UnreadableReply or RowError. Raises as `post`.
         """
         try:
             reply, seconds = await self.post(path, body)
@@ -103,7 +103,7 @@ class Wire:
         return answer
 
     def reading(self, reply: Mapping[str, Any] | bytes, read: Callable[[], T]) -> T:
-        """What is read in a reply. Raises Transient where `read` raises UnreadableReply."""
+        """The result of `read` for a reply. Raises Transient if `read` raises UnreadableReply."""
         try:
             return read()
         except UnreadableReply as error:
@@ -115,7 +115,7 @@ class Wire:
         """Send one request.
 
         Returns:
-            The JSON object of a reply with status 200, and how many seconds it took.
+            The JSON object of a reply with status 200, and its duration in seconds.
 
         Raises:
             RowError: The endpoint rejects this request.
@@ -138,20 +138,20 @@ class Wire:
         return (await self._attempt(read, seconds or self.timeout)).content
 
     async def upload(self, name: str, content: bytes, seconds: float) -> dict[str, Any]:
-        """Upload a file of requests; returns the endpoint's description of it. Raises as `post`."""
+        """Upload a file of requests; return the endpoint's description of it. Raises as `post`."""
         files = self._client.files.with_raw_response
         sent = files.create(file=(name, content, "application/jsonl"), purpose="batch")
         return self._document((await self._attempt(sent, seconds)).content, 0.0)
 
     async def _attempt(self, work: Awaitable[T], most: float) -> T:
-        """Await one attempt, which may take so many seconds. Raises as `post`."""
+        """Await one attempt, for at most `most` seconds. Raises as `post`."""
         import openai
 
         began = time.perf_counter()
         attempt = asyncio.ensure_future(work)
         try:
             await asyncio.wait([attempt], timeout=most)
-            for _ in range(_TURNS):  # read what arrived while the event loop was busy: it is paid
+            for _ in range(_TURNS):  # read paid replies that arrived while the loop was busy
                 if not attempt.done():
                     await asyncio.sleep(0)
         finally:
@@ -176,18 +176,17 @@ class Wire:
         return reply
 
     def parsed(self, content: bytes) -> dict[str, Any]:
-        """A JSON object. Raises Transient if it is something else."""
+        """A JSON object. Raises Transient for any other content."""
         return self.reading(content, lambda: document(content))
 
     @cached_property
     def _proxied(self) -> bool:
-        """Whether the environment names proxies."""
+        """Whether the environment configures proxies."""
         return not {"http", "https", "all"}.isdisjoint(getproxies())
 
     async def _send(self, path: str, body: bytes) -> bytes:
-        """The reply's content. The request is the one that the openai package would send, with the
-        headers built once: building them takes longer than the rest of a request. Raises
-        OpenAIError.
+        """The reply's content. Sends the same request as the openai package, with headers that are
+        built once: building them takes longer than the rest of a request. Raises OpenAIError.
         """
         import httpx2
         import openai
@@ -236,8 +235,8 @@ class Wire:
         return URL(str(sent[0].url)), headers
 
     async def _by_sdk(self, path: str, body: bytes) -> bytes:
-        """The reply's content, by the openai package, which uses proxies and follows redirects.
-        Raises OpenAIError.
+        """The reply's content, requested by the openai package, which uses proxies and follows
+        redirects. Raises OpenAIError.
         """
         import httpx2
 
@@ -286,7 +285,7 @@ class Wire:
         return openai.AsyncOpenAI(
             base_url=self.base_url,
             api_key=key
-            or "none",  # vLLM, llama.cpp and the like need no key; the package insists on one
+            or "none",  # vLLM, llama.cpp and others need no key; the package insists on one
             max_retries=0,
             timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
             http_client=http_client,
@@ -309,15 +308,13 @@ def _status_error(response: Response) -> APIStatusError:
 
 @cache
 def _trusted() -> SSLContext:
-    """The trusted certificates, read once: reading them takes longer than a call to a nearby
-    model.
-    """
+    """The trusted certificates, read once: reading takes longer than a call to a nearby model."""
     import httpx2
 
     return httpx2.create_ssl_context()
 
 
-# OpenAI's reasoning models count their reasoning as part of the answer: they take
+# OpenAI's reasoning models count their reasoning as part of the answer. They take
 # `max_completion_tokens` instead of `max_tokens`, and no temperature. All other models take
 # `max_tokens` and a temperature.
 _REASONING = re.compile(r"(o\d|gpt-5(?!.*chat))(?![a-z0-9])")
@@ -329,7 +326,7 @@ _UNSUPPORTED = (
 
 
 def _refusal(named: str, words: str = "") -> re.Pattern[str]:
-    """A message that names a member and says that it is not supported, or one of further words."""
+    """A pattern for messages that call a member unsupported, or contain one of further words."""
     return re.compile(f"(?=.*({named}))(?=.*({_UNSUPPORTED}{words}))(?!.*invalid schema)")
 
 
@@ -338,8 +335,8 @@ _FORMATS = _refusal(
     "response_format|json.?schema|guided|structured.?output|grammar",
     "|should be|must be|invalid value|failed",
 )
-# Members of a request that an endpoint may refuse: its message, and what holds for later requests,
-# which go without.
+# Members of a request that an endpoint may refuse: the pattern of its message, and the note for
+# later requests, which omit the member.
 REFUSALS = {
     "seed": (_refusal(r"\bseed\b"), "draws differ by the temperature alone"),
     "temperature": (
@@ -357,7 +354,7 @@ REFUSALS = {
     "json_object": (_FORMATS, "the form of the answer is not enforced"),
 }
 _REFUSED = re.compile(r"(?: rejected the request)? \((?:400|415|422|500|501)\): (.*)", re.DOTALL)
-_QUOTE = 16  # characters of a text of a request that a message quotes
+_QUOTE = 16  # characters of a request's text that a message may quote
 _DEFAULT_LIMITS = Limits(assumed=True)
 _ALL_REASONING = (
     "the model wrote its reasoning only. Switch it off or shorten it with ?reasoning_effort=low, or "
@@ -369,32 +366,31 @@ PATH = "/chat/completions"
 class RequestBody(bytes):
     """The body of a request, one line of JSON."""
 
-    members: set[str]  # that the endpoint may refuse, by their names in REFUSALS
-    without: tuple[str, ...]  # what it refused of this request, in order
+    members: set[str]  # members that the endpoint may refuse, by their names in REFUSALS
+    without: tuple[str, ...]  # members omitted after a refusal of this request, in order
 
 
 class OpenAI:
     """A model behind `POST {base_url}/chat/completions`, which enforces the answer's JSON Schema.
 
-    Each request is one attempt: `semgraph.llm.stack` adds repetition, limits, budget and journal
-    around it.
+    Each request is one attempt; `semgraph.llm.stack` adds retries, limits, budget and journal.
 
     Args:
-        model: The model as the endpoint calls it.
+        model: The endpoint's name of the model.
         base_url: Such as `http://gpu:8000/v1`; None: the environment's `OPENAI_BASE_URL`, or
-            OpenAI's own.
+            OpenAI's address.
         api_key: The key; None: the environment's `OPENAI_API_KEY`. Endpoints other than OpenAI's
-            may do without.
+            may need none.
         limits: The model's limits.
-        structured: The means that enforces the schema: `json_schema` (`response_format`, strict),
-            `tool` (a required function call, for endpoints that ignore `response_format`) or
-            `json_object` (any JSON; the schema is in the prompt).
-        timeout: Seconds that one attempt may take.
-        price: The price of tokens, instead of the list of `semgraph.llm.tokens`.
+        structured: The mechanism that enforces the schema: `json_schema` (`response_format`,
+            strict), `tool` (a required function call, for endpoints that ignore `response_format`)
+            or `json_object` (any JSON; the schema is in the prompt).
+        timeout: Limit of one attempt, in seconds.
+        price: The price of tokens; overrides the list of `semgraph.llm.tokens`.
         extra: Further members of the request's body, such as `{"reasoning_effort": "low"}`.
         batch: Whether requests that run ahead are sent in batches (`semgraph.llm.batch`).
-        poll: The most seconds between two looks at a batch.
-        service: The service of the model, unless it is OpenAI or a server at `base_url`.
+        poll: The longest pause between two polls of a batch, in seconds.
+        service: The service of the model, if it is neither OpenAI nor a server at `base_url`.
     """
 
     def __init__(
@@ -422,8 +418,8 @@ class OpenAI:
         self._reasoning = _REASONING.match(model.lower().rpartition("/")[2]) is not None
         self.refused = {*service.refuses, *(_REASONING_REFUSES if self._reasoning else ())}
         self.refused |= {"json_schema"} if structured == "json_object" else set()
-        self._schemas: set[str] = set()  # that were refused
-        self.learned: dict[str, None] = {}  # notes about what the endpoint refused
+        self._schemas: set[str] = set()  # refused schemas
+        self.learned: dict[str, None] = {}  # notes on refusals by the endpoint
         self.wire = Wire(self._name, base_url, api_key, timeout, service)
         self._prices = Prices(model, self.wire.base_url, price, service)
 
@@ -439,7 +435,7 @@ class OpenAI:
 
     @property
     def exact_tokens(self) -> bool:
-        """Whether the model has a tokenizer of OpenAI."""
+        """Whether the model uses a tokenizer of OpenAI."""
         return self._counter.exact
 
     def count_tokens(self, text: str) -> int:
@@ -455,7 +451,7 @@ class OpenAI:
 
         Raises:
             RowError: `truncated` at max_tokens, `refused`, or `rejected` by the endpoint.
-            ModelUnavailable: The endpoint will answer no request.
+            ModelUnavailable: The endpoint answers no request.
             Transient: This attempt failed; the next may succeed.
         """
         attempts, body = 1, self.body(request)
@@ -481,8 +477,8 @@ class OpenAI:
         seconds: float,
         dollars: Callable[[Usage], float | None],
     ) -> Reply:
-        """The reply of a chat completion, at the price of `dollars`. Raises RowError as `complete`,
-        and UnreadableReply.
+        """The reply of a chat completion, priced by `dollars`. Raises RowError as `complete`, and
+        UnreadableReply.
         """
         read = completion(document, called=self.structured == "tool")
         usage = self._usage(read, request)
@@ -517,8 +513,8 @@ class OpenAI:
     def following(
         self, error: RowError | Transient, request: Request, body: RequestBody
     ) -> RequestBody | None:
-        """The body to send after an error: without a member that the endpoint refused; None if it
-        refused none. The error names an option of the user that was refused.
+        """The body to send after an error, without a member that the endpoint refused; None if it
+        refused none. If the error concerns an option of the user, its message names the option.
         """
         if isinstance(error, RowError) and error.spent is not None:
             self.learn(request, body)
@@ -533,7 +529,7 @@ class OpenAI:
         return None
 
     def learn(self, request: Request, body: RequestBody) -> None:
-        """Remember what the endpoint refused of a request, now that it took it without."""
+        """Remember the refused members of a request after the endpoint accepted it without them."""
         for member in body.without:
             if member == "json_schema":
                 self._schemas.add(request.schema)
@@ -542,8 +538,8 @@ class OpenAI:
             self.learned[f"{self._name} refused {member}: {REFUSALS[member][1]}"] = None
 
     def body(self, request: Request, without: tuple[str, ...] = ()) -> RequestBody:
-        """The body of a request, without what the endpoint refused of it or of others. A schema that
-        was refused says nothing of others; two different ones do.
+        """The body of a request, without refused members of this or earlier requests. One refused
+        schema does not affect others; after two different ones, all are omitted.
         """
         refused = frozenset((*self.refused, *without))
         if request.schema in self._schemas or len(self._schemas) > 1:
@@ -565,14 +561,14 @@ class OpenAI:
         tail = f",{_answer_format(form, request.schema)}}}" if form else "}"
         try:
             body = RequestBody((_dump(content)[:-1] + tail).encode())
-        except UnicodeEncodeError:  # lone surrogates can only be sent as escapes
+        except UnicodeEncodeError:  # lone surrogates must be sent as escapes
             body = RequestBody((json.dumps(content)[:-1] + tail).encode("utf-8", "surrogatepass"))
         body.members = {*content, messages[0]["role"], form} - self._extra.keys() - refused
         body.without = without
         return body
 
     def _messages(self, request: Request, refused: frozenset[str]) -> list[dict[str, str]]:
-        """The messages; what the endpoint takes no other way is in their text."""
+        """The messages; parts that the endpoint refuses as members are in their text."""
         messages = [{"role": each.role, "content": each.content} for each in request.messages]
         if request.schema and self.structured != "tool" and "json_schema" in refused:
             messages[0]["content"] += f"\n\nThe JSON Schema of the answer:\n{request.schema}"
@@ -592,7 +588,7 @@ class OpenAI:
 
 
 def _answer_format(form: str, schema: str) -> str:
-    """The members that enforce a schema."""
+    """The members of a request that enforce a schema."""
     if form == "tool":
         function = f'{{"name":"answer","strict":true,"parameters":{schema}}}'
         choice = '"tool_choice":{"type":"function","function":{"name":"answer"}}'
@@ -602,7 +598,7 @@ def _answer_format(form: str, schema: str) -> str:
 
 
 def _without_quotes(message: str, request: Request) -> str:
-    """A message in small letters, without what it quotes of the texts of a request."""
+    """A message in lower case, without its quotes from the texts of a request."""
     texts = " ".join(" ".join(each.content for each in request.messages).split()).lower()
     message = message.lower()
     starts = [i for i in range(len(message) - _QUOTE + 1) if message[i : i + _QUOTE] in texts]
@@ -613,7 +609,9 @@ def _without_quotes(message: str, request: Request) -> str:
 def endpoint_name(
     model: str, base_url: str | None, options: list[str], service: Service = OPENAI
 ) -> str:
-    """A model as configured, `openai:MODEL@URL?option=value`, without a password in the URL."""
+    """The configured name of a model, `openai:MODEL@URL?option=value`, without a password in the
+    URL.
+    """
     url = service.address(base_url, os.environ)
     address = "" if url == service.url else f"@{without_password(url)}"
     return f"{service.name}:{model}{address}" + ("?" + "&".join(options) if options else "")

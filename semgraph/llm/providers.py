@@ -1,8 +1,8 @@
 """The providers of models and embedders, by the first word of a specification:
 `openai:MODEL@URL?key=value`, `local:NAME`, `recorded:PATH`.
 
-A service that speaks OpenAI's protocol is a line in `SERVICES`; another provider is a class here and
-its place in `PROVIDERS`.
+A service that speaks OpenAI's protocol is a line in `SERVICES`. Any other provider is a class here
+and an entry in `PROVIDERS`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _URL = re.compile(r"@(https?://[^?]*)")
 _HOST = re.compile(r"@(?:localhost|[\w.-]+:\d+|[\w-]+(?:\.[\w-]+)+/)")
 _TIMEOUT, _POLL = 120.0, 60.0
 _REACH_SECONDS = 5.0
-# Options that are passed to an OpenAI-compatible endpoint as they are.
+# Options that are passed unchanged to an OpenAI-compatible endpoint.
 EXTRAS = ("reasoning_effort", "verbosity", "service_tier")
 _CHOICES = {"structured": ("json_schema", "json_object", "tool"), "batch": ("true", "false")}
 _OF_BATCHES = ("batch", "poll")
@@ -45,14 +45,14 @@ _OF_BATCHES = ("batch", "poll")
 
 @dataclass(frozen=True)
 class Means:
-    """What a provider opens a model with.
+    """The resources with which a provider opens a model.
 
     Args:
         environment: Keys, addresses, folders.
-        folder: Where relative paths start.
-        key: The key that may be sent to the address of a specification. Raises PlanError.
-        in_flight: How many requests may be in flight; None: as the model says.
-        recording: The plan's own recording.
+        folder: The base of relative paths.
+        key: Returns the key that may be sent to the address of a specification. Raises PlanError.
+        in_flight: Maximum number of requests in flight; None: the model's default.
+        recording: The plan's recording.
     """
 
     environment: Mapping[str, str]
@@ -66,13 +66,13 @@ class Provider(ABC):
     """A provider of models or embedders.
 
     Attributes:
-        name: The word that specifications begin with.
-        options: The options of its models and of its embedders, with their types; a kind that it
-            does not have is missing.
+        name: The prefix of specifications.
+        options: The options of its models and of its embedders, with their types. A kind that the
+            provider lacks has no entry.
         service: The service at an address; None: models run in this process.
         names_required: Whether a specification must name a model.
-        extra: The extra of the package that it needs; "": none.
-        free: Why its tokens cost nothing; "": they may cost something.
+        extra: The extra with its package; "": none.
+        free: The reason why its tokens cost nothing; "": they may cost something.
         replays: Whether it replays a recording, which belongs to a plan.
     """
 
@@ -86,22 +86,22 @@ class Provider(ABC):
 
     @abstractmethod
     def open(self, spec: ModelSpec, means: Means) -> Any:
-        """The bare model or embedder of a specification. Nothing is loaded or sent yet. Raises
+        """The unwrapped model or embedder of a specification. Loads and sends nothing yet. Raises
         PlanError.
         """
 
     def describe(self, spec: ModelSpec, recording: Path) -> str:  # noqa: ARG002
-        """A model in words; `recording` is the file that it would replay."""
+        """A description of a model; `recording` is the file that it would replay."""
         return str(spec)
 
     def files(self, spec: ModelSpec, where: str = "") -> CatalogueModel | None:  # noqa: ARG002
-        """What must be on disk before it answers; None: nothing that semgraph fetches. Raises
-        PlanError, which begins with `where`, if there is no such model.
+        """The files that must be on disk before it answers; None: semgraph fetches nothing. Raises
+        PlanError with the prefix `where` if there is no such model.
         """
         return None
 
     def dimensions(self, spec: ModelSpec) -> int | None:
-        """The length of an embedder's vectors, if it is known without a request."""
+        """The length of an embedder's vectors, if known without a request."""
         dimensions = spec.option("dimensions")
         return None if dimensions is None else int(dimensions)
 
@@ -110,18 +110,19 @@ class Provider(ABC):
         return None
 
     def doctor(self, spec: ModelSpec, means: Means, untried: str) -> tuple[str, str, str]:  # noqa: ARG002
-        """Whether it can answer: a sign, the fact, and its remedy. Raises SemgraphError.
+        """A check whether the model can answer: a sign, the fact, and its remedy. Raises
+        SemgraphError.
 
         Args:
             spec: The model.
-            means: What it would be opened with.
-            untried: Said of an endpoint that can be reached and was sent no request.
+            means: The resources with which it would be opened.
+            untried: The text for a reachable endpoint that was sent no request.
         """
         return GOOD, str(spec), ""
 
 
 class Hosted(Provider):
-    """Models behind an address, which speak OpenAI's protocol."""
+    """Models at an address that speaks OpenAI's protocol."""
 
     names_required = True
     service: Service
@@ -139,7 +140,7 @@ class Hosted(Provider):
         }
 
     def open(self, spec: ModelSpec, means: Means) -> Any:
-        """The endpoint, with a key that may be sent there."""
+        """The endpoint, with a key that may be sent to it."""
         url = self.service.address(spec.base_url, means.environment)
         key, timeout = means.key(spec), spec.option("timeout") or _TIMEOUT
         if spec.kind == "embedder":
@@ -173,12 +174,12 @@ class Hosted(Provider):
         )
 
     def price(self, spec: ModelSpec, environment: Mapping[str, str]) -> Price | None:
-        """The price of the list, at its address."""
+        """The listed price, by its address."""
         url = self.service.address(spec.base_url, environment)
         return price_of(spec.model, None if url == self.service.url else url, self.service)
 
     def doctor(self, spec: ModelSpec, means: Means, untried: str) -> tuple[str, str, str]:
-        """Whether it can be reached, accepts the key and has a known price."""
+        """Whether the endpoint is reachable, accepts the key and has a known price."""
         url, key = self.service.address(spec.base_url, means.environment), means.key(spec)
         if not key and self.service.key and url == self.service.url:
             remedy = f"export {self.service.key}=…, or use another model: --llm local"
@@ -194,7 +195,7 @@ class Hosted(Provider):
 
 
 def _reached(url: str, key: str) -> tuple[str, str, str]:
-    """Ask an endpoint for its models: a sign, what it answers, and the remedy."""
+    """Ask an endpoint for its models: a sign, its answer, and the remedy."""
     import httpx2
 
     headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -307,21 +308,21 @@ PROVIDERS: dict[str, Provider] = {
 
 
 def options_of(kind: Kind) -> dict[str, Options]:
-    """The options of the providers that have models or embedders, by their names."""
+    """The options of the providers of this kind, by provider name."""
     return {name: each.options[kind] for name, each in PROVIDERS.items() if kind in each.options}
 
 
 def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
-    """Read a specification.
+    """Parse a specification.
 
     Args:
         text: Such as `openai:gpt-4.1-mini`, `openai:Qwen3-32B@http://gpu:8000/v1?structured=tool`,
             `local`.
-        kind: Which of the two is expected.
-        where: Its origin, for messages.
+        kind: The expected kind.
+        where: The origin of the text, for messages.
 
     Raises:
-        PlanError: It is invalid; with a suggestion.
+        PlanError: It is invalid; the message has a suggestion.
     """
     what = (f"{where}: " if where else "") + f'"{without_password(text)}"'
     providers = options_of(kind)
@@ -361,7 +362,7 @@ def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
 
 
 def typed_options(query: str, known: Options, what: str) -> tuple[tuple[str, Any], ...]:
-    """The options after `?`, sorted by name. Raises PlanError, which begins with `what`."""
+    """Parse the options after `?`, sorted by name. Raises PlanError with the prefix `what`."""
     options: dict[str, Any] = {}
     for key, value in parse_qsl(query, keep_blank_values=True):
         if key not in known:

@@ -1,7 +1,7 @@
 """Recordings of runs: answers, vectors and times, made by `Recorder` and replayed by `Recorded`.
 
-A recording is a file with one JSON document per line. The order does not depend on the run, so two
-recordings differ where their answers differ:
+A recording is a file with one JSON document per line. The order of lines is independent of the run,
+so two recordings differ only where their answers differ:
 
 1. The head: the format's version, the model and its limits, the embedder and its dimensions, the
    date, and every `$now` by the name of its slice or wave.
@@ -53,9 +53,9 @@ class RecordedAnswer:
 
     Args:
         step: The step that sent the request.
-        asks: The beginning of the last message, for people.
+        asks: The beginning of the last message, for readers.
         parts: Short hashes of the request's parts by name: `rules`, `schema`, `parameters`, `rows`.
-        reply: The answer; of an error, the paid answer, if any. Only text, usage, seconds, finish
+        reply: The answer; for an error, the paid answer, if any. Only text, usage, seconds, finish
             and log-probabilities are recorded.
         error: Kind and message of the row's error, if any.
     """
@@ -193,7 +193,7 @@ class Recording:
 
 
 def parts(request: Request) -> dict[str, str]:
-    """Short hashes of a request's parts, which name the difference if no recorded answer matches."""
+    """Short hashes of a request's parts. They name the difference if no recorded answer matches."""
     static = next(
         (i for i, m in enumerate(request.messages) if m.role != "system"), len(request.messages)
     )
@@ -235,9 +235,9 @@ _CHANGED = {
 class Recorded(Free):
     """Replays the answers of a recorded run, on any store.
 
-    A reply is `issued` and has its recorded tokens and seconds, so that tables show those of the
-    recorded run. It arrives at once and costs nothing, and its `attempts` are 0, because nothing is
-    sent. Rows that failed fail with the same error.
+    A reply is `issued` and has its recorded tokens and seconds, so tables show those of the
+    recorded run. It arrives at once and costs nothing; its `attempts` are 0, because nothing is
+    sent. Recorded row errors are raised again.
 
     Args:
         recording: The file, or a recording in memory.
@@ -265,19 +265,20 @@ class Recorded(Free):
 
     @property
     def exact_tokens(self) -> bool:
-        """Only for models with a tokenizer that needs no files."""
+        """Whether the model has a tokenizer that needs no files."""
         return self._counter.exact
 
     def count_tokens(self, text: str) -> int:
-        """Count tokens as while recording: without the files of a local model."""
+        """Count tokens as during recording: without the files of a local model."""
         return self._counter.count(text)
 
     async def complete(self, request: Request) -> Reply:
-        """The recorded answer to an equal request.
+        """Return the recorded answer to an equal request.
 
         Raises:
             RowError: As recorded.
-            ModelUnavailable: No answer is recorded; names the difference from the recorded requests.
+            ModelUnavailable: No answer is recorded; the message names the difference from the
+                recorded requests.
         """
         answer = self.recording.answers.get(request.fingerprint)
         if answer is None:
@@ -295,7 +296,7 @@ class Recorded(Free):
         """The `$now` of a slice or wave, as recorded.
 
         Raises:
-            ModelUnavailable: None of that name was recorded.
+            ModelUnavailable: No time of that name was recorded.
         """
         if name not in self.recording.now:
             raise ModelUnavailable(
@@ -304,7 +305,7 @@ class Recorded(Free):
         return self.recording.now[name]
 
     async def aclose(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
     @property
     def _what(self) -> str:
@@ -358,7 +359,7 @@ class RecordedEmbedder(Free):
 
     @property
     def name(self) -> str:
-        """The embedder that made the vectors, so that a store may hold its own vectors too."""
+        """The embedder that made the vectors, so that a store can hold its vectors, too."""
         return self.recording.embedder
 
     async def dimensions(self) -> int:
@@ -370,10 +371,10 @@ class RecordedEmbedder(Free):
         return self._counter.count(text)
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
-        """The recorded vectors.
+        """Return the recorded vectors.
 
         Raises:
-            ModelUnavailable: A text was not embedded when the recording was made.
+            ModelUnavailable: A text was not embedded during the recording.
         """
         began = time.perf_counter()
         vectors = np.zeros((len(texts), self.recording.dimensions), np.float32)
@@ -394,7 +395,7 @@ class RecordedEmbedder(Free):
         return Embeddings(vectors, usage, calls=1, seconds=seconds, dollars=0.0, failed=failed)
 
     async def aclose(self) -> None:
-        """Nothing to close."""
+        """Do nothing."""
 
 
 def bare_name(name: str) -> str:

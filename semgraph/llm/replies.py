@@ -1,7 +1,7 @@
 """Replies of OpenAI-compatible endpoints as typed values, and JSON inside other text.
 
-Every member is typed here. One of a type that the protocol does not have counts as absent; a reply
-without an answer is `UnreadableReply`.
+Every member is typed here. A member with a type outside the protocol counts as absent. A reply
+without an answer is an `UnreadableReply`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ import numpy as np
 from semgraph.errors import EngineError, RowError
 from semgraph.llm.base import Embeddings, Reply, Request, Usage, Vectors, Wrapper, cut
 
-_MOST_TOKENS = 10**9  # of one reply; more is no count
+_MOST_TOKENS = 10**9  # of one reply; a larger number is invalid
 _FINISHES = {"tool_calls": "stop", "max_tokens": "length", "model_length": "length"}
 _LEAST_LOGPROB = -9999.0
 
 
 class UnreadableReply(Exception):
-    """A reply without an answer in it.
+    """A reply without an answer.
 
     Args:
-        what: What it is.
-        foreign: Whether it is of another protocol, such as a page in HTML.
+        what: A description of the reply.
+        foreign: Whether it belongs to another protocol, such as an HTML page.
     """
 
     def __init__(self, what: str, *, foreign: bool = False) -> None:
@@ -39,7 +39,7 @@ class UnreadableReply(Exception):
 
 
 class Counts(NamedTuple):
-    """The tokens of a reply; None where the endpoint reports no number."""
+    """The tokens of a reply; None if the endpoint reports no number."""
 
     prompt: int | None
     cached: int
@@ -47,7 +47,7 @@ class Counts(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """A chat completion; texts are empty where there is none."""
+    """A chat completion; missing texts are empty."""
 
     text: str
     reasoning: str
@@ -117,7 +117,7 @@ def error_in(reply: Mapping[str, Any]) -> Any:
 
 
 def completion(reply: Mapping[str, Any], *, called: bool = False) -> Completion:
-    """A chat completion; with `called`, the arguments of a function call are the text. Raises
+    """A chat completion. With `called`, its text is the arguments of a function call. Raises
     UnreadableReply.
     """
     choice = first_of(reply.get("choices"))
@@ -148,8 +148,8 @@ def counts(reply: Mapping[str, Any]) -> Counts:
 
 
 def _content(value: Any) -> tuple[str, str]:
-    """The text and the reasoning of a message's content: a text, or parts, of which odd ones are
-    left out. Raises UnreadableReply.
+    """The text and the reasoning of a message's content: a text, or parts. Invalid parts are
+    skipped. Raises UnreadableReply.
     """
     if value is None or isinstance(value, str):
         return text_of(value), ""
@@ -168,7 +168,7 @@ def _content(value: Any) -> tuple[str, str]:
 
 
 def _parts(value: Any) -> list[Mapping[str, Any]]:
-    """The parts of a content, one or several."""
+    """The parts of a content, as a list."""
     parts = value if isinstance(value, list) else [value]
     return [{"text": part} if isinstance(part, str) else mapping(part) for part in parts]
 
@@ -183,7 +183,7 @@ def _arguments(message: Mapping[str, Any]) -> str:
 
 
 def first_tokens(logprobs: Any) -> list[tuple[str, float]]:
-    """The first tokens in a choice's `logprobs`, as in OpenAI's protocol; none if it has none."""
+    """The first tokens in a choice's `logprobs`, as in OpenAI's protocol; empty without any."""
     first = first_of(mapping(logprobs).get("content"))
     tokens = []
     for entry in map(mapping, sequence(first.get("top_logprobs")) or [first]):
@@ -194,8 +194,8 @@ def first_tokens(logprobs: Any) -> list[tuple[str, float]]:
 
 
 def vectors(reply: Mapping[str, Any], texts: int) -> list[Vectors]:
-    """The vectors of an embedding reply, in the order of the texts; empty where there is none.
-    Raises UnreadableReply.
+    """The vectors of an embedding reply, in text order; a missing one is empty. Raises
+    UnreadableReply.
     """
     if "data" not in reply:
         raise UnreadableReply("the reply has no embeddings", foreign=reply.get("object") != "list")
@@ -215,7 +215,7 @@ def vectors(reply: Mapping[str, Any], texts: int) -> list[Vectors]:
 
 def _vector(embedding: Any) -> Vectors:
     """One vector: base64 of little-endian float32, or a list of numbers from endpoints without
-    base64; NaN stands for what is no number.
+    base64. NaN replaces an invalid number.
     """
     try:
         if isinstance(embedding, str):
@@ -229,14 +229,14 @@ def _vector(embedding: Any) -> Vectors:
         return np.empty(0, np.float32)
 
 
-# Some chat templates write the first tag into the prompt.
+# Some chat templates write the opening tag into the prompt.
 _THOUGHT = re.compile(r"(?:<think(?:ing)?>|(?![{\[`])).*?</think(?:ing)?>\s*", re.DOTALL)
 _FENCE = re.compile(r"```[A-Za-z0-9]*\s*(.*)```", re.DOTALL)
 
 
 def repaired(text: str) -> tuple[str, str]:
-    r"""JSON without the byte order mark, the thoughts or the code fence around it, and what it was
-    in; "" if nothing was changed. An ambiguous answer is left as it is.
+    r"""JSON without a surrounding byte order mark, thinking block or code fence, and a description
+    of the wrapper; "" if nothing was changed. An ambiguous answer is left unchanged.
 
     >>> repaired('```json\n{"a": 1}\n```')
     ('{"a": 1}', 'JSON inside a code fence')
@@ -307,23 +307,23 @@ _EMBEDDINGS = _ANSWER | {
 
 
 def _typed(value: Any, types: Mapping[str, Callable[[Any], Any]]) -> tuple[dict[str, Any], str]:
-    """The members that have their type, and the others in words."""
-    given = {name: getattr(value, name) for name in types}
-    typed = {name: types[name](member) for name, member in given.items()}
+    """The members with the right type, and a description of the others."""
+    values = {name: getattr(value, name) for name in types}
+    typed = {name: types[name](member) for name, member in values.items()}
     members = {name: member for name, member in typed.items() if member is not None}
     wrong = [
-        name for name in types if name not in members and (name, given[name]) != ("dollars", None)
+        name for name in types if name not in members and (name, values[name]) != ("dollars", None)
     ]
-    return members, ", ".join(f"{name} {given[name]!r:.80}" for name in wrong)
+    return members, ", ".join(f"{name} {values[name]!r:.80}" for name in wrong)
 
 
 def checked_reply(endpoint: Any, request: Request, reply: Any) -> Reply:
-    """A reply whose members have the types that `Reply` promises.
+    """A reply with the types that `Reply` promises.
 
     Raises:
-        RowError: The answer was cut; or a member has another type or an impossible value: the valid
-            ones are counted.
-        EngineError: It is no `Reply`.
+        RowError: The answer was truncated; or a member has another type or an impossible value: the
+            valid ones are counted.
+        EngineError: The value is no `Reply`.
     """
     if not isinstance(reply, Reply):
         raise EngineError(f"{_of(endpoint)}.complete returned {reply!r:.80}, not a Reply")
@@ -338,7 +338,7 @@ def checked_reply(endpoint: Any, request: Request, reply: Any) -> Reply:
 
 
 def checked_error(error: RowError) -> RowError:
-    """The error, with members of the types that `RowError` promises."""
+    """The error with the member types that `RowError` promises."""
     error.kind, error.attempts = text_of(error.kind) or "malformed", _count(error.attempts) or 0
     spent = error.spent if isinstance(error.spent, Reply) else None
     error.spent = spent and replace(Reply(""), **_typed(spent, _REPLY)[0])
@@ -346,8 +346,8 @@ def checked_error(error: RowError) -> RowError:
 
 
 def checked_embeddings(endpoint: Any, texts: int, done: Any) -> Embeddings:
-    """Embeddings whose members have the types that `Embeddings` promises; if one has another type,
-    all texts fail. Raises EngineError if there is not one vector for each text.
+    """Embeddings with the member types that `Embeddings` promises. If one has another type, all
+    texts fail. Raises EngineError if the number of vectors differs from that of the texts.
     """
     try:
         vectors = np.ascontiguousarray(done.vectors, np.float32)

@@ -1,7 +1,7 @@
 """Settings: models, embedder, store and limits, each with its origin.
 
-Order: option > environment > `./semgraph.toml` > user config > default. Nothing else is read; in
-particular no `.env`.
+Precedence: option > environment > `./semgraph.toml` > user config > default. No other source is
+    read; in particular no `.env`.
 """
 
 from __future__ import annotations
@@ -70,18 +70,18 @@ KEYS = (
     "journal.path",
     *_NUMBERS,
 )
-TRUST = "trust.hosts"  # of the user's own file alone
+TRUST = "trust.hosts"  # only in the user's own file
 TABLES = ("models", "limits", "retries", "journal")
 ROLES = ("default", "small", "embed")  # the keys of [models] that semgraph itself reads
 _ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_SIMILAR = 0.84  # "defualt", "smal": a misspelling, not a new role
+_SIMILAR = 0.84  # "defualt", "smal": misspellings, not new roles
 _OPTIONS = {"embedder": "models.embed"}
 
 
 @dataclass(frozen=True)
 class Source:
     """Checked values of one source, by dotted key. Models are text, paths are absolute. `own`: the
-    user's, not that of a folder.
+    source belongs to the user, not to a folder.
     """
 
     origin: str
@@ -105,7 +105,7 @@ def user_config(env: Mapping[str, str]) -> Path:
 
 
 def from_options(overrides: Mapping[str, Any], cwd: Path, problems: list[Problem]) -> Source:
-    """Values from the command line or from `Session`; None means not set."""
+    """Values from the command line or from `Session`; None means unset."""
     values = {
         _OPTIONS.get(key, key): value for key, value in overrides.items() if value is not None
     }
@@ -113,7 +113,7 @@ def from_options(overrides: Mapping[str, Any], cwd: Path, problems: list[Problem
 
 
 def from_environment(env: Mapping[str, str], cwd: Path, problems: list[Problem]) -> Source:
-    """The variables of the environment that set a key. A misspelt one is an error."""
+    """The environment variables that set a key. A misspelt one is an error."""
     for name in env:
         if name.startswith(_PREFIX) and name not in VARIABLES:
             near = did_you_mean(
@@ -144,8 +144,9 @@ def from_file(
     named_by: str = "--config FILE, or SEMGRAPH_CONFIG",
     own: bool = False,
 ) -> Source:
-    """A `semgraph.toml`; empty if it does not exist and is not required. Relative paths start from
-    its folder. `named_by` is how a user names another file. `own`: it is the user's own file.
+    """A `semgraph.toml`; empty if it does not exist and is not required. Relative paths are
+    resolved in its folder. `named_by` is the option that names another file. `own`: it is the
+    user's own file.
     """
     origin = f"./{path.relative_to(cwd)}" if path.is_relative_to(cwd) else str(path)
     try:
@@ -240,7 +241,7 @@ def _value(key: str, value: Any, base: Path, also: tuple[str, ...]) -> Any:
 
 
 def _check_role(role: str) -> None:
-    """Refuse a role that is a misspelling of one of semgraph's: no prompt would use its model."""
+    """Refuse a misspelling of one of semgraph's roles: no prompt would use its model."""
     if role in ROLES:
         return
     near = get_close_matches(role.lower(), ROLES, n=1, cutoff=_SIMILAR)
@@ -292,8 +293,8 @@ _DEFAULTS: dict[str, Any] = {
 
 @dataclass(frozen=True, repr=False)
 class Setting:
-    """A setting with its origin: `option`, `environment SEMGRAPH_LLM`, `./semgraph.toml`, `default`.
-    `own`: the user set it, not the file of a folder or a record.
+    """A setting with its origin: `option`, `environment SEMGRAPH_LLM`, `./semgraph.toml`,
+    `default`. `own`: the user set it, not a folder's file or a record.
     """
 
     value: Any
@@ -306,8 +307,8 @@ class Setting:
 
 @dataclass(frozen=True)
 class RunLimits:
-    """Configured limits; None: no limit. `rpm`, `tpm` and `in_flight` limit an endpoint, the rest a
-    run.
+    """Configured limits; None: no limit. `rpm`, `tpm` and `in_flight` limit an endpoint, the others
+    a run.
     """
 
     rpm: int | None = None
@@ -327,7 +328,7 @@ class Settings:
         values: Every key of `semgraph.toml` that has a value, dotted (`limits.rpm`,
             `models.small`), with its origin. Models are `ModelSpec`s, paths are absolute.
         environment: The variables that endpoints may read (keys, addresses).
-        cwd: The directory that relative paths start from.
+        cwd: The directory in which relative paths are resolved.
     """
 
     values: Mapping[str, Setting]
@@ -350,10 +351,10 @@ class Settings:
                 `embedder` is `models.embed`.
             env: The environment; default: the process's.
             cwd: The folder of `semgraph.toml`; default: the process's.
-            config: A file instead of `./semgraph.toml` (also `SEMGRAPH_CONFIG`). It must exist.
+            config: A file that replaces `./semgraph.toml` (also `SEMGRAPH_CONFIG`). It must exist.
 
         Raises:
-            PlanError: All problems found in all sources.
+            PlanError: The message lists all problems of all sources.
         """
         environment = {
             key: value for key, value in (os.environ if env is None else env).items() if value
@@ -392,7 +393,7 @@ class Settings:
 
     @property
     def store(self) -> str:
-        """The store as named: `sqlite:PATH`, `memory`, `neo4j`, `neo4j://...`, `neo4j-local`."""
+        """The store: `sqlite:PATH`, `memory`, `neo4j`, `neo4j://...`, `neo4j-local`."""
         return str(self["store"].value)
 
     @property
@@ -414,7 +415,7 @@ class Settings:
         return ("default", *(role for role in bound if role not in ("default", "embed")))
 
     def model(self, role: str = "default") -> ModelSpec:
-        """The model of a role; of `default` if `small` has none.
+        """The model of a role; `small` falls back to `default`.
 
         Raises:
             PlanError: The role has no model.
@@ -514,8 +515,8 @@ def _plain(sources: Sequence[Source], cwd: Path) -> dict[str, Setting]:
 def _models(
     sources: Sequence[Source], env: Mapping[str, str], problems: list[Problem]
 ) -> dict[str, Setting]:
-    """The models of all roles, and the embedder. `llm` in a source outranks all roles of the
-    sources below it.
+    """The models of all roles, and the embedder. `llm` in a source overrides all roles of
+    lower-ranking sources.
     """
     models: dict[str, Setting] = {}
     everything = False
@@ -555,7 +556,7 @@ def _spec(source: Source, key: str, problems: list[Problem]) -> Setting | None:
 
 
 def _implied(env: Mapping[str, str]) -> Setting:
-    """The model if none is configured: of the first service with a key, else a local one."""
+    """The default model: of the first service with a key, else a local one."""
     services = [service for service in SERVICES if service.model]
     for service in services:
         if service.key in env:
@@ -566,7 +567,7 @@ def _implied(env: Mapping[str, str]) -> Setting:
 
 
 def _embedder_beside(model: ModelSpec, env: Mapping[str, str]) -> Setting:
-    """The embedder if none is configured: that of the model's service, else a local one."""
+    """The default embedder: of the model's service, else a local one."""
     service = PROVIDERS[model.provider].service
     at_home = service is not None and service.address(model.base_url, env) == service.url
     if service and at_home and service.embedder and service.key in env:

@@ -40,20 +40,20 @@ from semgraph.llm.tokens import most_usage
 from semgraph.turns import Turns
 
 T = TypeVar("T")
-_IN_SUCCESSION = 3  # requests
+_IN_SUCCESSION = 3  # consecutive failed requests
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """When and how often failed attempts are repeated. The wait before attempt n + 1 is random, at
-    most `first` * 2 ** (n - 1) seconds.
+    """The retry policy of failed attempts. The wait before attempt n + 1 is random, up to
+    `first * 2 ** (n - 1)` seconds.
 
     Args:
-        attempts: HTTP requests sent for one request, at most.
-        first: The longest first wait, in seconds.
-        longest: The longest wait, in seconds, unless the endpoint asks for more.
-        deadline: No attempt begins after so many seconds of attempts and waits; time in the
-            limiter's queue is not counted. The last attempt may take the endpoint's own timeout.
+        attempts: Maximum number of HTTP requests for one request.
+        first: Upper bound of the first wait, in seconds.
+        longest: Upper bound of every wait, in seconds, unless the endpoint asks for more.
+        deadline: No attempt begins after this many seconds of attempts and waits; time in the
+            limiter's queue is not counted. The endpoint's timeout limits the last attempt.
     """
 
     attempts: int = 10
@@ -62,18 +62,18 @@ class RetryPolicy:
     deadline: float = 600.0
 
     def wait(self, attempt: int) -> float:
-        """Seconds to wait after the failed attempt of this number, counted from 1."""
+        """Seconds to wait after failed attempt number `attempt`, counted from 1."""
         longest = min(self.first * 2.0 ** min(attempt - 1, 60), self.longest)
         return random.uniform(0, longest)  # noqa: S311
 
 
 class Retried(Wrapper):
-    """Repeats attempts that fail with `Transient`; the answer counts them.
+    """Repeats attempts that fail with `Transient`; the reply has their number.
 
     Args:
         inner: Makes one attempt.
-        policy: When a failed attempt is repeated; None for the default policy.
-        proof: Whether the endpoint answered an earlier run.
+        policy: The retry policy; None for the default policy.
+        proof: Whether the endpoint answered in an earlier run.
     """
 
     def __init__(
@@ -85,18 +85,18 @@ class Retried(Wrapper):
         super().__init__(inner)
         self.policy, self._proof = policy or RetryPolicy(), proof
         self._answered = self._in_succession = 0
-        self._failed: dict[str, int] = {}  # texts of failed requests: `_answered` when they began
-        self._last: Sequence[str] = ()  # texts of the last of them
+        self._failed: dict[str, int] = {}  # texts of failed requests: `_answered` at their start
+        self._last: Sequence[str] = ()  # texts of the last failed request
 
     async def _around(self, payload: Payload, send: Callable[[], Awaitable[T]]) -> T:
-        """Repeat it until it succeeds. Texts whose request failed are sent in smaller ones, each
-        with two attempts only: one of them may be what the endpoint cannot embed.
+        """Repeat a request until it succeeds. Texts of a failed request are sent in smaller
+        requests, each with two attempts only: the endpoint may be unable to embed one of them.
 
         Raises:
-            RowError: It kept failing, or failed for good; `attempts` counts all of them.
+            RowError: The request kept failing, or failed for good; `attempts` counts all attempts.
             ModelUnavailable: It kept failing for reasons that affect every request, and the
-                endpoint answered none meanwhile. Once the endpoint has answered, also in an earlier
-                run, one request is no proof: three in succession must fail so.
+                endpoint answered no request meanwhile. Once the endpoint has answered, also in an
+                earlier run, one request is no proof: three consecutive ones must fail so.
         """
         failed, seconds, answered = 0, 0.0, self._answered
         texts = () if isinstance(payload, Request) else payload
@@ -187,13 +187,14 @@ class Limiter:
     """The limits of one endpoint, shared by all its callers, from any event loop of any thread.
 
     Args:
-        in_flight: Requests that are sent and not yet answered, at most.
-        rpm: Requests per minute, at most; None for any number.
-        tpm: Tokens per minute, prompt and longest answer, at most; unused tokens are returned.
+        in_flight: Maximum number of sent, unanswered requests.
+        rpm: Maximum requests per minute; None: no limit.
+        tpm: Maximum tokens per minute, counting prompt and longest answer; unused tokens are
+            returned.
         clock: A monotonic clock, in seconds.
 
     Raises:
-        ValueError: One of them is not above 0.
+        ValueError: A limit is not positive.
     """
 
     def __init__(
@@ -208,14 +209,14 @@ class Limiter:
                 raise ValueError(f"{name} must be above 0, not {value}")
         self._clock = clock
         self._slots, self._turn = Turns(in_flight), Turns()
-        self._guard = threading.Lock()  # of the buckets
+        self._guard = threading.Lock()  # guards the buckets
         self._requests = _Bucket(rpm, clock()) if rpm else None
         self._tokens = _Bucket(tpm, clock()) if tpm else None
         self._resume_at = clock()
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether `enter` needs the tokens."""
+        """Whether `enter` needs the number of tokens."""
         return self._tokens is not None
 
     async def enter(self, tokens: int = 0) -> None:
@@ -233,7 +234,7 @@ class Limiter:
             raise
 
     def enter_now(self, tokens: int = 0) -> bool:
-        """Whether a request is admitted without waiting; then pair it with `leave`."""
+        """Try to admit a request without waiting; if true, pair it with `leave`."""
         if not self._slots.acquire_now():
             return False
         if self._taken(tokens) <= 0:
@@ -242,18 +243,20 @@ class Limiter:
         return False
 
     def leave(self, unused_tokens: int = 0) -> None:
-        """Free the slot, and return unused tokens."""
+        """Free the slot and return unused tokens."""
         if self._tokens:
             with self._guard:
                 self._tokens.take(-unused_tokens)
         self._slots.release()
 
     def pause(self, seconds: float) -> None:
-        """Admit no request for so long. Requests in flight continue."""
+        """Admit no request for some seconds. Requests in flight continue."""
         self._resume_at = max(self._resume_at, self._clock() + seconds)
 
     def _taken(self, tokens: int) -> float:
-        """Take a request with its tokens; the seconds to wait if it is not admitted yet, else 0."""
+        """Try to take a request with its tokens; return the seconds to wait, or 0 if it is
+        admitted.
+        """
         with self._guard:
             now = self._clock()
             costs = [
@@ -271,14 +274,14 @@ class Limiter:
 
 
 class Limited(Wrapper):
-    """Sends requests as the endpoint's limiter admits them."""
+    """Sends requests when the endpoint's limiter admits them."""
 
     def __init__(self, inner: LLM | Embedder, limiter: Limiter) -> None:
         super().__init__(inner)
         self.limiter = limiter
 
     async def _around(self, payload: Payload, send: Callable[[], Awaitable[T]]) -> T:
-        """Send it when the limiter admits it."""
+        """Send a request when the limiter admits it."""
         limiter = self.limiter
         tokens = _tokens(most_usage(self, payload)) if limiter.counts_tokens else 0
         await limiter.enter(tokens)
@@ -313,7 +316,7 @@ def _tokens(usage: Usage) -> int:
 
 @dataclass(frozen=True)
 class Spending:
-    """An amount of spending. Calls are answers, tokens are prompt and answer together."""
+    """An amount of spending. Calls are answers; tokens are prompt and answer together."""
 
     calls: int = 0
     tokens: int = 0
@@ -326,7 +329,7 @@ class Spending:
         return Spending(self.calls - other.calls, self.tokens - other.tokens, self.usd - other.usd)
 
 
-# A limit that a request could pass: its name, its value, and the amount spent.
+# A limit that a request could exceed: its name, its value, and the amount spent.
 Passed = tuple[str, str, str]
 
 
@@ -338,9 +341,9 @@ class Budget:
         max_calls: Answers of language models. Embeddings are not calls.
         max_tokens: Tokens of prompts and answers, embeddings included.
         max_usd: Dollars. Under such a limit, only models with a known price can be called.
-        max_seconds: Seconds since this object was made; nothing is sent later.
-        within: Another budget that each request must fit too, shared by several runs.
-        owner: Whose limits they are, for errors: ` of this server`.
+        max_seconds: Seconds after the creation of this object; nothing is sent later.
+        within: Another budget that each request must also fit, shared by several runs.
+        owner: The owner of the limits, for errors: ` of this server`.
     """
 
     max_calls: int | None = None
@@ -351,7 +354,7 @@ class Budget:
     owner: str = ""
 
     def __post_init__(self) -> None:
-        """Begin with nothing spent."""
+        """Start with nothing spent."""
         self.spent = self._reserved = Spending()
         self._turn, self._charges = Turns(), Turns(0)  # runs of several threads may share it
         self._guard = threading.Lock()
@@ -361,41 +364,41 @@ class Budget:
 
     @property
     def seconds(self) -> float:
-        """How long the run has taken so far."""
+        """The duration of the run so far."""
         return time.monotonic() - self._began
 
     @property
     def seconds_left(self) -> float | None:
-        """How long the run may still take; None: no limit."""
+        """The remaining time of the run; None: no limit."""
         return None if self.max_seconds is None else max(self.max_seconds - self.seconds, 0.0)
 
     def time_is_up(self, when: str) -> BudgetReached:
-        """The error of what `max_seconds` stopped; `when` names it: `a call was under way`."""
+        """The error for work stopped by `max_seconds`; `when` describes it: `a call was under way`."""
         return BudgetReached(f"stopped while {when}: max_seconds {self.max_seconds:,g} passed")
 
     @property
     def counts_tokens(self) -> bool:
         """Whether a reservation needs the tokens of the prompt."""
-        own = self.max_tokens is not None or self.max_usd is not None
-        return own or (self.within is not None and self.within.counts_tokens)
+        limited = self.max_tokens is not None or self.max_usd is not None
+        return limited or (self.within is not None and self.within.counts_tokens)
 
     def fits(self, most: Spending) -> bool:
-        """Whether a request that can cost so much can be sent now."""
+        """Whether a request with this maximum cost can be sent now."""
         own = not self.passed(self.spent + self._reserved + most)
         return own and (self.within is None or self.within.fits(most))
 
     async def reserve(self, most: Spending, what: str = "") -> None:
-        """Reserve the most that a request can cost; pair it with `charge`.
+        """Reserve the maximum cost of a request; pair it with `charge`.
 
         If only the reservations of requests in flight exceed the limit, it waits for them, first
-        come first served: most requests cost far less than they can.
+        come first served: most requests cost far less than their maximum.
 
         Args:
-            most: The most it can cost.
+            most: The maximum cost.
             what: The request, for the error; the number of the call if empty.
 
         Raises:
-            BudgetReached: It could pass a limit, even if all requests in flight cost nothing.
+            BudgetReached: It could exceed a limit, even if all requests in flight cost nothing.
         """
         if self.within is not None:
             await self.within.reserve(most, what)
@@ -409,7 +412,7 @@ class Budget:
     async def _reserve(self, most: Spending, what: str) -> None:
         async with self._turn:
             while self._charges.acquire_now():
-                pass  # charges before this request
+                pass  # charges come before this request
             while not self._take(most):
                 if limit := self.passed(self.spent + most):
                     calls = (self.spent + self._reserved).calls
@@ -417,14 +420,14 @@ class Budget:
                 await self._charges.acquire()
 
     def _take(self, most: Spending) -> bool:
-        """Reserve an amount if it fits; whether it did."""
+        """Reserve an amount if it fits; return whether it did."""
         with self._guard:
             fits = not self.passed(self.spent + self._reserved + most)
             self._reserved += most if fits else Spending()
         return fits
 
     def reserve_now(self, most: Spending) -> bool:
-        """Whether a request is reserved without waiting: it fits, and none waits."""
+        """Try to reserve a request without waiting: it must fit, and no other may wait."""
         fits = self._turn.free and self.fits(most)
         if not fits or not (self.within is None or self.within.reserve_now(most)):
             return False
@@ -443,18 +446,18 @@ class Budget:
         self._charges.release()
 
     async def spend(self, most: Spending, send: Callable[[], Awaitable[T]], what: str = "") -> T:
-        """Send a request, of a model or an embedder, and charge it; stop it when `max_seconds` pass.
+        """Send a request of a model or an embedder, and charge it; stop it after `max_seconds`.
 
-        A request that is cancelled or fails costs nothing here, because the provider's charge is
-        not known. A failed request that was answered (`RowError.spent`) is charged.
+        A cancelled or failed request costs nothing here, because the provider's charge is unknown.
+        A failed request that was answered (`RowError.spent`) is charged.
 
         Args:
-            most: The most it can cost, which is reserved.
-            send: Sends it, with all attempts and waits.
+            most: The maximum cost, which is reserved.
+            send: Sends the request, with all attempts and waits.
             what: As in `reserve`.
 
         Raises:
-            BudgetReached: The time was up before it was answered.
+            BudgetReached: The time was up before the answer came.
         """
         actual = Spending()
         try:
@@ -476,9 +479,9 @@ class Budget:
             self.charge(most, actual)
 
     async def drained(self, work: Awaitable[T]) -> T:
-        """Await work that sends requests. Before `BudgetReached` leaves, wait for all other requests
-        in flight, so that paid answers are recorded and counted; `max_seconds` bounds that wait
-        too.
+        """Await work that sends requests. Before raising `BudgetReached`, wait for all other
+        requests in flight, so that paid answers are recorded and counted; `max_seconds` bounds that
+        wait, too.
         """
         try:
             with self._counted():
@@ -508,7 +511,7 @@ class Budget:
             return "max_calls", f"{self.max_calls:,}", f"{spent.calls:,}"
         if self.max_tokens is not None and total.tokens > self.max_tokens:
             return "max_tokens", f"{self.max_tokens:,}", f"{spent.tokens:,}"
-        # Sums of floats: a billionth of a dollar is not a breach.
+        # The sums are floats: a billionth of a dollar over the limit is not a breach.
         if self.max_usd is not None and total.usd > self.max_usd + 1e-9:
             return "max_usd", _usd(self.max_usd), _usd(spent.usd)
         if self.max_seconds is not None and self.seconds >= self.max_seconds:
@@ -517,7 +520,7 @@ class Budget:
 
     @property
     def limits_dollars(self) -> bool:
-        """Whether dollars are limited, by this budget or the one that it is part of."""
+        """Whether dollars are limited, by this budget or by its outer one."""
         return self.max_usd is not None or bool(self.within and self.within.limits_dollars)
 
     def require_price(self, name: str, price: float | None) -> None:
@@ -525,10 +528,10 @@ class Budget:
 
         Args:
             name: The model's name.
-            price: The cost of a token; None if it is not known.
+            price: The cost of a token; None if unknown.
 
         Raises:
-            PlanError: The budget limits dollars, and the price is not known.
+            PlanError: The budget limits dollars, and the price is unknown.
         """
         if self.within is not None:
             self.within.require_price(name, price)
@@ -543,12 +546,12 @@ class Budget:
 
 
 def refusal(passed: Passed, what: str, calls: int, owner: str = "") -> str:
-    """Why a request is not sent.
+    """The reason for not sending a request.
 
     Args:
-        passed: The limit that it could pass.
+        passed: The limit that it could exceed.
         what: The request; the number of the call if empty.
-        calls: The number of calls that are spent or reserved.
+        calls: The number of spent or reserved calls.
         owner: As in `Budget`.
     """
     name, value, spent = passed
@@ -565,26 +568,26 @@ _SHORTEST = 64  # tokens
 
 
 class Budgeted(Wrapper):
-    """Sends only what the budget admits. Truncated and refused answers are charged.
+    """Sends only requests that the budget admits. Truncated and refused answers are charged.
 
-    The most that a request can cost is often many times what it costs. Where that does not fit into
-    a limit any more, the request is sent with a shorter `max_tokens`: twice the longest answer that
-    its step had so far. If the answer is cut there, the limit is reached.
+    The maximum cost of a request is often many times its actual cost. If the maximum no longer fits
+    into a limit, the request is sent with a smaller `max_tokens`: twice the longest answer of its
+    step so far. If the answer is truncated there, the limit is reached.
 
     Args:
         inner: The model or embedder.
         budget: The limits.
-        shortens: Whether answers may be shorter near a limit.
+        shortens: Whether answers may be shortened near a limit.
     """
 
     def __init__(self, inner: LLM | Embedder, budget: Budget, *, shortens: bool = True) -> None:
         super().__init__(inner)
         self.budget, self._shortens = budget, shortens
-        self._longest: dict[str, tuple[int, int]] = {}  # answers, and the longest of them, by step
-        self._more = 1.0  # tokens of a prompt as the endpoint counts them, for each counted here
+        self._longest: dict[str, tuple[int, int]] = {}  # number of answers and the longest, by step
+        self._more = 1.0  # ratio of the endpoint's prompt tokens to those counted here
 
     async def _around(self, payload: Payload, send: Callable[[], Awaitable[T]]) -> T:
-        """Send it if it cannot pass a limit.
+        """Send a request that cannot exceed a limit.
 
         Raises:
             PlanError: The budget limits dollars, and no price is known.
@@ -615,7 +618,7 @@ class Budgeted(Wrapper):
         return answer
 
     async def _reserved(self, most: Spending, what: str) -> bool:
-        """Whether it fits now, and is reserved."""
+        """Try to reserve an amount now."""
         if self.budget.fits(most):
             with suppress(BudgetReached):
                 await self.budget.reserve(most, what)
@@ -623,7 +626,7 @@ class Budgeted(Wrapper):
         return False
 
     def _shorter(self, payload: Payload) -> Request | None:
-        """The request with a shorter answer, if it is known how long answers of its step are."""
+        """The request with a smaller `max_tokens`, if the length of its step's answers is known."""
         if not isinstance(payload, Request) or not self._shortens:
             return None
         answers, longest = self._longest.get(payload.step, (0, 0))
@@ -648,9 +651,7 @@ class Budgeted(Wrapper):
 
 
 class Drained(Wrapper):
-    """Waits for in-flight requests before raising BudgetReached, so that paid answers are
-    recorded.
-    """
+    """Waits for in-flight requests before raising BudgetReached, so that paid answers are recorded."""
 
     def __init__(self, inner: LLM | Embedder, budget: Budget) -> None:
         super().__init__(inner)
@@ -661,7 +662,7 @@ class Drained(Wrapper):
 
 
 class AheadInBatches(Wrapper):
-    """Passes requests that run ahead to the model of batches. Name, limits and prices are those of `inner`."""
+    """Passes requests that run ahead to the batch model. Name, limits and prices are `inner`'s."""
 
     def __init__(self, inner: LLM, ahead: LLM) -> None:
         super().__init__(inner)
@@ -689,16 +690,16 @@ class Stack:
     """One run's wrappers around endpoints:
     `Drained(Coalesced(Journalled(Budgeted(Retried(Limited(endpoint))))))`.
 
-    The limiter admits every attempt, the budget every request once; answers of the journal pass
-    neither; equal concurrent requests reach the journal once; when the budget is reached, requests
+    The limiter admits every attempt, the budget every request once. Answers of the journal pass
+    neither. Equal concurrent requests reach the journal once. When the budget is reached, requests
     in flight finish first. Closing a wrapped endpoint closes the endpoint; the journal's owner
     closes the journal.
 
     Args:
-        retry: When a failed attempt is repeated; None for the default policy.
-        budget: The run's, the same for all its models and embedders; None for no limit.
+        retry: The retry policy; None for the default policy.
+        budget: The run's budget, shared by all its models and embedders; None for no limit.
         journal: Records answers and vectors; None for no record.
-        scope: Answers and vectors are shared within a scope only.
+        scope: Answers and vectors are shared only within a scope.
         fresh: Ignore recorded answers.
     """
 
@@ -713,17 +714,17 @@ class Stack:
 
         Args:
             endpoint: The model.
-            limiter: The endpoint's, the same for all that use it.
-            ahead: Answers requests that run ahead, in place of the endpoint, and repeats them.
+            limiter: The limiter of the endpoint, shared by all its users.
+            ahead: Answers requests that run ahead, instead of the endpoint, and retries them.
         """
         sent = self._sent(endpoint, limiter)
         if ahead is not None:
-            # A later run looks for the answers to the same requests: none is shortened.
+            # A later run looks up the answers to the same requests, so none is shortened.
             sent = AheadInBatches(sent, self._budgeted(ahead, shortens=False))
         return self._drained(Coalesced(self._journalled(sent)))
 
     def embedder(self, endpoint: Embedder, limiter: Limiter) -> Embedder:
-        """An embedder, wrapped. The limiter is the endpoint's, the same for all that use it."""
+        """An embedder, wrapped. The limiter is that of the endpoint, shared by all its users."""
         return self._drained(CoalescedTexts(self._journalled(self._sent(endpoint, limiter))))
 
     def _sent(self, endpoint: LLM | Embedder, limiter: Limiter) -> Wrapper:
@@ -743,12 +744,12 @@ class Stack:
 
 
 class Roles(Wrapper):
-    """A model that passes each request to the model bound to its role. Name, limits and prices are
-    those of `default`.
+    """A model that passes each request to the model of its role. Name, limits and prices are those
+    of `default`.
 
     Args:
         default: The model of the role `default`.
-        small: The model of the role `small`; None for `default`. No other role has a substitute.
+        small: The model of the role `small`; None for `default`. No other role has a fallback.
         further: The models of further roles.
     """
 
@@ -760,7 +761,7 @@ class Roles(Wrapper):
         """The model of a role, for its limits, its tokenizer and its prices.
 
         Raises:
-            PlanError: No model is bound to it.
+            PlanError: The role has no model.
         """
         if role not in self.models:
             raise unbound_role(role, self.models)
@@ -804,7 +805,7 @@ class _Remembering(Wrapper):
         self._replies = replies
 
     async def complete(self, request: Request) -> Reply:
-        """Answer one request, from memory where an equal one was answered."""
+        """Answer one request, from memory if an equal one was answered."""
         key = f"{request.partition}\0{request.fingerprint}"
         if key in self._replies:
             return replace(self._replies[key], origin="coalesced", attempts=0)

@@ -40,8 +40,8 @@ def encoding_of(model: str) -> str | None:
 class TokenCounter:
     """Counts the tokens of texts for one model.
 
-    Without a vocabulary it estimates one token per four UTF-8 bytes, rounded up. For ASCII that is a
-    quarter of the characters; scripts with more bytes per character also take more tokens.
+    Without a vocabulary it estimates one token per four UTF-8 bytes, rounded up. For ASCII that is
+    a quarter of the characters; scripts with more bytes per character also take more tokens.
     """
 
     def __init__(self, model: str) -> None:
@@ -54,13 +54,13 @@ class TokenCounter:
         assert self._encoding is not None
         try:
             return int(_tokenizer(self._encoding).count(text))
-        except UnicodeEncodeError:  # lone surrogates are no text in Rust
+        except UnicodeEncodeError:  # lone surrogates are no valid text in Rust
             return int(_tokenizer(self._encoding).count(text.encode("utf-8", "replace").decode()))
 
 
 def token_spans(text: str) -> list[tuple[int, int]]:
-    """Where each token of a text begins and ends, in OpenAI's newest vocabulary. Tokens that share
-    a character are one.
+    """The start and end of each token of a text, in OpenAI's newest vocabulary. Tokens that share a
+    character are merged.
 
     >>> token_spans("Hello world")
     [(0, 5), (5, 11)]
@@ -71,7 +71,7 @@ def token_spans(text: str) -> list[tuple[int, int]]:
         parts.append(token)
         try:
             decoded = tokenizer.decode(parts)
-        except ValueError:  # it ends within a character
+        except ValueError:  # the token ends within a character
             continue
         spans.append((start, start + len(decoded)))
         start, parts = start + len(decoded), []
@@ -89,7 +89,7 @@ def _tokenizer(encoding: str) -> Any:
 
 @lru_cache
 def _rust_tokenizers() -> Any:
-    """The Rust part of bpe-openai. Its Python part reads five vocabularies when imported, which
+    """The Rust part of bpe-openai. The import of its Python part reads five vocabularies, which
     takes 0.5 s and 80 MB.
     """
     package = importlib.util.find_spec("bpe_openai")
@@ -110,22 +110,22 @@ def prompt_tokens(llm: LLM | Embedder, request: Request) -> int:
 
 
 def most_usage(model: LLM | Embedder, payload: Payload) -> Usage:
-    """The most tokens that a request, or embedding some texts, can take."""
+    """The maximum tokens that a request, or the embedding of texts, can take."""
     if isinstance(payload, Request):
         return Usage(prompt_tokens(model, payload), 0, payload.max_tokens)
     return Usage(sum(map(model.count_tokens, payload)))
 
 
-# The members of a request's body that request log-probabilities: 20 is the most that OpenAI and
-# vLLM return.
+# The members of a request's body that request log-probabilities: 20 is the maximum of OpenAI and
+# vLLM.
 LOGPROBS = {"logprobs": True, "top_logprobs": 20}
 
 
 def word_logprobs(words: Sequence[str], tokens: Iterable[tuple[str, float]]) -> tuple[float, ...]:
-    """The logarithm of each word's probability: the sum over all tokens that begin the word, in any
-    case.
+    """The logarithm of each word's probability: the sum over all tokens that begin the word,
+    ignoring case.
 
-    A word without a token gets the least probability of the list, which is an upper bound. If no
+    A word without a token gets the lowest probability of the list, which is an upper bound. If no
     token begins a word, the model answered something else: every word gets -inf. Without tokens the
     result is empty.
 
@@ -159,7 +159,7 @@ def _log_of_sum(logprobs: Sequence[float]) -> float:
     return math.log(total) if total else max(logprobs)
 
 
-OF_BATCH = 0.5  # the price of a request in a batch, of that of a direct one
+OF_BATCH = 0.5  # price of a batched request, relative to a direct one
 
 
 class Price(Protocol):
@@ -185,7 +185,7 @@ class FlatPrice:
     cached: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no price."""
+        """Refuse invalid prices."""
         for name, value in vars(self).items():
             price = number(value)
             if (price is None or price < 0) and not (name == "cached" and value is None):
@@ -203,13 +203,13 @@ class FlatPrice:
 
 
 class Prices:
-    """The price of one endpoint, looked up when first needed.
+    """The price of one endpoint, looked up on first use.
 
     Args:
-        model: The model as the endpoint calls it.
+        model: The endpoint's name of the model.
         url: The endpoint's address.
-        price: The price; None: that of the list.
-        service: The service whose model it is.
+        price: The price; None: the listed one.
+        service: The service of the model.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ class Prices:
 
 @dataclass(frozen=True)
 class _ListPrice:
-    """A price that depends on the time of day or the length of the prompt: looked up each time."""
+    """A price that depends on the time of day or the length of the prompt, looked up each time."""
 
     model: str
     provider_id: str | None
@@ -259,10 +259,11 @@ class _ListPrice:
 
 @lru_cache(maxsize=64)
 def price_of(model: str, base_url: str | None = None, service: Service = OPENAI) -> Price | None:
-    """The price of a model at an address; at that of the service if `base_url` is None.
+    """The price of a model at an address; without `base_url`, at that of the service.
 
     Returns:
-        None if no price is known: the list lacks the model or the endpoint. Unknown is never 0.
+        None if no price is known: the list lacks the model or the endpoint. An unknown price is
+        never 0.
     """
     from genai_prices.data_snapshot import get_snapshot
 

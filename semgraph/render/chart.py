@@ -1,7 +1,7 @@
-"""The chart of a comparison: cost on the x axis, quality on the y axis; as SVG and in characters. Its
-labels, and those of other drawings, are `Box`es that are pushed apart.
+"""The chart of a comparison, as SVG and in characters: cost on the x axis, quality on the y axis.
+Its labels, and those of other drawings, are `Box`es that are pushed apart.
 
-The axes fit the data: costs begin at 0 only if 0 is near, and are logarithmic if they differ much.
+The axes fit the data: costs start at 0 only if 0 is near, and are logarithmic if they differ much.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ArmPoint(NamedTuple):
 
 class Scales(NamedTuple):
     """The ranges of both axes: costs from `left` to `right`, qualities from `low` to `high`. `log`:
-    the scale of costs is logarithmic.
+    the cost scale is logarithmic.
     """
 
     left: float
@@ -80,7 +80,7 @@ _TICKS = 7
 
 
 def _scales(costs: Sequence[float], low: float, high: float, *, margin: bool) -> Scales:
-    """The scales of some costs and of qualities from `low` to `high`; with a margin around them for
+    """The scales of some costs and of qualities from `low` to `high`, with an optional margin for
     marks and names.
 
     >>> (
@@ -102,8 +102,9 @@ def _scales(costs: Sequence[float], low: float, high: float, *, margin: bool) ->
 
 
 def points(comparison: Comparison) -> tuple[str, list[ArmPoint]]:
-    """The unit of the cost axis (dollars if all prices are known, else tokens), and the variants with
-    cost and quality; none if all are free. Without a truth the reference agrees with itself.
+    """The unit of the cost axis (dollars if all prices are known, else tokens), and the variants
+    with cost and quality; empty if all are free. Without a truth, the reference has agreement 1
+    with itself.
     """
     arms = [arm for arm in ranked(comparison) if arm.trials]
     priced = all(arm.cold.dollars is not None for arm in arms) and any(
@@ -146,7 +147,7 @@ def share(value: float | None, digits: int = 2) -> str:
 
 
 def ticks(most: float, least: float = 0.0, number: int = 5) -> list[float]:
-    """Round values from `least` to `most`, about as many as `number`.
+    """Round values from `least` to `most`, about `number` of them.
 
     >>> ticks(1.7), ticks(0), ticks(1410, 850)
     ([0.0, 0.5, 1.0, 1.5], [0.0], [1000.0, 1200.0, 1400.0])
@@ -287,8 +288,8 @@ def _place(point: ArmPoint, scales: Scales, span: tuple[float, float]) -> _Place
 
 
 def _name(marks: Sequence[dict[str, Any]], places: Sequence[_Place]) -> list[str]:
-    """Write the name of each mark at the nearest place where it covers no other name, no mark and no
-    interval, with a line if that is far. Returns the names without a place.
+    """Write the name of each mark at the nearest position where it covers no other name, mark or
+    interval, with a line if that is far. Returns the names without a position.
     """
     taken = [Box(at.x - 7, at.y - 7, at.x + 7, at.y + 7) for at in places]
     taken += [Box(at.x - 4, at.top - 2, at.x + 4, at.bottom + 2) for at in places]
@@ -312,7 +313,7 @@ def _name(marks: Sequence[dict[str, Any]], places: Sequence[_Place]) -> list[str
 
 
 def text(comparison: Comparison, width: int) -> str:
-    """The chart in characters; "" with fewer than two points. Variants at one position share a
+    """The chart in characters; "" with fewer than two points. Variants at the same position share a
     letter.
     """
     unit, drawn = points(comparison)
@@ -342,7 +343,7 @@ def text(comparison: Comparison, width: int) -> str:
 
 
 def _legend(cells: Iterable[Sequence[str]], width: int) -> Iterator[str]:
-    """The variants of each letter, as many on a line as fit."""
+    """The variants of each letter, as many per line as fit."""
     line = " " * 8
     for letter, names in zip(_LETTERS, cells, strict=False):
         entry = f"{letter} {', '.join(names)}"
@@ -390,7 +391,7 @@ class Box(NamedTuple):
 
 
 def apart(places: Mapping[str, Point], boxes: Mapping[str, Box]) -> dict[str, Point]:
-    """The places, pushed apart until no boxes around them overlap, for a limited number of rounds.
+    """The positions, pushed apart until their boxes do not overlap, for a limited number of rounds.
 
     >>> box = Box(-5, -5, 5, 5)
     >>> apart({"a": (0, 0), "b": (4, 0), "c": (90, 0)}, {"a": box, "b": box, "c": box})
@@ -405,7 +406,9 @@ def apart(places: Mapping[str, Point], boxes: Mapping[str, Box]) -> dict[str, Po
 
 
 def _push(places: dict[str, Point], boxes: Mapping[str, Box], order: list[str], i: int) -> bool:
-    """Push a box and those that overlap it apart, along the shorter way. Returns whether any did."""
+    """Push a box and its overlapping boxes apart, in the direction of the smaller overlap. Returns
+    whether any box moved.
+    """
     moved = False
     for other in order[i + 1 :]:
         one = order[i]

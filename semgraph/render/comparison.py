@@ -1,4 +1,4 @@
-"""A comparison in a terminal: a table with the best of each column in bold, notes, the chart."""
+"""A comparison in a terminal: a table with the best of each column in bold, notes, and the chart."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from semgraph.render.tables import GAP, Column, dropped_note, fit, fitting, fold
 if TYPE_CHECKING:
     from rich.text import Text
 
-_FAILURES = 5  # kinds of failures of a variant
+_FAILURES = 5  # kinds of failures listed for a variant
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Cells:
 
 
 def columns(comparison: Comparison) -> list[Cells]:
-    """All columns, the most important first."""
+    """All columns, most important first."""
     arms = ranked(comparison)
     number = max((len(arm.seconds) for arm in arms), default=0)
     cells = [

@@ -30,8 +30,8 @@ class RequestedOptions:
 
     Args:
         resume: The run to resume.
-        rows: The number of first rows; None: all.
-        until: The last step.
+        rows: The number of first rows to take; None: all.
+        until: The last step to compute.
         write: Whether the run writes to the store.
     """
 
@@ -57,7 +57,7 @@ def header(
     Args:
         plan: The prepared plan.
         typed: The plan as typed by the user.
-        inputs: The inputs; without any, those of the resumed run or the plan's example.
+        inputs: The inputs; if empty, those of the resumed run or the plan's example.
         settings: The resolved settings.
         requested: Further options of the run.
     """
@@ -104,7 +104,7 @@ def _inputs(
 
 
 def _first(plan: LogicalPlan, name: str, requested: RequestedOptions) -> str:
-    """A note if only the first rows are taken."""
+    """A note if only the first rows are used."""
     cut = requested.rows is not None and (plan.windows is None or plan.windows.input == name)
     return f"; only the first {requested.rows} (--rows)" if cut else ""
 
@@ -140,8 +140,9 @@ def _example(plan: LogicalPlan) -> Mapping[str, list[Mapping[str, Any]]]:
 
 
 def following(plan: LogicalPlan, typed: str, *, own_rows: bool = False) -> dict[str, str]:
-    """A few plans with examples that build on this plan's: what to type, and a description. After a run
-    over rows of the user's own they need such rows, too: their examples would write others.
+    """A few plans with examples that build on this plan: the command arguments, and a description.
+    After a run over the user's rows, these plans need such rows, too: their examples would write
+    other ones.
     """
     folder = find_plan(typed)[0].parent
     sentences = {}

@@ -35,7 +35,7 @@ class Fact:
 
 
 def fact_lines(fact: Fact, width: int) -> Iterator[str]:
-    """A fact as text, on as many lines as it needs."""
+    """A fact as text, on as many lines as needed."""
     text = f"{fact.sign} {fact.about:<11} {fact.what}"
     whole = f"{text}. {fact.remedy}" if fact.remedy else text
     parts = (
@@ -86,7 +86,7 @@ def described_server(server: LocalServer) -> dict[str, Any]:
 
 
 def server_line(server: LocalServer, state: str) -> str:
-    """A Neo4j server in a line."""
+    """A Neo4j server on one line."""
     if not server.running:
         return state
     return f"{server.uri} · user {server.user} · password in {server.folder / 'password'} · {state}"

@@ -39,7 +39,7 @@ Data = dict[str, Any]
 
 @as_html.register
 def _result_html(result: Result) -> str:
-    """The cost in a line, the first rows of each table, the items of each step."""
+    """The cost on a line, the first rows of each table, the items of each step."""
     total = result.meter.total()
     reused = f" (+{total.calls_journal:,} from the journal)" if total.calls_journal else ""
     facts = [
@@ -66,7 +66,7 @@ def _result_html(result: Result) -> str:
 
 
 def _table(result: Result, name: str) -> Data:
-    """The first rows of a result. Generated keys are cut to their first letters, as in `why`."""
+    """The first rows of a result. Generated keys are shortened, as in `why`."""
     first, rows = result.head(name, _ROWS), result.count(name)
     return {
         "name": name,
@@ -85,8 +85,8 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _recorded(run: Run) -> tuple[list[Data], list[Data]]:
-    """The graphs that a run wrote, and the first rows of each step that called a model; each opens
-    to messages, answers and tokens.
+    """The graphs that a run wrote, and the first rows of each step that called a model. Each row
+    opens to messages, answers and tokens.
     """
     with exchanges(run) as lookup:
         pictures = RecordedRun(run, lookup).pictures[:_PICTURES] if run.facts.get("written") else []
@@ -195,7 +195,7 @@ def _columns() -> int:
 # Sessions
 
 Row = tuple[str, str, str, str]
-_ORIGINS = {"option": "argument"}  # the options of a command are a session's arguments
+_ORIGINS = {"option": "argument"}  # a command's options are a session's arguments
 
 
 def session_html(
@@ -214,8 +214,8 @@ def session_html(
     """
     rows = [*_models(settings, llm, embedder), _store(settings, store), *_limits(settings)]
     heads = ("", "", "$ a million tokens in / out", "from")
-    shown = [[*row[:-1], _ORIGINS.get(row[-1], row[-1])] for row in rows]
-    return rendered("notebook.html.j2", tables=[{"heads": heads, "rows": shown, "numbers": ()}])
+    cells = [[*row[:-1], _ORIGINS.get(row[-1], row[-1])] for row in rows]
+    return rendered("notebook.html.j2", tables=[{"heads": heads, "rows": cells, "numbers": ()}])
 
 
 def _models(settings: Settings, llm: LLM | None, embedder: Embedder | None) -> Iterator[Row]:

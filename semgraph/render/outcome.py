@@ -1,5 +1,5 @@
-"""The lines printed after a run: the graph or the results, steps with their costs, writes, failures;
-and records of runs: a line for each, or a page for one.
+"""The lines printed after a run: the graph or the results, steps with their costs, writes,
+failures. Also records of runs: a line for each, or a page for one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from semgraph.render.tables import lines as table_lines
 from semgraph.stores.registry import lasts
 
 _PICTURES = 5
-_DRAWN = 20_000  # rows in a record that are read to draw them
+_DRAWN = 20_000  # maximum rows of a record that are read for drawing
 _FAILURES = 5
 _YARDSTICK = "gpt-4.1-mini"
 _PROSE = "is not one JSON document"
@@ -86,7 +86,7 @@ def outcome(
 
 
 def first_lines(result: Result) -> Iterator[str]:
-    """A line about the rows written by the plans that the example depends on."""
+    """A line on the rows written by the plans that the example depends on."""
     if result.first:
         each = (
             f"{first.plan}, {written(first.written).replace('written:', 'wrote')}"
@@ -96,7 +96,7 @@ def first_lines(result: Result) -> Iterator[str]:
 
 
 def nothing_new(result: Result, plan: LogicalPlan) -> str:
-    """The line of a run that had nothing to do."""
+    """The line of a run without any work."""
     total = result.meter.total()
     queries = plural(total.round_trips, "store query", "store queries")
     return (
@@ -127,7 +127,7 @@ def _results(result: Result, width: int) -> Iterator[str]:
 
 
 def drawing(result: Result, plan: LogicalPlan) -> list[Picture]:
-    """The pictures of the written graph, one for each partition; none of a large result that is read
+    """The pictures of the written graph, one per partition; none for a large result that is read
     from a record.
     """
     recorded = isinstance(result.tables, RecordedTables)
@@ -164,7 +164,7 @@ def step_columns(steps: Mapping[str, StepMetrics], *, every: bool = False) -> li
 
 
 def narrowed(columns: list[Column], width: int) -> list[Column]:
-    """The columns of steps that fit a terminal: columns that repeat the plan are dropped before
+    """The columns of steps that fit a terminal. Columns that repeat the plan are dropped before
     costs.
     """
     short_titles = [replace(c, title=c.title.removesuffix(" (cached)")) for c in columns]
@@ -227,7 +227,7 @@ def cost(total: StepMetrics, seconds: float) -> str:
 
 
 def yardstick(total: StepMetrics) -> float | None:
-    """The cost of the same tokens with a well-known model; None if its price is not known."""
+    """The cost of the same tokens with a well-known model; None if its price is unknown."""
     from semgraph.llm.base import Usage
     from semgraph.llm.tokens import price_of
 
@@ -237,16 +237,16 @@ def yardstick(total: StepMetrics) -> float | None:
 
 
 def remarks(result: Result, plan: LogicalPlan, typed: str, restart: str = "") -> Iterator[str]:
-    """Remarks below the result: notes, failed rows and how to repeat them, the reason for an early
-    end.
+    """Remarks below the result: notes, failed rows and the command that repeats them, the reason
+    for an early end.
 
     Args:
         result: The result.
         plan: The plan that was run.
-        typed: The arguments of `semgraph run` that resume the run; the rest is in its record.
+        typed: The arguments of `semgraph run` that resume the run; the record has the rest.
         restart: The arguments of a new run with the same models and store; "": as `typed`.
     """
-    warned = {str(warning) for warning in plan.warnings}  # before the run
+    warned = {str(warning) for warning in plan.warnings}  # shown before the run
     for note in result.notes:
         if note not in warned:
             yield f"! {note}"
@@ -283,7 +283,7 @@ def unfinished(
     """Lines about a run that was interrupted or failed: the written rows, and how to resume it.
 
     Args:
-        begun: The run, and before it those of the plans that its example depends on.
+        begun: The run, preceded by the runs of the plans that its example depends on.
         plan: The plan of the command.
         typed: The plan as typed by the user.
         options: The options to repeat.
@@ -306,7 +306,7 @@ def unfinished(
 
 
 def _safe(done: int, of: int, plan: LogicalPlan, record: Path | None) -> str:
-    """How many rows are written; a store in memory is lost."""
+    """The number of written rows; a store in memory is lost."""
     rows = f"{count(done)} of {count(of)} {plan.windows.input if plan.windows else 'rows'}"
     facts = Run(record).facts if record is not None else {}
     if lasts(str((facts.get("settings") or {}).get("store", {}).get("value"))):
@@ -346,7 +346,7 @@ def _relative(path: Path) -> Path:
 
 
 def hints(result: Result, plan: LogicalPlan, following: Mapping[str, str]) -> Iterator[str]:
-    """Suggestions: the provenance of the first edge; plans whose examples build on this one's."""
+    """Suggestions: the provenance of the first edge; plans with examples that build on this one."""
     if result.meter.total().calls_issued and result.record:
         edges = (
             [edge for picture in drawing(result, plan) for edge in picture.edges.values()]
@@ -396,7 +396,7 @@ def seconds(run: Run) -> float | None:
 
 
 def run_lines(runs: Sequence[Run], width: int) -> Iterator[str]:
-    """A line for each run."""
+    """One line for each run."""
     rows = [summary(run) for run in runs]
     yield from table_lines(
         [
@@ -427,7 +427,7 @@ def _at(text: str) -> str:
 
 
 def run_page(run: Run, width: int) -> Iterator[str]:
-    """A run on a page: its facts, steps and cost."""
+    """A page about a run: its facts, steps and cost."""
     yield f"run {run.name}   {run.folder}"
     for name, value in run.facts.items():
         if name in {"flow", "graph", "returns"}:

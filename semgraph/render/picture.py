@@ -1,8 +1,8 @@
-"""The nodes and edges of a run, from its tables; and their picture in a terminal, as arrows between
+"""The nodes and edges of a run, from its tables, and their picture in a terminal: arrows between
 names.
 
-Nodes are in tables with the graph's key and the property of `draw: node`; edges are in tables that
-also have `source` and `target`.
+Nodes come from tables with the graph's key and the property that `draw: node` names. Edges come
+from tables that also have `source` and `target`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FACT = 300  # characters
 
 @dataclass
 class Dot:
-    """A node: its name, its label ("" if it is not known), and its other properties as texts."""
+    """A node: its name, its label ("" if unknown), and its other properties as texts."""
 
     name: str
     label: str = ""
@@ -41,7 +41,7 @@ class Dot:
 
 @dataclass
 class Arrow:
-    """An edge: the keys of its ends, its label ("" if it is not known), and the properties to draw."""
+    """An edge: the keys of its ends, its label ("" if unknown), and the properties to draw."""
 
     source: str
     target: str
@@ -60,8 +60,8 @@ class Arrow:
 
 @dataclass
 class Picture:
-    """All nodes and edges of one partition, by key. `has_edges`: whether the graph has edge labels;
-    `loose`: edges without name and text that are left out, as an end is not in the picture.
+    """All nodes and edges of one partition, by key. `has_edges`: the graph has edge labels.
+    `loose`: omitted edges without name and text that have an end outside of the picture.
     """
 
     partition: str
@@ -87,10 +87,10 @@ class Picture:
 
 
 def pictures(tables: Iterable[tuple[str, pa.Table]], graph: Graph) -> list[Picture]:
-    """The graph in the tables, a picture for each partition; none without nodes and edges.
+    """The graph in the tables, one picture per partition; empty without nodes and edges.
 
     Args:
-        tables: Each with the label of its rows; "" if it is not known.
+        tables: Tables, each with the label of its rows; "" if unknown.
         graph: The graph.
     """
     by_partition: dict[str, Picture] = {}
@@ -115,12 +115,11 @@ def pictures(tables: Iterable[tuple[str, pa.Table]], graph: Graph) -> list[Pictu
 def borrow_names(
     drawn: Iterable[Picture], tables: Iterable[tuple[str, pa.Table]], graph: Graph
 ) -> None:
-    """Name nodes of which only the key is known, such as stored ones of which a run wrote other
-    properties.
+    """Name nodes that have only a key, such as stored ones of which a run wrote other properties.
 
     Args:
-        drawn: The pictures; their nodes are changed.
-        tables: Where the names are, if anywhere; read if a name is missing.
+        drawn: The pictures; their nodes are modified.
+        tables: Tables that may have the names; read if a name is missing.
         graph: The graph.
     """
     nameless = [
@@ -143,11 +142,11 @@ def _draw(graph: Graph, label: str) -> Draw:
 
 def _add_edge(picture: Picture, row: Mapping[str, Any], graph: Graph, label: str) -> None:
     draw, key = _draw(graph, label), str(row[graph.key])
-    shown = draw.edge in row or draw.text in row
+    drawn = draw.edge in row or draw.text in row
     new = Arrow(str(row.get("source")), str(row.get("target")), label, label)
     if key not in picture.edges and "source" not in row:  # an edge of an earlier run
-        shown = False
-    edge = (picture.edges if shown else picture.loose).setdefault(key, new)
+        drawn = False
+    edge = (picture.edges if drawn else picture.loose).setdefault(key, new)
     edge.name = plain_line(str(row.get(draw.edge) or "")) or edge.name
     edge.text = plain_line(str(row.get(draw.text) or "")) or edge.text
     edge.start = day(row.get(draw.start)) or edge.start
@@ -173,7 +172,7 @@ def _add_sources(picture: Picture, row: Mapping[str, Any], graph: Graph, label: 
 
 
 def _tie(picture: Picture) -> None:
-    """Draw the edges without name and text whose ends are both in the picture."""
+    """Draw the edges without name and text that have both ends in the picture."""
     for key, edge in list(picture.loose.items()):
         if key in picture.edges:
             del picture.loose[key]
@@ -184,13 +183,14 @@ def _tie(picture: Picture) -> None:
 def lines(
     picture: Picture, graph: Graph, width: int, members: Mapping[str, int] | None = None
 ) -> Iterator[str]:
-    """The lines of a picture: each node with its outgoing edges, at most 40 in all.
+    """The lines of a picture: each node with its outgoing edges, at most 40 in total.
 
     Args:
         picture: The picture.
         graph: The graph, for the name of the partition.
         width: The width of the terminal.
-        members: Numbers of the source nodes of edges, by key; without them sources are not printed.
+        members: Numbers of the source nodes of edges, by key; without them, sources are not
+            printed.
     """
     from rich.cells import cell_len
 
@@ -240,8 +240,8 @@ def _title(picture: Picture, graph: Graph) -> str:
 def _columns(
     edges: Sequence[Arrow], members: Mapping[str, int], width: int
 ) -> tuple[list[tuple[str, int, list[str]]], list[str]]:
-    """The columns right of the arrows, as (title, width, a cell for each edge), and the titles that
-    do not fit.
+    """The columns to the right of the arrows, as (title, width, a cell for each edge), and the
+    titles that do not fit.
     """
     origins = [
         ", ".join(str(n) for n in sorted(members[s] for s in edge.sources if s in members))

@@ -1,5 +1,5 @@
-"""Plan files as lists, pages for a terminal and in Markdown, and outcomes of checks; implementations
-and functions for expressions as tables and as plain data.
+"""Plan files as lists, as pages for a terminal and in Markdown, and as outcomes of checks. Also
+implementations and functions for expressions, as tables and as plain data.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from semgraph.render.tables import GAP, Column, fit, lines
 from semgraph.semantic.contract import OPERATORS
 from semgraph.semantic.library import FOLDERS, Library, Listed
 
-Callers = Mapping[str, tuple[str, ...]]  # the plans that call a plan, by its name
+Callers = Mapping[str, tuple[str, ...]]  # the callers of a plan, by its name
 
 
 def described(file: PlanFile) -> dict[str, Any]:
@@ -53,8 +53,8 @@ def described(file: PlanFile) -> dict[str, Any]:
 
 
 def described_list(files: Sequence[PlanFile]) -> list[dict[str, Any]]:
-    """Plans as plain data, each with the plans that call it; those that none calls come first.
-    Raises PlanError.
+    """Plans as plain data, each with its callers; plans without callers come first. Raises
+    PlanError.
     """
     plans, parts, called = grouped(files)
     return [
@@ -68,14 +68,14 @@ def _implementation(plan: LogicalPlan, node: Semantic) -> str:
 
 
 def grouped(files: Sequence[PlanFile]) -> tuple[list[PlanFile], list[PlanFile], Callers]:
-    """The plans, the parts that other plans call, and by which plans."""
+    """The plans, the parts that other plans call, and their callers."""
     called = callers(files)
     parts = [file for file in files if file.name in called]
     return [file for file in files if file not in parts], parts, called
 
 
 def list_lines(files: Sequence[PlanFile], width: int) -> Iterator[str]:
-    """A line for each plan; below them, those of each folder, and the parts that other plans call."""
+    """One line per plan; below, the plans of each folder, and the parts that other plans call."""
     plans, parts, called = grouped(files)
     yield from _table("plan", [file for file in plans if not file.folder], width)
     for folder in dict.fromkeys(file.folder for file in plans if file.folder):
@@ -92,7 +92,7 @@ _LEAST = 24  # the narrowest description
 def _table(
     title: str, files: Sequence[PlanFile], width: int, called: Callers | None = None
 ) -> Iterator[str]:
-    """The plans as a table; the plans that call them, then their descriptions, fill the line."""
+    """The plans as a table; their callers, then their descriptions, fill the line."""
     rows = [_row(file) for file in files]
     cells = list(zip(*rows, strict=True)) if rows else [()] * 5
     columns = [
@@ -110,7 +110,7 @@ def _table(
 
 
 def _row(file: PlanFile) -> tuple[str, ...]:
-    """The cells of a plan: its name, its folder, the steps that ask a model, its description."""
+    """The cells of a plan: its name, its folder, the steps that call a model, its description."""
     where = "shipped" if file.shipped else "plans"
     try:
         plan = file.plan
@@ -190,7 +190,7 @@ def _value(value: Any) -> str:
 
 
 def _params(file: PlanFile, width: int) -> Iterator[str]:
-    """The parameters with their defaults and what they mean."""
+    """The parameters with their defaults and meanings."""
     meanings = file.notes.params
     if meanings:
         yield from ("", "params (--set NAME=VALUE)")
@@ -199,7 +199,7 @@ def _params(file: PlanFile, width: int) -> Iterator[str]:
 
 
 def _presets(file: PlanFile, width: int) -> Iterator[str]:
-    """The presets with what they mean and what they set."""
+    """The presets with their meanings and settings."""
     meanings = file.notes.presets
     if meanings:
         comment = file.notes.at("presets")
@@ -213,8 +213,8 @@ def _presets(file: PlanFile, width: int) -> Iterator[str]:
 
 
 def _explained(rows: Sequence[tuple[str, str, str]], width: int) -> Iterator[str]:
-    """Names with a value and what they mean, which is folded beside them, or below if the terminal
-    is narrow.
+    """Names with a value and its meaning, which is folded next to them, or below if the terminal is
+    narrow.
     """
     columns = [Column("", [row[0] for row in rows]), Column("", [row[1] for row in rows])]
     beside = 2 + sum(column.width() + GAP for column in columns if column.width())
@@ -251,7 +251,7 @@ def _semantic_steps(file: PlanFile, width: int) -> Iterator[str]:
 
 
 def check_lines(check: PlanCheck) -> Iterator[str]:
-    """One line for a valid file, else one for each problem; then one for each warning."""
+    """One line for a valid file, otherwise one per problem; then one per warning."""
     if check.problems:
         yield from check.problems
     else:
@@ -260,7 +260,7 @@ def check_lines(check: PlanCheck) -> Iterator[str]:
 
 
 def verdict(checks: Sequence[PlanCheck]) -> str:
-    """A sentence on how many files have errors; "" if none has."""
+    """A sentence on the number of files with errors; "" if there are none."""
     wrong, whole = sum(bool(c.problems) for c in checks), len(checks)
     kinds = {c.kind for c in checks}
     kind = kinds.pop() if len(kinds) == 1 else "file"
@@ -331,7 +331,7 @@ def _settings(file: PlanFile, notes: Notes) -> Iterator[str]:
 
 
 def preset_text(body: Mapping[str, Any], quote: str = "") -> str:
-    """What a preset sets, each part in quotes of a kind."""
+    """The settings of a preset, each part in quotes of a kind."""
     params = [f"{name} = {_plain(value)}" for name, value in (body.get("params") or {}).items()]
     use = [f"{step}: {_plain(choice)}" for step, choice in (body.get("use") or {}).items()]
     return ", ".join(f"{quote}{part}{quote}" for part in (*params, *use))
@@ -464,8 +464,8 @@ def described_operators(by_operator: Mapping[str, list[Listed]]) -> dict[str, An
 
 
 def operator_lines(by_operator: Mapping[str, list[Listed]], width: int) -> Iterator[str]:
-    """Each implementation with its parameters, its guarantee, the command that installs what it
-    needs and is missing, and its description.
+    """Each implementation with its parameters, its guarantee, the command that installs a missing
+    requirement, and its description.
     """
     wide = max(map(len, by_operator)) + 2
     text_width = max(width - wide - 2, 20)
@@ -481,7 +481,7 @@ def operator_lines(by_operator: Mapping[str, list[Listed]], width: int) -> Itera
 
 
 def function_lines(functions: Sequence[ListedFunction], width: int) -> Iterator[str]:
-    """Each function with its signature and description, or why it cannot be called."""
+    """Each function with its signature and description, or the reason why it cannot be called."""
     for each in functions:
         yield from textwrap.wrap(each.signature, width, subsequent_indent="    ")
         yield from (f"  {line}" for line in textwrap.wrap(each.problem or each.doc, width - 2))

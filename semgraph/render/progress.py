@@ -1,4 +1,4 @@
-"""Progress of runs and downloads: live on a terminal, else as occasional plain lines."""
+"""Progress of runs and downloads: live on a terminal, otherwise occasional plain lines."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Say = Callable[[str], None]
 Clock = Callable[[], float]
 EVERY = 10.0  # seconds between two plain lines
 _STEPS = 3
-_SHORT = 1.0  # seconds of a run in Python before a terminal shows it
+_SHORT = 1.0  # seconds of a Python run before a terminal shows it
 _WARMUP = 3.0  # seconds before the remaining time is estimated
-_SHOWN = threading.Lock()  # held by the run that is shown
+_SHOWN = threading.Lock()  # held by the displayed run
 
 
 def spent(total: StepMetrics) -> str:
@@ -45,7 +45,7 @@ def spent(total: StepMetrics) -> str:
 
 @dataclass
 class Watch:
-    """The state of a run: rows done and all rows, for each step and for commits (step "")."""
+    """The state of a run: finished and total rows, by step and for commits (step "")."""
 
     members: str
     clock: Clock = time.monotonic
@@ -60,7 +60,7 @@ class Watch:
         if not progress.step:
             self.committed = self.clock()
         others = {name: counts for name, counts in self.steps.items() if name != progress.step}
-        # a new dictionary, as another thread draws: the latest is last
+        # a new dictionary, because another thread draws; the latest is last
         self.steps = {**others, progress.step: (progress.done, progress.total)}
         self.meter = progress.meter
 
@@ -70,7 +70,7 @@ class Watch:
         return self.clock() - self.started
 
     def calls_model(self, step: str, done: int, total: int) -> bool:
-        """Whether a step calls a model; steps decided without one are not reported."""
+        """Whether a step calls a model; steps without model calls are not reported."""
         metrics = self.meter.steps.get(step) if self.meter is not None else None
         return done < total or bool(
             metrics and metrics.calls_issued + metrics.calls_journal + metrics.calls_coalesced
@@ -96,7 +96,7 @@ def watched(
     """A callback for the argument `progress` of `Session.run`.
 
     Args:
-        console: The output: live on a terminal, else at most a plain line every few seconds.
+        console: The output: live on a terminal, otherwise at most one plain line every few seconds.
         members: The name of the input rows; "" without an ordered input.
         quiet: Print nothing.
         clock: A clock in seconds.
@@ -114,11 +114,12 @@ def watched(
 
 @contextmanager
 def shown(stream: TextIO | None, clock: Clock = time.monotonic) -> Iterator[OnProgress | None]:
-    """A callback that shows the progress of a run in Python that takes long: live on a terminal, else (in
-    a notebook, too) as plain lines. Of runs side by side only one is shown.
+    """A callback that shows the progress of a long Python run: live on a terminal, otherwise (also
+    in a notebook) as plain lines. Only one of several concurrent runs is shown.
 
     Args:
-        stream: Where, usually stderr; None: nowhere. What cannot be written there is left out.
+        stream: The output, usually stderr; None: no output. Output that cannot be written is
+            dropped.
         clock: A clock in seconds.
     """
     from rich.console import Console
@@ -137,7 +138,7 @@ def shown(stream: TextIO | None, clock: Clock = time.monotonic) -> Iterator[OnPr
 
 
 def _written(stream: TextIO, line: str) -> None:
-    """Write a line, where that is possible: progress is no reason for a run to fail."""
+    """Write a line if possible: progress must not make a run fail."""
     with suppress(OSError, ValueError):
         stream.write(f"{line}\n")
         stream.flush()
@@ -146,7 +147,7 @@ def _written(stream: TextIO, line: str) -> None:
 def _live(console: Console, watch: Watch, silent_for: float = 0.0) -> Iterator[OnProgress]:
     from rich.live import Live
 
-    # what the program prints meanwhile to a file goes there
+    # a stdout that is a file stays a file
     live = Live(
         get_renderable=lambda: _drawn(watch, console.width),
         console=console,
@@ -189,8 +190,8 @@ def _drawn(watch: Watch, width: int) -> RenderableType:
 
 
 class _Plain:
-    """Progress as occasional lines: of commits, and of steps until rows are committed. The last commit
-    always has one.
+    """Progress as occasional lines: of commits, and of steps until rows are committed. The last
+    commit always has a line.
     """
 
     def __init__(self, watch: Watch, say: Say, silent_for: float = 0.0) -> None:
@@ -223,8 +224,8 @@ class _Plain:
 def downloading(
     console: Console, what: str, *, quiet: bool = False
 ) -> Iterator[Callable[[int, int, str], None]]:
-    """A callback for the argument `progress` of `pull`: a bar on a terminal, else a line at the
-    beginning and the end, which names the sources.
+    """A callback for the argument `progress` of `pull`: a bar on a terminal, otherwise a line at
+    the beginning and the end, which names the sources.
     """
     seen: dict[str, int] = {}
     started = time.monotonic()

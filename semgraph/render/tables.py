@@ -1,4 +1,4 @@
-"""Tables and lines of a fixed width, for a terminal.
+"""Tables and lines of fixed width, for a terminal.
 
 Columns that do not fit are dropped from the right, and the last line names them.
 """
@@ -74,7 +74,8 @@ def fit(text: str, width: int, *, right: bool = False) -> str:
 
 
 def folded(line: str, width: int) -> list[str]:
-    """A line folded to `width` columns, at ` · ` or else between words; later lines are indented.
+    """A line folded to `width` columns, at ` · ` or else between words; continuation lines are
+    indented.
 
     >>> folded("3 trials of each · paid now 8 calls · nothing written", 36)
     ['3 trials of each · paid now 8 calls', '  nothing written']
@@ -97,8 +98,8 @@ def lines(columns: Sequence[Column], width: int, *, indent: int = 2) -> Iterator
 
     Args:
         columns: The columns, of equal length.
-        width: Of the terminal.
-        indent: Blanks before each line.
+        width: The width of the terminal.
+        indent: Spaces before each line.
     """
     fitted, widths = fitting(columns, width - indent)
     for row in (tuple(c.title for c in fitted), *zip(*(c.cells for c in fitted), strict=True)):
@@ -118,7 +119,9 @@ def dropped_note(columns: Sequence[Column]) -> str:
 
 
 def of_arrow(table: pa.Table, *, rows: int = ROWS) -> list[Column]:
-    """The first rows of a result as columns; keys are abbreviated, as `semgraph why` accepts them."""
+    """The first rows of a result as columns; keys are shortened to a form that `semgraph why`
+    accepts.
+    """
     import pyarrow.types as kinds
 
     columns = []
@@ -170,10 +173,10 @@ def _cell(value: Any) -> str:
 def result_lines(
     name: str, table: pa.Table, width: int, *, rows: int = ROWS, total: int | None = None
 ) -> Iterator[str]:
-    """A result with its name and the number of its rows; at most `rows` of them are printed. `total`
-    is their number, if the table has the first ones only.
+    """A result with its name and its number of rows; at most `rows` of them are printed. `total` is
+    the number if the table has only the first ones.
 
-    A column without values is named below the table; a constant column is printed beside the name.
+    A column without values is named below the table; a constant column is printed next to the name.
     """
     count = table.num_rows if total is None else total
     all_columns = of_arrow(table, rows=rows)

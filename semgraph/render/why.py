@@ -99,7 +99,7 @@ def lines(
 
 
 def _wrapped(lead: str, text: str, width: int) -> Iterator[str]:
-    """A row on several lines, aligned at its first word."""
+    """A row on several lines, aligned with its first word."""
     from textwrap import wrap
 
     indent = min(len(lead), 14)
@@ -110,7 +110,7 @@ def _wrapped(lead: str, text: str, width: int) -> Iterator[str]:
 
 
 def _row(row: Row) -> str:
-    """A row in a line: texts first, then abbreviated keys, without NULLs and hidden columns."""
+    """A row on one line: texts first, then shortened keys, without NULLs and hidden columns."""
     visible = {n: v for n, v in row.items() if v not in (None, "", []) and not n.startswith("_")}
     parts = sorted(visible.items(), key=lambda part: _is_key(part[1]))
     return " · ".join(f"{name} {_value(value)}" for name, value in parts) if parts else "(empty)"

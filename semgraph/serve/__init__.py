@@ -1,5 +1,5 @@
-"""Plans as tools for agents, by the Model Context Protocol (an extra).
+"""Plans as tools for agents, over the Model Context Protocol (an extra).
 
-`tools` makes a tool of a plan with its JSON Schemas, `server` answers the protocol, and `transports`
+`tools` turns a plan into a tool with JSON Schemas, `server` answers the protocol, and `transports`
 connects it to a client.
 """

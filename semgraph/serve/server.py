@@ -1,5 +1,5 @@
-"""The server of the protocol: it lists the tools and calls them in one session. The calls of clients
-run in threads: what one computes keeps up to eleven others not waiting.
+"""The server of the protocol: it lists the tools and calls them in one session. The calls of
+clients run in threads, so a long computation of one client does not delay up to eleven others.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ from semgraph.turns import Turns
 
 Context = ServerRequestContext[Any, Any]
 _STOPPED = "the server stopped before the call ended; answers that were paid for are in the journal"
-_CALLS = 4  # of one client at once, of those that write and of those that read
+_CALLS = 4  # concurrent calls of one client, separately for writes and for reads
 _LONGEST_ERROR = 10_000  # characters
 _log = logging.getLogger(__name__)
 
 
 class ToolServer:
-    """Tools over one session. Calls run side by side; those that write one group take turns.
+    """Tools over one session. Calls run concurrently; calls that write the same group take turns.
 
     Args:
-        tools: The tools, of different names.
-        session: The session; whoever made it closes it.
-        limit: How many rows of each table a call gives.
-        message: The message of an error, as the command line has it.
-        keep: How many records of calls stay; None: all.
-        seconds: How long relational work may take: a statement, or all expressions of a call.
+        tools: The tools, with distinct names.
+        session: The session; its creator closes it.
+        limit: Maximum returned rows of each table.
+        message: Returns the message of an error, as on the command line.
+        keep: The number of records of calls to keep; None: all.
+        seconds: Limit of relational work: of a statement, or of all expressions of a call.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ToolServer:
         self._seconds, self._aside = seconds, Aside(seconds)
         self._clients: WeakValueDictionary[object, Turns] = WeakValueDictionary()
         self._turns: WeakValueDictionary[str, Turns] = WeakValueDictionary()
-        self._asking = threading.Lock()  # for turns: calls are in several threads
+        self._asking = threading.Lock()  # for turns: calls run in several threads
         self._keep = keep
 
     @property
@@ -93,7 +93,7 @@ class ToolServer:
         return [tool.plan for tool in self._tools.values()]
 
     def protocol(self) -> Server[Any]:
-        """The server of the SDK that answers with these tools."""
+        """The SDK server that answers with these tools."""
         return Server(
             "semgraph",
             version=version("semgraph"),
@@ -128,7 +128,9 @@ class ToolServer:
     async def _placed(
         self, tool: PlanTool, arguments: dict[str, Any], context: Context
     ) -> CallToolResult:
-        """The result of a call, in the thread of its client and in turn with its others."""
+        """The result of a call, in the thread of its client; the concurrent calls of a client are
+        limited.
+        """
         DEADLINE.set(Deadline(lambda: self._seconds))
         client = _client(context)
         async with (
@@ -138,8 +140,8 @@ class ToolServer:
             return await self._aside.run(client, partial(self._answered, tool, arguments, progress))
 
     async def _until_cancelled(self, work: Awaitable[CallToolResult]) -> CallToolResult:
-        """Do the work of a call in a task of its own, which is cancelled once and then awaited: the
-        SDK cancels a handler at each of its awaits, and a run has some when it ends.
+        """Run the work of a call in a separate task, which is cancelled once and then awaited: the
+        SDK cancels a handler at each of its awaits, and an ending run has several.
         """
         task = asyncio.ensure_future(work)
         self._running.add(task)
@@ -157,7 +159,7 @@ class ToolServer:
     async def _answered(
         self, tool: PlanTool, arguments: dict[str, Any], progress: Callable[[Progress], None]
     ) -> CallToolResult:
-        """The result of a call; an error becomes a result that says so."""
+        """The result of a call; an exception becomes an error result."""
         begun: list[str] = []
         try:
             call = tool.call(arguments)
@@ -201,7 +203,7 @@ class ToolServer:
 
 
 def _client(context: Context) -> object:
-    """Who calls: a session, or the connection that a request came over; over stdio there is one client."""
+    """The caller: a session, or the connection of a request; over stdio there is one client."""
     request = context.request
     if request is None:
         return None
@@ -225,14 +227,14 @@ def _text(text: str) -> TextContent:
 
 
 def _error(text: str) -> CallToolResult:
-    """An error as a result; what it quotes of a call may be long."""
+    """An error as a result. Quotes from the call may be long, so it is shortened."""
     text = shortened(public(text), _LONGEST_ERROR)
     return CallToolResult(content=[_text(text)], is_error=True)
 
 
 @asynccontextmanager
 async def _reporting(context: Context) -> AsyncIterator[Callable[[Progress], None]]:
-    """Report the progress of a run to the client, if it asks for that; each report counts one more."""
+    """Report the progress of a run to the client on request; each report counts one more."""
     events: asyncio.Queue[Progress] = asyncio.Queue()
 
     async def send() -> None:
@@ -247,7 +249,7 @@ async def _reporting(context: Context) -> AsyncIterator[Callable[[Progress], Non
     sending = asyncio.ensure_future(send())
     loop = asyncio.get_running_loop()
 
-    def report(event: Progress) -> None:  # from any thread
+    def report(event: Progress) -> None:  # called from any thread
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(events.put_nowait, event)
 
@@ -260,15 +262,15 @@ async def _reporting(context: Context) -> AsyncIterator[Callable[[Progress], Non
 
 
 T = TypeVar("T")
-_THREADS = 12  # each with a process, once it is needed
+_THREADS = 12  # each with a process as soon as it is needed
 
 
 class Aside:
-    """A few threads, each with an event loop for the calls of a client or of some, and a process for
-    expressions that may grow.
+    """A few threads, each with an event loop for the calls of one or more clients, and a process
+    for expressions that may need much memory.
 
     Args:
-        seconds: How long the expressions of a call may take.
+        seconds: Limit of the expressions of a call.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -276,8 +278,8 @@ class Aside:
         self._threads = [_Thread(SqlProcess(seconds)) for _ in range(_THREADS)]
 
     async def run(self, client: object, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The result of work, in the thread of a client. A client without calls gets the thread that has
-        the fewest others.
+        """The result of some work, in the thread of its client. A client without calls gets the
+        thread with the fewest clients.
         """
         of = [thread for thread in self._threads if client in thread.calls]
         thread = min(of or self._threads, key=lambda each: len(each.calls))
@@ -286,7 +288,7 @@ class Aside:
             return await thread.run(work, SqlProcess(self._seconds, thread.process))
         finally:
             thread.calls[client] -= 1
-            thread.calls += Counter()  # without clients that have none
+            thread.calls += Counter()  # drop clients without calls
 
     def close(self) -> None:
         """End the processes."""
@@ -306,14 +308,14 @@ class _Thread:
         return loop
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, T]], process: SqlProcess) -> T:
-        """The result of work. When it is cancelled, what the process computes for it ends, and the work
-        after it.
+        """The result of some work. Cancellation ends first the computation in the process, then the
+        work.
         """
         tasks = list[asyncio.Task[T]]()
         cancelled = threading.Event()
 
         async def begun() -> None:
-            if cancelled.is_set():  # behind what another call of the client computed
+            if cancelled.is_set():  # cancelled while it waited behind another call of the client
                 return
             PROCESS.set(process)
             tasks.append(asyncio.ensure_future(work()))

@@ -29,7 +29,7 @@ from semgraph.render.outcome import cost, written
 from semgraph.render.plans import grouped
 from semgraph.session.inputs import group_columns
 
-_LONGEST = 64  # characters of a name, which is what most agents take
+_LONGEST = 64  # characters of a name; most agents accept no more
 _FAILURES = 5  # failed rows in the text of an error
 
 
@@ -48,7 +48,7 @@ class PlanTool:
 
     Args:
         file: The plan.
-        group: The group that all rows are given; None: callers name it.
+        group: The group that all rows get; None: callers name it.
     """
 
     file: PlanFile
@@ -61,9 +61,9 @@ class PlanTool:
 
     @property
     def name(self) -> str:
-        """The name of the plan with `_` in place of what a tool's name cannot have.
+        """The name of the plan, with `_` for each character that a tool name cannot have.
 
-        A plan that is in no folder of plans has the name that it gives itself.
+        A plan outside of any folder of plans uses its own name.
         """
         in_folder = self.file.name != str(self.file.path)
         name = self.file.name if in_folder else self.plan.name
@@ -76,14 +76,14 @@ class PlanTool:
 
     @cached_property
     def arguments(self) -> Schema:
-        """The schema of the arguments."""
+        """The JSON Schema of the arguments."""
         text = read_text(self.file.path)
         notes = Notes(text, parse(text, self.file.path.name))
         return arguments_schema(self.plan, self._filled, notes.at)
 
     @cached_property
     def results(self) -> Schema:
-        """The schema of what a call gives."""
+        """The JSON Schema of the result."""
         return result_schema(self.plan)
 
     @property
@@ -94,13 +94,13 @@ class PlanTool:
 
     @property
     def deletes(self) -> bool:
-        """Whether it deletes what is stored."""
+        """Whether it deletes stored rows."""
         return any(isinstance(sink, Delete) for sink in self.plan.writes)
 
     @cached_property
     def _filled(self) -> dict[str, frozenset[str]]:
-        """The columns that the server fills, by input: those that name a group, and lists of groups
-        by the plural of its name.
+        """The columns that the server fills, by input: columns that name a group, and lists of
+        groups under the plural of its name.
         """
         if self.group is None:
             return dict.fromkeys(self.plan.inputs, frozenset())
@@ -117,20 +117,20 @@ class PlanTool:
     # -- calls
 
     def call(self, arguments: Mapping[str, Any]) -> Call:
-        """A call with these arguments, which are data: none of them names a file.
+        """A call with these arguments. They are data: none of them names a file.
 
         Raises:
-            PlanError: An argument or the form of one is wrong.
+            PlanError: An argument or its form is invalid.
             InputError: A row has a column that the input lacks.
         """
-        given = dict(arguments)
-        params, preset = given.pop(PARAMS, None), given.pop(PRESET, None)
+        remaining = dict(arguments)
+        params, preset = remaining.pop(PARAMS, None), remaining.pop(PRESET, None)
         if params is not None and not isinstance(params, Mapping):
             raise PlanError(Problem(f"{PARAMS} must be an object of parameters"))
         if preset is not None and not isinstance(preset, str):
             raise PlanError(Problem(f"{PRESET} must be the name of a preset"))
         known = [n for n, spec in self.plan.inputs.items() if visible(spec, self._filled[n])]
-        for name in given:
+        for name in remaining:
             if name not in known:
                 every = list(self.arguments["properties"])
                 there = "arguments: " + (", ".join(every) or "none")
@@ -139,12 +139,12 @@ class PlanTool:
                     Problem(f'{self.name} has no argument "{name}"', None, None, there, near)
                 )
         inputs = {
-            name: self._rows(spec, given.get(name)) for name, spec in self.plan.inputs.items()
+            name: self._rows(spec, remaining.get(name)) for name, spec in self.plan.inputs.items()
         }
         return Call(inputs, params or {}, preset)
 
     def _rows(self, spec: InputSpec, rows: Any) -> Any:
-        """The rows of an input. An input that is left out never stands for the plan's example."""
+        """The rows of an input. A missing input never means the plan's example."""
         fill = self._group_values(spec) if self.group is not None else {}
         columns = visible(spec, self._filled[spec.name])
         if not columns:
@@ -183,7 +183,7 @@ class PlanTool:
 
 
 def _require_columns(spec: InputSpec, columns: Iterable[str], rows: Iterable[Any]) -> None:
-    """Refuse columns that the input lacks, which a run would leave out. Raises InputError."""
+    """Refuse columns that the input lacks; a run would drop them. Raises InputError."""
     known = list(columns)
     problems = {
         name: Problem(
@@ -200,17 +200,17 @@ def _require_columns(spec: InputSpec, columns: Iterable[str], rows: Iterable[Any
 
 
 def tools_of(names: Iterable[str], settings: Settings, group: str | None = None) -> list[PlanTool]:
-    """The tools for plans by name or path; `all` stands for every plan that is no part of another,
-    and with a group does not change the indexes of all.
+    """The tools for plans by name or path. `all` means every plan that is no part of another; with
+    a group, also without plans that change the indexes of all groups.
 
     Args:
         names: The plans.
         settings: The settings, with the folders of functions.
-        group: The group that all rows are given; None: callers name it.
+        group: The group that all rows get; None: callers name it.
 
     Raises:
-        PlanError: A plan is wrong or does not exist, two have one name, or one changes the schema
-            of the store where the server has one group.
+        PlanError: A plan is invalid or does not exist, two have the same name, or one changes the
+            schema of the store while the server has one group.
     """
     tools = [PlanTool(file, group) for file in _files(names, settings, group)]
     problems = [problem for tool in tools for problem in _problems(tool)]
@@ -258,7 +258,7 @@ def public(text: str) -> str:
 
 
 def structured(result: Result, limit: int) -> dict[str, Any]:
-    """What a call gave, as JSON has it: at most `limit` rows of each table."""
+    """The result of a call as JSON: at most `limit` rows of each table."""
     total = result.meter.total()
     left_out = {name: result.count(name) - limit for name in result.tables}
     outcome = {
@@ -289,7 +289,7 @@ def structured(result: Result, limit: int) -> dict[str, Any]:
 
 
 def _without_vectors(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of a step, without the columns of numbers that only searches read."""
+    """A row of a step, without the numeric columns that only searches read."""
     return {
         name: value
         for name, value in row.items()
@@ -298,7 +298,7 @@ def _without_vectors(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """JSON has neither infinity nor NaN."""
+    """A value without infinity and NaN, which JSON lacks."""
     if isinstance(value, Mapping):
         return {key: _finite(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -307,11 +307,11 @@ def _finite(value: Any) -> Any:
 
 
 def summary(result: Result, outcome: Mapping[str, Any], seconds: float) -> Iterator[str]:
-    """The lines of text of a call: what failed, how many rows it gave, what it wrote and cost.
+    """The text lines of a call: failures, number of rows, writes and cost.
 
     Args:
         result: The result.
-        outcome: What `structured` made of it.
+        outcome: The result of `structured`.
         seconds: The wall time of the run.
     """
     if result.stopped:
@@ -325,8 +325,8 @@ def summary(result: Result, outcome: Mapping[str, Any], seconds: float) -> Itera
     tables = ", ".join(f"{plural(result.count(name), 'row')} of {name}" for name in result.tables)
     yield f"{result.plan}, run {result.run}: {tables or 'no results'}"
     for name, count in outcome["left_out"].items():
-        shown = len(outcome["tables"][name])
-        yield f"{name}: the first {shown} of {shown + count} rows; {count} are left out (--max-rows {shown})"
+        rows = len(outcome["tables"][name])
+        yield f"{name}: the first {rows} of {rows + count} rows; {count} are left out (--max-rows {rows})"
     if result.written:
         yield written(outcome["written"])
     if result.skipped:
@@ -336,7 +336,7 @@ def summary(result: Result, outcome: Mapping[str, Any], seconds: float) -> Itera
 
 
 Note = Callable[..., str]  # the comment of a key of a plan file, by its path; "" if it has none
-PARAMS, PRESET = "params", "preset"  # the arguments beside the inputs
+PARAMS, PRESET = "params", "preset"  # the arguments in addition to the inputs
 _ATOMS: Mapping[str, Schema] = {
     "string": {"type": "string"},
     "int64": {"type": "integer"},
@@ -353,8 +353,8 @@ def arguments_schema(plan: LogicalPlan, hidden: Mapping[str, frozenset[str]], no
 
     Args:
         plan: The plan, with its defaults.
-        hidden: The columns that the server fills, by input. An input without other columns is no
-            argument.
+        hidden: The columns that the server fills, by input. An input without other columns is not
+            an argument.
         note: The comments of the plan's file.
     """
     inputs = {
@@ -405,8 +405,8 @@ def _rows(spec: InputSpec, hidden: frozenset[str], note: Note) -> Schema:
 
 
 def _value(kind: Type, *, of_result: bool = False) -> Schema:
-    """The schema of a value: of an input, with NULL where the type says so; of a result, with NULL at
-    every depth and all fields of structs.
+    """The schema of a value. For an input, NULL is allowed if the type allows it; for a result,
+    NULL is allowed at every depth, and structs have all fields.
     """
     null = of_result or kind.nullable
     inside = partial(_value, of_result=of_result)
@@ -421,7 +421,7 @@ def _value(kind: Type, *, of_result: bool = False) -> Schema:
     elif kind.name == "enum":
         return {"enum": [*kind.values, *([None] if null else [])]}
     elif kind.name not in _ATOMS:
-        return {}  # JSON of any kind
+        return {}  # any JSON value
     else:
         body = dict(_ATOMS[kind.name])
     return body | {"type": [body["type"], "null"]} if null else body
@@ -447,8 +447,8 @@ def _parameters(plan: LogicalPlan, note: Note) -> Schema:
 
 
 def _parameter(default: Any, set_to: Iterable[Any]) -> Schema:
-    """The values that a parameter takes: of the kind of its default, and those that presets set it
-    to, as loading the plan accepts them.
+    """The accepted values of a parameter: of the type of its default, and those that presets set,
+    as accepted when the plan is loaded.
     """
     if isinstance(default, bool):
         kind: Schema = {"type": ["boolean", "null"]}
@@ -463,7 +463,7 @@ def _parameter(default: Any, set_to: Iterable[Any]) -> Schema:
 
 
 def _forms(plan: LogicalPlan) -> dict[str, list[str]]:
-    """The values of parameters that pick the form of a step, where no other value can be."""
+    """The values of parameters that select the form of a step, if no other value is valid."""
     forms: dict[str, list[str]] = {}
     for step in (plan.document.get("steps") or {}).values():
         first = step[0] if isinstance(step, list) and step else {}
@@ -492,7 +492,7 @@ def _preset(presets: Mapping[str, Any], note: Note) -> Schema:
 
 
 def result_schema(plan: LogicalPlan) -> Schema:
-    """The schema of a tool's result. Columns have types where no parameter can change them."""
+    """The schema of a tool's result. A column has a type if no parameter can change it."""
     fixed = not plan.params and not plan.document.get("presets")
     tables = {
         name: {

@@ -1,4 +1,4 @@
-"""The ways to a client: the process's standard streams, and streamable HTTP."""
+"""The transports to a client: the process's standard streams, and streamable HTTP."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from semgraph.errors import PlanError, Problem
 
 PATH = "/mcp"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_GRACE = 1  # second for open responses when the server stops
+_GRACE = 1  # seconds for open responses when the server stops
 
 
 @contextmanager
 def standard_streams() -> Iterator[tuple[int, int]]:
-    """Descriptors of the process's stdin and stdout for the protocol alone. Meanwhile, what the process
-    and its children read is empty, and what they print goes to stderr.
+    """Descriptors of the process's stdin and stdout, only for the protocol. Meanwhile, the process
+    and its children read empty input, and their output goes to stderr.
     """
     reading, writing = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -48,7 +48,7 @@ def standard_streams() -> Iterator[tuple[int, int]]:
 
 
 async def serve_stdio(server: Server[Any], reading: int, writing: int) -> None:
-    """Serve the client at two descriptors until it closes the first."""
+    """Serve the client at two descriptors until it closes the first one."""
     lines: Any = _lines(os.dup(reading))
     with os.fdopen(writing, "w", encoding="utf-8", closefd=False) as stream:
         async with stdio_server(lines, anyio.wrap_file(stream)) as (messages, answers):
@@ -56,9 +56,9 @@ async def serve_stdio(server: Server[Any], reading: int, writing: int) -> None:
 
 
 async def _lines(descriptor: int) -> AsyncIterator[str]:
-    """The lines of a descriptor, read by a thread that the end of the process does not wait for.
+    """The lines of a descriptor, read by a thread that does not delay the end of the process.
 
-    The SDK's own reader cannot be cancelled while it waits for a line.
+    The SDK's reader cannot be cancelled while it waits for a line.
     """
     lines, loop = asyncio.Queue[str](), asyncio.get_running_loop()
 
@@ -77,13 +77,13 @@ async def _lines(descriptor: int) -> AsyncIterator[str]:
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server listens.
+    """The address of a server.
 
     Args:
-        host: A name or an address.
-        port: 0: any that is free.
-        names: Further hosts by which clients reach it.
-        token: What requests need; "" for nothing.
+        host: A name or an IP address.
+        port: The port; 0: any free one.
+        names: Further host names that clients use.
+        token: The token that requests need; "" for none.
     """
 
     host: str = "127.0.0.1"
@@ -93,7 +93,7 @@ class Address:
 
     @classmethod
     def parse(cls, text: str | None, names: Sequence[str] = (), token: str = "") -> Address:
-        """Read `HOST:PORT`, `HOST` or `:PORT`. Raises PlanError.
+        """Parse `HOST:PORT`, `HOST` or `:PORT`. Raises PlanError.
 
         >>> Address.parse("[::1]:9000")
         Address(host='::1', port=9000, names=())
@@ -110,12 +110,12 @@ class Address:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Whether only this machine can reach it."""
         return self.host in _LOOPBACK
 
     @property
     def security(self) -> TransportSecuritySettings:
-        """The Host and Origin headers that are answered: those of the hosts of this server."""
+        """The accepted Host and Origin headers: those of the hosts of this server."""
         hosts = {self._bracketed(name) for name in (*self.names, *self._own)}
         origins = [f"{scheme}://{host}" for host in sorted(hosts) for scheme in ("http", "https")]
         return TransportSecuritySettings(
@@ -128,8 +128,8 @@ class Address:
         return _LOOPBACK if self.is_loopback else () if _is_any(self.host) else (self.host,)
 
     def require_safe(self) -> None:
-        """Refuse an address beyond this machine without a token, and one without the names by which
-        clients reach it. Raises PlanError.
+        """Refuse an address beyond this machine without a token, or without the names that clients
+        use. Raises PlanError.
         """
         if self.is_loopback:
             return
@@ -154,12 +154,12 @@ class Address:
 def _is_any(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_unspecified
-    except ValueError:  # a name
+    except ValueError:  # not an IP address but a name
         return False
 
 
 class RequireToken:
-    """An application that answers requests with the token and refuses all others.
+    """An application that answers requests with the token and rejects all others.
 
     Args:
         app: The application.
@@ -182,8 +182,8 @@ class RequireToken:
         await refusal(scope, receive, send)
 
     def _is_known(self, scope: Scope) -> bool:
-        given = dict(scope["headers"]).get(b"authorization", b"")
-        scheme, _, token = given.partition(b" ")
+        header = dict(scope["headers"]).get(b"authorization", b"")
+        scheme, _, token = header.partition(b" ")
         return hmac.compare_digest(scheme.lower() + b" " + token, self._expected)
 
 
@@ -193,16 +193,16 @@ async def serve_http(
     ready: Callable[[str], object],
     stop: Callable[[], object],
 ) -> None:
-    """Serve clients by HTTP until the task is cancelled.
+    """Serve clients over HTTP until the task is cancelled.
 
     Args:
         server: The server.
-        address: Where to listen.
-        ready: Called with the URL when the server listens.
-        stop: Ends the calls that run.
+        address: The address to listen on.
+        ready: Called with the URL as soon as the server listens.
+        stop: Ends the running calls.
 
     Raises:
-        OSError: Nothing can listen there.
+        OSError: The address is not available.
     """
     app: ASGIApp = server.streamable_http_app(
         streamable_http_path=PATH, transport_security=address.security, host=address.host
@@ -230,7 +230,7 @@ class _Http(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none."""
+        """Capture no signal."""
         yield
 
 

@@ -2,7 +2,7 @@
 comparisons borrow them.
 
 `session` has the public calls, also for synchronous callers: `run` and `resume` (with the rows of
-`inputs`), `explaining`, and comparisons; `diagnosis` is `semgraph doctor`'s.
+`inputs`), `explaining`, and comparisons. `diagnosis` serves `semgraph doctor`.
 
 Imports every folder but `lotus`, `conformance` and `cli`; the command line and users import it.
 """

@@ -1,5 +1,5 @@
-"""Diagnosis of an installation: Python, extras, models, store, disk and settings, each a fact with
-its remedy.
+"""Diagnosis of an installation: Python, extras, models, store, disk and settings. Each fact comes
+with its remedy.
 """
 
 from __future__ import annotations
@@ -130,9 +130,9 @@ def _store(session: Session) -> Fact:
     lengths = sorted(set(statistics.dimensions.values()))
     vectors = f"; vectors of {' and '.join(map(str, lengths))} dimensions" if lengths else ""
     what = f"{shown(settings)}: {counts}{vectors}"
-    own = PROVIDERS[settings.embedder.provider].dimensions(settings.embedder)
-    if own and lengths and own not in lengths:
-        remedy = f"Name the embedder that made them, or another store: {settings.embedder} gives {own} dimensions"
+    length = PROVIDERS[settings.embedder.provider].dimensions(settings.embedder)
+    if length and lengths and length not in lengths:
+        remedy = f"Name the embedder that made them, or another store: {settings.embedder} gives {length} dimensions"
         return Fact(BAD, "store", what, remedy)
     return Fact(GOOD, "store", what)
 
@@ -144,8 +144,8 @@ async def _statistics(session: Session) -> Statistics:
 
 def _disk(settings: Settings) -> Fact:
     folder = models_dir(settings.environment)
-    there = next(path for path in (folder, *folder.parents) if path.exists())
-    free = shutil.disk_usage(there).free
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(existing).free
     if free < _LEAST_FREE:
         return Fact(
             NOTE,
@@ -166,17 +166,17 @@ _REQUEST = Request(
         Message("user", _SENTENCE),
     ),
     schema=canonical_json(_ANSWER.schema),
-    max_tokens=2048,  # of which a model may think
+    max_tokens=2048,  # includes the thinking of a model
 )
 
 
 async def _ask(model: LLM) -> str:
-    """Send a short request, read the answer as a run does, and return the outcome in words, with what
-    an endpoint refused.
+    """Send a short request, read the answer as a run does, and return the outcome in words, with
+    the parameters that an endpoint refused.
 
     Raises:
-        ModelUnavailable: It does not answer, or ignores the answer schema.
-        RowError: The model refused, or the answer was cut.
+        ModelUnavailable: The model does not answer, or ignores the answer schema.
+        RowError: The model refused, or the answer was truncated.
     """
     reply = await model.complete(_REQUEST)
     text, repair = repaired(reply.text)
@@ -210,7 +210,7 @@ async def _try(spec: ModelSpec, settings: Settings) -> str:
     The call may take `max_seconds`; without this limit, an endpoint may take two minutes.
 
     Raises:
-        SemgraphError: It does not answer, or its answer is invalid; `BudgetReached` if it takes too
+        SemgraphError: It does not answer, or its answer is invalid. `BudgetReached`: it takes too
             long.
     """
     longest = None if PROVIDERS[spec.provider].service is None else _LONGEST
@@ -239,11 +239,11 @@ def try_local(model: CatalogueModel) -> str:
 
 
 def nothing_deleted(groups: Sequence[str], journal: Path | None, *, configured: bool) -> str:
-    """The reason why a journal had no answers of groups to delete.
+    """The reason why a journal held no answers of the groups.
 
     Args:
         groups: The groups.
-        journal: The journal's file; None: answers are not kept.
+        journal: The journal's file; None: no journal is kept.
         configured: Whether the command named a configuration, which may name another journal.
     """
     if journal is None:

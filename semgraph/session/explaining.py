@@ -38,7 +38,7 @@ from semgraph.session.resources import Resources
 from semgraph.stores.base import Attachable, Store, open_for_reading
 from semgraph.stores.sqlite.store import SqliteStore
 
-_LENGTH = 4  # of vectors, where none are stored
+_LENGTH = 4  # of vectors, if none are stored
 _APPROXIMATE = {rule.__name__ for rule in APPROXIMATE}
 ExplainFormat = Literal["tree", "algebra", "mermaid", "json", "queries", "prompts"]
 
@@ -51,10 +51,10 @@ class Explanation:
         plan: The plan.
         resources: The session's resources: store, models, implementations.
         inputs: The plan's rows; None: no estimates.
-        run: A recorded run, for counts beside the estimates.
+        run: A recorded run; its counts are shown next to the estimates.
         sample: The cost of some of the rows.
         width: Columns of the terminal.
-        expand: Whether the algebra has the steps of called plans.
+        expand: Whether the algebra includes the steps of called plans.
     """
 
     plan: LogicalPlan
@@ -66,11 +66,11 @@ class Explanation:
     expand: bool = False
 
     async def text(self, form: ExplainFormat) -> str:
-        """The plan in one of the forms. No model is called. The store is read for `prompts` and to
-        count what a plan scans.
+        """The plan in one of the formats. No model is called. The store is read for `prompts`, and
+        to count the rows that a plan scans.
 
         Raises:
-            PlanError: The run was one of another plan, or `prompts` needs rows.
+            PlanError: The run belongs to another plan, or `prompts` needs rows.
             StoreUnavailable: The store does not answer.
         """
         note = "" if self.run is None else _note(self.run, self.plan)
@@ -125,8 +125,8 @@ class Explanation:
         return "\n".join([*lines, *(self.sample.lines() if self.sample is not None else [])])
 
     async def _pending(self, inputs: Mapping[str, pa.Table]) -> tuple[Mapping[str, pa.Table], str]:
-        """The rows that a run would process, and a line on those that it would skip: they are in the
-        graph already. Beside the counts of a run, all rows are estimated.
+        """The rows that a run would process, and a line on the rows that it would skip because the
+        graph has them already. With the counts of a run, all rows are estimated.
         """
         plan, windowing = self.plan, self.plan.windows
         if windowing is None or not plan.writes or self.run is not None:
@@ -151,7 +151,9 @@ class Explanation:
         return {**inputs, windowing.input: own.take(pa.array(pending, pa.int64()))}, line
 
     def _engine(self, forecast: Forecast | None) -> str:
-        """The engine of the settings, and the shards that it makes of the rows; "" without any."""
+        """The engine of the settings and the number of shards that it makes of the rows; "" without
+        one.
+        """
         if "engine" not in self.resources.settings.values or forecast is None:
             return ""
         from semgraph.engine.on_ray import EngineSpec
@@ -160,7 +162,7 @@ class Explanation:
         setting = self.resources.settings["engine"]
         spec = EngineSpec.parse(str(setting.value))
         try:
-            workers = spec.workers or os.cpu_count() or 1  # of a cluster: as here
+            workers = spec.workers or os.cpu_count() or 1  # a cluster counts as this machine
             shards, part = described(self.plan, self.inputs or {}, spec.shards, workers)
         except PlanError as error:
             if setting.origin == OPTION:
@@ -202,8 +204,8 @@ class Explanation:
             return await requests.tokens_of_inputs(physical, llm, store, inputs, now)
 
     async def _queries(self, physical: PhysicalPlan) -> str:
-        """The SQL of segments, and the store's statements: for SQLite over an empty graph, for
-        Neo4j with its own indexes.
+        """The SQL of segments and the store's statements: for SQLite over an empty graph, for Neo4j
+        with its real indexes.
         """
         parts = [requests.segment_queries(physical)]
         if any(node.reads_store for node in walk(*physical.roots)):
@@ -242,7 +244,7 @@ class Explanation:
 
 
 def _note(run: Run, plan: LogicalPlan) -> str:
-    """A note if a run used another version of the plan. Raises PlanError for a run of another plan."""
+    """A note if a run used another version of the plan. Raises PlanError if it ran another plan."""
     name, facts = run.name, run.facts
     if "plan" not in facts:
         hint = f"name another run, or remove it: semgraph runs rm {name}"

@@ -1,4 +1,4 @@
-"""A group of the stored graph as networkx has it, and as a file: GraphML, JSON or Parquet."""
+"""Export of a group of the stored graph: a networkx graph, or a GraphML, JSON or Parquet file."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ LABEL = "label"  # the attribute with the label of a node, or the type of an edg
 _ENDS = ("source", "target")
 _TAKEN = {"node": {LABEL, "id"}, "edge": {LABEL, "id", "key"}}
 _FOLDER = ".parquet"
-_SOME = 1_000  # rows of a label in which other groups are looked for
-_NAMED = 10  # groups that a message names
+_SOME = 1_000  # rows of a label that are searched for the names of other groups
+_NAMED = 10  # most groups that a message names
 _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -55,7 +55,7 @@ class Exported:
 
 @dataclass(frozen=True)
 class GroupTables:
-    """The rows of a group, read a label at a time: nodes before edges."""
+    """The rows of a group, read label by label: nodes before edges."""
 
     store: Store
     graph: Graph
@@ -79,13 +79,13 @@ class GroupTables:
 
 
 def properties(label: Label) -> dict[str, Type]:
-    """The properties that are exported: neither vectors nor texts derived from others."""
+    """The exported properties: all except vectors and derived texts."""
     return {name: kind for name, kind in label.columns.items() if name not in label.derived}
 
 
 @asynccontextmanager
 async def group_rows(resources: Resources, graph: Graph, group: str) -> AsyncIterator[GroupTables]:
-    """The rows of a group of the store. Raises PlanError if it holds none, or StoreUnavailable."""
+    """The rows of a group of the store. Raises PlanError if it holds none; StoreUnavailable."""
     resources.need_graph()
     async with resources.opened_store(graph) as store:
         await open_for_reading(store, graph)
@@ -139,7 +139,7 @@ async def export(resources: Resources, graph: Graph, group: str, to: Path) -> Ex
 
 
 async def networkx_graph(graph: Graph, tables: GroupTables) -> nx.MultiDiGraph:
-    """A group as a graph of networkx; see `Session.agraph`.
+    """Convert a group to a networkx graph; see `Session.agraph`.
 
     Raises:
         DataError: Nodes of two labels have the same key.
@@ -177,8 +177,8 @@ def _refuse_equal(made: nx.MultiDiGraph, key: str, label: Label) -> None:
 def _attributes(
     row: Mapping[str, Any], kind: Literal["node", "edge"], types: Mapping[str, Type]
 ) -> dict[str, Any]:
-    """The properties of a row that have a value. One with a name that networkx or `label` needs is
-    followed by "_".
+    """The properties of a row that have a value. A name that networkx or `label` reserves gets the
+    suffix "_".
     """
     ends = _ENDS if kind == "edge" else ()
     return {
@@ -209,7 +209,9 @@ def _write_json(made: nx.MultiDiGraph, file: Path) -> None:
 
 
 def _write_graphml(made: nx.MultiDiGraph, file: Path) -> None:
-    """GraphML knows numbers, true and false, and text: the rest is text, lists and objects in JSON."""
+    """Write GraphML. It has numbers, booleans and text: every other value is written as text, lists
+    and objects as JSON.
+    """
     copy = nx.MultiDiGraph(**_in_xml(made.graph))
     copy.add_nodes_from((_text(node), _in_xml(values)) for node, values in made.nodes(data=True))
     copy.add_edges_from(
@@ -230,12 +232,12 @@ def _in_xml(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text(text: str) -> str:
-    """A text without the control characters that XML cannot hold; each becomes U+FFFD."""
+    """A text without the control characters that XML forbids; each becomes U+FFFD."""
     return _NO_XML.sub("\ufffd", text)
 
 
 async def _write_parquet(graph: Graph, tables: GroupTables, folder: Path) -> Exported:
-    """Write `nodes.parquet` and `edges.parquet`, a label at a time."""
+    """Write `nodes.parquet` and `edges.parquet`, label by label."""
     counts = {"node": 0, "edge": 0}
     with (
         _replacing(folder / "nodes.parquet") as nodes,
@@ -250,8 +252,8 @@ async def _write_parquet(graph: Graph, tables: GroupTables, folder: Path) -> Exp
 
 
 class _LabelWriter:
-    """A Parquet file with the rows of several labels, and the columns of all. A property that has
-    different types in two labels has a column for each: `Book.year`.
+    """A Parquet file with the rows of several labels and the union of their columns. A property
+    with different types in two labels has one column for each: `Book.year`.
     """
 
     def __init__(self, graph: Graph, labels: tuple[Label, ...], file: Path) -> None:
@@ -299,7 +301,7 @@ class _LabelWriter:
 
 @contextmanager
 def _replacing(file: Path) -> Iterator[Path]:
-    """A new file that takes the place of `file` when all is written."""
+    """A new file that replaces `file` when it is complete."""
     private_folder(file.parent)
     handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
     os.close(handle)

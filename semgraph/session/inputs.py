@@ -54,7 +54,7 @@ from semgraph.stores.conditions import Value, evaluate
 
 @dataclass(frozen=True)
 class Example:
-    """A plan's example: its rows by input, and the plans whose examples run before it."""
+    """A plan's example: its rows by input, and the plans that run before it."""
 
     inputs: Mapping[str, Any]
     after: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ def example_rows(plan: LogicalPlan) -> Example:
 
 
 def no_plan(value: object) -> PlanError:
-    """The error about a value that is given in the place of a plan."""
+    """The error for a value that is not a plan."""
     kind = type(value).__name__
     if hasattr(value, "columns") or isinstance(value, (list, tuple)):
         return PlanError(
@@ -93,8 +93,8 @@ def no_plan(value: object) -> PlanError:
 def refuse_unknown_words(
     call: str, plan: LogicalPlan, names: Iterable[str], method: Callable[..., Any]
 ) -> None:
-    """Refuse a word that is neither an input of the plan nor an option of the call, if it looks like an
-    option, or like one of another call. Raises PlanError.
+    """Refuse a keyword that is neither an input of the plan nor an option of the call, if it
+    resembles an option of this or another call. Raises PlanError.
     """
     options = [
         p.name for p in inspect.signature(method).parameters.values() if p.kind is p.KEYWORD_ONLY
@@ -110,7 +110,7 @@ def refuse_unknown_words(
             raise PlanError(Problem(what, there=there, hint=hint))
 
 
-_MOST_PROBLEMS = 10  # that one error lists
+_MOST_PROBLEMS = 10  # listed by one error
 _OF_SESSIONS = {
     name: f"it belongs to the session: Session({name}=...)"
     for name in ("llm", "embedder", "store", "max_usd", "max_calls", "max_tokens", "max_seconds")
@@ -118,7 +118,7 @@ _OF_SESSIONS = {
 
 
 def refuse_taken(plan: LogicalPlan, inputs: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """Refuse rows of an input with the name of an option of the call. Raises PlanError."""
+    """Refuse an input with the name of an option of the call. Raises PlanError."""
     for name, value in options.items():
         if name in plan.inputs and name not in inputs and value is not None and value is not False:
             line = next(
@@ -133,8 +133,8 @@ def _is_input(node: Node, name: str) -> bool:
 
 
 def group_columns(plan: LogicalPlan, spec: InputSpec) -> list[str]:
-    """The columns of an input that name the group of its rows: the graph's partition, and that of
-    the plan's windows.
+    """The columns of an input that name the group of its rows: the graph's partition and the
+    partition of the plan's windows.
     """
     cut = plan.windows if plan.windows is not None and plan.windows.input == spec.name else None
     names = {plan.graph.partition, *([cut.partition] if cut else [])}
@@ -142,7 +142,7 @@ def group_columns(plan: LogicalPlan, spec: InputSpec) -> list[str]:
 
 
 def refuse_other_groups(plan: LogicalPlan, tables: Mapping[str, pa.Table], group: str) -> None:
-    """Refuse rows of another group than that of the session. Raises InputError."""
+    """Refuse rows of a group other than the session's. Raises InputError."""
     problems = [
         Problem(
             f"input {name}, column {column}: {shown(other)} is not the group of this session, {shown(group)}",
@@ -158,15 +158,15 @@ def refuse_other_groups(plan: LogicalPlan, tables: Mapping[str, pa.Table], group
 
 
 def is_all(value: object) -> bool:
-    """Whether it is the word for all partitions of the store, in the place of rows."""
+    """Whether the value is the word for all partitions of the store, which replaces rows."""
     return isinstance(value, str) and value == ALL
 
 
 def typed_inputs(
     plan: LogicalPlan, inputs: Mapping[str, Any], rows: int | None
 ) -> dict[str, pa.Table]:
-    """Every input as a typed table; without rows, the example's. An input that stands for all
-    partitions of the store has none. Raises PlanError or InputError.
+    """Every input as a typed table; without rows, the example's. An input that means all partitions
+    of the store has no table. Raises PlanError or InputError.
     """
     for name in inputs:
         if name not in plan.inputs:
@@ -213,7 +213,7 @@ def typed_inputs(
 
 
 def _refuse_groups(plan: LogicalPlan, tables: Mapping[str, pa.Table]) -> None:
-    """Refuse rows of which no group is one that the plan takes. Raises InputError."""
+    """Refuse inputs without any row of a group that the plan takes. Raises InputError."""
     for rule in (node for node in walk(*plan.roots) if isinstance(node, Require)):
         if rule.where.columns != rule.says.columns or len(rule.where.columns) != 1:
             continue
@@ -231,13 +231,13 @@ def _refuse_groups(plan: LogicalPlan, tables: Mapping[str, pa.Table]) -> None:
 
 
 def _refuse_schemas(plan: LogicalPlan, tables: Mapping[str, pa.Table]) -> None:
-    """Refuse rows whose answer schemas, which a sem_map is to follow, are invalid. Raises InputError."""
+    """Refuse rows with invalid answer schemas for a sem_map. Raises InputError."""
     maps = (node for node in walk(*plan.roots) if isinstance(node, SemMap) and node.form)
     places = {place: None for node in maps for place in _origins(node.input, node.form)}
     problems = []
     for name, column in places:
-        there = name in tables and column in tables[name].column_names
-        for text in tables[name].column(column).unique().to_pylist() if there else ():
+        exists = name in tables and column in tables[name].column_names
+        for text in tables[name].column(column).unique().to_pylist() if exists else ():
             try:
                 _ = text is None or parse_answer_schema(text)
             except Fault as fault:
@@ -248,8 +248,8 @@ def _refuse_schemas(plan: LogicalPlan, tables: Mapping[str, pa.Table]) -> None:
 
 
 def _origins(node: Node, path: str, also: tuple[type[Node], ...] = ()) -> Iterator[tuple[str, str]]:
-    """The inputs and their columns from which a column comes unchanged, and that no filter leaves out.
-    `also` are further operators that leave it as it is.
+    """The input columns from which a column comes unchanged and unfiltered. `also` lists further
+    operators that leave it unchanged.
     """
     name, _, rest = path.partition(".")
     if isinstance(node, Input) and not rest:
@@ -267,9 +267,9 @@ def _origins(node: Node, path: str, also: tuple[type[Node], ...] = ()) -> Iterat
 
 
 def refuse_lost(result: Result, inputs: Mapping[str, pa.Table]) -> None:
-    """Refuse a result in which every row failed: each that was cut into windows;
-    without windows each that a step asked about, so that nothing is left. Raises RowError with the
-    result.
+    """Refuse a result in which every row failed. With windows: every row that was cut into windows.
+    Without windows: every row that a step asked about, so that no row is left. Raises RowError with
+    the result.
     """
     if result.stopped or not result.failed:
         return
@@ -289,19 +289,19 @@ def refuse_lost(result: Result, inputs: Mapping[str, pa.Table]) -> None:
 
 
 def _none_passed(result: Result, inputs: Mapping[str, pa.Table]) -> bool:
-    """Whether no row passed the steps in which rows can fail; where these were asked about none, whether
-    no row of the inputs could be read.
+    """Whether no row passed the steps in which rows can fail. If these steps asked about no row:
+    whether no input row was readable.
     """
     asked = [step for step in result.meter.steps.values() if step.operator or step.rows_failed]
-    given = [step.rows_in for step in asked if step.rows_in]
-    if not given and not any(step.rows_failed for step in asked):
+    counts = [step.rows_in for step in asked if step.rows_in]
+    if not counts and not any(step.rows_failed for step in asked):
         return not any(without_nul(name, table)[0].num_rows for name, table in inputs.items())
     passed = any((step.rows_in or 0) > step.rows_failed for step in asked)
-    return not passed and len(result.failed) >= max(given, default=0)
+    return not passed and len(result.failed) >= max(counts, default=0)
 
 
 def _rows_of(name: str, frame: Frame) -> pa.Table:
-    """The rows of a relation that is an input itself. Raises InputError for one that is computed."""
+    """The rows of a relation that is an input. Raises InputError for a computed relation."""
     if frame.made.table is None:
         what = f"input {name} is a relation that is not computed yet ({frame.node.keyword})"
         raise InputError(Problem(what, hint=f"{name}=session.run(frame).to_arrow()"))
@@ -311,19 +311,19 @@ def _rows_of(name: str, frame: Frame) -> pa.Table:
 async def run_before(
     request: RunRequest, prepare: Callable[[str | Path], LogicalPlan], resources: Resources
 ) -> list[Result]:
-    """Run the plans that the example of a plan depends on, each on its own example, in their order.
+    """Run the plans that the example of a plan depends on, each on its example, in order.
 
     Args:
         request: The request of the plan; `progress`, `write`, `runs` and `begun` hold for all.
         prepare: Loads a plan by path or name.
-        resources: The resources of all of them, with a shared budget if there is one.
+        resources: The resources of all runs, with a shared budget if there is one.
 
     Returns:
         The results, in the order of the runs.
 
     Raises:
-        PlanError: The plan deletes rows, and the store holds other rows.
-        BudgetReached: One of them stopped at a limit; later ones were not started.
+        PlanError: A plan deletes rows, and the store holds other rows.
+        BudgetReached: A run stopped at a limit; later ones were not started.
     """
     if request.write and request.until is None:
         await _refuse_deletes(request.plan, resources)
@@ -355,12 +355,12 @@ async def run_before(
 
 
 async def _refuse_deletes(plan: LogicalPlan, resources: Resources) -> None:
-    """Refuse the example of a plan that deletes rows without writing them again if the store holds
-    rows, which may be the user's.
+    """Refuse the example of a plan that deletes rows without rewriting them if the store holds
+    rows: they may be the user's.
 
     Raises:
         PlanError: The store holds rows.
-        StoreUnavailable: It does not answer.
+        StoreUnavailable: The store does not answer.
     """
     written = {sink.label.name for sink in plan.writes if isinstance(sink, Merge)}
     deleted = [
@@ -392,10 +392,10 @@ _SPREAD = 1.96  # standard errors of a count on each side: 95 %
 
 @dataclass(frozen=True)
 class Sample:
-    """The cost of `rows` of `of` rows, from which the cost of all rows is estimated, with the 95 %
+    """The cost of `rows` out of `of` rows. It gives the estimated cost of all rows, with the 95 %
     range of a count of calls.
 
-    `cost` includes answers from the journal as if they were paid now; `replayed` is their number.
+    `cost` includes answers from the journal at their price; `replayed` is their number.
     """
 
     rows: int

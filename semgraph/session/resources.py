@@ -53,7 +53,7 @@ Identity = tuple[int, int] | None
 
 
 def _identity(path: Path | None) -> Identity:
-    """Device and inode of the file at a path; None if there is none."""
+    """Device and inode of the file at a path; None if no file exists."""
     try:
         status = path.stat() if path is not None else None
     except OSError:
@@ -63,14 +63,14 @@ def _identity(path: Path | None) -> Identity:
 
 @dataclass
 class SharedStore:
-    """A store that runs borrow. Each run borrows it, or another connection to the same data, for
-    its own graph.
+    """A store that runs borrow. Each run gets it, or another connection to the same data, for its
+    graph.
 
     Args:
         store: The store.
         file: Its file, if any.
         idle: Stores that no run uses, with the graphs that they were last opened for.
-        runs: The number of runs that use one.
+        runs: The number of runs that use the store.
         identity: The file that was opened.
     """
 
@@ -131,7 +131,7 @@ class LoopResources:
             self.runs -= 1
 
     async def end(self) -> None:
-        """Close all."""
+        """Close all resources."""
         if not self._ending:
             self._ending = True
             await self._life.aclose()
@@ -150,8 +150,8 @@ class LoopResources:
                     raise
 
     async def journal(self, path: Path, keep_days: float | None) -> Journal:
-        """The journal, opened once. Raises SemgraphError; JournalLocked if another process keeps it
-        locked.
+        """The journal, opened once. Raises SemgraphError; JournalLocked if another process holds
+        its lock.
         """
         opening = self._journals.get(path)
         if opening is not None and opening.done():
@@ -166,7 +166,7 @@ class LoopResources:
         return (await asyncio.shield(opening))[0]
 
     async def store(self, store: Store, file: Path | None) -> SharedStore:
-        """The open store at the address of this one, or this one; a new one if the file was
+        """The open store at the address of this one, or this one; a new store if the file was
         replaced.
         """
         lent = self._stores.get(store.name)
@@ -202,7 +202,7 @@ async def _surely(close: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _opened(path: Path, keep_days: float | None) -> tuple[Journal, Identity]:
-    """Open a journal in a thread, because the disk may block; wait here for other processes."""
+    """Open a journal in a thread, because disk access may block; wait here for other processes."""
     until = time.monotonic() + _PATIENCE
     while True:
         try:
@@ -222,7 +222,7 @@ async def _closed(journal: Journal) -> None:
 
 
 class Owned:
-    """The open resources of a session, of the process that opened the first of them.
+    """The open resources of a session. They belong to the process that opened the first of them.
 
     Args:
         make_limiter: Makes the limiter of an endpoint.
@@ -240,7 +240,7 @@ class Owned:
 
     @property
     def is_inherited(self) -> bool:
-        """Whether this process is a fork of the one that opened them: it would use its sockets."""
+        """Whether this process is a fork of the one that opened them: it shares its sockets."""
         return self._process not in (None, os.getpid())
 
     def claim(self) -> None:
@@ -283,8 +283,8 @@ class Owned:
 
     @asynccontextmanager
     async def given(self, store: Store, graph: Graph | None) -> AsyncIterator[Store]:
-        """A store object. If a run has it open for another graph, another store on the
-        same data.
+        """A user's store object. If a run has it open for another graph: another store on the same
+        data.
         """
         others = (
             [other for owner, other in _GIVEN if owner is store and other != graph]
@@ -307,7 +307,9 @@ class Owned:
         return self._memory
 
     async def aclose(self) -> None:
-        """Close everything, in all event loops; nothing in a forked process, which has none open."""
+        """Close everything, in all event loops. A forked process has nothing open and closes
+        nothing.
+        """
         if self.is_inherited:
             return
         for loop, each in list(self._loops.items()):
@@ -320,16 +322,14 @@ class Owned:
         self._process = None
 
     def end_here_soon(self) -> None:
-        """Close the resources of the event loop that runs in this thread, if any, when it runs
-        again.
-        """
-        with suppress(RuntimeError):  # no loop is running
+        """Close the resources of the event loop of this thread, if any, once it continues."""
+        with suppress(RuntimeError):  # this thread has no running loop
             loop = asyncio.get_running_loop()
             if (each := self._loops.pop(loop, None)) is not None:
                 _end_soon(each)
 
     def abandon(self) -> None:
-        """Close the resources in their event loops after the session was dropped."""
+        """Close the resources in their event loops after the session was garbage-collected."""
         if self.is_inherited:
             return
         for loop, each in list(self._loops.items()):
@@ -337,7 +337,7 @@ class Owned:
                 loop.call_soon_threadsafe(_end_soon, each)
 
     def at_exit(self) -> None:
-        """Close what would delay the exit of the interpreter or be reported as unclosed."""
+        """Close resources that would delay the exit of the interpreter or cause warnings."""
         if self.is_inherited:
             return
         for loop, each in list(self._loops.items()):
@@ -384,7 +384,7 @@ atexit.register(_at_exit)
 
 @dataclass(frozen=True)
 class UserObjects:
-    """Models, embedder and store that are objects; None: those of the settings."""
+    """Models, embedder and store that the user gives as objects; None: those of the settings."""
 
     llm: LLM | None = None
     embedder: Embedder | None = None
@@ -393,9 +393,9 @@ class UserObjects:
 
 @dataclass(frozen=True)
 class Resources:
-    """The models, embedder, store and journal that settings name. Each run has its own budget, or
-    `budget` if it is set; all runs are `within` another one, if there is any. With a `group`, runs read
-    and write this group of the store alone.
+    """The models, embedder, store and journal that settings name. Each run has a budget of its own,
+    or `budget` if it is set; all runs count against `within`, if it is set. With a `group`, runs
+    read and write only this group of the store.
     """
 
     settings: Settings
@@ -407,7 +407,7 @@ class Resources:
 
     @property
     def replays(self) -> bool:
-        """Whether answers come from a recording, which has only one for each request."""
+        """Whether answers come from a recording, which has one answer for each request."""
         return self.objects.llm is None and PROVIDERS[self.settings.model().provider].replays
 
     @property
@@ -419,7 +419,7 @@ class Resources:
         return ", ".join(f"{role} {settings.model(role)}" for role in settings.roles)
 
     def observations(self) -> ObservationFile | None:
-        """What earlier runs of these models observed; None where no journal is kept."""
+        """The observations of earlier runs of these models; None without a journal."""
         return ObservationFile.beside(self.settings.journal_path, self.models)
 
     def under(self, settings: Settings) -> Resources:
@@ -491,9 +491,9 @@ class Resources:
     @property
     def sending_batches(self) -> list[str]:
         """The models that send batches."""
-        own = self.objects.llm
-        if own is not None:
-            return [own.name] if own.limits.batch else []
+        llm = self.objects.llm
+        if llm is not None:
+            return [llm.name] if llm.limits.batch else []
         specs = (self.settings.model(role) for role in self.settings.roles)
         return [str(spec) for spec in specs if spec.option("batch")]
 
@@ -534,7 +534,7 @@ class Resources:
         return self.owned.limiter_of(own, limits.in_flight or in_flight, limits.rpm, limits.tpm)
 
     async def tokenizers(self, plan: LogicalPlan) -> LLM:
-        """The models, for counting tokens; nothing is sent. Raises PlanError if there is none."""
+        """The models, only for counting tokens; sends nothing. Raises PlanError without models."""
         if self.objects.llm is not None:
             return self.objects.llm
         endpoints = (await self.owned.here()).endpoints
@@ -582,7 +582,7 @@ class Resources:
             yield await closing.enter_async_context(lent.borrowed(graph))
 
     def require_store(self) -> None:
-        """Refuse a store that is not named in full. Raises StoreUnavailable or PlanError."""
+        """Refuse an incomplete store name. Raises StoreUnavailable or PlanError."""
         if self.objects.store is None:
             self._store()
 
@@ -597,8 +597,9 @@ class Resources:
     async def prune(
         self, before: float | None, groups: Iterable[str] | str | None
     ) -> tuple[int, int]:
-        """Delete answers and vectors from the journal and those of shards, as `Journal.prune` does;
-        return how many of each. Raises SemgraphError; PlanError if a group is not a text.
+        """Delete answers and vectors from the journal and the journals of shards, as
+        `Journal.prune` does; return the number of each. Raises SemgraphError; PlanError if a group
+        is not a text.
         """
         names: list[Any] | None = None if groups is None else [groups]
         if isinstance(groups, Iterable) and not isinstance(groups, str):
@@ -617,13 +618,13 @@ class Resources:
 
     @property
     def journals(self) -> list[Path]:
-        """The files of the journal and of those of shards; none where no journal is kept."""
+        """The files of the journal and of the journals of shards; empty without a journal."""
         path = self.settings.journal_path
         return [] if path is None else [path, *journals_of_shards(path)]
 
     @property
     def may_hold_rows(self) -> bool:
-        """Whether the store may hold rows: files that do not exist hold none."""
+        """Whether the store may hold rows: a file that does not exist holds none."""
         store = self.settings.store
         return self.objects.store is not None or store_spec(store).holds_rows(
             store, self.settings.cwd
@@ -631,7 +632,7 @@ class Resources:
 
     @property
     def _file(self) -> Path | None:
-        """The file of the store; None: it has none."""
+        """The file of the store; None for a store without a file."""
         return store_spec(self.settings.store).file(self.settings.store, self.settings.cwd)
 
     def need_graph(self) -> None:
@@ -651,13 +652,13 @@ class Resources:
 
 
 def recording_of(plan: LogicalPlan) -> Path | Recording:
-    """The file of a plan's own recording; an empty one for a plan without calls that has none."""
+    """The file of a plan's recording; an empty recording for a plan without calls and file."""
     file, needs = plan.recording, plan.needs
     return file if needs.roles or needs.embeds or file.exists() else Recording()
 
 
 def journal_of_shard(journal: Path, shards: int, number: int) -> Path:
-    """The journal of a shard, which is its own: beside that of runs without shards."""
+    """The journal of one shard, stored next to the journal of the whole run."""
     return journal.parent / f"{journal.stem}-shards" / str(shards) / f"{number:05}.db"
 
 

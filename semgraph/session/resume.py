@@ -43,8 +43,9 @@ class Resumed:
         functions: The functions that its expressions call, each with the SHA-256 of its file.
         options: `until`, `write`, `again` and `on_error`.
         chosen: Models, embedder and store as text, with their origins, by key of the settings.
-        engine: The engine that ran it, and in how many shards; None: this process, in none.
-        records: Its record, and those of the runs that it resumed.
+        engine: The engine that ran it, and the number of shards; None: this process, without
+            shards.
+        records: Its record, and the records of the runs that it resumed.
     """
 
     run: str = ""
@@ -59,12 +60,12 @@ class Resumed:
     records: tuple[Path, ...] = ()
 
     def rows(self, plan: LogicalPlan) -> dict[str, Any]:
-        """Its rows, with the word for inputs of all partitions; none without a run."""
+        """Its rows; for inputs of all partitions, the word `all`. Empty without a run."""
         absent = {name: ALL for name, spec in plan.inputs.items() if spec.or_all and self.run}
         return {**absent, **self.inputs}
 
     def changed_functions(self, plan: LogicalPlan) -> tuple[str, ...]:
-        """A note for each function of one's own that has changed since."""
+        """A note for each user function that has changed since."""
         now = plan.functions
         changed = (
             name for name, digest in self.functions.items() if now.get(name, digest) != digest
@@ -82,7 +83,7 @@ class Resumed:
         again: bool = False,
         on_error: OnError | None = None,
     ) -> dict[str, Any]:
-        """Options of a run, with those of the resumed run where they are not set."""
+        """The options of a run; unset options come from the resumed run."""
         before = self.options
         return {
             "until": until or before.get("until"),
@@ -92,8 +93,8 @@ class Resumed:
         }
 
     def settings(self, now: Settings) -> Settings:
-        """These settings with the run's models, embedder and store. Options win; so do settings
-        with the same origin (a variable, a file) as in the run.
+        """These settings with the run's models, embedder and store. Options take precedence; so do
+        settings with the same origin (a variable, a file) as in the run.
         """
         values = dict(now.values)
         if not self._set_now(now, "models.default") and "models.default" in self.chosen:
@@ -112,7 +113,7 @@ class Resumed:
     def _value(self, key: str, now: Settings) -> Setting:
         text, origin = self.chosen[key][0], f"from run {self.run}"
         if key in now.values and without_password(str(now[key].value)) == text:
-            return replace(now[key], origin=origin)  # with its password, which no record has
+            return replace(now[key], origin=origin)  # includes the password, which no record holds
         if key == "store":
             return Setting(text, origin, own=False)
         kind: Kind = "embedder" if key == "models.embed" else "model"
@@ -151,7 +152,7 @@ def read_resumed(ref: str, runs: Path | None) -> Resumed:
         raise PlanError(unrecorded)
     try:
         inputs = {name: read_input(path) for name, path in recorded_inputs(run.folder).items()}
-    except pa.ArrowInvalid as error:  # it ended as it wrote them
+    except pa.ArrowInvalid as error:  # the run ended while it wrote them
         raise PlanError(unrecorded) from error
     facts = run.facts
     chosen = {
@@ -168,7 +169,7 @@ def read_resumed(ref: str, runs: Path | None) -> Resumed:
 
 
 def _resumed(run: Run) -> list[Path]:
-    """The record of a run, and those of the runs that it resumed."""
+    """The record of a run, and the records of the runs that it resumed."""
     names = map(str, run.facts.get("resumed") or ())
     return [run.folder, *(run.folder.parent / name for name in names)]
 

@@ -68,20 +68,21 @@ from semgraph.stores.base import Migratable, Store, open_for_reading
 
 @dataclass(frozen=True)
 class Share:
-    """A share of a run: the rows of some partitions, of which another run request makes a part of the
-    run's result and record. Rows are recorded and reported by their place in the whole input.
+    """A share of a run: the rows of some partitions. Another run request merges it into the result
+    and record of the whole run. Rows are recorded and reported by their position in the whole
+    input.
 
     Args:
-        run: Id of the share, the name of its record: commit markers have it.
-        folder: The record of the share; None for none.
-        input: The input that is shared out; others are whole.
-        places: The place of each of its rows in the whole input, rising; None: it has no rows of
-            its own, but what other shares have made.
+        run: Id of the share and name of its record; its commit markers carry it.
+        folder: The record of the share; None: no record.
+        input: The divided input; the other inputs are whole.
+        places: The position of each of its rows in the whole input, ascending; None: its input rows
+            are those that other shares made.
         sizes: The number of rows of each whole input.
-        skip: How many ids of made rows other shares may use.
-        ids: Ids of rows of inputs that other shares have made.
+        skip: The number of ids of made rows that other shares may use.
+        ids: Ids of input rows that other shares have made.
         unrecorded: Steps whose rows other shares record.
-        now: The time of a plan without windows; None: this share's own.
+        now: The time of a plan without windows; None: this share's own time.
     """
 
     run: str
@@ -116,7 +117,7 @@ class RunRequest:
     resumed: tuple[Path, ...] = ()  # records of earlier runs over the same rows
 
     def continuing(self, earlier: Resumed) -> RunRequest:
-        """This request, with unset options from the resumed run."""
+        """This request, with unset options taken from the resumed run."""
         options = earlier.merged(
             until=self.until, write=self.write, again=self.again, on_error=self.on_error
         )
@@ -135,7 +136,7 @@ async def run_plan(request: RunRequest, resources: Resources) -> Result:
 
 
 def _need_graph(plan: LogicalPlan, logical: LogicalPlan, resources: Resources) -> None:
-    """Refuse to read a store that is not there. Raises StoreUnavailable."""
+    """Refuse to read a store that does not exist. Raises StoreUnavailable."""
     if logical.uses_store and not (plan.writes or plan.schema):
         resources.need_graph()
 
@@ -151,7 +152,7 @@ async def _run_with(
 async def _prepared(
     request: RunRequest, logical: LogicalPlan, resources: Resources, opened: Opened
 ) -> tuple[PhysicalPlan, list[str]]:
-    """The compiled plan, and notes on the store, which has what the plan needs."""
+    """The compiled plan, and notes on the store, in which missing parts are created first."""
     library = Library(resources.settings.operators)
     limits = {role: bound(opened.llm, role).limits for role in _roles(logical)}
     made = request.share.ids if request.share is not None else ()  # as steps, not as inputs
@@ -164,8 +165,8 @@ async def _prepared(
 
 
 async def prepare_store(request: RunRequest, resources: Resources) -> None:
-    """Do once, before several runs share a plan and a store, what each would do: refuse a plan that
-    cannot be run, and create what the store lacks. Raises as `run_plan`.
+    """Do the shared work once, before several runs use a plan and a store: refuse an invalid plan,
+    and create missing parts of the store. Raises as `run_plan`.
     """
     logical = trimmed(request)
     _need_graph(request.plan, logical, resources)
@@ -173,13 +174,13 @@ async def prepare_store(request: RunRequest, resources: Resources) -> None:
         await _prepared(request, logical, resources, opened)
 
 
-_ALLOCATIONS = 50_000  # between collections
+_ALLOCATIONS = 50_000  # between two collections
 
 
 @contextmanager
 def _few_collections() -> Iterator[None]:
-    """Let Python collect cyclic garbage less often: the rows and requests of a wave live until it is
-    committed, and each collection would traverse them. A higher threshold stays, and so does 0.
+    """Make Python collect cyclic garbage less often: the rows and requests of a wave live until its
+    commit, and each collection would traverse them. A higher threshold stays; so does 0.
     """
     first, *others = gc.get_threshold()
     if not 0 < first < _ALLOCATIONS:
@@ -197,8 +198,8 @@ def _roles(plan: LogicalPlan) -> set[str]:
 
 
 def _require_prices(plan: LogicalPlan, opened: Opened) -> None:
-    """Refuse a limit in dollars if a model of the plan has no price, before anything is spent. Raises
-    PlanError.
+    """Refuse a limit in dollars if a model of the plan has no known price, before anything is
+    spent. Raises PlanError.
     """
     for role in sorted(_roles(plan)):
         model = bound(opened.llm, role)
@@ -208,7 +209,7 @@ def _require_prices(plan: LogicalPlan, opened: Opened) -> None:
 
 
 def trimmed(request: RunRequest) -> LogicalPlan:
-    """The plan up to `until`, with `on_error` in place of each step's own."""
+    """The plan up to `until`, with the request's `on_error` instead of each step's."""
     plan = request.plan
     if request.until is not None:
         if request.until not in plan.steps:
@@ -240,7 +241,7 @@ def _with_on_error(plan: LogicalPlan, on_error: OnError) -> LogicalPlan:
 
 
 async def _ensure(physical: PhysicalPlan, opened: Opened, *, write: bool) -> None:
-    """Create missing parts of the store if the plan writes; refuse an embedder with vectors of
+    """Create missing parts of the store if the plan writes. Refuse an embedder with vectors of
     another length.
     """
     plan, store = physical.logical, opened.store
@@ -258,7 +259,7 @@ def _notes_of(store: Store) -> tuple[str, ...]:
 
 
 def _own_scores(plan: LogicalPlan) -> list[str]:
-    """A note if a plan reads the score of a search with one method, which was fused before 0.2."""
+    """A note if a plan reads the score of a search with one method: before 0.2 that was fused."""
     steps = [
         node.step
         for node in walk(*plan.roots)
@@ -273,7 +274,7 @@ def _own_scores(plan: LogicalPlan) -> list[str]:
 
 
 def _without_batches(plan: PhysicalPlan, llm: LLM) -> list[str]:
-    """A note if a model sends batches and no step that asks it runs ahead."""
+    """A note if a model sends batches and no step that calls it runs ahead."""
     if in_batches(plan, llm) or not any(bound(llm, r).limits.batch for r in _roles(plan.logical)):
         return []
     name = plan.logical.name
@@ -283,7 +284,7 @@ def _without_batches(plan: PhysicalPlan, llm: LLM) -> list[str]:
 
 
 async def _migrate(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[str]:
-    """Write the schema, if the plan does. Returns notes on the changes, or on what the store lacks."""
+    """Write the schema if the plan writes. Returns notes on changes, or on missing parts."""
     store = opened.store
     if not isinstance(store, Migratable):
         return []
@@ -354,7 +355,7 @@ class _Recorder:
 
 
 def settings_facts(settings: Settings) -> dict[str, Any]:
-    """What a record says of settings: no letter of a key."""
+    """The facts of settings for a record: no part of a key."""
     return {
         key: {"value": "set" if key.endswith("_KEY") else value, "origin": origin}
         for key, value, origin in settings.rows()
@@ -362,7 +363,7 @@ def settings_facts(settings: Settings) -> dict[str, Any]:
 
 
 def asked_facts(request: RunRequest) -> dict[str, Any]:
-    """What a record says of a request, so that it can be resumed."""
+    """The facts of a request for a record, from which the run can be resumed."""
     plan = request.plan
     names = ("until", "write", "again", "on_error")
     return {
@@ -387,7 +388,7 @@ def record_metrics(record: RunRecord, meter: Meter) -> None:
 
 
 def plan_facts(logical: LogicalPlan, fingerprint: str) -> dict[str, Any]:
-    """What a record says of an optimized plan."""
+    """The facts of an optimized plan for a record."""
     return {
         "plan": logical.name,
         "fingerprint": fingerprint,
@@ -407,7 +408,7 @@ def plan_facts(logical: LogicalPlan, fingerprint: str) -> dict[str, Any]:
 
 
 def _flow(plan: LogicalPlan) -> dict[str, list[str]]:
-    """For each step and write, the steps and inputs that it reads directly; of a loop, also those
+    """For each step and write, the steps and inputs that it reads directly; for a loop, also those
     that its rounds read.
     """
     sources: dict[str, dict[str, None]] = {}
@@ -419,7 +420,7 @@ def _flow(plan: LogicalPlan) -> dict[str, list[str]]:
 
 
 def _named(request: RunRequest) -> tuple[str, Path | None]:
-    """The id of a run, and the folder of its record, if one is kept."""
+    """The id of a run, and the folder of its record, if a record is kept."""
     if request.share is not None:
         return request.share.run, request.share.folder
     name = new_run(request.runs or Path())
@@ -440,7 +441,7 @@ RunState = Literal["new", "running", "done", "budget", "failed", "interrupted"]
 
 
 class RunHandle:
-    """One run: its id, state, record and, when it is done, result."""
+    """One run: its id, state, record and, after its end, result."""
 
     def __init__(
         self,
@@ -472,7 +473,7 @@ class RunHandle:
         self.uniform = Uniform()
         self.asked: dict[str, tuple[int, int]] = {}  # answered rows and all asked rows, by step
         self.outcome = RunOutcome()
-        self.seen = 0  # failures that were looked at for `failed.jsonl`
+        self.seen = 0  # failures already checked for `failed.jsonl`
         self.in_file: set[int] = set()  # input rows in `failed.jsonl`
         others = request.share.unrecorded if request.share is not None else ()
         self.last = {name: node for name, node in physical.named().items() if name not in others}
@@ -530,7 +531,7 @@ class RunHandle:
         plan = self.request.plan
         if not (self.record.folder / "plan.yaml").exists():
             self.record.text("plan.yaml", dump(plan))
-            if self.request.share is None:  # its rows are in the record of the whole run
+            if self.request.share is None:  # the record of the whole run has the rows of a share
                 keep_inputs(self.record.folder, self.request.inputs)
         self.record.describe(
             **asked_facts(self.request), run=self.id, settings=self.settings, **facts
@@ -542,7 +543,7 @@ class RunHandle:
         return _Recorder(self.record, self.calls, self._set_aside, self.places, self._placed)
 
     def _observe(self, node: Node, rows: Batch) -> None:
-        """Record the rows of a node that is the last of its step."""
+        """Record the rows of a node if it is the last of its step."""
         if self.record is not None and rows.num_rows and self.last.get(node.step) is node:
             ids = pa.array(rows.ids or (), pa.int64())
             table = self._placed(rows.table)
@@ -556,7 +557,9 @@ class RunHandle:
             self.record.rows("answers", node.step, self._placed(answered.evidence))
 
     def _placed(self, table: pa.Table) -> pa.Table:
-        """Rows with the places of their input rows in the whole input, in place of their numbers."""
+        """Rows with the positions of their input rows in the whole input instead of their
+        numbers.
+        """
         if self.places is None:
             return table
         for name in (INPUT_ROW, PARTITION):
@@ -569,7 +572,7 @@ class RunHandle:
         return rows if self.places is None else pa.chunked_array([self.places]).take(rows)
 
     def _asking(self, node: Node, rows: int) -> None:
-        """Count rows of a step that are asked about (positive) or answered (negative)."""
+        """Count rows that a step asks about (positive) or that are answered (negative)."""
         done, total = self.asked.get(node.step, (0, 0))
         done, total = self.asked[node.step] = (
             (done, total + rows) if rows > 0 else (done - rows, total)
@@ -581,7 +584,9 @@ class RunHandle:
         self._report("", done, total)
 
     def _report(self, step: str, done: int, total: int) -> None:
-        """Report progress. An exit would end the event loop of other runs, too: it ends this run."""
+        """Report progress. An exit ends this run: it would end the event loop of other runs,
+        too.
+        """
         if self.request.progress is None:
             return
         try:
@@ -591,8 +596,8 @@ class RunHandle:
             raise EngineError(what) from None
 
     def _notes_of_answers(self) -> list[str]:
-        """Notes with a count, and on operators whose answers are all alike; those of a share are for
-        the whole run.
+        """Notes with a count, and notes on operators with identical answers for all rows. The notes
+        of a share concern the whole run.
         """
         if self.request.share is not None:
             return []
@@ -600,7 +605,7 @@ class RunHandle:
         return [*self.meter.counted.lines(), *self.uniform.notes(run)]
 
     def _notes_of_store(self) -> list[str]:
-        """What the store noted during the run."""
+        """The notes of the store on the run."""
         return [note for note in _notes_of(self.opened.store) if note not in self.noted_before]
 
     async def _finish(self, outcome: RunOutcome, why: str | None) -> None:
@@ -634,7 +639,7 @@ class RunHandle:
         )  # fmt: skip
 
     async def _open_batches(self) -> str:
-        """A note on the batches that go on when the run has ended; "" if there are none."""
+        """A note on the batches that continue after the end of the run; "" without any."""
         journal = self.opened.journal
         if journal is None or not in_batches(self.physical, self.opened.llm):
             return ""
@@ -643,7 +648,7 @@ class RunHandle:
                 f"{batch.id or 'one without an id yet'} ({plural(len(batch.keys), 'request')})"
                 for batch in await journal.open_batches()
             ]
-        except SemgraphError:  # the run that could not write has raised it
+        except SemgraphError:  # raised by the run that could not write
             return ""
         goes = "goes" if len(names) == 1 else "go"
         return (
@@ -654,13 +659,15 @@ class RunHandle:
         )
 
     def _set_aside(self) -> None:
-        """Write failed rows that are not in `failed.jsonl` yet, so that they survive the process."""
+        """Write failed rows that `failed.jsonl` does not have yet, so that they survive the
+        process.
+        """
         if self.record is not None:
             self.record.failed(self._new_failed_rows())
 
     def _new_failed_rows(self) -> list[dict[str, Any]]:
-        """The original input rows that failed since the last call, each with its first failure;
-        without windows the failed rows themselves.
+        """The original input rows that failed since the last call, each with its first failure.
+        Without windows: the failed rows themselves.
         """
         windowing, outcome = self.physical.logical.windows, self.outcome
         failures = outcome.failures[self.seen :]
@@ -687,9 +694,7 @@ class RunHandle:
         return replace(failure, input_row=self.places[failure.input_row])
 
     def _earlier(self, outcome: RunOutcome) -> list[ResultSource]:
-        """The results of rows that were committed by the runs that this one resumes, if their plan
-        was the same.
-        """
+        """The results of rows that the resumed runs committed, if the plan was the same."""
         if self.record is None:
             return []
         fingerprint = self.request.plan.fingerprint

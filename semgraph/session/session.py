@@ -78,10 +78,10 @@ def _say(line: str) -> None:
 class Session:
     """Models, an embedder, a store and limits; runs plans with them.
 
-    Making a session opens nothing. It owns what its runs use: connections, the limits of endpoints,
-    the journal, the store and models on this machine are opened once and shared by all its runs,
-    also by runs at the same time; `close` or `aclose` ends them. What is not given comes from the
-    environment, `semgraph.toml`, or the defaults: a local model and the store
+    Making a session opens nothing. A session owns the resources of its runs: connections, the
+    limits of endpoints, the journal, the store and local models are opened once and shared by all
+    its runs, also by concurrent ones; `close` or `aclose` closes them. Unset arguments come from
+    the environment, `semgraph.toml`, or the defaults: a local model and the store
     `.semgraph/graph.db`. `settings` has each value and its origin.
 
     Args:
@@ -89,22 +89,22 @@ class Session:
             the session wraps.
         embedder: Likewise, such as `local` or `openai:text-embedding-3-small`, or an `Embedder`
             object.
-        store: `sqlite:PATH`, `memory`, `neo4j`, `neo4j://...`, `neo4j-local`, or a `Store`, which the
-            session leaves open.
-        engine: What carries runs: `ray`, `ray?shards=8&workers=2`, `ray://HOST:10001?shards=256`.
-            Without one, they are in this process.
+        store: `sqlite:PATH`, `memory`, `neo4j`, `neo4j://...`, `neo4j-local`, or a `Store`, which
+            the session does not close.
+        engine: The engine that executes runs: `ray`, `ray?shards=8&workers=2`,
+            `ray://HOST:10001?shards=256`. Without one, runs are in this process.
         use: Implementations of steps for every plan, such as `{"told": "block(left=10)"}`.
-        operators: Folders with your own implementations; code is loaded from nowhere else.
+        operators: Folders with your own implementations; user code is loaded only from these.
         functions: Folders with your own functions for expressions; likewise.
-        config: A file in place of `./semgraph.toml`.
+        config: A file that replaces `./semgraph.toml`.
         max_calls: Limit of model calls in a run; `max_tokens`, `max_usd` and `max_seconds`
             likewise.
-        journal: Where answers are kept: a path, or False for nowhere.
+        journal: The file of stored answers: a path, or False for none.
         runs: Folder of run records; "" for none.
-        folder: The directory that plans, settings and stores are looked for in.
-        group: Runs read and write this group alone, whatever a plan asks for: `partition: all` means
-            this group, and rows of another are refused.
-        within: A budget that all runs of this session share, besides the limits of each.
+        folder: The directory in which plans, settings and stores are looked up.
+        group: Runs read and write only this group, whatever a plan names: `partition: all` means
+            this group, and rows of another group are refused.
+        within: A budget that all runs of this session share, in addition to the limits of each run.
 
     >>> Session(llm="recorded", store="memory").settings.store
     'memory'
@@ -178,8 +178,8 @@ class Session:
         use: Mapping[str, str] | None = None,
         resume: str | None = None,
     ) -> LogicalPlan:
-        """A checked plan. With `resume`, parameters and implementations are those of that run unless
-        others are given. Raises PlanError.
+        """A checked plan. With `resume`, unset parameters and implementations come from that run.
+        Raises PlanError.
         """
         with interruptible():
             return self._prepare(plan, params, preset, use, resume)
@@ -224,8 +224,8 @@ class Session:
         """Run a plan and wait for its result, in a script or inside a running event loop
         (Jupyter's).
 
-        Takes the arguments of `arun`. Without `progress`, stderr shows that of a run that takes long;
-        with `progress=None` it does not. An interrupt stops the run; paid answers are in the journal.
+        Takes the arguments of `arun`. Without `progress`, a long run shows its progress on stderr;
+        `progress=None` disables this. An interrupt stops the run; paid answers are in the journal.
         """
         if "progress" in options:
             return self._waiting.wait(self.arun(plan, **options), calls_model=True)
@@ -262,32 +262,34 @@ class Session:
             plan: A path, a name, a loaded plan, or a frame.
             params: Values of parameters.
             preset: One of the plan's presets.
-            use: Implementations of steps, over the session's and the plan's.
+            use: Implementations of steps; they take precedence over those of the session and the
+                plan.
             until: Compute up to this step, return its rows, write nothing.
-            rows: Take only the first rows of the input that is cut into windows (of every input,
-                without windows).
-            again: Process rows again that are in the graph already.
+            rows: Take only the first rows of the input that is cut into windows; without windows,
+                of every input.
+            again: Reprocess rows that the graph has already.
             fresh: Ignore cached answers.
             write: Whether to write to the store.
-            on_error: `raise` or `null` for every semantic step, in place of its own.
-            progress: Called after answers and commits. None: progress is not shown.
-            begun: Called with the id of the run when it begins; also for the plans that the
-                example depends on.
+            on_error: `raise` or `null` for every semantic step; replaces the step's own value.
+            progress: Called after answers and commits. None: no progress is shown.
+            begun: Called with the id of the run at its start; also for the plans that the example
+                depends on.
             record_to: A file for a recording of the run: answers, embeddings and times, which
                 `llm="recorded:FILE"` replays.
-            resume: A run to resume: its rows, parameters, implementations, models and store,
-                unless others are given.
+            resume: A run to resume: unset rows, parameters, implementations, models and store come
+                from it.
             inputs: Tables by the names of the plan's inputs: pandas, Polars, Arrow, lists of
-                mappings, or what `table` and `read_csv` give.
-                Without any, a frame's own, else the plan's example. `"all"`: all partitions of the
-                store, for an input that is `optional: {NAME: all}`.
-            more: The same as arguments, `tickets=rows`, for names that are no argument here.
+                mappings, or the results of `table` and `read_csv`. Default: a frame's own rows,
+                else the plan's example. `"all"`: all partitions of the store, for an input that is
+                `optional: {NAME: all}`.
+            more: Further inputs as keyword arguments, `tickets=rows`, for names that are no
+                argument here.
 
         Raises:
             PlanError: The plan or an option is wrong; nothing was spent.
             InputError: The rows of an input are wrong; nothing was spent.
             UnavailableError: The model, endpoint or store does not answer.
-            BudgetReached: A limit stopped the run; `result` of the error has what it wrote.
+            BudgetReached: A limit stopped the run; `result` of the error has the written rows.
             RowError: Every row failed; its `result` has them.
         """
         rows_by_input: dict[str, Any] = input_frames(plan) if isinstance(plan, Frame) else {}
@@ -302,7 +304,7 @@ class Session:
             {"rows": rows, "until": until, "again": again, "fresh": fresh, "progress": no_callback},
         )  # fmt: skip
         earlier = self.resumed(resume)
-        if rows_by_input:  # results of other rows are not those of these
+        if rows_by_input:  # the resumed results belong to other rows
             earlier = replace(earlier, records=())
         rows_by_input = rows_by_input or earlier.rows(logical)
         resources = self._resources.under(earlier.settings(self.settings))
@@ -310,7 +312,7 @@ class Session:
             logical, {}, until, again, fresh, write, on_error, progress, self.runs, record_to,
             begun=begun,
         )  # fmt: skip
-        trimmed(request)  # refuses options before the example is paid
+        trimmed(request)  # checks options before the example is paid
         engine = self._engine(resources, earlier)
         if rows is not None and rows < 0:
             raise PlanError(f"{option('rows', rows)}: use a number from 0")
@@ -340,8 +342,8 @@ class Session:
 
     @property
     def usage(self) -> StepMetrics:
-        """The counters of all runs of this session that have ended, also of those that failed: calls,
-        tokens, dollars, seconds of the steps.
+        """The counters of all ended runs of this session, including failed ones: calls, tokens,
+        dollars, seconds of the steps.
         """
         return replace(self._owned.spent)
 
@@ -382,16 +384,16 @@ class Session:
             format: `tree`, `algebra` (as written, before it is optimized), `mermaid`,
                 `json`, `queries` (SQL and the store's queries), or `prompts` (the first messages of
                 each step).
-            run: A run (its id, or `last`), with the counts to put beside the estimates.
+            run: A run (its id, or `last`); its counts are shown next to the estimates.
             sample: The number of rows to run with real calls, in a copy of the store; the cost of
                 all rows is estimated from them.
             compare: Implementations of a step: describe the cost of `compare` with them.
-            step: Their step, if more than one calls the model.
-            trials: The number of trials of each.
+            step: The compared step, if more than one calls the model.
+            trials: The number of trials of each implementation.
             width: The width of the tree.
-            expand: With `algebra`: the steps of called plans too.
-            inputs: The rows to estimate; by default the plan's example, if it has one.
-            more: The same as arguments.
+            expand: With `algebra`: include the steps of called plans.
+            inputs: The rows to estimate; default: the plan's example, if it has one.
+            more: Further inputs as keyword arguments.
         """
         from semgraph.session.explaining import Explanation
 
@@ -456,38 +458,38 @@ class Session:
         written to the store.
 
         With `step`, its input is computed once, in a copy of the groups that are read, and each
-        implementation answers the same rows. In a plan that reads what it wrote, the reference
-        produces the input, so errors do not accumulate. Without `step`, each variant runs the whole
-        plan in a copy of its own, in memory, and is scored by the graph that it writes.
+        implementation answers the same rows. In a plan that reads its own writes, the reference
+        computes the input, so errors do not accumulate. Without `step`, each variant runs the whole
+        plan in a separate copy, in memory, and is scored by the graph that it writes.
 
-        Implementations and trials share no answers. All answers are journalled, so a repeated or
-        resumed comparison pays for nothing twice; replayed answers have no time.
+        Implementations and trials share no answers. The journal stores all answers, so a repeated
+        or resumed comparison pays for none twice; replayed answers have no time.
 
         Args:
             plan: A path, a name, a loaded plan, or a frame.
-            variants: For a step: implementations as written, `["per_row", "packed(rows=10)"]`, or by
-                name. For whole plans: the implementations of steps, by variant, `{"one": {"told":
-                "block()"}}`. All are compared with the operator's reference if it is among them,
-                else with the first.
+            variants: For a step: implementations as written, `["per_row", "packed(rows=10)"]`, or
+                by name. For whole plans: the implementations of steps, by variant, `{"one":
+                {"told": "block()"}}`. The baseline is the operator's reference if it is among them,
+                else the first.
             step: The step.
             truth: The true answers: a file, an Arrow table, a data frame or mappings with columns
                 that identify a row of the step's input, and columns of its answers. For whole plans
                 `{"nodes": ..., "edges": ...}`. None: measure agreement with the reference.
-            trials: The number of independent trials of each.
+            trials: The number of independent trials of each variant.
             params: Values of parameters.
             preset: One of the plan's presets.
             use: Implementations of the other steps.
             rows: Take only the first rows of the input.
             fresh: Ignore cached answers.
-            say: Called with the estimated cost and with progress, a line each; by default prints to
+            say: Called with the estimated cost and with progress, line by line; default: print to
                 stderr. None: silent.
             inputs: As for `arun`.
-            more: The same as arguments.
+            more: Further inputs as keyword arguments.
 
         Raises:
             PlanError: The request is wrong; nothing was spent.
             InputError: The rows or the truth are wrong; nothing was spent.
-            BudgetReached: The comparison would pass a limit; nothing was spent.
+            BudgetReached: The comparison would exceed a limit; nothing was spent.
         """
         from semgraph.compare.request import ComparisonRequest, compare, requested
 
@@ -534,7 +536,7 @@ class Session:
         await self._resources.require_prices(plans)
 
     def require_store(self, settings: Settings) -> None:
-        """Check that the store is named in full. Raises PlanError or StoreUnavailable."""
+        """Check that the store name is complete. Raises PlanError or StoreUnavailable."""
         self._resources.under(settings).require_store()
 
     async def astatistics(self, graph: str | Path | None = None) -> Statistics:
@@ -553,37 +555,37 @@ class Session:
             return await store.statistics()
 
     def _labels(self, graph: str | Path | Graph | None) -> Graph:
-        """A graph, or that of a file, or of the file that is used here. Raises PlanError."""
+        """A graph, the graph of a file, or that of the file used here. Raises PlanError."""
         if isinstance(graph, Graph):
             return graph
-        own = self.folder / "plans" / "graph.yaml"
+        local = self.folder / "plans" / "graph.yaml"
         if graph is not None and not Path(graph).is_file():
             raise PlanError(Problem(f"no graph file {graph}", hint="the path of a graph.yaml"))
-        default = own if own.exists() else plans_folder() / "graph.yaml"
+        default = local if local.exists() else plans_folder() / "graph.yaml"
         return read_graph(default if graph is None else Path(graph))
 
     @checks_arguments
     def graph(self, group: str, *, graph: str | Path | Graph | None = None) -> nx.MultiDiGraph:
-        """A group's nodes and edges. Waits for `agraph`."""
+        """A group's nodes and edges. Blocks until `agraph` ends."""
         return self._waiting.wait(self.agraph(group, graph=graph))
 
     async def agraph(
         self, group: str, *, graph: str | Path | Graph | None = None
     ) -> nx.MultiDiGraph:
-        """A group's nodes and edges as a graph of networkx; the store is only read.
+        """A group's nodes and edges as a networkx graph. The store is only read.
 
-        A node is named by its key, an edge is keyed by its key. Attributes are `label` and the
+        A node is identified by its key, an edge by its key. Attributes are `label` and the
         properties that have a value; times are `datetime`, open attributes a `dict`. Vectors and
-        derived texts are left out.
+        derived texts are excluded.
 
         Args:
             group: The value of the partition.
             graph: A graph file, or a `Graph`; default: `plans/graph.yaml` here, else the shipped one.
 
         Raises:
-            PlanError: The store holds nothing of this group.
-            DataError: Nodes of two labels have one key.
-            StoreUnavailable: It does not answer, or there is none.
+            PlanError: The store holds no row of this group.
+            DataError: Nodes of two labels have the same key.
+            StoreUnavailable: The store does not answer, or does not exist.
         """
         from semgraph.session.export import group_rows, networkx_graph
 
@@ -595,27 +597,27 @@ class Session:
     def export(
         self, group: str, to: str | Path, *, graph: str | Path | Graph | None = None
     ) -> Exported:
-        """Write a group into a file. Waits for `aexport`."""
+        """Write a group into a file. Blocks until `aexport` ends."""
         return self._waiting.wait(self.aexport(group, to, graph=graph))
 
     async def aexport(
         self, group: str, to: str | Path, *, graph: str | Path | Graph | None = None
     ) -> Exported:
-        """Write a group's nodes and edges into a file; the store is only read.
+        """Write a group's nodes and edges into a file. The store is only read.
 
         Args:
             group: The value of the partition.
-            to: `FILE.graphml`, `FILE.json` (node-link data of networkx), or `FOLDER.parquet`, a folder
-                with `nodes.parquet` and `edges.parquet`. A relative path is one in the session's
-                folder.
+            to: `FILE.graphml`, `FILE.json` (node-link data of networkx), or `FOLDER.parquet`, a
+                folder with `nodes.parquet` and `edges.parquet`. A relative path is resolved in the
+                session's folder.
             graph: A graph file, or a `Graph`; default: `plans/graph.yaml` here, else the shipped one.
 
         Returns:
             The path, and the counts of nodes and edges.
 
         Raises:
-            PlanError: The ending is unknown, or the store holds nothing of this group.
-            StoreUnavailable: The store does not answer, or there is none.
+            PlanError: The suffix is unknown, or the store holds no row of this group.
+            StoreUnavailable: The store does not answer, or does not exist.
             OSError: The file cannot be written.
         """
         from semgraph.session.export import export
@@ -624,8 +626,8 @@ class Session:
 
     @checks_arguments
     def forget(self, groups: Iterable[str]) -> int:
-        """Delete the journal's answers and vectors of some groups, and return how many there were.
-        The graph and run records stay.
+        """Delete the journal's answers and vectors of some groups, and return their number. The
+        graph and run records stay.
 
         Raises:
             PlanError: A group is not a text.
@@ -640,8 +642,8 @@ class Session:
 
     @checks_arguments
     def prune(self, older: timedelta, groups: Iterable[str] | str | None = None) -> tuple[int, int]:
-        """Delete the journal's answers and vectors that are older than `older`, of some groups or of
-        all; return how many of each. The graph and run records stay. Raises as `forget`.
+        """Delete the journal's answers and vectors that are older than `older`, of some groups or
+        of all; return the number of each. The graph and run records stay. Raises as `forget`.
         """
         if not isinstance(older, timedelta) or older < timedelta(0):
             hint = "a timedelta from 0, such as timedelta(days=90)"
@@ -656,19 +658,19 @@ class Session:
 
     @checks_arguments
     def report(self, *records: Result | Comparison | str, to: str | Path) -> Path:
-        """Write one HTML file of runs and comparisons, with every prompt and answer. It opens
-        without a network.
+        """Write one HTML file about runs and comparisons, with every prompt and answer. The file
+        works offline.
 
         Args:
-            records: Results, comparisons, or their ids (beginnings of ids, or `last`); without any,
-                the last one.
-            to: The file. A relative path is one in the session's folder.
+            records: Results, comparisons, or their ids (prefixes of ids, or `last`); default: the
+                last one.
+            to: The file. A relative path is resolved in the session's folder.
 
         Returns:
             The file.
 
         Raises:
-            PlanError: There is no such record, or no records are kept.
+            PlanError: There is no such record, or the session keeps none.
         """
         from semgraph.compare.comparison import Comparison
         from semgraph.render.html import save
@@ -692,16 +694,16 @@ class Session:
         messages: bool = False,
         width: int = 100,
     ) -> str:
-        """Trace a row of a run back to the answers that it is made of, the calls and the source rows.
+        """Trace a row of a run back to its answers, the calls and the source rows.
 
         Args:
-            what: A key or a text of the row, or the beginning of one; or `STEP:column=value`.
-            record: A result, or the id of a run (its beginning, or `last`).
+            what: A key or a text of the row, or its prefix; or `STEP:column=value`.
+            record: A result, or the id of a run (a prefix, or `last`).
             messages: Show the exact requests and answers.
             width: The width of the lines.
 
         Raises:
-            PlanError: There is no such run or row, several rows are meant, or no records are kept.
+            PlanError: There is no such run or row, several rows match, or no records are kept.
         """
         from semgraph.execution.record import exchanges, find_run
         from semgraph.provenance import explain
@@ -728,7 +730,7 @@ class Session:
 
     def close(self) -> None:
         """Close all resources, outside of an event loop. Within one, the resources of that loop are
-        closed when it runs again.
+        closed when it continues.
         """
         self._owned.end_here_soon()
         self._waiting.wait(self.aclose())
@@ -757,7 +759,7 @@ class Session:
         await self.aclose()
 
     def _repr_html_(self) -> str:
-        """The HTML for notebooks. Nothing is opened."""
+        """The HTML for notebooks. Opens nothing."""
         from semgraph.render.notebook import session_html
 
         objects = self._resources.objects
@@ -773,14 +775,14 @@ class Session:
 
 
 def _again(plan: PlanLike, result: Result) -> str:
-    """How to go on with a run that a limit stopped."""
+    """The advice to continue a run that a limit stopped."""
     if result.record is None or not isinstance(plan, str | Path):
         return "With a higher limit the same call goes on: answers so far are in the journal"
     return f'With a higher limit: session.run("{plan}", resume="{result.run}")'
 
 
 def _abandon(owned: Owned, waiting: Waiting) -> None:
-    """Close the resources of a session that was dropped without being closed, without waiting."""
+    """Close the resources of a session that was garbage-collected while open, without waiting."""
     owned.abandon()
     waiting.stop()
 
@@ -789,10 +791,10 @@ T = TypeVar("T")
 
 
 class Waiting:
-    """An event loop in a thread for all synchronous calls of a session, which share open resources.
+    """An event loop in a thread for all synchronous calls of a session; they share open resources.
 
     Args:
-        busy: Whether the caller's event loop, which is blocked while the caller waits, has runs.
+        busy: Whether the caller's event loop, which blocks while the caller waits, has runs.
     """
 
     def __init__(self, busy: Callable[[], bool] = lambda: False) -> None:
@@ -804,13 +806,13 @@ class Waiting:
         _ALL.add(self)
 
     def wait(self, work: Coroutine[Any, Any, T], *, calls_model: bool = False) -> T:
-        """Run a coroutine and return its result. An interrupt cancels it, and is raised when it has
-        ended. Several threads may wait.
+        """Run a coroutine and return its result. An interrupt cancels the coroutine and is raised
+        after its end. Several threads may wait.
 
         Args:
             work: The coroutine.
-            calls_model: Whether it may call a model. It would wait forever if a blocked run held the
-                limiter.
+            calls_model: Whether the coroutine may call a model. It would wait forever if a blocked
+                run held the limiter.
         """
         if self.is_own:
             work.close()
@@ -832,7 +834,7 @@ class Waiting:
 
         loop.call_soon_threadsafe(start)
         try:
-            while not ended.wait(0.1):  # some systems do not interrupt a wait without an end
+            while not ended.wait(0.1):  # some systems cannot interrupt a wait without a timeout
                 pass
         except BaseException:
             loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])

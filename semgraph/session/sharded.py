@@ -1,5 +1,5 @@
-"""Runs that an engine carries: the rows are laid out by shard, each shard is a run of its own, and
-what they give is joined. What a shard paid whose process died without a result is counted.
+"""Runs with an engine. The rows are divided by shard, each shard runs separately, and the results
+are joined. The costs of a shard whose process died without a result are counted.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ from semgraph.session.run import (
 )
 from semgraph.stores.registry import lasts
 
-_SHOWN = 3  # errors of shards beside the first
-_IDS = 1 << 36  # for the rows that one attempt at a shard makes
+_SHOWN = 3  # further errors of shards in a message
+_IDS = 1 << 36  # ids for the rows that one attempt at a shard makes
 
 
 @dataclass(frozen=True)
 class Job:
-    """What all shards of a run share.
+    """The data that all shards of a run share.
 
     Args:
         request: The request, without the rows that are sharded.
@@ -74,11 +74,11 @@ class Job:
         objects: Models that are objects, which stay in this process.
         run: Id of the run.
         folder: The record of the run.
-        division: How its rows are divided.
+        division: The division of its rows.
         sizes: The number of rows of each input.
-        shards: How many shards there are.
-        now: The time of a plan without windows, in all shards; None: that of the recording.
-        began: When the run began, in seconds since the epoch.
+        shards: The number of shards.
+        now: The time of a plan without windows, equal in all shards; None: that of the recording.
+        began: The start of the run, in seconds since the epoch.
     """
 
     request: RunRequest
@@ -93,7 +93,7 @@ class Job:
     began: float = field(default_factory=time.time)
 
     def settings_of(self, number: int) -> Settings:
-        """The settings of a shard, which has a journal of its own."""
+        """The settings of a shard, which has a separate journal."""
         path = self.settings.journal_path
         if path is None:
             return self.settings
@@ -102,12 +102,12 @@ class Job:
         return replace(self.settings, values={**self.settings.values, key: setting})
 
     def records_of(self, task: Task) -> list[Path]:
-        """The record of each attempt at a shard so far; the last is that of this one."""
+        """The records of all attempts at a shard so far; the last is the current one."""
         numbers = range(1, task.attempt + 1)
         return [self.folder / SHARDS / f"{self.run}-{task.number:05}-{n}" for n in numbers]
 
     def request_of(self, task: Task) -> RunRequest:
-        """The request of a shard, or of what is run after all shards."""
+        """The request of a shard, or of the part that runs after all shards."""
         division, (*lost, folder) = self.division, self.records_of(task)
         skip = (task.number * 16 + task.attempt) * _IDS
         share = Share(folder.name, folder, division.input, None, self.sizes, skip)
@@ -129,10 +129,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Rest:
-    """What is run when all shards have ended, over what they gave.
+    """The part of a plan that runs over the results of all shards, after their end.
 
     Args:
-        tables: The results of the shards, and the input that was divided.
+        tables: The results of the shards, and the divided input.
         ids: The ids of the rows of these results.
     """
 
@@ -141,8 +141,8 @@ class Rest:
 
 
 async def run_shard(job: Job, task: Task, ledger: Ledger, report: OnReport) -> Result:
-    """Run a shard: within the budget and the limits of the run, and with a journal and a record of
-    its own. Its counters have what workers paid that died at it.
+    """Run a shard, within the budget and the limits of the run, with a separate journal and record.
+    Its counters include the costs of workers that died on it.
     """
     request = await asyncio.to_thread(job.request_of, task)
     windows = job.division.windows is not None
@@ -167,12 +167,12 @@ async def run_shard(job: Job, task: Task, ledger: Ledger, report: OnReport) -> R
         closing.push_async_callback(lambda: asyncio.gather(*(line.close() for line in lines)))
         closing.push_async_callback(owned.aclose)
         result = await run_plan(request, Resources(settings, job.objects, owned, budget))
-    gc.collect()  # its rows refer to each other: without this they stay until the run has ended
+    gc.collect()  # its rows form reference cycles: they would stay until the end of the run
     return replace(result, meter=Meter.merge([lost, result.meter]))
 
 
 def refuse_unshared(request: RunRequest, resources: Resources) -> None:
-    """Refuse what shards cannot share. Raises PlanError."""
+    """Refuse a request with parts that shards cannot share. Raises PlanError."""
     here = resources.objects.store is not None or not lasts(resources.settings.store)
     if request.plan.uses_store and here:
         what = "an engine needs a store that all shards can open by its address"
@@ -186,8 +186,8 @@ def refuse_unshared(request: RunRequest, resources: Resources) -> None:
 
 
 async def run_sharded(request: RunRequest, resources: Resources, spec: EngineSpec) -> Result:
-    """Run a plan in shards, with the resources of a session. Raises PlanError if it cannot be run so,
-    and the error of a shard that failed, when the others have ended.
+    """Run a plan in shards, with the resources of a session. Raises PlanError if the plan cannot
+    run in shards; after the end of all shards, raises the error of a failed one.
     """
     division = Division.of(trimmed(request), _sizes(request.inputs))
     refuse_unshared(request, resources)
@@ -236,7 +236,7 @@ class _ShardedRun:
         self.progress: dict[str, dict[int, Progress]] = {"": {}}  # of each step; "": commits
 
     async def run(self, engine: RayEngine) -> Result:
-        """Run all shards and join what they give."""
+        """Run all shards and join their results."""
         self.record = RunRecord(self.job.folder)
         if self.request.begun is not None:
             self.request.begun(self.job.run)
@@ -273,7 +273,9 @@ class _ShardedRun:
         return result
 
     def _whole(self, result: Result) -> Result:
-        """A result with what no shard knows: how many rows there are, and those that none has seen."""
+        """Complete a result with the facts that no shard has: the number of rows, and the rows that
+        none has seen.
+        """
         failed = result.failed
         if self.division.windows is None:
             failed = tuple(replace(each, input_row=None) for each in failed)
@@ -285,7 +287,9 @@ class _ShardedRun:
         return replace(result, members=self.members, failed=failed, exit_code=code)
 
     def see(self, shard: int, progress: Progress) -> None:
-        """A shard has committed a window; without windows, has answered rows of a step."""
+        """Record progress: a shard has committed a window or, without windows, answered rows of a
+        step.
+        """
         parts = self.progress.setdefault(progress.step, {})
         parts[shard] = self.last[shard] = progress
         if self.request.progress is not None:
@@ -297,7 +301,7 @@ class _ShardedRun:
     async def _with_rest(
         self, engine: RayEngine, result: Result, rest: LogicalPlan
     ) -> tuple[Result | None, dict[int, SemgraphError]]:
-        """Run what is left of the plan when all shards have ended."""
+        """Run the rest of the plan after the end of all shards."""
         name, nodes = self.division.input, walk(*rest.roots)
         read = any(isinstance(node, Input) and node.name == name for node in nodes)
         whole = {name: self.request.inputs[name]} if read else {}
@@ -332,7 +336,7 @@ class _ShardedRun:
             folder = self.record.folder / INPUTS / name
             shards = lay_out(folder, self.division, inputs[name], self.count)
         self.unusable = unreadable(inputs)
-        if self.division.windows is None:  # each row that shards leave out, once
+        if self.division.windows is None:  # count each row that shards exclude once
             self.unusable += chain.from_iterable(without_nul(*each)[1] for each in inputs.items())
         return shards
 
@@ -361,8 +365,8 @@ class _ShardedRun:
                 {**failure.row, "_step": failure.step, "_error": failure.error}
                 for failure in result.failed
             )
-        told = sum(part.done for part in self.progress[""].values())
-        skipped, committed = (result.skipped, result.committed) if result else (0, told)
+        done = sum(part.done for part in self.progress[""].values())
+        skipped, committed = (result.skipped, result.committed) if result else (0, done)
         members = {"given": self.members, "skipped": skipped, "committed": committed}
         self.record.describe(
             status=status, ended=timestamp(), why=why, members=members,
@@ -371,7 +375,7 @@ class _ShardedRun:
 
 
 def _count_once(steps: Collection[str], joined: Meter, one: Meter) -> None:
-    """Count the rows of steps as one of the parts that computed them all."""
+    """Count the rows of steps that every part computed whole only once."""
     for step in one.steps.keys() & steps:
         own, whole = one.step(step), joined.step(step)
         whole.rows_in, whole.rows_out = own.rows_in, own.rows_out
@@ -429,20 +433,20 @@ async def run_with_engine(
 def paid_by(records: Sequence[Path], journal: Path | None) -> Meter:
     """The calls that lost runs issued, by step.
 
-    The journal has each answer as it came. Their records have the answers that no journal keeps, as far
-    as they were written: with each commit.
+    The journal has each answer as it came. The records have the answers that no journal keeps, up
+    to the last commit.
 
     Args:
         records: The records of the lost runs, the first one first.
-        journal: Their journal, which no other run has used since the first one began; None: none was
-            kept.
+        journal: Their journal, which no other run has used since the first of them began; None: no
+            journal was kept.
 
     Raises:
         SemgraphError: The journal cannot be read.
     """
     meter = Meter()
     began = min((run.started for run in map(Run, records) if run.started), default=None)
-    if began is None:  # none of them sent a request
+    if began is None:  # no run sent a request
         return meter
     if journal is not None and journal.exists():
         opened = Journal(journal, keep_days=None)
@@ -456,7 +460,7 @@ def paid_by(records: Sequence[Path], journal: Path | None) -> Meter:
 
 
 def _count(meter: Meter, replies: Iterable[tuple[str, Reply]]) -> None:
-    """Count replies of steps that are not counted yet; ids of models may repeat among them."""
+    """Count replies of steps that are not counted yet; model ids may repeat among them."""
     counted = set(meter.paid)
     for step, reply in replies:
         if reply.call_id not in counted:

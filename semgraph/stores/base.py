@@ -1,7 +1,7 @@
 """The protocol of a store: searches, matches, scans, and commits of a whole window.
 
 All reads are set-at-a-time: rows have an ordinal `_q`, each hit has the `_q` of its row, and any
-number of rows takes one round trip. Values are always bound parameters; labels and property names
+number of rows takes one round trip. Values are always bound parameters. Labels and property names
 come from the `Graph`.
 """
 
@@ -22,9 +22,9 @@ from semgraph.logical.graph import Pattern
 from semgraph.logical.schema import Derived, Graph, Label
 
 Via = Literal["equal", "fulltext", "nearest", "order"]
-OVERFETCH = 4  # how many hits by full text `overlap` ranks, as a multiple of those that it gives
-# The names of which a conjunct reads properties: of a hit, or of a hit and its ends; None: any
-# variable of a pattern; "": plain names are properties.
+OVERFETCH = 4  # the ratio of the full-text hits that `overlap` ranks to those that it returns
+# The names of hits and variables in a conjunct: of a hit, or of a hit and its ends. None: any
+# variable of a pattern. "": names without an alias are properties.
 Alias = str | tuple[str, ...] | None
 
 
@@ -33,21 +33,21 @@ class Method:
     """A method by which a search finds hits.
 
     Args:
-        via: `equal` (property equals the row's value), `fulltext` (the store's own BM25), `nearest`
-            (raw cosine of the property's embedding), or `order` (no ranking of its own:
-            `SearchQuery.order` decides).
+        via: `equal` (property equals the row's value), `fulltext` (the store's BM25), `nearest`
+            (raw cosine of the property's embedding), or `order` (no ranking: `SearchQuery.order`
+            decides).
         prop: The property of the label; for `nearest` the embedded text property (`name`, not
-            `name_embedding`). Full text looks into all properties of the first full-text index that
+            `name_embedding`). Full text searches all properties of the first full-text index that
             has this one.
-        column: The column of `rows` that holds the row's value: a scalar for `equal`, a string of
-            words for `fulltext` (already reduced to plain words, never query syntax; any of them
-            makes a hit), a vector for `nearest`. Empty for `order`. A NULL, a text without words
-            and a vector of zeros find nothing.
-        above: For `nearest`: the similarity that a hit must exceed, strictly.
-        k: How many hits to give per row at most, after `where`; None for all.
-        rank: For `fulltext`: `overlap` ranks the best `ranked` hits of the store anew, by the
-            `overlap` of the row's words and their texts, which is their score; ties by key. All
-            properties of the index must be among those that the query returns.
+        column: The column of `rows` with the row's value: a scalar for `equal`, a string of words
+            for `fulltext` (already reduced to plain words, never query syntax; any word makes a
+            hit), a vector for `nearest`. Empty for `order`. A NULL, a text without words and a zero
+            vector have no hits.
+        above: For `nearest`: the similarity that a hit must exceed.
+        k: Maximum number of hits per row, after `where`; None for all.
+        rank: For `fulltext`: `overlap` reranks the store's best `ranked` hits by the `overlap` of
+            the row's words and the hits' texts, which becomes their score; ties by key. The query
+            must return all properties of the index.
     """
 
     via: Via
@@ -59,7 +59,7 @@ class Method:
 
     @property
     def ranked(self) -> int | None:
-        """How many hits the store ranks for a row; None: all."""
+        """The number of hits that the store ranks for a row; None: all."""
         return self.k and self.k * (OVERFETCH if self.rank == "overlap" else 1)
 
 
@@ -69,18 +69,19 @@ class SearchQuery:
 
     Args:
         label: A node label or an edge type of the graph.
-        methods: How to find hits; each ranks for itself, fusing is the engine's business.
-        properties: The properties to return in addition to the key (and `source`, `target` of edges); a
-            vector property only if it is named (`name_embedding`). `labels` are sorted and never
-            NULL, without the label itself; `attributes` are canonical JSON, `{}` if there are none.
-        alias: What `where` and `order` call the hit.
-        where: Conjuncts over hit properties (`alias.prop`) and row columns that the store `takes`;
-            all must hold before k is counted.
+        methods: The methods of finding hits. Each ranks separately; the engine fuses the rankings.
+        properties: The properties to return in addition to the key (and `source`, `target` of
+            edges). A vector property is returned only if named (`name_embedding`). `labels` are
+            sorted and never NULL, without the label itself; `attributes` are canonical JSON, `{}`
+            if there are none.
+        alias: The name of the hit in `where` and `order`.
+        where: Conjuncts over hit properties (`alias.prop`) and row columns that the store `takes`.
+            All must hold before k is counted.
         partition: The column of `rows` with the partition value; a list column means several; None
-            means all. A NULL or an empty list finds nothing.
-        ends: Nodes at an edge's ends: `source` or `target`, what `where` calls it, and the
-            properties to return in addition to its key, in a struct column `#source` or `#target` of the
-            hit; NULL where the node does not exist.
+            means all. A NULL or an empty list has no hits.
+        ends: Nodes at an edge's ends: `source` or `target`, the name in `where`, and the properties
+            to return in addition to the key. They are in a struct column `#source` or `#target` of
+            the hit, which is NULL if the node does not exist.
         order: For the method `order`: (property, descending) pairs; NULLs last; ties by key
             ascending.
     """
@@ -99,15 +100,15 @@ class SearchQuery:
 class MatchQuery:
     """A pattern, matched for all rows at once.
 
-    As in openCypher there is a row for each path, and no path uses an edge twice.
+    As in openCypher there is one row per path, and no path uses an edge twice.
 
     Args:
         pattern: The pattern; its property maps name columns of `rows`.
         properties: The properties to return for each variable, in addition to the key (and `source`
             and `target` of edges).
         where: As in `SearchQuery`, over all variables.
-        partition: As in `SearchQuery`. Every node and edge of a path is in the row's partition; if
-            the row has several, in the same one.
+        partition: As in `SearchQuery`. All nodes and edges of a path are in the row's partition; if
+            the row has several, in a single one of them.
     """
 
     pattern: Pattern
@@ -118,18 +119,18 @@ class MatchQuery:
 
 @dataclass(frozen=True)
 class NodeWrite:
-    """Merge nodes by key. `rows` has the key, the partition and every property to write, vectors
-    included.
+    """Merge nodes by key. `rows` has the key, the partition and every property to write, including
+    vectors.
 
-    A property in `create` is written only when the node is new; one in `unite` is a list that is
-    united with the stored one (stored first, then new values in order); all others overwrite,
-    except that NULL never overwrites. `labels`, if it is a column, adds labels where the graph has
-    `open: labels`; `attributes`, a JSON object, replaces all attributes (one that is null is left
-    out). `only_existing` creates no nodes. JSON is stored in canonical form.
+    A property in `create` is written only to a new node. One in `unite` is a list that is united
+    with the stored one (stored values first, then new values in order). All others overwrite, but
+    NULL never overwrites. `labels`, if it is a column, adds labels if the graph has `open: labels`.
+    `attributes`, a JSON object, replaces all attributes (null attributes are dropped).
+    `only_existing` creates no nodes. JSON is stored in canonical form.
 
-    A key that is stored under a different partition is an error, and nothing of the batch is
-    written. Rows without a partition are merged wherever their key is; so it is with
-    `EdgeWrite` and `Deletion`.
+    A key that is stored under a different partition is an error, and the batch is not written. Rows
+    without a partition are merged wherever their key is. The same holds for `EdgeWrite` and
+    `Deletion`.
     """
 
     label: str
@@ -141,9 +142,9 @@ class NodeWrite:
 
 @dataclass(frozen=True)
 class EdgeWrite:
-    """Merge edges by key, as `NodeWrite`; `rows` has `source` and `target`, keys of nodes of the
-    type's end labels. An edge whose ends do not exist, or are in a different partition than its row,
-    is an error, and so are new ends for an existing edge: nothing of the batch is written.
+    """Merge edges by key, as `NodeWrite`. `rows` has `source` and `target`, keys of nodes of the
+    type's end labels. An edge is an error if its ends do not exist or are in another partition than
+    its row, or if it gives new ends to an existing edge. Then the batch is not written.
     """
 
     label: str
@@ -156,8 +157,8 @@ class EdgeWrite:
 @dataclass(frozen=True)
 class Deletion:
     """Delete nodes or edges by key; `rows` has the key and the partition. A key that is stored
-    under a different partition is ignored. A node with edges is an error unless `detach`. Commit markers
-    with a deleted witness are deleted too.
+    under a different partition is ignored. A node with edges is an error unless `detach`. Commit
+    markers with a deleted witness are deleted, too.
     """
 
     label: str
@@ -170,19 +171,19 @@ Write = NodeWrite | EdgeWrite | Deletion
 
 @dataclass(frozen=True)
 class CommitMarker:
-    """The record that a window leaves when it commits, in the same transaction.
+    """The record that a window writes on commit, in the same transaction.
 
     Args:
         plan: Name of the plan.
         partition: The partition value.
         rows: Ids of the window's input rows.
-        fingerprint: Of the plan, parameters and choices.
+        fingerprint: The hash of the plan, parameters and implementations.
         now: The window's `$now`.
         run: Id of the run.
-        before: The partition's head that this run last saw (None: the partition has none).
+        before: The partition's head that this run last saw; None: the partition has none.
         head: The new head; unique.
-        witness: Label of the node, keyed by the row id, without which the commit marker does not count;
-            None: always counts.
+        witness: The label of the node, keyed by the row id, that must exist for the commit marker
+            to count; None: it always counts.
     """
 
     plan: str
@@ -198,7 +199,7 @@ class CommitMarker:
 
 @dataclass(frozen=True)
 class CommittedRow:
-    """An input row that is committed already."""
+    """An input row that is already committed."""
 
     row: str
     fingerprint: str
@@ -208,15 +209,15 @@ class CommittedRow:
 
 @dataclass(frozen=True)
 class PartitionState:
-    """Head of one partition, and the commit markers of some of its input rows for one plan."""
+    """The head of one partition, and the commit markers of some of its input rows for one plan."""
 
     head: str | None = None
     committed: Mapping[str, CommittedRow] = field(default_factory=dict)
 
 
 def in_pieces(rows: Mapping[str, Sequence[str]], size: int) -> Iterator[dict[str, Sequence[str]]]:
-    """Ids of input rows by partition, in pieces of at most `size` ids. Each partition is in a piece,
-    also if it has no ids; one with many is in several.
+    """Split ids of input rows by partition into pieces of at most `size` ids. Each partition is in
+    a piece, even without ids; one with many ids is in several.
     """
     piece: dict[str, Sequence[str]] = {}
     count = 0
@@ -243,19 +244,19 @@ class WriteBatch:
 
     @property
     def rows(self) -> int:
-        """How many rows it writes and deletes."""
+        """The number of rows that it writes and deletes."""
         return sum(write.rows.num_rows for write in self.writes)
 
     @property
     def deletes(self) -> bool:
-        """Whether it deletes anything."""
+        """Whether it deletes rows."""
         return any(isinstance(write, Deletion) and write.rows.num_rows for write in self.writes)
 
 
 @dataclass(frozen=True)
 class Written:
-    """Rows merged or deleted per label, {"Person": 3}; labels without any may be missing. Rows that
-    are passed over do not count.
+    """Rows merged or deleted per label, {"Person": 3}; labels without rows may be missing. Skipped
+    rows do not count.
     """
 
     rows: Mapping[str, int] = field(default_factory=dict)
@@ -270,8 +271,8 @@ class Statistics:
 
 
 def part_of(number: int, count: int) -> str:
-    """A sentence for a file or server that an earlier version recorded as part `number`, from 0, of
-    a store.
+    """A sentence about a file or server that an earlier version recorded as part `number`, from 0,
+    of a store.
     """
     return (
         f"is part {number + 1} of {count} of a store that an earlier version divided: it has rows of some groups "
@@ -284,27 +285,27 @@ class StoreReads(Protocol):
     """The reads of a store: searches, matches and scans."""
 
     def takes(self, expr: Scalar, alias: Alias) -> bool:
-        """Whether a conjunct over `alias.*` (None: any pattern variable) and row columns can run in
-        the store.
+        """Whether the store can evaluate a conjunct over `alias.*` (None: any pattern variable) and
+        row columns.
         """
         ...
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
-        """Search; all queries over the same `rows` (column `_q`: int64 ordinal), in one round trip.
+        """Run searches over the same `rows` (column `_q`: int64 ordinal), in one round trip.
 
         Returns one table per query: `_q` int64, `via` string, `method` int32 (index into
         `methods`), `rank` int64 (from 0 within `_q` and `method`), `score` double (1.0 for equal
         and order; raw cosine; the store's BM25), then the key, `source` and `target` for edges, and
-        the properties. Sorted by `_q`, `method`, `rank`; ties in score go by key.
+        the properties. Sorted by `_q`, `method`, `rank`; ties in score are ordered by key.
         """
         ...
 
     async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
         """Match a pattern.
 
-        Returns `_q`, then one struct column per variable; for a variable-length path a list of
+        Returns `_q`, then one struct column per variable. A variable-length path is a list of
         structs (key, `label`, `source`, `target`), its edges in order. Sorted by `_q` and the keys
-        of the variables, variable-length paths by their length first.
+        of the variables; variable-length paths first by length.
         """
         ...
 
@@ -316,25 +317,26 @@ class StoreReads(Protocol):
         where: Sequence[Scalar],
         limit: int | None = None,
     ) -> pa.Table:
-        """The rows of a label: key, partition, an edge's ends and some properties, sorted by key.
+        """The rows of a label: key, partition, ends of an edge, and some properties, sorted by key.
 
         Args:
             label: The label.
             properties: The properties to return.
             partitions: The partitions to read; None: all.
-            where: Conjuncts that all rows fulfil; they name properties without an alias.
-            limit: How many rows to return at most, over all partitions.
+            where: Conjuncts that all rows satisfy; they name properties without an alias.
+            limit: Maximum number of returned rows, over all partitions.
         """
         ...
 
 
 @runtime_checkable
 class Store(StoreReads, Protocol):
-    """A property graph with full-text and vector search. One instance serves one run; not shared
-    between event loops.
+    """A property graph with full-text and vector search. One instance serves one run and is not
+    shared between event loops.
 
-    `round_trips` counts Bolt RUNs, or transactions in SQLite. A store also calls `record_round_trip()` for
-    each, so that a caller knows its own where several use the store at once.
+    `round_trips` counts Bolt RUNs, or transactions in SQLite. A store also calls
+    `record_round_trip()` for each, so that a caller can count its own if several use the store at
+    once.
     """
 
     @property
@@ -349,16 +351,16 @@ class Store(StoreReads, Protocol):
 
     @property
     def nearest(self) -> str:
-        """How exact a search for nearest neighbours is, in words: `exact`, or within which limits."""
+        """The exactness of a nearest-neighbour search, in words: `exact`, or its limits."""
         ...
 
     async def ensure(self, graph: Graph, dimensions: int | None) -> None:
-        """Create what is missing: tables, constraints, indexes. Idempotent.
+        """Create missing parts: tables, constraints, indexes. Idempotent.
 
         Raises:
-            StoreUnavailable: It does not answer, rejects the password, is read-only, or holds
-                vectors of another length; the message names the label, both lengths and what to do.
-                Nothing was written.
+            StoreUnavailable: The store does not answer, rejects the password, is read-only, or
+                holds vectors of another length; the message names the label, both lengths and the
+                remedy. Nothing was written.
         """
         ...
 
@@ -367,29 +369,29 @@ class Store(StoreReads, Protocol):
     ) -> Mapping[str, PartitionState]:
         """The heads of some partitions, and the valid commit markers of some of their input rows.
 
-        It reads what is asked for, however many commit markers a partition has. A commit between
-        the two reads is never missed: the head is read first, or at the same time. One round trip,
-        or one for each so many rows.
+        It reads only the requested markers, however many a partition has. A commit between the two
+        reads is never missed: the head is read first, or at the same time. One round trip, or one
+        per piece of many rows.
 
         Args:
             plan: Name of the plan.
-            rows: Ids of input rows, by partition; they may repeat, and need not be known.
+            rows: Ids of input rows, by partition; they may repeat, and may be unknown.
 
         Returns:
-            A state for each partition that was asked for.
+            A state for each requested partition.
         """
         ...
 
     async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
-        """Write all of a batch, or nothing, in one transaction and one round trip. If it raises,
-        nothing was written.
+        """Write all of a batch, or nothing, in one transaction and one round trip. After an
+        exception nothing is written.
 
         Raises:
             ConcurrentWrite: `marker.before` is no longer the partition's head.
-            DataError: A missing end, another partition, a node with edges, an odd value; names
-                label, key and `write`.
-            StoreUnavailable: Connection lost, disk full, or vectors of another length than the
-                stored.
+            DataError: A missing end, another partition, a node with edges, an invalid value; the
+                message names label, key and `write`.
+            StoreUnavailable: The connection is lost, the disk is full, or vectors differ in length
+                from the stored ones.
         """
         ...
 
@@ -425,7 +427,7 @@ class Shareable(Protocol):
     """A store that lets runs share its connection, each for its own graph."""
 
     def share(self) -> Store:
-        """A store over the same connection, not opened for a graph yet. Closing one closes the
+        """A store over the same connection, not yet opened for a graph. Closing one closes the
         connection of all.
         """
         ...
@@ -447,45 +449,43 @@ class Attachable(Protocol):
 class Migratable(Protocol):
     """A store that can be migrated to a graph.
 
-    `ensure` migrates a new store by itself, and leaves one created by another program unchanged.
+    `ensure` migrates a new store itself, and leaves one created by another program unchanged.
     """
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the store lacks, and what is computed in memory instead; for the user."""
+        """The parts that the store lacks and that are computed in memory instead; for the user."""
         ...
 
     async def check_derived(self, places: Iterable[tuple[str, str]]) -> None:
-        """Count the rows that lack derived text properties, by label and name; `notes` then
-        reports them. A search that compares such properties does the same by itself.
+        """Count the rows that lack derived text properties, by label and name; `notes` then reports
+        them. A search that compares such properties counts them itself.
         """
         ...
 
     async def migrate(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
-        """Create all that is missing, whoever created the store, and fill in derived text
-        properties.
+        """Create all missing parts, whoever created the store, and fill in derived text properties.
 
         Nothing created by another program is dropped or changed; duplicate keys are reported and
-        left.
+        kept.
 
         Args:
-            graph: What is needed.
-            dimensions: Length of its vectors; None: not known yet.
-            drop: First drop the indexes that bear names of the graph, so that they are created
-                again.
+            graph: The graph that the store must serve.
+            dimensions: Length of its vectors; None: unknown.
+            drop: First drop the indexes with names of the graph, so that they are recreated.
 
         Returns:
-            What was created, dropped and filled in, what could not be created, and how many rows
-            lack vectors; for the user.
+            The created, dropped and filled-in parts, the parts that could not be created, and the
+            number of rows that lack vectors; for the user.
 
         Raises:
-            StoreUnavailable: It does not answer, or the user may not write.
+            StoreUnavailable: The store does not answer, or the user may not write.
         """
         ...
 
 
 async def open_for_reading(store: Store, graph: Graph, dimensions: int | None = None) -> None:
-    """Open a store for a graph without creating anything, if the store can do that.
+    """Open a store for a graph without creating anything, if the store supports that.
 
     Raises as `Store.ensure`.
     """
@@ -497,7 +497,7 @@ async def open_for_reading(store: Store, graph: Graph, dimensions: int | None = 
 
 def derived_report(label: Label, derived: Derived, count: int) -> list[str]:
     """The line of a migration about `count` rows that lacked a derived property. Texts are filled
-    in; vectors stay missing, as a migration does not call the embedder.
+    in; vectors stay missing, because a migration does not call the embedder.
     """
     if not count:
         return []
@@ -520,7 +520,7 @@ _COUNTED: ContextVar[RoundTrips | None] = ContextVar("_COUNTED", default=None)
 
 @contextmanager
 def count_round_trips() -> Iterator[RoundTrips]:
-    """Count the round trips made within, by this task and those that it starts."""
+    """Count the round trips made within the context, by this task and the tasks that it starts."""
     trips = RoundTrips()
     token = _COUNTED.set(trips)
     try:
@@ -536,17 +536,17 @@ def record_round_trip() -> None:
         trips.number += 1
 
 
-_ONLY = "_only"  # no column of a plan begins so
+_ONLY = "_only"  # reserved: no column of a plan starts with it
 
 
 class ConfinedStore:
-    """A store over the rows of one partition. See `Store` for what each method promises; one that
-    names another partition to write raises PlanError.
+    """A store over the rows of one partition. See `Store` for the contract of each method; a method
+    that names another partition to write raises PlanError.
 
-    `statistics` counts the rows of all partitions, because stores keep no counts of one.
+    `statistics` counts the rows of all partitions, because stores keep no counts by partition.
 
     Args:
-        store: The store; closing it is its owner's business.
+        store: The store; its owner closes it.
         partition: The partition.
     """
 
@@ -587,15 +587,15 @@ class ConfinedStore:
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
         """As `Store.search`."""
-        own = _OwnRows(self._partition, rows)
-        confined = [replace(q, partition=own.column(q.partition)) for q in queries]
-        return await self._store.search(confined, own.rows)
+        confined_rows = _OwnRows(self._partition, rows)
+        confined = [replace(q, partition=confined_rows.column(q.partition)) for q in queries]
+        return await self._store.search(confined, confined_rows.rows)
 
     async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
         """As `Store.match`."""
-        own = _OwnRows(self._partition, rows)
+        confined_rows = _OwnRows(self._partition, rows)
         return await self._store.match(
-            replace(query, partition=own.column(query.partition)), own.rows
+            replace(query, partition=confined_rows.column(query.partition)), confined_rows.rows
         )
 
     async def scan(
@@ -631,7 +631,7 @@ class ConfinedStore:
             await self._store.check_derived(places)
 
     async def migrate(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
-        """Refuse, because indexes belong to all partitions."""
+        """Refuse: indexes belong to all partitions."""
         del dimensions, drop
         what = f'the schema of {self.name} belongs to all groups, and this session has the group "{self._partition}" alone'
         raise PlanError(
@@ -643,7 +643,7 @@ class ConfinedStore:
         return await self._store.statistics()
 
     async def clear(self, partitions: Sequence[str] | None = None) -> None:
-        """As `Store.clear`; of all partitions it clears this one."""
+        """As `Store.clear`; for all partitions, clears only this one."""
         self._require(partitions or ())
         await self._store.clear([self._partition] if partitions is None else partitions)
 
@@ -663,7 +663,7 @@ class ConfinedStore:
 
 
 def _values(rows: pa.Table, column: str) -> list[Any]:
-    """The different partitions of rows; None for those without one."""
+    """The distinct partitions of rows; None for rows without one."""
     if column not in rows.column_names:
         return [None]
     values: list[Any] = rows.column(column).unique().to_pylist()
@@ -671,7 +671,7 @@ def _values(rows: pa.Table, column: str) -> list[Any]:
 
 
 class _OwnRows:
-    """Rows of a read, with columns that name one partition where they named it, or all."""
+    """Rows of a read, confined to one partition: columns that name it or all name only it."""
 
     def __init__(self, partition: str, rows: pa.Table) -> None:
         self.rows = rows
@@ -679,7 +679,7 @@ class _OwnRows:
         self._names: dict[str | None, str] = {}
 
     def column(self, name: str | None) -> str:
-        """The column in place of a partition column; of None, which means all partitions."""
+        """The column that replaces a partition column; None means all partitions."""
         if name not in self._names:
             own = self._names[name] = f"{_ONLY}{len(self._names)}"
             every = pa.array([self._partition] * self.rows.num_rows, pa.string())
@@ -688,7 +688,7 @@ class _OwnRows:
         return self._names[name]
 
     def _confined(self, column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
-        """The partition where a cell is it or lists it, elsewhere NULL."""
+        """The partition if a cell equals or lists it, otherwise NULL."""
         listed = pa.types.is_list(column.type)
         cells = column.to_pylist()
         values = [

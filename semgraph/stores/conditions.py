@@ -1,9 +1,9 @@
-"""The conditions that stores evaluate, in no store's language: tests over properties of hits, and
-values that depend on the rows alone.
+"""The conditions that stores evaluate, in a form common to all stores: tests over properties of
+hits, and values that depend only on the rows.
 
-Whatever part of a conjunct reads no property of a hit is a `Value`: DuckDB computes it over the
-rows before the store is read, so it has the meaning that it has everywhere, and only comparisons
-of properties are translated to Cypher or SQL.
+Every part of a conjunct that reads no property of a hit is a `Value`. DuckDB computes it over the
+rows before the store is read, so it has its usual meaning. Only comparisons of properties are
+translated to Cypher or SQL.
 """
 
 from __future__ import annotations
@@ -57,31 +57,33 @@ class Prop:
 
 @dataclass(frozen=True)
 class Value:
-    """DuckDB SQL over columns of the rows, or over none."""
+    """DuckDB SQL over columns of the rows, or a constant."""
 
     sql: str
     columns: tuple[str, ...]
 
     @property
     def is_text(self) -> bool:
-        """Whether it is a text as the plan writes it, which DuckDB reads as whatever it meets."""
+        """Whether it is a text literal of the plan, which DuckDB casts to the type of the other
+        operand.
+        """
         return _TEXT.fullmatch(self.sql) is not None
 
 
 @dataclass(frozen=True)
 class Test:
-    """An operator and its operands; NULL as in SQL.
+    """An operator and its operands, with NULL as in SQL.
 
-    `in` is a needle and its items; `contains` a list and an item, `overlaps` two lists (NULL if an
-    operand is, but an empty list contains no NULL; a NULL inside a list counts for nothing); `same`
-    is IS NOT DISTINCT FROM; `pair` is {a, b} = {c, d} in either order, never NULL.
+    `in` has a needle and its items; `contains` has a list and an item, `overlaps` two lists. Both
+    are NULL if an operand is, but an empty list contains no NULL, and a NULL inside a list never
+    matches. `same` is IS NOT DISTINCT FROM. `pair` is {a, b} = {c, d} in either order, never NULL.
     """
 
     op: Op
     args: tuple[Term, ...]
 
     def walk(self) -> Iterator[Term]:
-        """This and all below it."""
+        """This term and all terms below it."""
         yield self
         for arg in self.args:
             yield from arg.walk() if isinstance(arg, Test) else (arg,)
@@ -89,7 +91,7 @@ class Test:
 
 Term = Prop | Value | Test
 
-# DuckDB casts their operands to one type.
+# DuckDB casts the operands of these to one type.
 _SAME_TYPE = frozenset({"=", "<>", "<", "<=", ">", ">=", "in", "same", "coalesce"})
 _BOOLEAN = Type("boolean")
 _TEXT = re.compile(r"'(?:[^']|'')*'")
@@ -109,12 +111,12 @@ _COMPARISONS: dict[type[exp.Expr], Op] = {
 
 
 def read(expr: Scalar, alias: Alias) -> Term | None:
-    """A conjunct as a term, or None if stores do not take it.
+    """Read a conjunct as a term; None if stores cannot evaluate it.
 
     Args:
         expr: The conjunct.
-        alias: One name, or several; None: every `a.b` is a variable and a property; "": every plain
-            name is a property.
+        alias: One name, or several; None: every `a.b` is a variable and a property; "": every name
+            without an alias is a property.
     """
     return _read(expr.sql, alias)
 
@@ -180,7 +182,7 @@ def _other(tree: exp.Expr, alias: Alias) -> Term:
 
 
 def _are_literals(listed: exp.Array) -> bool:
-    """Whether a list has items, all of them texts or numbers."""
+    """Whether a list is not empty and has only texts and numbers."""
     return bool(listed.expressions) and all(isinstance(i, exp.Literal) for i in listed.expressions)
 
 
@@ -203,8 +205,8 @@ def _prop(column: exp.Column, alias: Alias) -> Prop | None:
 def read_all(
     scalars: Sequence[Scalar], alias: Alias, type_of: Callable[[Prop], Type | None]
 ) -> tuple[Term, ...]:
-    """Conjuncts as terms, their values cast to what they meet. Raises EngineError for one that
-    stores do not take.
+    """Conjuncts as terms, with values cast to the types that they are compared with. Raises
+    EngineError for one that stores cannot evaluate.
     """
     terms = []
     for scalar in scalars:
@@ -216,7 +218,7 @@ def read_all(
 
 
 def of_hit(terms: Sequence[Term], alias: str) -> tuple[Term, ...]:
-    """The terms that read the hit alone, not the nodes at its ends."""
+    """The terms that read only the hit, not the nodes at its ends."""
     return tuple(term for term in terms if all(part.var == alias for part in _props(term)))
 
 
@@ -239,7 +241,7 @@ def _value(tree: exp.Expr) -> Value:
 
 
 def _pair(tree: exp.EQ, alias: Alias) -> Test | None:
-    """`list_sort([hit.source, hit.target]) = list_sort([x, y])`, either way round."""
+    """`list_sort([hit.source, hit.target]) = list_sort([x, y])`, with the sides in either order."""
     sides: list[tuple[Term, ...]] = []
     for side in (tree.this, tree.expression):
         listed = side.this if isinstance(side, exp.ArraySort) else None
@@ -252,14 +254,14 @@ def _pair(tree: exp.EQ, alias: Alias) -> Test | None:
 
 
 def cast_values(term: Term, type_of: Callable[[Prop], Type | None]) -> Term:
-    """The same with values cast to what they meet, as DuckDB would. Only for what `compares_alike`
-    says is alike.
+    """The same term with values cast to the types that they are compared with, as in DuckDB. Only
+    for conjuncts that pass `compares_alike`.
     """
     return _cast(term, type_of)[0]
 
 
 def _cast(term: Term, type_of: Callable[[Prop], Type | None]) -> tuple[Term, Type | None]:
-    """A term with its values cast, and the type that its properties give it; None if none does."""
+    """A term with its values cast, and the type of its properties; None if they have none."""
     if isinstance(term, Value):
         return term, None
     if isinstance(term, Prop):
@@ -267,8 +269,8 @@ def _cast(term: Term, type_of: Callable[[Prop], Type | None]) -> tuple[Term, Typ
     args, kinds = zip(*(_cast(arg, type_of) for arg in term.args), strict=True)
     if term.op not in _SAME_TYPE:
         return replace(term, args=args), _BOOLEAN
-    known = [kind for kind in kinds if kind is not None]
-    met = next((kind for kind in known if kind.name == "double"), known[0] if known else None)
+    types = [kind for kind in kinds if kind is not None]
+    met = next((kind for kind in types if kind.name == "double"), types[0] if types else None)
     cast = tuple(
         _cast_to(arg, met) if isinstance(arg, Value) and met is not None else arg for arg in args
     )
@@ -288,14 +290,14 @@ def compares_alike(
     type_of: Callable[[Prop], Type | None],
     rows: Mapping[str, pa.DataType],
 ) -> bool:
-    """Whether every store decides a conjunct as DuckDB does: what it compares is of one type, or
+    """Whether every store decides a conjunct as DuckDB does: compared operands have one type, or
     values can be cast to it.
 
     Args:
         expr: The conjunct.
         alias: As in `read`.
-        type_of: The types of properties; None of vectors.
-        rows: The columns of the rows that ask, and their types.
+        type_of: The types of properties; None for vectors.
+        rows: The columns of the requesting rows, and their types.
     """
     term = read(expr, alias)
     if term is None:
@@ -314,8 +316,8 @@ def compares_alike(
 def _kind(
     term: Term, type_of: Callable[[Prop], Type | None], rows: pa.Schema
 ) -> pa.DataType | None:
-    """The type of a term; None of what takes any, as NULL and texts do. Raises _Unsupported where types
-    differ.
+    """The type of a term; None for a term that fits any type, such as NULL and texts. Raises
+    _Unsupported if types differ.
     """
     if isinstance(term, Prop):
         kind = type_of(term)
@@ -323,10 +325,10 @@ def _kind(
     if isinstance(term, Value):
         return _kind_of_value(term, rows)
     kinds = [_kind(arg, type_of, rows) for arg in term.args]
-    known = {kind for kind in kinds if kind is not None}
+    types = {kind for kind in kinds if kind is not None}
     if term.op in ("and", "or", "not"):
         texts = any(isinstance(arg, Value) and arg.is_text for arg in term.args)
-        _require(known <= {pa.bool_()} and not texts)
+        _require(types <= {pa.bool_()} and not texts)
     elif term.op in ("contains", "overlaps"):
         lists = (
             {pa.list_(kind) for kind in kinds[1:] if kind is not None}
@@ -335,16 +337,16 @@ def _kind(
         )
         _require(kinds[0] is None or lists <= {kinds[0], None})
     elif term.op in _SAME_TYPE:
-        if TIMESTAMP in known and not any(
+        if TIMESTAMP in types and not any(
             kind == pa.date32()
             for arg, kind in zip(term.args, kinds, strict=True)
             if not isinstance(arg, Value)
         ):
-            known.discard(pa.date32())  # a value of which a time is made
-        _require(len(known) < 2 or known == {pa.int64(), pa.float64()})
-        _require(term.op == "coalesce" or not any(map(pa.types.is_nested, known)))
+            types.discard(pa.date32())  # dates are cast to times
+        _require(len(types) < 2 or types == {pa.int64(), pa.float64()})
+        _require(term.op == "coalesce" or not any(map(pa.types.is_nested, types)))
         if term.op == "coalesce":
-            return pa.float64() if len(known) > 1 else next(iter(known), None)
+            return pa.float64() if len(types) > 1 else next(iter(types), None)
     return pa.bool_()
 
 
@@ -353,7 +355,7 @@ def _kind_of_value(value: Value, rows: pa.Schema) -> pa.DataType | None:
         return None
     kind = type_of_scalar(Scalar(value.sql, value.sql, value.columns), rows)
     item = kind.value_type if pa.types.is_list(kind) else kind
-    # It may be NaN, which stores compare in other ways.
+    # It may be NaN, which stores compare differently.
     _require(not value.columns or not pa.types.is_floating(item))
     return kind
 
@@ -365,13 +367,13 @@ def _require(holds: bool) -> None:
 
 @lru_cache(maxsize=1024)
 def constant(value: Value) -> pa.Array[Any]:
-    """The value of a constant, computed once; DuckDB takes a millisecond."""
+    """The value of a constant, computed once: DuckDB takes a millisecond."""
     return _computed([value], pa.table({"_q": pa.array([0], pa.int64())}))[0]
 
 
 def _is_plain_constant(value: Value) -> bool:
-    """Whether a value that reads no column is one that stores know: neither NaN, nor an infinite
-    time, nor too large.
+    """Whether a value that reads no column is supported by all stores: not NaN, not an infinite
+    time, not too large.
     """
     try:
         array = constant(value)
@@ -400,15 +402,15 @@ def values_of(terms: Sequence[Term]) -> tuple[Value, ...]:
 
 
 def evaluate(values: Sequence[Value], rows: pa.Table) -> list[pa.Array[Any]]:
-    """What each value is for each of the rows, in canonical types. Raises DataError."""
-    known = {value: _without_duckdb(value, rows) for value in values}
-    others = [value for value, array in known.items() if array is None]
-    known |= dict(zip(others, _computed(others, rows), strict=True))
-    return [array for value in values if (array := known[value]) is not None]
+    """Each value for each of the rows, in canonical types. Raises DataError."""
+    arrays = {value: _without_duckdb(value, rows) for value in values}
+    others = [value for value, array in arrays.items() if array is None]
+    arrays |= dict(zip(others, _computed(others, rows), strict=True))
+    return [array for value in values if (array := arrays[value]) is not None]
 
 
 def _computed(values: Sequence[Value], rows: pa.Table) -> list[pa.Array[Any]]:
-    """The same by DuckDB."""
+    """Each value for each of the rows, computed by DuckDB."""
     from semgraph.expr.duckdb import rows_of
 
     if not values:
@@ -427,7 +429,7 @@ def _computed(values: Sequence[Value], rows: pa.Table) -> list[pa.Array[Any]]:
 def _canonical(array: pa.Array[Any]) -> pa.Array[Any]:
     wanted = type_of_arrow(array.type).arrow
     if pa.types.is_decimal(array.type):
-        array = array.cast(pa.string())  # Arrow makes 0.6000000000000001 of the decimal 0.6
+        array = array.cast(pa.string())  # Arrow converts the decimal 0.6 to 0.6000000000000001
     return array.cast(wanted)
 
 
@@ -437,8 +439,8 @@ _COLUMN = re.compile(
 
 
 def _without_duckdb(value: Value, rows: pa.Table) -> pa.Array[Any] | None:
-    """A constant; or a column of the rows or a field of one, also where it is cast to its own type or
-    is one side of a condition of which the other is TRUE. None for others.
+    """A constant; or a column of the rows or a field of one, also if it is cast to its type or is
+    one side of a condition with TRUE on the other. None for other values.
     """
     if not value.columns:
         return constant(value).take(pa.array([0] * rows.num_rows, pa.int64()))
@@ -451,20 +453,20 @@ def _without_duckdb(value: Value, rows: pa.Table) -> pa.Array[Any] | None:
     return array if same else None
 
 
-# What conditions imply about the hits that can pass them.
+# The facts that conditions imply about hits.
 
 Ends = tuple[Value | None, Value | None]  # source and target of an edge; None: any
 _MOST_PAIRS = 8
 
 
 def by_key(terms: Sequence[Term], key: str) -> bool:
-    """Whether a conjunct names the keys that hits may have."""
+    """Whether a conjunct lists the possible keys of hits."""
     return any(isinstance(t, Test) and _known(t, key) is not None for t in terms)
 
 
 def ends(terms: Sequence[Term]) -> tuple[Ends, ...]:
-    """The pairs of ends (None: any) between which all hits lie; empty if the conjuncts do not
-    say.
+    """The possible pairs of ends (None: any) of all hits; empty if the conjuncts do not restrict
+    them.
     """
     return _all_of(terms) or ()
 
@@ -486,7 +488,7 @@ def _ends(term: Term) -> tuple[Ends, ...] | None:
 
 
 def _known(term: Test, name: str) -> tuple[Value, ...] | None:
-    """The values among which a term wants a property to be."""
+    """The values to which a term restricts a property."""
     if term.op not in ("=", "in"):
         return None
     first, *others = term.args
@@ -522,9 +524,7 @@ def _one_of(terms: Sequence[Term]) -> tuple[Ends, ...] | None:
 
 
 def pinned(term: Term, names: Iterable[str]) -> bool:
-    """Whether a conjunct leaves only hits with one of a few known values in one of the
-    properties.
-    """
+    """Whether a conjunct restricts one of the properties to a few known values."""
     if not isinstance(term, Test):
         return False
     if term.op in ("and", "or"):

@@ -1,9 +1,9 @@
-"""Exact nearest neighbours by cosine: float32 to find who can be among the best, float64 to rank
+"""Exact nearest neighbours by cosine: float32 finds the candidates for the best, float64 ranks
 them.
 
-A product in float32 depends in its last bits on the shape of the batch, so two equal vectors may
-come out unequal. Every score that leaves this module is a product in float64 of one vector with one
-other: it depends on the two alone, and ties are ties.
+The last bits of a float32 product depend on the shape of the batch, so two equal vectors may get
+unequal products. Every score that this module returns is a float64 product of two vectors: it
+depends only on the two, and ties are ties.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Singles = NDArray[np.float32]
 
-_CHUNK = 1 << 23  # scores held at once: 32 MB in float32
+_CHUNK = 1 << 23  # scores held at a time: 32 MB in float32
 
 
 class Block:
-    """The vectors of one partition, each under the id of its row. Vectors without a direction, of
-    zeros or of what is no finite number, are left out.
+    """The vectors of one partition by row id. Vectors without a direction (all zeros, or with a
+    value that is not finite) are left out.
     """
 
     _kind = "f4"
@@ -43,12 +43,12 @@ class Block:
 
     @property
     def bytes(self) -> int:
-        """Memory held, about."""
+        """The approximate memory use."""
         return self._vectors.nbytes + 128 * self.count
 
     @property
     def ids(self) -> Ints:
-        """Ids of the rows, in no order."""
+        """Ids of the rows, unordered."""
         return self._ids[: self.count]
 
     @property
@@ -58,17 +58,17 @@ class Block:
 
     @property
     def norms(self) -> Floats:
-        """Their lengths."""
+        """The lengths of the vectors."""
         return self._norms[: self.count]
 
     @property
     def inverse(self) -> Singles:
-        """What products with `vectors` are multiplied by: in float32, their reciprocal lengths."""
+        """The factors for products with `vectors`: in float32, their reciprocal lengths."""
         return self._inverse[: self.count]
 
     @property
     def margin(self) -> float:
-        """More than what a product can be off."""
+        """An upper bound of the error of a product."""
         return (self.size + 8) * 2.0**-23
 
     def products(self, unit: Singles) -> Singles:
@@ -78,11 +78,13 @@ class Block:
         return found
 
     def _stored(self, vectors: Singles, norms: Floats) -> tuple[Singles, Floats]:
-        """Vectors as they are held, and what their products are multiplied by."""
+        """Vectors as they are held in memory, and the factors of their products."""
         return vectors, 1 / norms
 
     def put(self, ids: Ints, vectors: Singles) -> Ints:
-        """Add or replace vectors. Returns the ids of those that are left out."""
+        """Add or replace vectors. Returns the ids of vectors without a direction, which are left
+        out.
+        """
         import numpy as np
 
         norms = lengths(vectors)
@@ -100,7 +102,7 @@ class Block:
         return ids[~usable]
 
     def reserve(self, capacity: int) -> None:
-        """Allocate memory for so many vectors in all."""
+        """Allocate memory for a total number of vectors."""
         import numpy as np
 
         if capacity > len(self._ids):
@@ -124,7 +126,7 @@ class Block:
         self._vectors[at], self._inverse[at] = self._stored(vectors, norms)
 
     def _remove(self, row: int) -> None:
-        """The last takes its place."""
+        """Remove a row; the last row takes its place."""
         place, last = self._place.pop(row), self.count - 1
         if place != last:
             for column in (self._ids, self._vectors, self._norms, self._inverse):
@@ -133,15 +135,15 @@ class Block:
         self.count = last
 
     def places(self, ids: Sequence[int]) -> Ints:
-        """Where the vectors of some rows are; -1 for rows without one."""
+        """The positions of the vectors of some rows; -1 for rows without one."""
         import numpy as np
 
         return np.fromiter((self._place.get(i, -1) for i in ids), np.int64, len(ids))
 
 
 class Int8Block(Block):
-    """The vectors of a large partition in a quarter of the memory: each as int8, with a scale of its
-    own. They propose the best; `exact` takes the stored vectors themselves.
+    """The vectors of a large partition in a quarter of the memory: int8 values, with one scale per
+    vector. They propose the best; `exact` reads the stored vectors.
     """
 
     _kind = "i1"
@@ -172,7 +174,7 @@ class Int8Block(Block):
 
 
 def lengths(vectors: Singles) -> Floats:
-    """Euclidean lengths in float64, each computed from its own vector alone."""
+    """Euclidean lengths in float64, each computed only from its vector."""
     import numpy as np
 
     norms = np.empty(len(vectors), np.float64)
@@ -198,11 +200,11 @@ def exact(block: Block, places: Ints, query: Floats) -> Floats:
 
 
 class Candidates(NamedTuple):
-    """Candidates for the best of one query.
+    """The candidates for the best hits of one query.
 
     Args:
-        block: For each candidate, which block it is in.
-        places: Where in the block.
+        block: The block of each candidate.
+        places: The position of each candidate in its block.
         floor: All other vectors have a smaller cosine.
     """
 
@@ -214,7 +216,7 @@ class Candidates(NamedTuple):
 def candidates(
     blocks: Sequence[Block], queries: Floats, above: float, wanted: int | None
 ) -> list[Candidates]:
-    """For each query at least the `wanted` nearest vectors (None: all) with a cosine greater than
+    """For each query, at least the `wanted` nearest vectors (None: all) with a cosine greater than
     `above`.
     """
     import numpy as np
@@ -238,7 +240,7 @@ def candidates(
 
 
 def _best(scores: Singles, above: float, wanted: int | None, margin: float) -> tuple[Ints, float]:
-    """Candidates for the best by approximate scores, and an upper bound of all other cosines."""
+    """The candidates by approximate scores, and an upper bound of all other cosines."""
     import numpy as np
 
     bound = above - margin

@@ -1,10 +1,10 @@
-"""Preparation of batches to write, and schemas of results: what is the same in all stores.
+"""The preparation of batches to write, and the schemas of results, common to all stores.
 
-A batch is prepared once (`prepare_batch`): columns, keys, types, JSON, vectors, and which rows are
-refused. A store only converts the prepared values into its own and writes them.
+A batch is prepared once (`prepare_batch`): columns, keys, types, JSON, vectors, and refused rows. A
+store only converts the prepared values to its types and writes them.
 
-Stored rows with values that are not of the types that the graph declares, as other programs may write
-them, are left out of results: `LeftOut.notes` name them.
+Other programs may store values of types that the graph does not declare. Such rows are left out of
+results: `LeftOut.notes` names them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Merging = NodeWrite | EdgeWrite
 
-RESERVED = "_Semgraph"  # labels that begin so are semgraph's own
+RESERVED = "_Semgraph"  # labels with this prefix belong to semgraph
 KEEPS_ENDS = "make its key of its ends, id(source, target, ...), or delete it before"
 
 
@@ -51,7 +51,7 @@ KEEPS_ENDS = "make its key of its ends, id(source, target, ...), or delete it be
 
 @contextmanager
 def writing(write: Write) -> Iterator[None]:
-    """Rows that are refused are those of this write, and nothing of its batch is written."""
+    """Refused rows belong to this write; its batch is not written."""
     try:
         yield
     except DataError as error:
@@ -64,9 +64,7 @@ def writing(write: Write) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class RefusedRow:
-    """A row of a batch that a store cannot write: the batch's write that it belongs to, its key,
-    and why.
-    """
+    """A row of a batch that a store cannot write: its write, its key, and the reason."""
 
     write: object
     key: str
@@ -74,8 +72,8 @@ class RefusedRow:
 
 
 class RowsRefused(DataError):
-    """Rows of a batch that a store cannot write; nothing of the batch was written. `rows` names
-    each of them once.
+    """Rows of a batch that a store cannot write; the batch was not written. `rows` names each of
+    them once.
     """
 
     def __init__(self, rows: Iterable[RefusedRow]) -> None:
@@ -92,7 +90,7 @@ class Refusals:
         self._rows: dict[tuple[int, str], RefusedRow] = {}
 
     def add(self, write: Write, key: str, error: DataError) -> None:
-        """Note that a row of a write is refused."""
+        """Record a refused row of a write."""
         self._rows.setdefault((id(write), key), RefusedRow(write, key, error.problem))
 
     def holds(self, write: Write, key: str) -> bool:
@@ -100,15 +98,15 @@ class Refusals:
         return (id(write), key) in self._rows
 
     def check(self) -> None:
-        """Raise RowsRefused if any row was refused."""
+        """Raise RowsRefused if any row is refused."""
         if self._rows:
             raise RowsRefused(self._rows.values())
 
     def attempt(self, write: Merging, key: str, prepare: Callable[[Merging], T]) -> T | None:
-        """Prepare a write. None if rows of it are refused; they are noted.
+        """Prepare a write. Returns None, and records the rows, if rows of it are refused.
 
         Args:
-            write: What to prepare.
+            write: The write to prepare.
             key: The key column of its rows.
             prepare: Raises DataError for a write with a row that cannot be stored.
         """
@@ -125,7 +123,7 @@ class Refusals:
 def _faulty(
     write: Merging, prepare: Callable[[Merging], object], start: int = 0
 ) -> Iterator[tuple[int, DataError]]:
-    """The places of rows that are refused by themselves, by bisection."""
+    """The positions of rows that are refused by themselves, found by bisection."""
     try:
         prepare(write)
     except DataError as error:
@@ -141,7 +139,7 @@ def _faulty(
 def _conflicting(
     write: Merging, prepare: Callable[[Merging], object]
 ) -> Iterator[tuple[int, DataError]]:
-    """The places of rows that are refused together with those before them, by bisection."""
+    """The positions of rows that conflict with their predecessors, found by bisection."""
     places = list(range(write.rows.num_rows))
 
     def error(count: int) -> DataError | None:
@@ -173,8 +171,7 @@ def taken(row: str) -> DataError:
 
 
 def no_end(edge: str, end: str, key: str | None, label: str) -> DataError:
-    """The error for a new edge (`KNOWS e1`) without the node at one of its ends, in its own
-    partition.
+    """The error for a new edge (`KNOWS e1`) without a node at one of its ends in its partition.
 
     The text is the same if a different partition has the node, so it reveals nothing about other
     partitions.
@@ -188,7 +185,7 @@ def no_end(edge: str, end: str, key: str | None, label: str) -> DataError:
 
 
 def other_end(edge: str, end: str, stored: str, new: str) -> DataError:
-    """The error for an edge that is stored between other ends."""
+    """The error for an edge that is stored with other ends."""
     return DataError(
         f'{edge} has the {end} "{stored}" and was to get "{new}": an edge keeps its ends',
         hint=KEEPS_ENDS,
@@ -202,14 +199,14 @@ def still_has_edges(node: str, edges: str) -> DataError:
     )
 
 
-# The embedders that are used where none is named, by the length of their vectors.
+# The default embedders by the length of their vectors.
 _EMBEDDERS = {384: "local", 1024: "'openai:text-embedding-3-small?dimensions=1024'"}
 
 
 def check_length(
     store: str, label: str, index: str, stored: int | None, length: int | None
 ) -> None:
-    """Refuse vectors of another length than the stored ones; None: not known. Raises
+    """Refuse vectors of another length than the stored ones; None: unknown. Raises
     StoreUnavailable.
     """
     if stored is None or length in (None, stored):
@@ -223,8 +220,8 @@ def check_length(
 
 
 def check_partition(store: str, graph: Graph, label: str, partition: str, key: str) -> None:
-    """Refuse a graph with another partition or key than those that rows of a label are stored by:
-    it would reach rows of all groups. Raises PlanError.
+    """Refuse a graph with another partition or key than the stored rows of a label: it would read
+    and write rows of all groups. Raises PlanError.
     """
     if (partition, key) != (graph.partition, graph.key):
         own, other = (
@@ -243,8 +240,8 @@ Dimensions = Mapping[tuple[str, str], int]
 
 
 def column(rows: pa.Table, path: str) -> pa.Array[Any]:
-    """A column of rows, or a field of a struct column (`cand.name`). Raises EngineError if it is
-    not there.
+    """A column of rows, or a field of a struct column (`cand.name`). Raises EngineError if it does
+    not exist.
     """
     root, *fields = path.split(".")
     if root not in rows.column_names:
@@ -258,7 +255,7 @@ def column(rows: pa.Table, path: str) -> pa.Array[Any]:
 
 
 def partitions_of(rows: pa.Table, path: str) -> list[tuple[str, ...]]:
-    """For each row the partitions that it may see, each once. A NULL or an empty list: none."""
+    """The distinct partitions that each row may see. A NULL or an empty list: none."""
     values = column(rows, path).to_pylist()
     listed = [value if isinstance(value, list) else [value] for value in values]
     return [tuple(dict.fromkeys(v for v in row if v is not None)) for row in listed]
@@ -267,15 +264,15 @@ def partitions_of(rows: pa.Table, path: str) -> list[tuple[str, ...]]:
 def returned(
     graph: Graph, label: Label, properties: Iterable[str], *, partition: bool = False
 ) -> dict[str, None]:
-    """The columns returned of a node or an edge, in order: its key, its partition if wanted, an
-    edge's ends, properties.
+    """The returned columns of a node or an edge, in order: its key, its partition if wanted, the
+    ends of an edge, properties.
     """
     first = [graph.key, *([graph.partition] if partition else [])]
     ends = ["source", "target"] if label.kind == "edge" else []
-    known = {*label.columns, *label.vectors.values()}
+    declared = {*label.columns, *label.vectors.values()}
     names = dict.fromkeys([*first, *ends, *properties])
     for name in names:
-        if name not in known:
+        if name not in declared:
             raise EngineError(
                 f'a store was asked for "{name}" of {label.name}, which graph "{graph.name}" does not declare'
             )
@@ -283,7 +280,7 @@ def returned(
 
 
 def type_of(label: Label, name: str, dimensions: Dimensions) -> pa.DataType:
-    """The Arrow type of a returned column; of a vector of unknown length, as all are NULL:
+    """The Arrow type of a returned column. A vector of unknown length (all values are NULL) has
     length 1.
     """
     if name in label.columns:
@@ -301,12 +298,12 @@ def end_column(end: str) -> str:
 
 
 def aliases(query: SearchQuery) -> tuple[str, ...]:
-    """Names of the hit and of the nodes at its ends in the conditions of a search."""
+    """The names of the hit and of the nodes at its ends in the conditions of a search."""
     return (query.alias, *(name for _, name, _ in query.ends))
 
 
 def end_nodes(graph: Graph, query: SearchQuery) -> dict[str, tuple[Label, tuple[str, ...]]]:
-    """The label of the nodes at the ends that a search returns, and what it returns of them, by
+    """The label and the returned properties of the nodes at the ends that a search returns, by
     `source` and `target`.
     """
     label = graph.label(query.label)
@@ -338,8 +335,8 @@ def search_schema(graph: Graph, query: SearchQuery, dimensions: Dimensions) -> p
 
 
 def match_schema(graph: Graph, query: MatchQuery, dimensions: Dimensions) -> pa.Schema:
-    """Schema of the result of a match: a struct for each variable, of a variable-length path a list of
-    structs.
+    """Schema of the result of a match: a struct for each variable; for a variable-length path a
+    list of structs.
     """
     fields: list[Any] = [("_q", pa.int64())]
     for element, label in elements_of(graph, query.pattern):
@@ -354,12 +351,12 @@ def match_schema(graph: Graph, query: MatchQuery, dimensions: Dimensions) -> pa.
 def path_order(
     record: Sequence[Any], named: Sequence[tuple[Element, Label | None]]
 ) -> tuple[Any, ...]:
-    """Sort key of a path: its row, then the keys of its variables; a variable-length
-    path by its length first.
+    """Sort key of a path: its row, then the keys of its variables; a variable-length path first by
+    its length.
 
     Args:
-        record: The ordinal, then for each variable its properties, the key first; for a
-            variable-length path its edges.
+        record: The ordinal, then for each variable its properties, key first; for a variable-length
+            path its edges.
         named: The variables.
     """
     keys = [
@@ -371,7 +368,7 @@ def path_order(
 
 def steps_of(paths: Iterable[Iterable[Sequence[str]]], kind: pa.DataType) -> pa.Array[Any]:
     """Variable-length paths as a column: each a list of edges, with key, label, source and target.
-    Raises TypeError for an edge without one of them.
+    Raises TypeError for an edge that lacks one of them.
     """
     fields = [field.name for field in kind.value_type]  # type: ignore[attr-defined]
     listed = [path and [dict(zip(fields, step, strict=True)) for step in path] for path in paths]  # type: ignore[misc]
@@ -396,7 +393,7 @@ class Vectors(NamedTuple):
 
     Args:
         numbers: The vectors that are not NULL, one per line, as float32.
-        present: For each row whether it has one.
+        present: For each row, whether it has a vector.
     """
 
     numbers: NDArray[np.float32]
@@ -404,17 +401,17 @@ class Vectors(NamedTuple):
 
     @property
     def size(self) -> int | None:
-        """Their length; None if all are NULL."""
+        """The length of the vectors; None if all are NULL."""
         return self.numbers.shape[1] if len(self.numbers) else None
 
     def spread(self, values: Iterable[T]) -> list[T | None]:
-        """One value per vector as one per row, None where the vector is NULL."""
+        """Spread one value per vector to one value per row, with None for a NULL vector."""
         each = iter(values)
         return [next(each) if present else None for present in self.present]
 
 
 def vectors_of(array: pa.Array[Any], what: str) -> Vectors:
-    """A column as vectors. Raises DataError if they differ in length or hold what is not a number."""
+    """A column as vectors. Raises DataError if they differ in length or contain an invalid number."""
     import numpy as np
 
     present: list[bool] = array.is_valid().to_pylist()  # type: ignore[assignment]  # no NULL
@@ -438,8 +435,8 @@ def typed(array: pa.Array[Any], kind: Type, what: str, keys: Sequence[str] = ())
     Args:
         array: The column.
         kind: Its declared type.
-        what: Names it in errors, with the key of the row if `keys` are given.
-        keys: Of its rows.
+        what: The name of the column in errors, followed by the key of the row if `keys` are given.
+        keys: The keys of its rows.
     """
     try:
         array = array if array.type == kind.arrow else array.cast(kind.arrow)
@@ -462,9 +459,9 @@ class PreparedMerge:
         graph: The graph.
         write: The merge.
         keys: The key of each row.
-        partitions: The partition of each row; None where it has none.
-        columns: Properties, the key and an edge's ends included, in their declared types.
-        vectors: By vector property.
+        partitions: The partition of each row; None if it has none.
+        columns: Properties, including the key and an edge's ends, in their declared types.
+        vectors: The vectors by property.
         labels: Further labels of each row; empty if the rows do not set them.
         attributes: Open attributes of each row; empty if the rows do not set them.
     """
@@ -487,16 +484,16 @@ class PreparedMerge:
 def prepare_batch(
     graph: Graph, batch: WriteBatch, convert: Callable[[PreparedMerge], T]
 ) -> list[T | None]:
-    """Prepare the rows that a batch merges, before anything is written.
+    """Prepare the rows that a batch merges, before any write.
 
     Args:
         graph: The graph.
         batch: The batch.
-        convert: Makes of a prepared merge what the store writes; raises DataError for rows that it
+        convert: Converts a prepared merge to the store's form; raises DataError for rows that it
             cannot store.
 
     Returns:
-        For each write what `convert` made of it; None for deletes and writes without rows.
+        For each write, the result of `convert`; None for deletes and writes without rows.
 
     Raises:
         EngineError: Rows without a key, or with unknown columns.
@@ -551,7 +548,7 @@ def prepare_merge(graph: Graph, write: Merging) -> PreparedMerge:
 
 
 def keys_of(graph: Graph, write: Write) -> tuple[list[str], list[str | None]]:
-    """Key and partition of each row; the partition is None where the rows have none."""
+    """Key and partition of each row; the partition is None if the rows have none."""
     keys: list[Any] = write.rows.column(graph.key).cast(pa.string()).to_pylist()
     if graph.partition not in write.rows.column_names:
         return keys, [None] * len(keys)
@@ -559,7 +556,7 @@ def keys_of(graph: Graph, write: Write) -> tuple[list[str], list[str | None]]:
 
 
 def check_columns(graph: Graph, write: Write) -> None:
-    """Refuse rows to write that lack the key, or have columns that the label does not. Raises
+    """Refuse rows to write that lack the key, or have columns that the label lacks. Raises
     EngineError.
     """
     label = graph.label(write.label)
@@ -579,7 +576,8 @@ def check_partitions(
     graph: Graph, batch: WriteBatch, refusals: Refusals, *, every: bool = False
 ) -> None:
     """Refuse rows that merge one key under two partitions, whether or not it is stored: all but
-    those of the first. A store finds those of one write itself, unless `every` write is checked.
+    those of the first. A store finds conflicts within one write itself, unless `every` write is
+    checked.
     """
     seen: dict[tuple[str, str | None], str] = {}
     times = Counter(write.label for write in batch.writes)
@@ -598,7 +596,7 @@ def check_partitions(
 
 
 def json_form(text: str, what: str) -> str:
-    """JSON text in canonical form. `what` names it in errors. Raises DataError."""
+    """JSON text in canonical form. `what` is its name in errors. Raises DataError."""
     try:
         canonical = canonical_json(json.loads(text, parse_constant=_no_number))
         canonical.encode()
@@ -616,7 +614,7 @@ def _no_number(word: str) -> float:
 
 
 def attributes_form(text: str, label: Label, key: str) -> dict[str, Any]:
-    """Open attributes as stores keep them: by name, without those that are null. Raises DataError."""
+    """Open attributes in stored form: by name, without null ones. Raises DataError."""
     what = f"{label.name} {key}"
     attributes = json.loads(text)
     if not isinstance(attributes, dict):
@@ -624,8 +622,10 @@ def attributes_form(text: str, label: Label, key: str) -> dict[str, Any]:
             f"attributes of {what} are no JSON object", hint='write {"name": value, ...}'
         )
     for name in attributes:
-        own = name in {*label.columns, *label.derived, *label.ignore} or name.startswith(RESERVED)
-        if not name or own:
+        reserved = name in {*label.columns, *label.derived, *label.ignore} or name.startswith(
+            RESERVED
+        )
+        if not name or reserved:
             why = "is a property of its own" if name else "is no name"
             hint = "give it another name in a step before"
             raise DataError(f'attribute "{name}" of {what} {why}', hint=hint)
@@ -633,9 +633,7 @@ def attributes_form(text: str, label: Label, key: str) -> dict[str, Any]:
 
 
 def labels_form(graph: Graph, names: Iterable[str | None], label: Label, key: str) -> list[str]:
-    """Further labels as stores keep them: sorted, each once, without the label itself. Raises
-    DataError.
-    """
+    """Further labels in stored form: sorted, distinct, without the label itself. Raises DataError."""
     labels = {name for name in names if name is not None} - {label.name}
     for name in sorted(labels.difference(further_labels(graph, labels))):
         reason = "it has a meaning of its own" if name else "it is empty"
@@ -645,11 +643,11 @@ def labels_form(graph: Graph, names: Iterable[str | None], label: Label, key: st
 
 
 def further_labels(graph: Graph, names: Iterable[str]) -> list[str]:
-    """Those of some labels that have no meaning of their own, sorted."""
+    """The labels without a meaning of their own, sorted."""
     return sorted(n for n in names if n and n not in graph.labels and not n.startswith(RESERVED))
 
 
-# What a conversion raises for a value that does not fit.
+# The exceptions of a conversion for a value that does not fit.
 UNFIT = (
     ValueError,
     TypeError,
@@ -664,7 +662,7 @@ UNFIT = (
 
 @dataclass(frozen=True)
 class LeftOut:
-    """The rows that the reads of one store left out: for each label and property the first value
+    """The rows that the reads of one store left out. For each label and property: the first value
     that does not fit, and the rows, by the columns that were read.
     """
 
@@ -680,14 +678,15 @@ class LeftOut:
         rows: Sequence[Sequence[Any]],
         convert: Callable[[str, Sequence[Any]], pa.Array[Any]],
     ) -> list[pa.Array[Any]]:
-        """Rows of a label as columns. A row that does not fit is noted, and NULL in every column.
+        """Rows of a label as columns. A row that does not fit is recorded, and NULL in every
+        column.
 
         Args:
-            graph: Names the key, which no row lacks. An edge has both ends.
-            label: The label of the rows; "path": each is a list of edges.
-            names: Of the columns.
+            graph: Names the key, which every row has. An edge has both ends.
+            label: The label of the rows; "path": each row is a list of edges.
+            names: The names of the columns.
             rows: Their values.
-            convert: Makes a column; raises one of `UNFIT`.
+            convert: Converts a column; raises one of `UNFIT`.
         """
         edge = label in graph.labels and graph.labels[label].kind == "edge"
         required = (graph.key, "source", "target") if edge else (graph.key,)
@@ -716,12 +715,12 @@ class LeftOut:
     def paths(
         self, graph: Graph, var: str, rows: Sequence[Any], kind: pa.DataType
     ) -> list[pa.Array[Any]]:
-        """Variable-length paths as a column; NULL where an edge has no key or ends."""
+        """Variable-length paths as a column; NULL if an edge lacks its key or ends."""
         of = [(row,) for row in rows]
         return self.columns(graph, "path", [var], of, lambda _, paths: steps_of(paths, kind))
 
     def note(self, graph: Graph, label: str, name: str, value: Any, row: dict[str, Any]) -> None:
-        """Note that a row is left out, because of one of its values."""
+        """Record that a row is left out because of one of its values."""
         declared = (
             graph.labels[label].columns.get(name, "a usable vector") if label != "path" else "whole"
         )
@@ -741,7 +740,7 @@ class LeftOut:
 
 
 def struct_array(columns: Sequence[pa.Array[Any]], kind: Any) -> pa.StructArray:
-    """Columns as one, the key first; NULL where there is no key."""
+    """Columns as one struct column, key first; NULL for rows without a key."""
     return pa.StructArray.from_arrays(columns, fields=list(kind), mask=columns[0].is_null())
 
 

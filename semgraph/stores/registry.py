@@ -1,4 +1,4 @@
-"""The kinds of stores, as addresses name them. A new kind is a line in `STORES`, with the function that
+"""The kinds of stores and their addresses. A new kind is a line in `STORES`, with the function that
 opens it.
 """
 
@@ -15,25 +15,25 @@ from semgraph.formats import size
 if TYPE_CHECKING:
     from semgraph.stores.base import Store
 
-# Makes the store at an address, from the folder where paths start and the environment; it connects
+# Creates the store at an address, from the base folder of paths and the environment; it connects
 # later. Raises StoreUnavailable or PlanError.
 Open = Callable[[str, Path, Mapping[str, str]], "Store"]
 
 
 @dataclass(frozen=True)
 class StoreSpec:
-    """A kind of stores.
+    """A kind of store.
 
     Args:
-        scheme: What its addresses are, or begin with before ":".
-        forms: How people write them.
-        open: Makes the store at an address.
+        scheme: Its address, or the part of its address before ":".
+        forms: The forms of its address for users.
+        open: Creates the store at an address.
         is_file: Whether an address is `scheme:PATH`.
-        lasts: Whether rows stay when the session ends.
-        on_one_machine: Whether other machines cannot open it.
-        extra: The extra of the package that it needs; "": none.
-        password: The variable with its password; "": it has none.
-        address_from: The variable with its address, where only the scheme is written.
+        lasts: Whether rows stay after the end of the session.
+        on_one_machine: Whether only one machine can open it.
+        extra: The extra with its package; "": none.
+        password: The variable with its password; "": none.
+        address_from: The variable with its address, if only the scheme is written.
     """
 
     scheme: str
@@ -58,7 +58,7 @@ class StoreSpec:
         return address if file is None else f"{self.scheme}:{file}"
 
     def file(self, address: str, folder: Path) -> Path | None:
-        """The file of the store; None: it has none."""
+        """The file of the store; None for a store without a file."""
         return folder / Path(address.partition(":")[2]).expanduser() if self.is_file else None
 
     def holds_rows(self, address: str, folder: Path) -> bool:
@@ -67,7 +67,7 @@ class StoreSpec:
         return file is None or file.exists()
 
     def describe(self, address: str, folder: Path) -> str:
-        """The store in words; for a file, its size, and whether it is new."""
+        """The store in words; for a file, its size or that it is new."""
         file = self.file(address, folder)
         if file is None:
             return address if self.lasts else f"{address}: gone when this ends"
@@ -113,7 +113,7 @@ STORES = (
         "neo4j-local", ("neo4j-local",), _neo4j_local, on_one_machine=True, extra="neo4j-local"
     ),
 )
-# How stores are written, in messages and help.
+# The forms of store addresses, for messages and help.
 FORMS = tuple(form for store in STORES for form in store.forms)
 _BY_SCHEME = {store.scheme: store for store in STORES}
 _BY_SCHEME["bolt"] = _BY_SCHEME["neo4j"]
@@ -141,7 +141,7 @@ def store_spec(address: str) -> StoreSpec:
 
 
 def lasts(address: str) -> bool:
-    """Whether rows in a store stay when its session ends; of one that only a record knows, yes."""
+    """Whether rows in a store stay after its session; true for a store known only from a record."""
     store = _BY_SCHEME.get(_scheme(address))
     return store is None or store.lasts
 

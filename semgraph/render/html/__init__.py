@@ -1,4 +1,4 @@
-"""HTML from templates: the report of runs and comparisons, a self-contained file; and the HTML for
+"""HTML from templates: the report of runs and comparisons (a self-contained file), and the HTML for
 notebooks.
 
 `data` makes a document from records, `page.html.j2` a page from the document. Everything is escaped.
@@ -36,7 +36,7 @@ def save(refs: Sequence[str], to: Path, runs: Path = RUNS) -> Path:
         runs: The folder of records.
 
     Raises:
-        PlanError: A record does not exist, or the file is to be none of HTML.
+        PlanError: A record does not exist, or the file has no suffix of HTML.
         OSError: The file cannot be written.
     """
     if to.suffix.lower() not in {".html", ".htm", ""}:
@@ -50,12 +50,12 @@ def save(refs: Sequence[str], to: Path, runs: Path = RUNS) -> Path:
 
 
 def _folders(records: Sequence[Run]) -> set[str]:
-    """The folders of the author that the page would tell, as HTML writes them."""
+    """The folders of the author that the page would reveal, as HTML writes them."""
     from markupsafe import escape
 
     known = (Path.home(), Path.cwd(), plans_folder().parent)
-    told = [json.dumps(record.facts, ensure_ascii=False) for record in records]
-    found = {f"{path}/" for path in known if path.name}.union(*map(folders_in, told))
+    facts = [json.dumps(record.facts, ensure_ascii=False) for record in records]
+    found = {f"{path}/" for path in known if path.name}.union(*map(folders_in, facts))
     return found | {str(escape(folder)) for folder in found}
 
 
@@ -75,7 +75,7 @@ def page(records: Sequence[Run]) -> str:
 
 
 def rendered(template: str, **data: Any) -> str:
-    """A template of this folder with its data. Everything is escaped."""
+    """Render a template of this folder. Everything is escaped."""
     return _environment().get_template(template).render(data)
 
 
@@ -99,7 +99,7 @@ def _environment() -> Environment:
 
 
 def _short_text(value: Any) -> Any:
-    """A text of the page without characters that are invalid in HTML, cut if it is long."""
+    """A text of the page without characters that are invalid in HTML; a long one is shortened."""
     from markupsafe import Markup
 
     if value is None:

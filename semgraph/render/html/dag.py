@@ -1,5 +1,6 @@
-"""A run as drawings: the steps of its plan with their costs, one drawing for the plan and one for each
-called plan, in layers around which lines bend; and its calls over time, a band for each step.
+"""A run as drawings. The steps of its plan with their costs: one drawing for the plan and one for
+each called plan, in layers, with lines that bend around them. And its calls over time, with a band
+for each step.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from semgraph.formats import count, dollars, duration, plural
 from semgraph.meter import StepMetrics
 from semgraph.render.chart import Box, Point, ticks
 
-Operators = Mapping[str, Sequence[StepMetrics]]  # of steps with several operators
+Operators = Mapping[str, Sequence[StepMetrics]]  # for steps with several operators
 _LETTER, _BOLD, _LINE, _MARGIN = 6.6, 7.7, 16.0, 12.0  # pixels
 _LEAST = 90.0
 _WRITES = ("merge ", "delete ")
@@ -44,10 +45,10 @@ def drawings(
     """The drawing of a plan, then those of its called plans, for the template.
 
     Args:
-        flow: Each step, also writes and inputs, with the steps that it reads.
+        flow: Each step, including writes and inputs, with the steps that it reads.
         steps: The counters of steps.
         operators: The counters of each operator, of steps with several.
-        anchor: The beginning of the ids of the drawings.
+        anchor: The prefix of the ids of the drawings.
     """
     paths = list(dict.fromkeys(tuple(path) for step in flow for path in _groups_of(step)))
     place = {path: i for i, path in enumerate(paths)}
@@ -97,7 +98,7 @@ class _PlanDrawings:
         self.flow, self.steps, self.operators, self.ids = flow, steps, operators, ids
 
     def drawing(self, group: str) -> dict[str, Any]:
-        """The drawing of the plan ("") or of a called one."""
+        """The drawing of the plan ("") or of a called plan."""
         edges: dict[tuple[str, str], None] = {}
         names: dict[str, None] = {}
         for step, sources in self.flow.items():
@@ -151,7 +152,7 @@ class _PlanDrawings:
         return _Shown(kind, last, [*lines, *cost(metrics)], step)
 
     def _sums(self, steps: Sequence[str]) -> list[str]:
-        """The costs of some steps together."""
+        """The total costs of some steps."""
         total = StepMetrics()
         for step in steps:
             if step in self.steps:
@@ -160,7 +161,7 @@ class _PlanDrawings:
 
 
 def cost(metrics: StepMetrics) -> list[str]:
-    """Calls; tokens; dollars and seconds; store queries: a line for each that there was."""
+    """Calls; tokens; dollars and seconds; store queries: a line for each that occurred."""
     lines = []
     reused = metrics.calls_journal + metrics.calls_coalesced
     if metrics.calls_issued + reused:
@@ -174,7 +175,7 @@ def cost(metrics: StepMetrics) -> list[str]:
 
 
 def _curve(points: Sequence[Point]) -> str:
-    """A path that leaves and reaches each point upright."""
+    """A path with vertical tangents at its points."""
     (x, y), *_ = points
     path = f"M{x:.1f} {y:.1f}"
     for (x1, y1), (x2, y2) in pairwise(points):
@@ -204,17 +205,17 @@ def _drawn(box: _Shown, left: float, top: float) -> dict[str, Any]:
     }
 
 
-_ACROSS, _DOWN = 22.0, 40.0  # pixels between boxes of a layer, between layers
+_ACROSS, _DOWN = 22.0, 40.0  # pixels between boxes of a layer, and between layers
 _SWEEPS = 12
-_BEND = (10.0, 0.0)  # the size of the place where a line passes a layer
+_BEND = (10.0, 0.0)  # the space for a line that passes a layer
 Pair = tuple[str, str]
 Node = Any  # a name, or the passage (source, target, layer) of a line through a layer
 
 
 @dataclass(frozen=True)
 class Layers:
-    """Boxes by name; the points of each line, from the source's lower edge to the target's upper one;
-    the size of the drawing.
+    """Boxes by name; the points of each line, from the source's lower edge to the target's upper
+    edge; the size of the drawing.
     """
 
     boxes: Mapping[str, Box]
@@ -228,7 +229,7 @@ def in_layers(sizes: Mapping[str, tuple[float, float]], edges: Iterable[Pair]) -
 
     Args:
         sizes: Width and height of each box, in pixels.
-        edges: Pairs (source, target). A line of a circle leads upwards.
+        edges: Pairs (source, target). In a cycle, one line leads upwards.
     """
     lines = [pair for pair in dict.fromkeys(edges) if pair[0] != pair[1]]
     ranks = _ranks(sizes, _without_circles(sizes, lines))
@@ -272,7 +273,7 @@ def _without_circles(names: Iterable[str], pairs: Sequence[Pair]) -> Any:
 
 
 def _ranks(names: Iterable[str], graph: Any) -> dict[str, int]:
-    """The layer of each name; one without sources is just above what it leads to."""
+    """The layer of each name; a name without sources is just above its targets."""
     import networkx as nx
 
     ranks = {name: i for i, layer in enumerate(nx.topological_generations(graph)) for name in layer}
@@ -293,7 +294,7 @@ def _route(source: str, target: str, ranks: Mapping[str, int]) -> list[Node]:
 def _ordered(
     names: Iterable[str], ranks: Mapping[str, int], routes: Mapping[Pair, Sequence[Node]]
 ) -> list[list[Node]]:
-    """The nodes of each layer, so that few lines cross: each near the mean of its neighbours."""
+    """The nodes of each layer, ordered to reduce crossings: each near the mean of its neighbours."""
     layers: list[list[Node]] = [[] for _ in range(max(ranks.values(), default=-1) + 1)]
     for name in names:
         layers[ranks[name]].append(name)
@@ -332,7 +333,7 @@ def _centres(
     routes: Mapping[Pair, Sequence[Node]],
     sizes: Mapping[Node, tuple[float, float]],
 ) -> dict[Node, float]:
-    """The middles of all nodes: near their neighbours, with the order of layers kept."""
+    """The centres of all nodes: near their neighbours, in the order of their layers."""
     above, below = _neighbours(routes)
     centres: dict[Node, float] = {}
     for layer in layers:
@@ -348,7 +349,7 @@ def _centres(
 def _packed(
     layer: Sequence[Node], wanted: Mapping[Node, float], sizes: Mapping[Node, tuple[float, float]]
 ) -> dict[Node, float]:
-    """Middles near the wanted ones that keep the order and the space between boxes: the mean of
+    """Centres near the wanted ones that keep the order and the space between boxes: the mean of
     packing from the left and from the right.
     """
     space = [(sizes[a][0] + sizes[b][0]) / 2 + _ACROSS for a, b in pairwise(layer)]
@@ -367,7 +368,7 @@ def _points(
     tops: Sequence[float],
     heights: Sequence[float],
 ) -> list[Point]:
-    """The points that a line passes; through a layer it is straight."""
+    """The points of a line; it is straight through a layer."""
     down = boxes[route[0]].top < boxes[route[-1]].top
     first, last = boxes[route[0]], boxes[route[-1]]
     points = [((first.left + first.right) / 2, first.bottom if down else first.top)]
@@ -401,8 +402,8 @@ def timeline(lines: Sequence[Line], began: float, seconds: float | None) -> dict
 
     Args:
         lines: The number of each call on the page, its step, and its line of `calls.jsonl`.
-        began: When the run began.
-        seconds: How long it took.
+        began: The start of the run.
+        seconds: The duration of the run.
     """
     timed = [line for line in lines if "at" in line[2]][:_BARS]
     if not timed:

@@ -1,6 +1,7 @@
 """The document of a report: all content of the page, as plain data for its template.
 
-The sources are records of runs and comparisons, and their journals. Long texts are cut, with a note.
+The sources are records of runs and comparisons, and their journals. Long texts are shortened, with
+a note.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ Data = dict[str, Any]
 
 
 def clean(text: str) -> str:
-    """A text without characters that are invalid in UTF-8 or HTML: they become U+FFFD."""
+    """A text in which U+FFFD replaces characters that are invalid in UTF-8 or HTML."""
     return _UNFIT.sub("\ufffd", text)
 
 
 def cut(text: str, longest: int = _ITEM) -> str:
-    """A text of at most `longest` characters, with a note of how many were cut.
+    """A text of at most `longest` characters, with a note on the number of omitted ones.
 
     >>> cut("abcdef", 4)
     'abcd … 2 more characters'
@@ -129,7 +130,7 @@ def table(
     numbers: Sequence[int] = (),
     cls: str = "",
 ) -> Data:
-    """A table; the first cell of a row is its header, and columns `numbers` are aligned right."""
+    """A table. The first cell of a row is its header; columns `numbers` are aligned right."""
     return {"caption": caption, "heads": heads, "rows": rows, "numbers": set(numbers), "cls": cls}
 
 
@@ -168,8 +169,8 @@ class CallTexts:
     """The calls of a page, numbered from 0, and their distinct texts, up to a limit.
 
     Args:
-        longest: The most characters of one text.
-        budget: The most characters of all texts in the page.
+        longest: Maximum characters of one text.
+        budget: Maximum characters of all texts in the page.
     """
 
     def __init__(self, longest: int = 40_000, budget: int = 1_000_000) -> None:
@@ -193,8 +194,8 @@ class CallTexts:
         return self._places.setdefault(text, len(self.all) - 1)
 
     def add(self, call: RecordedCall, lookup: Lookup) -> int:
-        """Add a call, with its prompt and answer if the journal or the record has them, and return
-        its number.
+        """Add a call, with its prompt and answer if the journal or the record has them. Returns its
+        number.
         """
         exchange = lookup(call.id) if call.id else None
         entry: Data = {"id": call.id, "step": call.step}
@@ -245,7 +246,7 @@ def _sides(item: Row) -> tuple[Any, Any]:
 
 
 def _measured(call: RecordedCall, lookup: Lookup) -> RecordedCall:
-    """The call with its costs; if its record has no line, from the journal."""
+    """The call with its costs, from the journal if its record has no line."""
     exchange = lookup(call.id) if call.id and not call.line else None
     if exchange is None:
         return call
@@ -258,7 +259,7 @@ def _measured(call: RecordedCall, lookup: Lookup) -> RecordedCall:
 
 
 def _listed_calls(calls: Sequence[RecordedCall]) -> list[RecordedCall]:
-    """The calls that a page lists: failed ones (a thousand at most), and the first of the rest."""
+    """The calls that a page lists: failed ones (at most a thousand), and the first of the others."""
     failed = [i for i, call in enumerate(calls) if call.line.get("error")][:CALLS]
     answered = [i for i, call in enumerate(calls) if not call.line.get("error")]
     answered = answered[: CALLS - min(len(failed), CALLS // 2)]
@@ -268,12 +269,12 @@ def _listed_calls(calls: Sequence[RecordedCall]) -> list[RecordedCall]:
 def _call_table(
     calls: Sequence[tuple[int, RecordedCall]], number: int, began: float | None
 ) -> Data:
-    """A table with a row for each call, which opens to its texts.
+    """A table with a row for each call; the row opens to the texts of the call.
 
     Args:
-        calls: With their numbers on the page.
+        calls: The calls with their numbers on the page.
         number: The number of all calls.
-        began: When the run began.
+        began: The start of the run.
     """
     all_columns: list[tuple[str, Callable[[RecordedCall], str]]] = [
         ("answer from", lambda c: ORIGINS.get(origin(c.line), UNKNOWN)),
@@ -321,8 +322,8 @@ class RecordedRun:
     """A run, read from its record and its journal.
 
     Args:
-        run: Its record.
-        lookup: The journal: a call by its id.
+        run: The record.
+        lookup: Looks up a call in the journal by its id.
     """
 
     def __init__(self, run: Run, lookup: Lookup) -> None:
@@ -330,7 +331,7 @@ class RecordedRun:
 
     @cached_property
     def began(self) -> float | None:
-        """When the run began, in seconds of the epoch."""
+        """The start of the run, in seconds since the epoch."""
         return datetime.fromisoformat(self.run.started).timestamp() if self.run.started else None
 
     @cached_property
@@ -341,7 +342,7 @@ class RecordedRun:
 
     @cached_property
     def operators(self) -> dict[str, list[StepMetrics]]:
-        """The counters of each operator, of the steps with several semantic operators."""
+        """The counters of each operator, for the steps with several semantic operators."""
         operators = self.run.metrics.get("operators") or {}
         return {name: [metrics_of(each) for each in parts] for name, parts in operators.items()}
 
@@ -352,7 +353,7 @@ class RecordedRun:
 
     @cached_property
     def calls(self) -> list[RecordedCall]:
-        """All calls, in the order in which they began."""
+        """All calls, ordered by their start."""
         items: dict[str, list[Row]] = {}
         steps: dict[str, str] = {}
         for step, rows in self.items.items():
@@ -375,7 +376,7 @@ class RecordedRun:
 
     @cached_property
     def pictures(self) -> list[Picture]:
-        """The graph of the run, a picture for each partition."""
+        """The graph of the run, one picture per partition."""
         facts = self.run.facts.get("graph")
         if not facts:
             return []
@@ -389,14 +390,14 @@ class RecordedRun:
         return drawn
 
     def _tables(self) -> Iterator[tuple[str, Any]]:
-        """The rows that were written, by label; of a run that wrote none, the rows that it returned."""
+        """The written rows, by label; for a run without writes, the returned rows."""
         written = recorded_steps(self.run.folder, WRITTEN)
         for label in written:
             yield from ((label, rows) for rows in recorded_parts(self.run.folder, WRITTEN, label))
         yield from () if written else self._returned()
 
     def _returned(self) -> Iterator[tuple[str, Any]]:
-        """The rows that the run returned."""
+        """The returned rows."""
         returns: Mapping[str, str] = self.run.facts.get("returns") or {}
         for step in dict.fromkeys(returns.values()):
             yield from (("", rows) for rows in recorded_parts(self.run.folder, "steps", step))
@@ -575,8 +576,8 @@ def _steps(run: RecordedRun) -> Data:
 def _step_table(
     caption: str, steps: Mapping[str, StepMetrics], operators: Operators | None = None
 ) -> Data:
-    """A row for each step, or for each operator of a step; steps without a model have fewer
-    columns.
+    """A table with a row for each step, or for each operator of a step. Steps without a model have
+    fewer columns.
     """
     sums = StepMetrics()
     for metrics in steps.values():
@@ -658,7 +659,7 @@ def _variants(comparison: Comparison) -> Data:
 
 
 def _differences(comparison: Comparison) -> Iterator[Data]:
-    """For each variant the rows on which it differs from the reference."""
+    """For each variant, the rows on which it differs from the reference."""
     if comparison.kind != "step" or not comparison.reference:
         return
     reference = comparison[comparison.reference]

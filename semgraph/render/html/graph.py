@@ -1,4 +1,4 @@
-"""The graph that a run wrote, as coordinates for a drawing, as facts for its page, and as a table."""
+"""The graph that a run wrote: coordinates for a drawing, facts for its page, and a table."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from semgraph.formats import count, plural, shortened
 from semgraph.render.chart import SHAPES, Box, Point, apart
 from semgraph.render.picture import Arrow, Picture
 
-DRAWN, DRAWN_EDGES = 80, 300  # most nodes and edges of a drawing
-KINDS = 8  # colours of labels
+DRAWN, DRAWN_EDGES = 80, 300  # maximum nodes and edges of a drawing
+KINDS = 8  # number of label colours
 _ROWS = 500
 _SOURCES, _SOURCE = 5, 200  # sources of an edge in the page's script, characters of each
-_TEXT = 1000  # characters of a text of the page's script
+_TEXT = 1000  # characters of a text in the page's script
 _WIDE, _MARGIN = 1040.0, 28.0
 _LETTER, _SMALL, _LINE = 7.0, 6.0, 14.0  # pixels of a letter of a node and of an edge; of a line
 _NAME, _LINES = 22, 8  # letters of a line, lines of a node
 _EDGE_NAME = 40
-_SHAPE = 13.0  # from the middle of a node to the ends of edges
-_ALONG = (0.5, 0.4, 0.6, 0.3, 0.7, 0.22, 0.78)  # where the name of an edge is tried
+_SHAPE = 13.0  # from the centre of a node to the ends of edges
+_ALONG = (0.5, 0.4, 0.6, 0.3, 0.7, 0.22, 0.78)  # candidate positions for the name of an edge
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Layout:
 
 
 def lines_of(name: str) -> list[str]:
-    """The lines of a node's name; a name of more than eight is cut.
+    """The lines of a node's name, at most eight.
 
     >>> lines_of("Ada Costa: I have joined Luma in Riga.")
     ['Ada Costa: I have', 'joined Luma in Riga.']
@@ -46,7 +46,7 @@ def lines_of(name: str) -> list[str]:
 
 
 def _box(name: str) -> Box:
-    """The space of a node around its middle: the shape, and its name below."""
+    """The space of a node around its centre: the shape, and its name below."""
     lines = lines_of(name)
     wide = max(26.0, max(map(len, lines)) * _LETTER)
     return Box(-wide / 2 - 5, -12.0, wide / 2 + 5, 14.0 + _LINE * len(lines))
@@ -78,7 +78,7 @@ def layout(names: Mapping[str, str], edges: Sequence[tuple[str, str]]) -> Layout
 
 
 def _part(graph: Any, names: Mapping[str, str]) -> tuple[dict[str, Point], float, float]:
-    """A connected part, from (0, 0)."""
+    """The layout of a connected component, from (0, 0)."""
     keys = list(graph)
     boxes = {key: _box(names[key]) for key in keys}
     places = apart(_springs(graph, keys, boxes), boxes)
@@ -89,8 +89,8 @@ def _part(graph: Any, names: Mapping[str, str]) -> tuple[dict[str, Point], float
 
 
 def _springs(graph: Any, keys: Sequence[str], boxes: Mapping[str, Box]) -> dict[str, Point]:
-    """Places where nodes with an edge are near, in a space of which names fill a fifth at most, with
-    room for the names of edges.
+    """Positions that place connected nodes close together. Names fill at most a fifth of the area,
+    and there is room for the names of edges.
     """
     if len(keys) == 1:
         return {keys[0]: (0.0, 0.0)}
@@ -134,7 +134,7 @@ def path(start: Point, end: Point, aside: float, boxes: tuple[Box, Box]) -> list
 
 
 def _leave(point: Point, towards: Point, box: Box) -> Point:
-    """Where the line from a node leaves its shape, or its name if it goes through it."""
+    """The point where the line from a node leaves its shape, or its name if the line crosses it."""
     dx, dy = towards[0] - point[0], towards[1] - point[1]
     share = _SHAPE / max(sqrt(dx * dx + dy * dy), 1.0)
     if dy > 0 and abs(dx / dy * _SHAPE) < box.right:
@@ -179,7 +179,7 @@ def _drawn(picture: Picture, keys: Mapping[str, None]) -> list[str]:
 
 
 def _left_out(picture: Picture, nodes: int, drawn: int, edges: int) -> Iterator[str]:
-    """What the drawing lacks."""
+    """Sentences on the parts that the drawing omits."""
     if drawn < nodes or edges < len(picture.edges):
         most = " with the most edges" if drawn < nodes else ""
         rest = f"{plural(nodes - drawn, 'node')} and {plural(len(picture.edges) - edges, 'edge')}"
@@ -190,14 +190,14 @@ def _left_out(picture: Picture, nodes: int, drawn: int, edges: int) -> Iterator[
 
 
 class Kind(NamedTuple):
-    """A label of nodes or edges: its place among the colours, and whether it is of edges."""
+    """A label of nodes or edges: its colour index, and whether it belongs to edges."""
 
     label: str
     edge: bool
 
 
 class _Drawing:
-    """The shapes of some nodes and edges of a picture, and what their page tells of them."""
+    """The shapes of some nodes and edges of a picture, and their facts for the page."""
 
     def __init__(self, picture: Picture, keys: Sequence[str], edges: Sequence[Arrow]) -> None:
         self.picture, self.keys, self.edges = picture, keys, edges
@@ -212,7 +212,7 @@ class _Drawing:
         return self.picture.nodes[key].label if key in self.picture.nodes else ""
 
     def legend(self) -> list[dict[str, Any]]:
-        """The labels of the drawing with their colours and numbers; none if no label is known."""
+        """The labels of the drawing with their colours and counts; empty if no label is known."""
         return [
             {
                 "kind": self._colour(kind),
@@ -231,7 +231,7 @@ class _Drawing:
         return SHAPES[self.place[kind] % len(SHAPES)]
 
     def notes(self) -> Iterator[str]:
-        """What the drawing does not say by itself."""
+        """Explanations that the drawing lacks."""
         if any(edge.end for edge in self.edges):
             yield "Dashed: no longer holds."
         if self.unnamed:
@@ -312,7 +312,7 @@ class _Drawing:
         }
 
     def facts(self) -> dict[str, Any]:
-        """The facts of nodes and edges for the page's script; ends are places among the nodes."""
+        """The facts of nodes and edges for the page's script; ends are node indexes."""
         place = {key: i for i, key in enumerate(self.keys)}
         nodes = self.picture.nodes
         return {
@@ -344,8 +344,8 @@ class _Drawing:
 
 
 def _free_place(name: str, curve: Sequence[Point], taken: list[Box]) -> Point | None:
-    """The middle of a name on its edge where it covers no other name; None if there is no such
-    place. A place is taken then.
+    """The centre of a name on its edge where it covers no other name, or None. The space is then
+    added to `taken`.
     """
     for t in _ALONG:
         x, y = _on(curve, t)
@@ -401,7 +401,7 @@ def _edges_table(picture: Picture, title: str) -> dict[str, Any]:
 
 
 def _alone(picture: Picture) -> str:
-    """The nodes without an edge, as a sentence; "" if there are none."""
+    """A sentence on the nodes without an edge; "" if there are none."""
     tied = {end for edge in picture.edges.values() for end in (edge.source, edge.target)}
     alone = [node.name for key, node in picture.nodes.items() if key not in tied]
     if not alone:

@@ -1,4 +1,4 @@
-"""A connection to a Neo4j server: one RUN at a time, counted; errors name the remedy."""
+"""A connection to a Neo4j server: one RUN at a time, counted. Errors name the remedy."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _READ_ONLY = (
 
 
 class ConstraintViolated(EngineError):
-    """A write that a constraint of the database forbids; it was rolled back."""
+    """A write that violates a constraint of the database; it was rolled back."""
 
 
 class Bolt:
-    """The connection; it opens with the first use."""
+    """The connection, opened on first use."""
 
     def __init__(self, uri: str, user: str, password: str, database: str | None) -> None:
         self.uri, self.user, self.database = uri, user, database
@@ -66,21 +66,21 @@ class Bolt:
             )
 
     async def read(self, text: str, parameters: Mapping[str, Any] | None = None) -> Records:
-        """Run a statement that reads and return its records. Raises StoreUnavailable."""
+        """Run a read statement and return its records. Raises StoreUnavailable."""
         return await self._session("execute_read", lambda tx: self.run(tx, text, parameters))
 
     async def write(self, work: Callable[[AsyncManagedTransaction], Awaitable[T]]) -> T:
-        """Do work in one transaction; an exception rolls it back, and a deadlock restarts it.
+        """Do work in one transaction. An exception rolls it back, a deadlock restarts it.
 
         Raises:
-            StoreUnavailable: The server does not answer, or does not let this user write.
+            StoreUnavailable: The server does not answer, or this user may not write.
         """
         return await self._session("execute_write", work)
 
     async def run(
         self, tx: AsyncManagedTransaction, text: str, parameters: Mapping[str, Any] | None = None
     ) -> Records:
-        """One statement within a transaction."""
+        """Run one statement within a transaction."""
         self.round_trips += 1
         record_round_trip()
         if self.observer is not None:
@@ -116,10 +116,9 @@ class Bolt:
         return await self._patiently(within)
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Attempt again while the connection fails, for `PATIENCE` seconds. Raises
-        StoreUnavailable.
+        """Retry while the connection fails, for `PATIENCE` seconds. Raises StoreUnavailable.
 
-        Permanent failures are raised at once: an address that never answered, and a commit of
+        Permanent failures are raised at once: an address that never answered, and a commit with
         unknown outcome.
         """
         until, pause = time.monotonic() + PATIENCE, _FIRST_PAUSE
@@ -136,7 +135,7 @@ class Bolt:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _may_pass(self, error: BaseException | None) -> bool:
-        """Whether the connection failed, and the next one may not."""
+        """Whether the connection failed and a new one may succeed."""
         from neo4j.exceptions import (
             ConnectionAcquisitionTimeoutError,
             IncompleteCommit,
@@ -216,8 +215,8 @@ class Bolt:
 
 
 def _leave_its_log_to_the_program() -> None:
-    """Keep the driver's log off stderr unless a program configures logging: without any handler
-    Python prints its errors, which are raised here too.
+    """Keep the driver's log off stderr unless a program configures logging: without a handler,
+    Python prints its errors, and they are raised here anyway.
     """
     log = logging.getLogger("neo4j")
     if not any(isinstance(handler, logging.NullHandler) for handler in log.handlers):
@@ -225,7 +224,7 @@ def _leave_its_log_to_the_program() -> None:
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    """An error, and all that led to it."""
+    """An error and its chain of causes."""
     while error is not None:
         yield error
         for part in error.exceptions if isinstance(error, BaseExceptionGroup) else ():
@@ -244,7 +243,7 @@ _REASONS = {
 
 
 def _reason(error: Exception) -> str:
-    """Why no server answered: from the errors of all addresses that the driver tried."""
+    """The reason why no server answered, from the errors of all addresses that the driver tried."""
     causes = "\n".join(map(str, _causes(error)))
     return next(
         (reason for word, reason in _REASONS.items() if word in causes), str(error).splitlines()[0]

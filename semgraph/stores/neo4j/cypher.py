@@ -36,19 +36,19 @@ from semgraph.stores.prepare import (
     struct_array,
 )
 
-# The parameter with all lists, as one map: the server plans a statement again for each order of
-# magnitude of a list that is a parameter itself.
+# The parameter with all lists, as one map: the server replans a statement for each order of
+# magnitude of a list that is a separate parameter.
 LISTS = "lists"
-# Begins a statement whose plan does not depend on how many rows there are, as hints name the
-# indexes: otherwise the server plans again when counts have changed, which takes up to a second.
+# The prefix of statements with a plan that does not depend on row counts, because hints name the
+# indexes. Otherwise the server replans after counts have changed, which takes up to a second.
 KEEP_PLAN = "CYPHER replan=skip"
 ROW = "q"
 DERIVED = "derived"
 MARK, HEAD, SHARD = f"{RESERVED}Mark", f"{RESERVED}Head", f"{RESERVED}Shard"
-# The label of nodes that record, by label of the graph, the partition and the key of its rows.
+# The label of nodes that record, for each graph label, the partition and the key of its rows.
 LAYOUT = f"{RESERVED}Layout"
 
-# The property that names the attributes which are JSON, as Neo4j has no objects in properties.
+# The property with the names of the JSON attributes: Neo4j has no objects in properties.
 NESTED = f"{RESERVED}Json"
 
 
@@ -58,7 +58,7 @@ def quoted(name: str) -> str:
 
 
 def string(text: str) -> str:
-    """A text as a literal; for names that come from the graph alone."""
+    """A text as a literal; only for names from the graph."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
@@ -69,7 +69,7 @@ def pattern_of(label: Label, var: str = "n", inner: str = "") -> str:
 
 
 def hidden(label: Label) -> tuple[str, ...]:
-    """The properties of a stored row that are not its attributes."""
+    """The properties of a stored row that are no attributes."""
     return tuple(dict.fromkeys((*label.columns, *label.vectors.values(), *label.ignore)))
 
 
@@ -88,11 +88,11 @@ def stored(graph: Graph, label: Label, var: str, name: str) -> str:
 
 
 def returned_as(graph: Graph, label: Label, var: str, name: str) -> str:
-    """The expression that returns a property; for a derived text that a row lacks, a list with the
-    text it derives from.
+    """The expression that returns a property. For a row that lacks a derived text, it returns a
+    list with the source text.
 
     Times come as maps with microseconds since 1970, which are read much faster than the driver's
-    own (`epochSeconds` is rounded towards 1970); a value of a different type, stored by another
+    type (`epochSeconds` is rounded towards 1970). A value of another type, stored by another
     program, is returned unchanged, never as a map.
     """
     value = stored(graph, label, var, name)
@@ -108,8 +108,8 @@ def returned_as(graph: Graph, label: Label, var: str, name: str) -> str:
 def held(
     graph: Graph, label: Label, var: str, name: str, incomplete: frozenset[tuple[str, str]]
 ) -> str:
-    """The value that a property is compared by: the stored one, or the one computed in memory for
-    rows that lack it.
+    """The value that a property is compared by: the stored value, or the computed one for rows that
+    lack it.
     """
     value = stored(graph, label, var, name)
     if (label.name, name) not in incomplete:
@@ -119,7 +119,7 @@ def held(
 
 
 def type_of(label: Label, name: str) -> Type | None:
-    """The type of a property; None of a vector."""
+    """The type of a property; None for a vector."""
     if name in label.columns:
         return label.columns[name]
     if name in label.vectors.values():
@@ -130,8 +130,8 @@ def type_of(label: Label, name: str) -> Type | None:
 
 
 def comparable(text: str, kind: Type | None) -> str:
-    """A property as it is compared; NULL where a value of another type would be an error. A time is
-    put on the one scale: Cypher sorts and compares equal instants by their time zones too.
+    """A property in comparable form; NULL if a value of another type would be an error. Times are
+    normalized: Cypher sorts and compares equal instants also by their time zones.
     """
     if kind is not None and kind.name == "timestamp":
         return (
@@ -157,7 +157,7 @@ _OPERATORS: dict[str, Callable[[list[str]], str]] = {
 
 def sent(value: Any) -> Any:
     """A value as Bolt carries it: times in UTC by offset, lists without NULLs, no -0.0, which
-    Cypher takes for less than 0.
+    Cypher orders below 0.
     """
     if isinstance(value, float):
         return value + 0.0
@@ -173,8 +173,8 @@ class Bound:
     """The parameters of a statement.
 
     Args:
-        values: What DuckDB computes from the rows, by the name of the row field.
-        constants: Parameters that are the same for all rows.
+        values: Values that DuckDB computes from the rows, by the name of the row field.
+        constants: Parameters that are equal for all rows.
     """
 
     values: Mapping[str, Value] = field(default_factory=dict)
@@ -183,13 +183,12 @@ class Bound:
 
 @dataclass
 class Conditions:
-    """Conjuncts over the variables of one statement, and the names under which their values are
-    bound.
+    """Conjuncts over the variables of one statement, and the names of their bound values.
 
     Args:
         graph: Declares the properties.
         labels: The label of each variable.
-        names: Under which values are bound.
+        names: The names of bound values.
         incomplete: Derived properties that some rows lack, by label.
     """
 
@@ -199,8 +198,8 @@ class Conditions:
     incomplete: frozenset[tuple[str, str]] = frozenset()
 
     def read(self, where: Sequence[Scalar], alias: Alias) -> tuple[Term, ...]:
-        """The conjuncts as terms, with a variable where they name the hit. Raises EngineError for
-        one not taken.
+        """The conjuncts as terms, with a variable in place of the hit's name. Raises EngineError
+        for one that stores cannot evaluate.
         """
         terms = read_all(where, alias, lambda p: type_of(self._label(p.var), p.name))
         for value in values_of(terms):
@@ -216,8 +215,8 @@ class Conditions:
 
     @property
     def bound(self) -> Bound:
-        """The values of all conjuncts read so far: those of the rows, and constants, which are
-        computed here.
+        """The values of all conjuncts read so far: row values, and constants, which are computed
+        here.
         """
         constants = {
             name: sent(constant(value)[0].as_py())
@@ -233,11 +232,11 @@ class Conditions:
         return " AND ".join(self._text(term, variables, plain=True) for term in terms)
 
     def value(self, value: Value) -> str:
-        """The parameter or field that holds a value."""
+        """The parameter or field with a value."""
         return f"{ROW}.{self.names[value]}" if value.columns else f"${self.names[value]}"
 
     def _text(self, term: Term, variables: Mapping[str, str], *, plain: bool) -> str:
-        """`plain`: a NULL may come out as false, as nothing above tells them apart."""
+        """`plain`: NULL may become false, because no outer term distinguishes them."""
         if isinstance(term, Value):
             return self.value(term)
         if isinstance(term, Prop):
@@ -262,7 +261,7 @@ class Conditions:
         test = f"{second} IN {first}" if holds else f"any(x IN {first} WHERE x IN {second})"
         if plain:
             return f"({test})"
-        empty = f"size({first}) = 0 THEN false WHEN " if holds else ""  # of no item, not even NULL
+        empty = f"size({first}) = 0 THEN false WHEN " if holds else ""  # no item, not even NULL
         return f"CASE WHEN {first} IS NULL THEN null WHEN {empty}{second} IS NULL THEN null ELSE {test} END"
 
 
@@ -307,7 +306,7 @@ def struct_of(
     rows: Sequence[Sequence[Any]],
     kind: pa.StructType,
 ) -> pa.StructArray:
-    """The same as one column; NULL where a row is left out."""
+    """The same as one column; NULL for a row that is left out."""
     return struct_array(columns_of(left_out, graph, label, rows, kind), kind)
 
 
@@ -318,7 +317,7 @@ def _column(
     kind, derived = label.columns.get(name), label.derived.get(name)
     if kind is None:
         return pa.array([_vector(value, wanted) for value in values], wanted)
-    if derived is not None:  # a row that lacks it has a list with the text it derives from
+    if derived is not None:  # a row that lacks it has a list with the source text
         by = TEXT_FUNCTIONS[derived.by].python
         values = [_derived(value, by) if isinstance(value, list) else value for value in values]
     if name == "attributes" and "attributes" in label.open:
@@ -361,7 +360,7 @@ def _json(value: Any) -> str:
 
 
 def _only(*types: type) -> Callable[[Any], Any]:
-    """Values of some types; a number that is one, and whole for `int`."""
+    """A check that a value has one of some types; for `int`, a whole number."""
 
     def checked(value: Any) -> Any:
         if type(value) not in types or (float in types and isnan(value)):
@@ -374,8 +373,8 @@ def _only(*types: type) -> Callable[[Any], Any]:
 
 
 def time_of(value: Any) -> datetime:
-    """A time in UTC. One without a zone is taken for UTC, a date for its beginning. See
-    `terms.returned_as`.
+    """A time in UTC. A time without a zone counts as UTC, a date as its beginning. See
+    `returned_as`.
     """
     if isinstance(value, dict):
         return _EPOCH + timedelta(microseconds=value["us"])
@@ -387,17 +386,17 @@ def time_of(value: Any) -> datetime:
 
 
 def _attributes(value: Mapping[str, Any]) -> str:
-    """The properties that are not declared, as JSON."""
+    """The undeclared properties, as JSON."""
     plain = {n: _plain(held) for n, held in value.items() if held is not None and n != NESTED}
     for name in value.get(NESTED) or ():
-        # another program may have stored something else
+        # another program may have stored another value
         with suppress(LookupError, TypeError, ValueError):
             plain[name] = json.loads(plain[name])
     return canonical_json(plain)
 
 
 def _plain(value: Any) -> Any:
-    """A property as JSON has it: times and dates as ISO 8601, all that JSON lacks as text."""
+    """A property as a JSON value: times and dates as ISO 8601, other types as text."""
     if isinstance(value, list):
         return [_plain(item) for item in value]
     if (

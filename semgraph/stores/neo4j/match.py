@@ -31,14 +31,14 @@ _ARROWS = {"out": ("-", "->"), "in": ("<-", "-"), "any": ("-", "-")}
 
 @dataclass(frozen=True)
 class ReadText:
-    """A statement that reads, whatever the rows.
+    """A read statement, independent of the rows.
 
     Args:
         text: A match reads `$lists.rows`, and returns the ordinal, then for each variable a list of
-            properties, or of the edges of a variable-length path. A scan reads `$lists.partitions` if it
-            is confined to some.
-        bound: Values of its conjuncts.
-        columns: Row fields by the column of the rows that a property map names.
+            properties, or of the edges of a variable-length path. A scan reads `$lists.partitions`
+            if it is confined to some.
+        bound: The values of its conjuncts.
+        columns: Row fields by the row column that a property map names.
     """
 
     text: str
@@ -47,9 +47,7 @@ class ReadText:
 
 
 def compile_match(graph: Graph, query: MatchQuery, indexes: Indexes, *, several: bool) -> ReadText:
-    """The statement for a pattern; `several`: the partition column holds lists. Raises
-    EngineError.
-    """
+    """The statement for a pattern; `several`: the partition column has lists. Raises EngineError."""
     path = _PathText(graph, query, indexes, several=several)
     bound = path.conditions.bound
     constants = {**bound.constants, "own": graph.partition}
@@ -59,9 +57,9 @@ def compile_match(graph: Graph, query: MatchQuery, indexes: Indexes, *, several:
 class _PathText:
     """The statement for a pattern. Element i of the path is `e<i>`.
 
-    Where a property map names an element, the path is looked for from there, and conditions on the
-    partition name it by a parameter: by name, an index on it may tempt the planner to begin
-    with a whole partition, for every row.
+    If a property map names an element, the path starts there, and conditions on the partition name
+    it by a parameter. With its property, an index on it may tempt the planner to start with the
+    whole partition, for every row.
     """
 
     def __init__(self, graph: Graph, query: MatchQuery, indexes: Indexes, *, several: bool) -> None:
@@ -92,8 +90,8 @@ class _PathText:
 
     @cached_property
     def first(self) -> tuple[int, str] | None:
-        """The element to begin with and the property that names it: a key, else one with an index.
-        Beside a variable-length path only its ends are considered.
+        """The element to start with and the property that names it: a key, else one with an index.
+        With a variable-length path, only its ends are considered.
         """
         named = [
             (i, prop)
@@ -109,7 +107,7 @@ class _PathText:
         return min(named, key=rank, default=None)
 
     def _labels(self, i: int) -> tuple[str, ...]:
-        """The labels that an element can have; of a variable-length path the types of its edges."""
+        """The possible labels of an element; for a variable-length path the types of its edges."""
         label = self.labels[i]
         if self.variable_path is not None and i in (0, 2):
             return path_ends(self.graph, self.query.pattern, self.variable_path)[i // 2]
@@ -177,7 +175,9 @@ class _PathText:
         return tests
 
     def _confined(self) -> list[str]:
-        """All nodes and edges of a path lie in the row's partition, or in one of several."""
+        """The condition that all nodes and edges of a path are in the row's partition, or in one of
+        several.
+        """
         if self.query.partition is None:
             return []
         dynamic = self.first is not None or self.variable_path is not None

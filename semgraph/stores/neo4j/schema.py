@@ -1,8 +1,8 @@
-"""The schema of a database: uniqueness of keys, and range, full-text and vector indexes. It is made
-for a new database, and on request for one that another program created.
+"""The schema of a database: uniqueness of keys, and range, full-text and vector indexes. It is
+created for a new database, and on request for one that another program created.
 
-Nothing created by another program is dropped or renamed. What such a database lacks is reported, and
-computed in memory.
+Nothing created by another program is dropped or renamed. Missing parts of such a database are
+reported, and computed in memory.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SHOW = (
 
 @dataclass(frozen=True)
 class Index:
-    """An index that the database has."""
+    """An existing index of the database."""
 
     name: str
     type: str
@@ -55,7 +55,7 @@ class Index:
 
     @classmethod
     def of(cls, record: Sequence[Any]) -> Index:
-        """From a record of `SHOW`."""
+        """An index from a record of `SHOW`."""
         name, type_, kind, labels, properties, constraint, options = record
         on = "node" if kind == "NODE" else "edge"
         return cls(
@@ -77,16 +77,16 @@ class Index:
 
 @dataclass(frozen=True)
 class Indexes:
-    """The full-text and vector indexes that a database has.
+    """The full-text and vector indexes of a database.
 
     Args:
-        fulltext: By the graph's name: the index's own, and whether it has the partition too.
+        fulltext: By the graph's name: the index's name, and whether it includes the partition.
         vectors: Names of the indexes by label and vector property.
-        ranges: Labels and properties with a range index, the one of a constraint included.
+        ranges: Labels and properties with a range index, including those of constraints.
         incomplete: Labels and derived text properties that some rows lack.
-        empty: Labels without rows, in a database that is only read: full-text searches of them need
+        empty: Labels without rows, in a database that is only read: their full-text searches need
             no index.
-        odd: Labels and vector properties where some values cannot be compared.
+        odd: Labels and vector properties with values that cannot be compared.
     """
 
     fulltext: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
@@ -97,10 +97,10 @@ class Indexes:
     odd: frozenset[tuple[str, str]] = frozenset()
 
     def hint(self, var: str, label: str, *properties: str | None) -> str:
-        """The index to look into first: of the first property that has one.
+        """The index to read first: of the first property that has one.
 
-        The server caches plans, and one that was made while a label was empty, or before its
-        index was counted, may read all of it.
+        The server caches plans. A plan that was made while a label was empty, or before its index
+        was counted, may read the whole label.
         """
         indexed = next((p for p in properties if (label, p) in self.ranges), None)
         return (
@@ -114,14 +114,13 @@ class Wanted:
 
     Args:
         label: Its label.
-        what: In words: `unique uuid`, `index on name`, `full-text index person_text`, `vector index
-            on name_embedding`.
-        name: Of the index or constraint.
-        create: The statement that makes it.
-        drop: The statement that must run first: drops a vector index of semgraph's own over
-            vectors of another length.
-        blocked: The plain index that takes the place of the constraint's own; "" if none
-            does.
+        what: A description: `unique uuid`, `index on name`, `full-text index person_text`, `vector
+            index on name_embedding`.
+        name: The name of the index or constraint.
+        create: The statement that creates it.
+        drop: The statement to run first: it drops a vector index of semgraph over vectors of
+            another length.
+        blocked: The plain index that replaces the constraint's index; "" if there is none.
     """
 
     label: str
@@ -133,7 +132,7 @@ class Wanted:
 
 
 def missing(graph: Graph, dimensions: int | None, existing: Sequence[Index]) -> list[Wanted]:
-    """What a database lacks; vector indexes only if the length of vectors is known."""
+    """The missing parts of a database; vector indexes only if the length of vectors is known."""
     wanted: list[Wanted] = []
     for label in graph.labels.values():
         wanted += _missing_unique(graph, label, existing)
@@ -180,8 +179,8 @@ def has_unique_keys(graph: Graph, label: Label, existing: Iterable[Index]) -> bo
 
 
 def is_external(graph: Graph, existing: Sequence[Index], counts: Mapping[str, int]) -> bool:
-    """Whether the database was created by another program: a label has rows, or an index on its
-    key, and keys are not unique.
+    """Whether another program created the database: a label has rows, or an index on its key, and
+    keys are not unique.
     """
     return any(
         (counts.get(label.name, 0) or _has(existing, label, (graph.key,)))
@@ -191,7 +190,7 @@ def is_external(graph: Graph, existing: Sequence[Index], counts: Mapping[str, in
 
 
 def indexes_named_by(graph: Graph, existing: Iterable[Index]) -> list[Index]:
-    """Existing indexes and constraints with the names that this graph uses."""
+    """Existing indexes and constraints with names that this graph uses."""
     names: set[str] = set()
     for label in graph.labels.values():
         properties = (graph.key, graph.partition, *label.index, *label.vectors.values())
@@ -259,9 +258,7 @@ def _fulltext(graph: Graph, label: Label, name: str) -> str:
 
 
 def text_index(label: Label, name: str, existing: Iterable[Index]) -> Index | None:
-    """The full-text index that has this name, or another one of the label that has all its
-    properties.
-    """
+    """The full-text index with this name, or another one of the label with all its properties."""
     texts = [i for i in existing if i.type == "FULLTEXT" and i.kind == label.kind]
     wanted = set(label.fulltext[name])
     return next(
@@ -277,8 +274,8 @@ def _vectors(label: Label, name: str, dimensions: int) -> str:
 
 
 def missing_internal(existing: Sequence[Index]) -> list[str]:
-    """Statements for constraints on commit markers and heads: these labels are semgraph's own in
-    every database.
+    """Statements for constraints on commit markers and heads: semgraph owns these labels in every
+    database.
     """
     unique = {i.labels for i in existing if i.constraint}
     statements = [] if (HEAD,) in unique else [_unique(HEAD, f"(n:{quoted(HEAD)})", ("partition",))]
@@ -309,7 +306,7 @@ def usable(graph: Graph, existing: Sequence[Index]) -> Indexes:
 
 
 def duplicates(graph: Graph, label: Label) -> str:
-    """A query for keys that several rows of a label have: how many, and three of them."""
+    """A query for keys shared by several rows of a label: their number, and three examples."""
     pattern = pattern_of(label)
     return (
         f"MATCH {pattern} WITH n.{quoted(graph.key)} AS key, count(*) AS rows WHERE rows > 1\n"
@@ -318,8 +315,8 @@ def duplicates(graph: Graph, label: Label) -> str:
 
 
 def count_without(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
-    """A query for how many rows are without some derived properties. Where these have an index, no
-    row is read.
+    """A query for the number of rows without some derived properties. With an index on these, it
+    reads no row.
     """
     return _for_each(
         graph,
@@ -333,8 +330,8 @@ def count_without(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
 
 
 def count_lacking(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
-    """A query for how many rows are without some derived properties, and have what these derive
-    from.
+    """A query for the number of rows without some derived properties, but with their source
+    properties.
     """
     return _for_each(
         graph,
@@ -347,8 +344,8 @@ def count_lacking(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
 
 
 def count_outdated(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
-    """A query for how many rows have a key that an earlier version made of a text in another form
-    of Unicode, or with \u0130. It reads the index of the key alone.
+    """A query for the number of rows with a key that an earlier version derived from a text in
+    another Unicode form, or with \u0130. It reads only the index of the key.
     """
     return _for_each(
         graph,
@@ -374,9 +371,7 @@ def _for_each(
 def rows_lacking(
     graph: Graph, label: Label, derived: Derived, *, confined: bool, limit: int | None = None
 ) -> str:
-    """A query for the rows that lack a derived text property: key, partition, and the text that it
-    derives from.
-    """
+    """A query for the rows that lack a derived text property: key, partition, and source text."""
     own = f" AND n.{quoted(graph.partition)} IN $partitions" if confined else ""
     return (
         f"MATCH {pattern_of(label)}\n"
@@ -388,8 +383,8 @@ def rows_lacking(
 
 
 def rows_to_check(graph: Graph, label: Label, derived: Derived, limit: int) -> str:
-    """A query for the rows behind the key `$after` whose text is not ASCII: key, text, and the stored
-    property that derives from it.
+    """A query for the rows after the key `$after` with a text that is not ASCII: key, text, and the
+    stored property that derives from it.
     """
     key, of, value = (f"n.{quoted(name)}" for name in (graph.key, derived.of, derived.name))
     return (
@@ -410,8 +405,9 @@ def fill(graph: Graph, label: Label, derived: Derived) -> str:
 
 
 def statistics(graph: Graph) -> str:
-    """A query for the number of rows of each label, the usual length of the stored vectors of each
-    vector property, and which part of a store the database is, if an earlier version recorded one.
+    """A query for the number of rows of each label, the usual length of each vector property's
+    stored vectors, and the part of a store that the database is, if an earlier version recorded
+    one.
     """
     parts = [
         f"MATCH (s:{SHARD}) RETURN {string(SHARD)} AS label, toString(s.count) AS name, s.number AS number"
@@ -432,12 +428,12 @@ def statistics(graph: Graph) -> str:
 
 LAYOUTS = f"MATCH (l:{LAYOUT}) RETURN l.label, l.partition, l.key"
 RECORD = f"UNWIND $labels AS label MERGE (l:{LAYOUT} {{label: label}}) ON CREATE SET l += $of"
-USUAL = "group_id"  # the partition of rows of which none is recorded, if they have it
+USUAL = "group_id"  # the default partition of rows without a recorded one, if they have it
 
 
 def rows_divided_otherwise(graph: Graph, labels: Iterable[str]) -> str:
     """A query for labels without a recorded layout that have rows with `group_id`, or rows that
-    also bear one of the labels `$others`: a row each, with that label.
+    also have one of the labels `$others`: one row each, with that label.
     """
     parts = []
     for name in labels:
@@ -452,8 +448,8 @@ def rows_divided_otherwise(graph: Graph, labels: Iterable[str]) -> str:
 
 
 def compile_states(graph: Graph, indexes: Indexes) -> str:
-    """The head of each partition of `$lists.asked`, and of its rows the commit markers of `$plan`
-    with an existing witness.
+    """A statement for the head of each partition of `$lists.asked`, and the commit markers of its
+    rows for `$plan` with an existing witness.
     """
     key = quoted(graph.key)
     witnesses = " OR ".join(
@@ -481,7 +477,7 @@ Place = tuple[str, str]  # a label and a derived property
 
 
 def derive(derived: Derived, text: str) -> Any:
-    """The derived text property of a text."""
+    """The derived text property for a text."""
     return TEXT_FUNCTIONS[derived.by].python(text)
 
 
@@ -491,10 +487,10 @@ class MissingDerived:
 
     Args:
         bolt: The connection.
-        graph: Says what derives from what.
-        outdated: How many rows have a key as an earlier version made it, of the properties counted
-            so far in this process.
-        counts: How many rows lack which, of the properties counted so far.
+        graph: Declares the derived properties.
+        outdated: The number of rows with a key of an earlier version, for the properties counted so
+            far in this process.
+        counts: The number of rows that lack each of the properties counted so far.
     """
 
     bolt: Bolt
@@ -507,8 +503,8 @@ class MissingDerived:
     _read: dict[Place, set[str] | None] = field(default_factory=dict)
 
     async def look(self, places: Iterable[Place]) -> bool:
-        """Count the rows that lack some derived text properties, once. Returns whether the counts
-        changed.
+        """Count the rows that lack some derived text properties, once per property. Returns whether
+        the counts changed.
         """
         new = sorted(place for place in set(places) - self._checked if self._is_text(*place))
         self._checked.update(new)
@@ -552,7 +548,7 @@ class MissingDerived:
         return self.graph.label(label).derived[name]
 
     async def read(self, labels: Iterable[str], partitions: Iterable[str] | None) -> None:
-        """Read what rows of some partitions (None: all) lack, unless it was read before."""
+        """Read the missing properties of rows of some partitions (None: all), unless already read."""
         wanted = None if partitions is None else set(partitions)
         of = set(labels)
         for place in self.counts:
@@ -574,7 +570,7 @@ class MissingDerived:
                 holders.setdefault(values[key], []).append(key)
 
     def holders(self, label: str, name: str, value: Any) -> list[str]:
-        """Keys of the rows that would have a value of a property."""
+        """Keys of the rows that would have a certain value of a property."""
         return self._holders.get((label, name), {}).get(value, [])
 
     def parameters(self, text: str) -> dict[str, Any]:
@@ -592,7 +588,7 @@ class MissingDerived:
 
 
 def compared(query: SearchQuery) -> set[Place]:
-    """The properties of hits that a search compares or ranks by."""
+    """The hit properties that a search compares or ranks by."""
     names = {method.prop for method in query.methods if method.via == "equal"}
     names.update(name for name, _ in query.order)
     return {(query.label, name) for name in names | _read_of(query.alias, query.where)}
@@ -607,9 +603,7 @@ def _read_of(var: str, where: Iterable[Scalar]) -> set[str]:
 def compared_in_match(
     query: MatchQuery, elements: Iterable[tuple[Element, Label | None]]
 ) -> set[Place]:
-    """The properties that a pattern names, and those of its variables that its conditions
-    compare.
-    """
+    """The properties that a pattern names, and those of its variables that its conditions compare."""
     return {
         (label.name, name)
         for element, label in elements
@@ -627,15 +621,15 @@ class Setup:
 
     Args:
         bolt: The connection.
-        graph: Declares what is needed.
+        graph: Declares the required schema.
     """
 
     def __init__(self, bolt: Bolt, graph: Graph) -> None:
         self.bolt, self.graph = bolt, graph
 
     async def check_layout(self) -> list[str]:
-        """Refuse a graph with another partition or key than the rows of the database have; returns
-        its labels that have no recorded layout. Raises PlanError.
+        """Refuse a graph with another partition or key than the rows of the database. Returns its
+        labels without a recorded layout. Raises PlanError.
         """
         stored = {label: own for label, *own in await self.bolt.read(LAYOUTS)}
         for label in self.graph.labels.keys() & stored.keys():
@@ -658,14 +652,14 @@ class Setup:
             )
 
     async def indexes(self) -> list[Index]:
-        """The indexes that the database has."""
+        """The existing indexes of the database."""
         return [Index.of(record) for record in await self.bolt.read(SHOW)]
 
     async def create_missing(
         self, dimensions: int | None, existing: Sequence[Index], counts: Mapping[str, int]
     ) -> list[str]:
-        """Create what is missing, unless the database was created by another program; returns notes
-        on what was left out.
+        """Create missing parts, unless another program created the database. Returns notes on parts
+        that were left out.
         """
         wanted = missing(self.graph, dimensions, existing)
         left = self._left_out(wanted, existing, counts)
@@ -676,7 +670,7 @@ class Setup:
             now = await self.indexes()
             if "already exists" not in str(error) or _names(now) == _names(existing):
                 raise
-            # Another program created indexes meanwhile.
+            # Another program has created indexes in the meantime.
             return await self.create_missing(dimensions, now, counts)
         return [_external_note(left)] if left else []
 
@@ -693,7 +687,7 @@ class Setup:
         existing: Sequence[Index],
         counts: Mapping[str, int],
     ) -> list[Wanted]:
-        """What is missing and stays so, as the database was created by another program."""
+        """The missing parts that are not created, because another program created the database."""
         if not is_external(self.graph, existing, counts):
             return []
         return [
@@ -703,12 +697,12 @@ class Setup:
         ]
 
     async def migrate(self, dimensions: int | None, *, drop: bool) -> list[str]:
-        """Create all that is missing and can be created; returns a report of what was and was not.
+        """Create all missing parts that can be created. Returns a report.
 
         Args:
             dimensions: Length of the vectors; None: unknown, so no vector index is
                 created.
-            drop: First drop the indexes and constraints that bear names of the graph.
+            drop: First drop the indexes and constraints with names of the graph.
         """
         report = await self._drop_own() if drop else []
         existing = await self.indexes()
@@ -744,7 +738,7 @@ class Setup:
         return [f"dropped: {index.name}" for index in indexes]
 
     async def _duplicates(self, one: Wanted) -> str:
-        """Which keys several rows of a label have, in words; "" if none."""
+        """The keys shared by several rows of a label, in words; "" if none."""
         query = duplicates(self.graph, self.graph.label(one.label))
         [[number, some]] = await self.bolt.read(query)
         if not number:
@@ -764,8 +758,8 @@ class Setup:
             await self.bolt.read(f"CALL db.awaitIndexes({_INDEX_SECONDS})")
 
     async def _fill(self, label: Label, derived: Derived) -> int:
-        """Store a derived text property of all rows that lack it, or have it as an earlier version
-        made it; of how many.
+        """Store a derived text property of all rows that lack it, or have it from an earlier
+        version. Returns their number.
         """
         total, after = 0, ""
         read = rows_lacking(self.graph, label, derived, confined=False, limit=_BATCH)
@@ -782,7 +776,7 @@ class Setup:
         return total
 
     async def _store(self, label: Label, derived: Derived, texts: list[tuple[str, str]]) -> int:
-        """Store a derived property of some rows, each a key and a text; of how many."""
+        """Store a derived property of some rows, each a key and a text. Returns their number."""
         rows = [
             {"key": key, "of": of, "value": derive(derived, of)} for key, of in dict.fromkeys(texts)
         ]

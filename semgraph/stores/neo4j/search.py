@@ -1,5 +1,5 @@
-"""Searches in Neo4j: one statement for all rows, and further ones only for rows that need more entries
-of an index.
+"""Searches in Neo4j: one statement for all rows, and further ones only for rows that need more
+entries of an index.
 """
 
 from __future__ import annotations
@@ -55,16 +55,17 @@ from semgraph.stores.prepare import (
     without_left_out,
 )
 
-# An index is asked for 4 k + 50 entries, then for 16 times as many or what the first suggest; a
-# full-text index, which sorts all its entries anyway, for all where that is more than 5,000.
+# The first read of an index takes 4 k + 50 entries; the next takes 16 times as many, or an estimate
+# from the first. A full-text index sorts all its entries anyway, so it is read completely if that
+# would be more than 5,000.
 _FIRST, _FACTOR, _MORE, _MOST, _ALL = 50, 4, 16, 5000, 1 << 31
 
 
 @dataclass
 class Searches:
-    """State shared by searches: compiled statements, how many entries of each index were needed, and
-    which labels and partitions have so many rows that their vector index is read, and which vector
-    properties have values that cannot be compared.
+    """State shared by searches: compiled statements, the number of entries that each index needed,
+    the labels and partitions that are large enough for their vector index, and the vector
+    properties with values that cannot be compared.
     """
 
     bolt: Bolt
@@ -85,7 +86,7 @@ class Searches:
         dimensions: Dimensions,
         missing_derived: MissingDerived,
     ) -> None:
-        """Set the schema of the database; if it changed, statements are compiled again."""
+        """Set the schema of the database; if it changed, drop the compiled statements."""
         indexes = replace(indexes, odd=frozenset(self.odd))
         if (graph, indexes) != (self.graph, self.indexes):
             self._texts.clear()
@@ -94,7 +95,7 @@ class Searches:
         self.dimensions, self.missing_derived = dimensions, missing_derived
 
     def shrunk(self, deletes: bool = True) -> None:
-        """Note that partitions may have become small."""
+        """Record that partitions may have become small."""
         if deletes:
             self.large.clear()
 
@@ -107,7 +108,7 @@ class Searches:
     def text(
         self, queries: tuple[SearchQuery, ...], lists: frozenset[str], only: frozenset[int] | None
     ) -> SearchStatement:
-        """The statement for some queries, made once."""
+        """The statement for some queries, compiled once."""
         assert self.graph is not None
         key = queries, lists, only
         if key not in self._texts:
@@ -156,7 +157,7 @@ class _Search:
 
     async def _leave_out_odd_vectors(self) -> bool:
         """Leave out stored values that are no vector with a direction, as other programs may write
-        them; whether there are new ones.
+        them. Returns whether there are new ones.
         """
         of, before = self.of, len(self.of.odd)
         for query in self.queries:
@@ -177,7 +178,7 @@ class _Search:
         return len(of.odd) > before
 
     async def _read_missing_derived(self) -> None:
-        """Read what rows lack, in the partitions of the rows."""
+        """Read the properties that rows lack, in the partitions of the rows."""
         for query in self.queries if self.missing_derived.counts and self.rows.num_rows else ():
             seen = None if query.partition is None else partitions_of(self.rows, query.partition)
             labels = [
@@ -254,7 +255,7 @@ class _Search:
             size = getattr(values.type, "list_size", None)
             check_length(self.of.bolt.uri, label.name, name, stored, size)
             return [vector if vector and any(vector) else None for vector in values.to_pylist()]
-        if not branch.index:  # of a label without rows
+        if not branch.index:  # a label without rows
             return [None] * rows.num_rows
         own = self.graph.partition if self.of.indexes.fulltext[branch.index][1] else ""
         confined = (
@@ -269,12 +270,12 @@ class _Search:
         ]
         if any(len(parts) > 1 for parts in texts):
             self.limits[branch.number] = (
-                _ALL  # the scores of parts add up, so all entries of each are needed
+                _ALL  # the scores of parts are summed, so all entries of each are needed
             )
         return texts
 
     def _take(self, text: SearchStatement, records: Records) -> tuple[frozenset[int], set[int]]:
-        """Keep the hits; return which branches have to read further, and for which rows."""
+        """Keep the hits. Returns the branches that must read further, and for which rows."""
         branches = {branch.number: branch for branch in text.branches}
         fresh: dict[tuple[int, int, int], list[list[Any]]] = {}
         further: dict[int, int] = {}
@@ -299,7 +300,7 @@ class _Search:
         return frozenset(further), unfinished
 
     def _table(self, number: int) -> pa.Table:
-        """The hits of a query as the protocol wants them."""
+        """The hits of a query in the schema of the protocol."""
         query = self.queries[number]
         label = self.graph.label(query.label)
         schema = search_schema(self.graph, query, self.of.dimensions)
@@ -328,14 +329,14 @@ class _Search:
     def _ranked(
         self, method: Method, q: int, hits: list[list[Any]], label: Label, names: Sequence[str]
     ) -> list[list[Any]]:
-        """The hits of a row as their method ranks them.
+        """The hits of a row, ranked by their method.
 
         Args:
             method: The method.
             q: The ordinal of the row.
-            hits: Each its score and key, then its other columns.
-            label: Of the hits.
-            names: Of the columns of the result: before those of a hit are four others.
+            hits: The hits; each has score and key, then its other columns.
+            label: The label of the hits.
+            names: The column names of the result: four others come before those of a hit.
         """
         if method.rank == "store":
             return hits
@@ -352,8 +353,8 @@ class _Search:
 def _numbered(
     sought: Sequence[list[float] | None], vectors: dict[tuple[float, ...], int]
 ) -> list[int | None]:
-    """The place of each vector among the different ones: they are most of what is sent, and many
-    rows look for the same.
+    """The position of each vector among the distinct ones. Vectors are most of the sent data, and
+    many rows search for the same one.
     """
     return [None if one is None else vectors.setdefault(tuple(one), len(vectors)) for one in sought]
 
@@ -361,7 +362,7 @@ def _numbered(
 def _enough(
     method: Method, hits: Sequence[Sequence[Any]], fetched: int, last: float | None, limit: int
 ) -> bool:
-    """Whether no entry that was not read can be among the hits."""
+    """Whether no unread entry can be among the hits."""
     if fetched < limit or last is None:
         return True
     if method.via == "nearest":
@@ -370,11 +371,11 @@ def _enough(
 
 
 def _further(method: Method, passed: int, fetched: int, limit: int) -> int:
-    """How many entries to read next."""
+    """The number of entries to read next."""
     return max(_MORE * limit, math.ceil(2 * (method.ranked or 1) * fetched / max(passed, 1)))
 
 
-# Full text in Lucene's language: quoted, so that nothing in a text is syntax.
+# Full text in Lucene's syntax: everything is quoted, so that no text is read as syntax.
 
 MOST_CLAUSES = 1000
 _MOST_PARTITIONS = 20
@@ -384,15 +385,15 @@ _PLAIN = re.compile(r"[A-Za-z0-9_-]*[A-Za-z0-9][A-Za-z0-9_-]*\Z")
 def lucene_queries(
     text: str | None, properties: Sequence[str], partition: str, values: Sequence[str] | None
 ) -> list[str]:
-    """Queries whose scores add up to that of all words; any word in any of the properties makes a
-    hit.
+    """Queries with scores that sum to the score of all words. Any word in any of the properties
+    makes a hit.
 
     Args:
-        text: Its words are looked for, as Lucene's standard analyser cuts them.
-        properties: Of the index, to look into.
-        partition: The partition property, if it is in the index, else "".
-        values: Partitions to which hits are confined; None: all. Analysed as text, so this only
-            spares reading: the exact test comes after.
+        text: The text; its words are split as by Lucene's standard analyser.
+        properties: The properties of the index to search.
+        partition: The partition property if it is in the index, else "".
+        values: Partitions to which hits are confined; None: all. The index analyses them as text,
+            so this only saves reading: the exact test follows.
 
     >>> lucene_queries('who "AND', ["name"], "group_id", ["g1"])
     ['+(group_id:"g1"^0) +(name:"who" name:"AND" name:"\uff57\uff48\uff4f" name:"\uff21\uff2e\uff24")']
@@ -413,29 +414,29 @@ def lucene_queries(
     ]
 
 
-# What has no blank in it, nor another sign that always divides words.
+# A sequence without blanks or other signs that always split words.
 _BLANKS = re.compile(
     r"[^\s!#$%&()*+\-/<=>?@\[\\\]^`{|}~\u2010-\u2015\u3000-\u3003\u3008-\u301f\uff01-\uff06\uff08-\uff0b\uff0d\uff0f]+"
 )
 _ENDS = "'\".,:;\u2019\u2026\uff07\uff0c\uff0e\uff1a\uff1b"
-# How the analyser cuts letters of scripts without blanks.
+# The analyser's tokens of scripts without blanks.
 _TOKEN = re.compile(f"[{HAN}{HIRAGANA}]|[{KATAKANA}]+|[^{HAN}{HIRAGANA}{KATAKANA}]+")
-# What it leaves in one piece, although words in it have no blanks between them.
+# The analyser keeps these in one token, although words in it have no blanks between them.
 _WHOLE = re.compile(f"[{HANGUL}{KATAKANA}{SOUTH_EAST}]")
 _EAST = re.compile(f"[{SOUTH_EAST}]")
-# Characters of a token; letters of a word that is looked for within one, and how many such words of
-# a text; characters of a text that is looked for in full width too, and of one that may be a name.
+# Maximum sizes: characters of a token; letters of a word that is searched within a token, and such
+# words of a text; characters of a text that is also searched in full width, and of a possible name.
 _LONGEST, _INNER, _PARTS, _SHORT, _NAME = 255, 16, 3_000, 1_000, 64
 _WIDTHS = {ord(unicodedata.normalize("NFKD", chr(n))[0]): chr(n) for n in range(0xFF01, 0xFFBF)}
 _COMPOSED = {"\u0e4d\u0e32": "\u0e33", "\u0ecd\u0eb2": "\u0eb3", "\u0565\u0582": "\u0587"}
-# Thai, Lao and Armenian letters that are usual, and that NFKC divides.
+# Common Thai, Lao and Armenian letters that NFKC splits.
 _DECOMPOSED = re.compile("|".join(_COMPOSED))
 
 
 def _words(text: str) -> Iterator[str]:
-    """The words of a text and of its other forms in Unicode, as a query names them: the analyser
-    changes neither accents nor widths. Signs within a word, as in O'Brien, divide it or do not, so
-    that it is looked for both ways.
+    """The words of a text and of its other Unicode forms, as a query names them: the analyser
+    changes neither accents nor widths. A sign within a word, as in O'Brien, may or may not split
+    it, so both forms are searched.
     """
     forms = [text, *(unicodedata.normalize(form, text) for form in ("NFC", "NFD", "NFKC", "NFKD"))]
     if len(text) <= _SHORT:
@@ -453,9 +454,9 @@ def _words(text: str) -> Iterator[str]:
 
 
 def _within(token: str, size: int) -> Iterator[str]:
-    """The words that may be in a token of a text of so many characters, and the tokens that begin
-    with it. Of a short text in a script of South-East Asia the tokens that have it in them: that
-    reads all tokens of the index.
+    """The words that may be inside a token of a text of `size` characters, and the tokens that
+    begin with it. For a short text in a South-East Asian script also the tokens that contain it,
+    which reads all tokens of the index.
     """
     listed, most = letters(token), min(_INNER, _PARTS // size)
     for start in range(len(listed)):
@@ -466,5 +467,5 @@ def _within(token: str, size: int) -> Iterator[str]:
 
 
 def _phrase(word: str) -> str:
-    """A word in quotes, in which only the quote and the backslash mean something."""
+    """A word in quotes; only the quote and the backslash are special inside."""
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'

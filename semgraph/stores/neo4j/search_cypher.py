@@ -26,7 +26,7 @@ from semgraph.stores.neo4j.cypher import (
 from semgraph.stores.neo4j.schema import Indexes
 from semgraph.stores.prepare import aliases, end_nodes, returned
 
-EXACT_BELOW = 5000  # a partition with fewer rows of a label is read whole by `nearest`
+EXACT_BELOW = 5000  # `nearest` reads the whole partition if it has fewer rows of a label
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class Branch:
     Args:
         query: Number of the query.
         method: Number of its method.
-        number: Under which its hits come back; its row field is `m{number}`, its limit the
-            parameter `f{number}`.
-        index: The index that it reads as far as needed; "" if it finds all at once.
-        whole: Whether it always reads all of it.
+        number: The number of its hits; its row field is `m{number}`, its limit the parameter
+            `f{number}`.
+        index: The index that it reads as far as needed; "" if it finds all hits at once.
+        whole: Whether it always reads the whole index.
     """
 
     query: int
@@ -51,16 +51,15 @@ class Branch:
 
 @dataclass(frozen=True)
 class SearchStatement:
-    """A statement for some queries, whatever the rows.
+    """A statement for some queries, independent of the rows.
 
     Args:
-        text: Reads `$lists.groups`: rows in lists, each of one partition.
-        bound: Values of its conjuncts.
-        branches: What its records belong to.
+        text: Reads `$lists.groups`: lists of rows, each of one partition.
+        bound: The values of its conjuncts.
+        branches: The branches to which its records belong.
         partitions: Row fields by the column with the partition value.
-        near: For each `l{number}` of a group, the label and the column of the partition (None: all)
-            that it is about: whether these are known to have `EXACT_BELOW` rows, so that they need
-            not be counted.
+        near: For each `l{number}` of a group, its label and partition column (None: all). It tells
+            whether these are known to have `EXACT_BELOW` rows, so that they need not be counted.
     """
 
     text: str
@@ -80,15 +79,15 @@ def compile_search(
     """The statement for queries over the same rows.
 
     Args:
-        graph: Says what labels and properties are.
-        queries: What to find.
+        graph: Declares labels and properties.
+        queries: The queries.
         lists: The partition columns of the rows that hold lists.
-        indexes: What the database has.
-        only: Numbers of the branches to ask; None: all.
+        indexes: The indexes of the database.
+        only: The numbers of the branches to include; None: all.
 
     Raises:
-        EngineError: A query names what the graph does not have.
-        StoreUnavailable: It needs an index that the database does not have.
+        EngineError: A query names something that the graph lacks.
+        StoreUnavailable: It needs an index that the database lacks.
     """
     writer = _Writer(graph, lists, indexes)
     number = 0
@@ -102,7 +101,7 @@ def compile_search(
 
 @dataclass
 class _Writer:
-    """The statement while it grows."""
+    """A builder of the statement."""
 
     graph: Graph
     lists: frozenset[str]
@@ -114,7 +113,7 @@ class _Writer:
     parts: list[str] = field(default_factory=list)
 
     def add(self, query: SearchQuery, branch: Branch) -> None:
-        """Add a method."""
+        """Add a branch for a method."""
         label = self.graph.label(query.label)
         labels = {name: self.graph.label(getattr(label, end)) for end, name, _ in query.ends}
         conditions = Conditions(
@@ -126,7 +125,7 @@ class _Writer:
         self.branches.append(replace(branch, index=index, whole=hits.pinned))
 
     def confined(self, query: SearchQuery, own: str, row: str) -> str:
-        """The condition that confines hits, with the partition `own`, to the row's."""
+        """The condition that confines hits with the partition `own` to that of the row."""
         if query.partition is None:
             return ""
         name = self.partitions.setdefault(query.partition, f"p{len(self.partitions)}")
@@ -136,15 +135,15 @@ class _Writer:
     def known(
         self, query: SearchQuery, pattern: str, confined: str, vector: str
     ) -> tuple[str, str]:
-        """Two variables: how many rows of a label a partition has, as far as it matters, and, if
-        few, what they are with their vectors. They are the same for all rows of a group, so vectors
-        are read once for all of them.
+        """Two variables: the number of rows of a label in a partition, as far as it matters, and,
+        if it is small, these rows with their vectors. They are equal for all rows of a group, so
+        vectors are read once per group.
         """
         self.near.setdefault((pattern, confined, vector), (query.label, query.partition))
         return _names(list(self.near).index((pattern, confined, vector)))
 
     def done(self) -> SearchStatement:
-        """All of it, joined."""
+        """The complete statement, joined."""
         prelude, imported = [KEEP_PLAN, f"UNWIND ${LISTS}.groups AS g"], [ROW]
         for i, ((pattern, confined, vector), (label, _)) in enumerate(self.near.items()):
             n, known = _names(i)
@@ -171,20 +170,18 @@ class _Writer:
 
 
 def _if(condition: str) -> str:
-    """A clause after which the rest runs only under a condition. After `WITH ... WHERE` it would
-    run first: the server tests the condition for each row that it reads.
+    """A clause after which the rest runs only under a condition. After `WITH ... WHERE` the rest
+    would run first: the server tests the condition for each row that it reads.
     """
     return f"UNWIND CASE WHEN {condition} THEN [1] ELSE [] END AS once"
 
 
 def _names(number: int) -> tuple[str, str]:
-    """Variables: how many rows a partition has of a label, and what they are, where they are
-    few.
-    """
+    """Variables: the number of rows of a label in a partition, and these rows if they are few."""
     return f"n{number}", f"c{number}"
 
 
-# The branch of one method: which hits, in which order, how many, and what of each.
+# The branch of one method: the hits, their order, their number, and their columns.
 
 
 def _cosine(vector: str, sought: str) -> str:
@@ -232,9 +229,9 @@ class Hits:
         """The branch as parts of a union, and the index that it reads as far as needed.
 
         Args:
-            method: How to find hits.
-            number: Of the branch; `m{number}` is the field of the row with what to look for.
-            known: Names what is read of a partition before all its rows.
+            method: The method of finding hits.
+            number: The number of the branch; `m{number}` is the row field with the searched value.
+            known: Names the variables that are read of a partition before its rows.
         """
         sought = f"{ROW}.m{number}"
         if method.via == "fulltext" and (index := self._fulltext_index(method.prop)):
@@ -285,7 +282,7 @@ class Hits:
         return [exact, self._read_on(number, read, _cosine(vector, sought), method)], index
 
     def _fulltext_index(self, prop: str) -> str:
-        """The index that has a property; "" if the database lacks it and there is nothing to find."""
+        """The index with a property; "" if the database lacks it and there is nothing to find."""
         for name, properties in self.label.fulltext.items():
             if prop in properties:
                 if name not in self.indexes.fulltext:
@@ -300,7 +297,7 @@ class Hits:
 
     @property
     def pinned(self) -> bool:
-        """Whether `where` names the possible hits, by key or by ends."""
+        """Whether `where` restricts the hits to certain keys or ends."""
         by_ends = self.label.kind == "edge" and bool(ends(self.own))
         return by_ends or by_key(self.own, self.graph.key)
 
@@ -313,8 +310,8 @@ class Hits:
         )
 
     def _among_known(self, read: str, number: int, method: Method) -> str:
-        """The possible hits that an index returns, and their scores; it is not read where none are
-        possible.
+        """The possible hits that an index returns, and their scores. The index is not read if none
+        are possible.
         """
         return (
             f"CALL ({ROW}) {{ {self._match('')} RETURN collect(h) AS known }}\n"
@@ -324,7 +321,9 @@ class Hits:
         )
 
     def _read_on(self, number: int, read: str, score: str, method: Method) -> str:
-        """The entries of an index, filtered, and how many were read, so that more can be read."""
+        """The filtered entries of an index, and the number of read entries, so that more can be
+        read.
+        """
         return (
             f"{read}\nCALL ({ROW}, found) {{\n"
             f"UNWIND found AS f WITH f[0] AS h, f[1] AS s WHERE {self._filter()}\n"
@@ -333,7 +332,7 @@ class Hits:
         )
 
     def _match(self, test: str, prop: str | None = None) -> str:
-        """Bind `h` to what passes; `prop`: of an equality in `test`."""
+        """Bind `h` to the rows that pass; `prop`: the property of an equality in `test`."""
         pairs = ends(self.own) if self.label.kind == "edge" else ()
         if not pairs:
             partition = None if self.query.partition is None else self.graph.partition
@@ -343,8 +342,8 @@ class Hits:
                 else self.indexes.hint("h", self.label.name, prop, partition)
             )
             return f"MATCH {self.pattern}{hint} WHERE {self._filter(test)}"
-        # The partition by a parameter: by name, its index may tempt the planner to read all
-        # of it for every row.
+        # A parameter names the partition: with its property, an index may tempt the planner to read
+        # all of it for every row.
         clauses = match_edges(
             self.graph,
             self.label,
@@ -397,15 +396,15 @@ def match_edges(
     value: Callable[[Value], str],
     hint: Callable[[str, str], str],
 ) -> str:
-    """The clauses that bind `h` to the edges between the pairs, or to more, to each once; a `WHERE`
+    """The clauses that bind `h` once to each edge between the pairs, or to more edges; a `WHERE`
     may follow.
 
     Args:
-        graph: Says what the key is.
-        label: Of the edges.
-        pairs: Ends that are known; not empty.
-        value: The parameter or field that holds a value.
-        hint: Names the index with which to find a variable of a label.
+        graph: Declares the key.
+        label: The label of the edges.
+        pairs: The known ends; not empty.
+        value: Returns the parameter or field with a value.
+        hint: Returns the index for finding a variable of a label.
     """
     edge, key = f"[h:{quoted(label.name)}]", quoted(graph.key)
     hints = []

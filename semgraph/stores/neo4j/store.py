@@ -1,10 +1,10 @@
 """Neo4j as a store: 5.26 or later, any edition, over Bolt.
 
-Labels, properties and indexes are those of the graph, without wrapping, so that other programs can
-read what is written and what they wrote can be read. Commit markers and heads are nodes under labels of
-semgraph's own.
+Labels, properties and indexes are those of the graph, without wrapping, so other programs can read
+what semgraph writes, and semgraph can read what they write. Commit markers and heads are nodes with
+labels of semgraph's own.
 
-A cosine is computed by the server in float32: two stores agree on it to about 1e-6.
+The server computes cosines in float32: two stores agree on them to about 1e-6.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ from semgraph.stores.prepare import (
     without_left_out,
 )
 
-# How many commit markers a statement reads: some megabytes of the server's memory.
+# Commit markers that a statement reads: some megabytes of the server's memory.
 _MARKERS = 10_000
 
 
@@ -85,10 +85,10 @@ class OpenedState:
     vectors.
 
     Args:
-        graph: What it was opened for.
+        graph: The graph that it was opened for.
         dimensions: The length of vectors that it was opened with; None: unknown.
         indexes: Its indexes and constraints.
-        lengths: Of vectors, by label and property.
+        lengths: The lengths of vectors, by label and property.
     """
 
     graph: Graph
@@ -116,7 +116,7 @@ class OpenedState:
         )
 
     def serves(self, graph: Graph, dimensions: int | None) -> bool:
-        """Whether the store can be opened for a graph and vectors of a length without reading more."""
+        """Whether the store can be opened for a graph and a vector length without further reads."""
         return dimensions in {None, self.dimensions} and graph == self.graph and self._lacks_nothing
 
     @cached_property
@@ -138,12 +138,12 @@ def local_store(folder: str | Path, database: str | None = None) -> Neo4jStore:
 
 
 class Neo4jStore:
-    """A store in a Neo4j database. Opening it connects; making it does not.
+    """A store in a Neo4j database. Opening connects; construction does not.
 
     Args:
         uri: `neo4j://host:7687` or `bolt://host:7687`.
         user: "" for a server without authentication.
-        password: Of the user.
+        password: The user's password.
         database: None: the user's home database.
     """
 
@@ -161,7 +161,7 @@ class Neo4jStore:
     def _begin(self) -> None:
         self._graph: Graph | None = None
         self._opened: OpenedState | None = None
-        self._part = ""  # in words, if an earlier version recorded it as a part of a store
+        self._part = ""  # a description, if an earlier version recorded it as a part of a store
         self._lengths = Lengths()
         self._indexes = Indexes()
         self._missing_derived = MissingDerived(self._bolt, Graph("", "", "", {}))
@@ -184,12 +184,12 @@ class Neo4jStore:
 
     @property
     def round_trips(self) -> int:
-        """Statements run so far."""
+        """The number of statements run so far."""
         return self._bolt.round_trips
 
     @property
     def graph(self) -> Graph:
-        """The graph that it was opened for. Raises EngineError before that."""
+        """The graph that it was opened for. Raises EngineError before opening."""
         if self._graph is None:
             raise EngineError("the store is not open: call ensure() or attach() first")
         return self._graph
@@ -200,8 +200,8 @@ class Neo4jStore:
         return f"exact within a partition of less than {EXACT_BELOW:,} rows, or where both ends are known; else by the index"
 
     def takes(self, expr: Scalar, alias: Alias) -> bool:
-        """Whether a conjunct over `alias.*` (None: any pattern variable) and row columns can run in
-        the store.
+        """Whether the store can evaluate a conjunct over `alias.*` (None: any pattern variable) and
+        row columns.
         """
         term = read(expr, alias)
         parts = term.walk() if isinstance(term, Test) else (term,)
@@ -214,12 +214,12 @@ class Neo4jStore:
         self._bolt.observer = callback
 
     async def attach(self, graph: Graph, dimensions: int | None = None) -> list[schema.Wanted]:
-        """Open the store without changing anything; a user who may only read can do so. Returns what
-        it lacks, except vector indexes.
+        """Open the store without changes; a user with read access can do so. Returns its missing
+        parts, except vector indexes.
 
         Raises:
-            StoreUnavailable: It does not answer, rejects the password, is too old, or holds vectors
-                of another length.
+            StoreUnavailable: The server does not answer, rejects the password, is too old, or holds
+                vectors of another length.
         """
         if self._reopened(graph, dimensions):
             return []
@@ -247,14 +247,14 @@ class Neo4jStore:
         return existing, statistics
 
     def _reopened(self, graph: Graph, dimensions: int | None) -> bool:
-        """Whether the state of the last opening still serves; if so, it is used."""
+        """Whether the state of the last opening is still valid; if so, it is used."""
         if self._opened is None or not self._opened.serves(graph, dimensions):
             return False
         self._take(self._opened)
         return True
 
     def _take(self, opened: OpenedState, empty: frozenset[str] = frozenset()) -> None:
-        """Use this state; rows that lack derived properties are counted again."""
+        """Use this state; rows that lack derived properties are recounted."""
         self._opened, self._graph, self._lengths.known = opened, opened.graph, dict(opened.lengths)
         self._missing_derived = MissingDerived(self._bolt, opened.graph, self._outdated)
         self._indexes = replace(
@@ -265,14 +265,14 @@ class Neo4jStore:
         self._searches.opened(self.graph, self._indexes, self._lengths.known, self._missing_derived)
 
     async def ensure(self, graph: Graph, dimensions: int | None) -> None:
-        """Create what is missing: constraints and indexes. Idempotent.
+        """Create missing constraints and indexes. Idempotent.
 
-        A database created by another program is left unchanged: `notes` lists what it lacks,
-        `migrate` creates it.
+        A database created by another program is left unchanged: `notes` lists its missing parts,
+        `migrate` creates them.
 
         Raises:
-            StoreUnavailable: It does not answer, rejects the password, is too old or read-only, or
-                holds vectors of a different length. Nothing was changed.
+            StoreUnavailable: The server does not answer, rejects the password, is too old or
+                read-only, or holds vectors of a different length. Nothing was changed.
         """
         if not self._part and self._reopened(graph, dimensions):
             return
@@ -301,7 +301,7 @@ class Neo4jStore:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """As `Migratable.notes`, as far as it is known so far."""
+        """As `Migratable.notes`, as far as known so far."""
         part = [f"{self.name} {self._part}"] if self._part else []
         return (*part, *self._undone, *self._missing_derived.notes, *self._left_out.notes)
 
@@ -314,8 +314,8 @@ class Neo4jStore:
             )
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
-        """Search; all queries over the same `rows`, in one round trip (more where an index has to
-        be read further).
+        """Run searches over the same `rows`, in one round trip, or more if an index must be read
+        further.
         """
         if rows.num_rows:
             await self.check_derived(place for query in queries for place in compared(query))
@@ -367,7 +367,7 @@ class Neo4jStore:
     async def _read_missing_derived(
         self, labels: Iterable[str], rows: pa.Table, partition: str | None
     ) -> None:
-        """Read what rows of these labels lack, in the partitions of the rows."""
+        """Read the properties that rows of these labels lack, in the partitions of the rows."""
         own = (
             None
             if partition is None
@@ -383,7 +383,7 @@ class Neo4jStore:
         where: Sequence[Scalar],
         limit: int | None = None,
     ) -> pa.Table:
-        """All rows of a label in some partitions (None: all), or the first: key, partition,
+        """The rows of a label in some partitions (None: all), up to a limit: key, partition,
         properties; sorted by key.
         """
         declared = self.graph.label(label)
@@ -434,7 +434,8 @@ class Neo4jStore:
 
         Raises:
             ConcurrentWrite: `marker.before` is no longer the partition's head; nothing was written.
-            StoreUnavailable: Connection lost, read-only or disk full; nothing was written.
+            StoreUnavailable: The connection is lost, or the disk is read-only or full; nothing was
+                written.
             DataError: An edge's end does not exist, or a node to delete still has edges; nothing
                 was written.
         """
@@ -456,7 +457,8 @@ class Neo4jStore:
         """Delete all nodes, edges and commit markers of some partitions, or of all labels of the
         graph.
 
-        Not one transaction: a partition may be larger than a server's memory. Commit markers go first.
+        This is not one transaction: a partition may exceed a server's memory. Commit markers go
+        first.
         """
         self._searches.shrunk()
         confined = (

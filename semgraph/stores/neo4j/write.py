@@ -1,5 +1,5 @@
-"""Commits to Neo4j: one statement in one transaction, rolled back if it merged fewer rows than it
-should.
+"""Commits to Neo4j: one statement in one transaction, rolled back if it merged fewer rows than
+expected.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ if TYPE_CHECKING:
     from neo4j import AsyncManagedTransaction
 
 
-LONGEST = 8000  # bytes of a text in a range index; the server's own limit is a little more
+LONGEST = 8000  # bytes of a text in a range index; the server's limit is slightly higher
 _INT64 = 1 << 63
 
 
 def rows_of(prepared: PreparedMerge) -> list[dict[str, Any]]:
-    """The rows of a merge as the statement reads them, each a map; NULL is nothing to write. Raises
-    DataError for what Neo4j cannot store.
+    """The rows of a merge in the form that the statement reads, each a map; NULL means no write.
+    Raises DataError for values that Neo4j cannot store.
 
-    The fields of a row: `key`, `partition`, `created` (properties set on a new node or edge only),
-    `properties` (set always), `lists` to unite, `vectors`, `removed` (vectors to remove), `labels`,
+    The fields of a row: `key`, `partition`, `created` (properties set only on a new node or edge),
+    `properties` (always set), `lists` to unite, `vectors`, `removed` (vectors to remove), `labels`,
     `attributes`.
     """
     what = f"{prepared.graph.key} of {prepared.label.name}"
@@ -84,7 +84,7 @@ def rows_of(prepared: PreparedMerge) -> list[dict[str, Any]]:
                 row["vectors"][name] = vector
             elif vector is not None and name not in create:
                 row["removed"].append(name)
-    for row, labels in zip(rows, prepared.labels, strict=False):  # no labels where none are set
+    for row, labels in zip(rows, prepared.labels, strict=False):  # no labels if none are set
         row["labels"] = labels or []
     for row, attributes in zip(rows, prepared.attributes, strict=False):
         if attributes is not None:
@@ -123,7 +123,7 @@ def _add_property(
 
 
 def _stored(value: Any, kind: Type, what: str) -> Any:
-    """A value as Neo4j keeps it: what it has no type for as JSON. Raises DataError."""
+    """A value as Neo4j stores it: types that it lacks as JSON. Raises DataError."""
     if kind.name == "struct" or (kind.item is not None and kind.item.name in ("struct", "list")):
         return canonical_json(value)
     if isinstance(value, list) and None in value:
@@ -135,7 +135,7 @@ def _stored(value: Any, kind: Type, what: str) -> Any:
 
 
 def refuse_long(value: Any, what: str) -> None:
-    """Refuse a text that Neo4j cannot index. Raises DataError."""
+    """Refuse a text that is too long for an index of Neo4j. Raises DataError."""
     if isinstance(value, str) and len(value.encode()) > LONGEST:
         what = f"{what[:200]} has {len(value.encode()):,} bytes, and Neo4j indexes texts of {LONGEST:,} at most"
         raise DataError(
@@ -145,8 +145,8 @@ def refuse_long(value: Any, what: str) -> None:
 
 
 def _storable(value: Any) -> bool:
-    """Whether Neo4j has properties of this kind: no objects, no lists of several kinds or with NULL,
-    no larger integers.
+    """Whether Neo4j has properties of this kind: no objects, no lists of several kinds or with
+    NULL, no larger integers.
     """
     if isinstance(value, list):
         plain = all(_storable(item) and not isinstance(item, list | None) for item in value)
@@ -162,9 +162,9 @@ class CommitText:
     """A statement that writes a batch.
 
     Args:
-        text: Returns one record: under `w{i}` the number of rows that write i touched. No record:
-            the head is another's.
-        parameters: Values of all rows.
+        text: Returns one record, with the number of rows that write i touched as `w{i}`. No record:
+            the head belongs to another run.
+        parameters: The values of all rows.
     """
 
     text: str
@@ -174,8 +174,8 @@ class CommitText:
 def compile_commit(
     graph: Graph, batch: WriteBatch, marker: CommitMarker | None, indexes: Indexes
 ) -> CommitText:
-    """The statement for a batch. Raises EngineError for unknown columns, RowsRefused for what
-    cannot be stored.
+    """The statement for a batch. Raises EngineError for unknown columns, RowsRefused for values
+    that cannot be stored.
     """
     parts = [KEEP_PLAN]
     lists: dict[str, Any] = {}
@@ -198,7 +198,7 @@ def _deleted(graph: Graph, write: Deletion) -> list[dict[str, str | None]]:
     return [dict(zip(names, row, strict=True)) for row in zip(*keys_of(graph, write), strict=True)]
 
 
-# In which order a statement does the writes of a batch.
+# The order of the writes of a batch in a statement.
 ORDER: Mapping[type[Write], int] = {Deletion: 0, NodeWrite: 1, EdgeWrite: 2}
 _HEAD = f"""\
 MERGE (m:{HEAD} {{partition: $mark.partition}})
@@ -234,8 +234,8 @@ def _mark(marker: CommitMarker) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Shape:
-    """The text of one write, which depends on few of its columns and not on values. Rows are as
-    `rows_of` returns them.
+    """The text of one write. It depends on few columns and on no values. Rows are as `rows_of`
+    returns them.
     """
 
     graph: Graph
@@ -278,8 +278,8 @@ class Shape:
         return self.graph.partition in self.write.rows.column_names
 
     def _within(self, var: str) -> str:
-        """The condition that what is bound is of the row's partition; without a partition all
-        is.
+        """The condition that the bound row is in the row's partition; without a partition, always
+        true.
         """
         same = f"coalesce({var}.{quoted(self.graph.partition)}, '') = row.partition"
         return f"\nWHERE row.partition IS NULL OR {same}" if self._confined else ""
@@ -288,7 +288,7 @@ class Shape:
         return self.indexes.hint(var, label, self.graph.key)
 
     def _found(self) -> str:
-        """Clauses that bind `n`, and make it where that is allowed."""
+        """Clauses that bind `n`, and create it if allowed."""
         only_existing = not isinstance(self.write, Deletion) and self.write.only_existing
         verb = "MATCH" if only_existing else "MERGE"
         hint = self._hint("n", self.label.name) if only_existing else ""
@@ -364,7 +364,7 @@ _ITEMS = {
 
 
 def _united(name: str, item: Type | None) -> str:
-    """Unites a list with the stored one, which stays as it is if it is of another type."""
+    """An expression that unites a list with the stored one; a stored value of another type stays."""
     old, new = f"coalesce(n.{name}, [])", f"row.lists.{name}"
     kind = _ITEMS.get(item.name if item is not None else "", "STRING")
     return (
@@ -374,7 +374,8 @@ def _united(name: str, item: Type | None) -> str:
 
 
 Ask = Callable[[str, Mapping[str, Any]], Awaitable[Records]]
-# A lock until the transaction ends, as keys of commit markers are unique. No plan is called ''.
+# A lock until the end of the transaction, because keys of commit markers are unique. No plan has
+# the name ''.
 FIRST = f"MERGE (m:{MARK} {{plan: '', partition: '', row: ''}}) DELETE m"
 
 
@@ -383,9 +384,9 @@ class Lengths:
     """The known lengths of vectors, by label and property.
 
     Args:
-        known: Those that are configured or stored.
-        stored: The places that have vectors; elsewhere a different process may write the first, of
-            any length.
+        known: The configured or stored lengths.
+        stored: The properties that have vectors. For others, another process may write the first
+            vector, of any length.
     """
 
     known: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -400,7 +401,7 @@ async def commit(
     batch: WriteBatch,
     marker: CommitMarker | None,
 ) -> Written:
-    """Write all of a batch, or nothing; `lengths` takes in those of vectors that are the first.
+    """Write all of a batch, or nothing; adds the lengths of first vectors to `lengths`.
 
     Raises ConcurrentWrite, RowsRefused, DataError, StoreUnavailable.
     """
@@ -443,8 +444,8 @@ async def commit(
 def new_lengths(
     bolt: Bolt, graph: Graph, lengths: Lengths, batch: WriteBatch
 ) -> dict[tuple[str, str], int]:
-    """The lengths of vectors to write where none may be stored yet. Raises StoreUnavailable for one
-    other than is known.
+    """The lengths of vectors to write to properties that may have none stored. Raises
+    StoreUnavailable for a length that differs from the known one.
     """
     new: dict[tuple[str, str], int] = {}
     for write in batch.writes:
@@ -470,7 +471,9 @@ def _length(vectors: Any) -> int | None:
 async def _refuse(
     ask: Ask, graph: Graph, indexes: Indexes, write: NodeWrite | EdgeWrite, refusals: Refusals
 ) -> None:
-    """Note the rows that were skipped, except those of `only_existing` without a stored row."""
+    """Record the refused rows: all skipped ones, except those of `only_existing` without a stored
+    row.
+    """
     await _refuse_other_partition(ask, graph, indexes, write, graph.key, refusals)
     if isinstance(write, EdgeWrite) and not write.only_existing:
         await _refuse_missing_end(ask, graph, write, refusals)
@@ -486,8 +489,8 @@ async def _refuse_other_partition(
     column: str,
     refusals: Refusals,
 ) -> None:
-    """Refuse what is stored under another partition: the row's own key, or, where `column` is one,
-    the key of an end.
+    """Refuse rows that are stored under another partition: by the row's key, or, if `column` is an
+    end, by the key of that end.
     """
     if graph.partition not in write.rows.column_names:
         return
@@ -527,9 +530,7 @@ async def _refuse_missing_end(ask: Ask, graph: Graph, write: EdgeWrite, refusals
 
 
 async def _refuse_violations(bolt: Bolt, graph: Graph, indexes: Indexes, batch: WriteBatch) -> None:
-    """Find the rows that break a constraint of the database. Raises RowsRefused if there are
-    any.
-    """
+    """Find the rows that violate a constraint of the database. Raises RowsRefused if there are any."""
     refusals = Refusals()
     for write in batch.writes:
         # An edge of this key may lie between ends of another partition.
@@ -554,7 +555,7 @@ async def _refuse_violations(bolt: Bolt, graph: Graph, indexes: Indexes, batch: 
 async def _refuse_edges_left(
     ask: Ask, graph: Graph, write: Deletion, batch: WriteBatch, refusals: Refusals
 ) -> None:
-    """Refuse to delete nodes with edges that the batch does not delete."""
+    """Refuse to delete nodes that keep edges after the batch."""
     key = quoted(graph.key)
     deleted = {
         other.label: other.rows.column(graph.key).to_pylist()
@@ -575,12 +576,12 @@ async def _refuse_edges_left(
 async def _first_violation(
     bolt: Bolt, graph: Graph, indexes: Indexes, rows: Sequence[tuple[Write, int]]
 ) -> tuple[int, DataError] | None:
-    """The first of some rows that breaks a constraint when it is written after those before it;
+    """The first of some rows that violates a constraint when it is written after its predecessors;
     None if none does.
     """
     if (error := await _try(bolt, graph, indexes, rows)) is None:
         return None
-    good, bad = 0, len(rows)  # so many of the first rows can be written; so many cannot
+    good, bad = 0, len(rows)  # this many of the first rows can be written; this many cannot
     while bad - good > 1:
         middle = (good + bad) // 2
         failed = await _try(bolt, graph, indexes, rows[:middle])
@@ -595,7 +596,7 @@ class _Rollback(Exception):
 async def _try(
     bolt: Bolt, graph: Graph, indexes: Indexes, rows: Sequence[tuple[Write, int]]
 ) -> DataError | None:
-    """Write some rows and roll that back; the constraint that they break, if they do."""
+    """Write some rows and roll back; return the error of the constraint that they violate, if any."""
     places: dict[int, list[int]] = {}
     for write, place in rows:
         places.setdefault(id(write), []).append(place)

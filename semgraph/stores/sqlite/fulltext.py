@@ -1,15 +1,16 @@
 """Full text in SQLite, ranked by BM25.
 
-The index holds each word together with its partition, so that a search reads the postings of its
-own partitions only. Frequencies of words are those of the partitions that a row may see; the mean
-length of texts is that of the table.
+The index holds each word together with its partition, so a search reads only the postings of its
+partitions. Word frequencies are those of the partitions that a row may see; the mean length of
+texts is that of the table.
 
 The words of partitions with few rows are held in memory, and all their rows are scored there.
 
-Of others the best k rows are exact too, although the postings of very frequent words may be left unread
-(MaxScore, Turtle and Flood 1995): words are read from the rarest on, until the others together
-cannot lift another row into the best k. Then only rows read so far are candidates. Their postings
-of the other words come from memory or, where that is cheaper, they are scored from their texts.
+For larger partitions the best k rows are exact, too, although postings of very frequent words may
+stay unread (MaxScore, Turtle and Flood 1995). Words are read from the rarest on, until the
+remaining ones together cannot lift another row into the best k. Then only the rows read so far are
+candidates. Their postings of the remaining words come from memory; if it is cheaper, the rows are
+scored from their texts.
 """
 
 from __future__ import annotations
@@ -39,26 +40,26 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 _K1, _B = 1.2, 0.75
-_LEAST_WEIGHT = 1e-6  # of words in more than half of the rows; all four are those of FTS5
-# Where a row may see more partitions, the whole index is read and its hits are confined.
+_LEAST_WEIGHT = 1e-6  # of words in more than half of the rows; all four constants are those of FTS5
+# If a row may see more partitions, the whole index is read and its hits are filtered.
 _LISTED = 64
-# The words of so many rows are held in memory: all partitions that a row may see, together.
+# The words of this many rows are held in memory: all partitions that a row may see, together.
 _FEW = 2_000
-# A partition of so many rows has short postings: they are read at once, not counted before.
+# A partition with this many rows has short postings: they are read without counting first.
 _SHORT = 2_000
-_SCORING = 4  # how many postings are read in the time in which one row is scored from its texts
+_SCORING = 4  # postings that are read in the time of scoring one row from its texts
 _CHUNK = 64
-_SLACK = 1e-9  # sums of the same terms differ by less
+_SLACK = 1e-9  # sums of the same terms differ by less than this
 Hits = list[tuple[float, str, int]]  # negative score, key, id
 
 
 def weight(rows: int, holding: int) -> float:
-    """The weight of a word that so many rows hold (inverse document frequency)."""
+    """The weight (inverse document frequency) of a word in `holding` of `rows` rows."""
     return max(math.log((rows - holding + 0.5) / (holding + 0.5)), _LEAST_WEIGHT)
 
 
 def saturated(count: int, length: int, mean_length: float) -> float:
-    """How much a word counts that a row of so many words has so often."""
+    """The saturated frequency of a word that occurs `count` times in a row of `length` words."""
     return count * (_K1 + 1) / (count + _K1 * (1 - _B + _B * length / mean_length))
 
 
@@ -70,7 +71,7 @@ class QueryWord(NamedTuple):
 
     @property
     def most(self) -> float:
-        """The most that it can add to a score."""
+        """The maximum contribution to a score."""
         return (_K1 + 1) * self.weight
 
 
@@ -95,7 +96,7 @@ class FullTextIndex:
         self.rows, self.mean_length = _averages(con, full)
 
     def _number(self, partition: str) -> int:
-        """The number of a partition in the index; 0 if it has had no row yet."""
+        """The number of a partition in the index; 0 if it never had a row."""
         if partition not in self._ids:
             sql = 'SELECT id FROM "#partitions" WHERE part = ?'
             row = self.con.execute(sql, (partition,)).fetchone()
@@ -103,7 +104,7 @@ class FullTextIndex:
         return self._ids[partition]
 
     def size(self, partition: str | None) -> int:
-        """How many rows a partition (None: the table) has."""
+        """The number of rows of a partition (None: the table)."""
         if partition is None or partition == self._only_partition:
             return self.rows
         sql = f"SELECT count(*) FROM {self.table.name} WHERE {self.table.partition} = ?"
@@ -122,14 +123,14 @@ class FullTextIndex:
         names = [partition for partition in partitions if partition is not None]
         rows = 0
         for name in names:
-            known = self._words.known(self.table, self.prop, name)
-            rows += self.size(name) if known is None else known
+            cached = self._words.known(self.table, self.prop, name)
+            rows += self.size(name) if cached is None else cached
         if rows > _FEW or len(names) < len(partitions):
             return None
         return self._words.blocks(self.con, self.table, self.prop, names)
 
     def holding(self, word: str, partition: str | None) -> int:
-        """How many rows of a partition (None: all) hold a word."""
+        """The number of rows of a partition (None: all) with a word."""
         if self.size(partition) <= _SHORT:
             return len(self.postings(word, partition).ids)
         sql = f"SELECT count(*) FROM {self.name} WHERE {self.name} MATCH ?"
@@ -141,7 +142,7 @@ class FullTextIndex:
         return self._cache.counts[name]
 
     def postings(self, word: str, partition: str | None) -> Postings:
-        """The rows that hold a word."""
+        """The rows with a word."""
         import numpy as np
 
         name = self._full, word, partition
@@ -156,8 +157,8 @@ class FullTextIndex:
         return read
 
     def is_cheap(self, word: str, partition: str | None, rows: int) -> bool:
-        """Whether to read the postings of a word, rather than to score so many rows from their
-        texts. Earlier scoring counts: the postings of a word of many queries are read in the end.
+        """Whether reading the postings of a word is cheaper than scoring the rows from their texts.
+        Earlier scoring counts, so the postings of a word of many queries are eventually read.
         """
         name = self._full, word, partition
         if self._cache.postings(name) is not None:
@@ -167,7 +168,7 @@ class FullTextIndex:
         return scored * _SCORING >= self.holding(word, partition)
 
     def first_by_key(self, ids: Sequence[int], count: int) -> list[int]:
-        """The first so many of some rows in the order of their keys."""
+        """The first `count` of some rows in key order."""
         table = self.table
         sql = (
             f"SELECT t.{ID} FROM {table.name} t WHERE t.{ID} IN (SELECT value FROM json_each(?)) "
@@ -189,7 +190,7 @@ class FullTextIndex:
         yield from self.con.execute(sql, (json.dumps(ids),))
 
     def score(self, ids: Sequence[int], words: Sequence[QueryWord]) -> Hits:
-        """Score rows from their texts; those without any of the words are left out."""
+        """Score rows from their texts; rows without any of the words are left out."""
         hits: Hits = []
         for row, key, *cells in self.texts(ids):
             counts, length = word_counts(tuple(filter(None, cells)))
@@ -203,7 +204,9 @@ class FullTextIndex:
 
 
 def _averages(con: sqlite3.Connection, full: str) -> tuple[int, float]:
-    """How many rows an FTS5 table has, and how many words a row on average: its averages record."""
+    """The number of rows of an FTS5 table and the mean number of words of a row, from its averages
+    record.
+    """
     row = con.execute(f"SELECT block FROM {quote(full + '_data')} WHERE id = 1").fetchone()
     numbers, number = [], 0
     for byte in row[0] if row else b"":
@@ -216,7 +219,7 @@ def _averages(con: sqlite3.Connection, full: str) -> tuple[int, float]:
 
 
 class Sums:
-    """Rows, ascending by id, and what the words read so far add to their scores."""
+    """Rows, ascending by id, with the score contributions of the words read so far."""
 
     def __init__(self, ids: Ints | None = None, scores: Floats | None = None) -> None:
         import numpy as np
@@ -225,7 +228,7 @@ class Sums:
         self.scores = np.empty(0, np.float64) if scores is None else scores
 
     def plus(self, postings: Postings, weight: float, *, only_known: bool) -> Sums:
-        """The sums with a further word; `only_known` adds no rows."""
+        """The sums after adding a word; `only_known` adds no rows."""
         import numpy as np
 
         if not len(self.ids) and not only_known:
@@ -252,19 +255,19 @@ class Sums:
         return float(np.partition(self.scores, count - k)[count - k]) if count >= k > 0 else 0.0
 
     def at_least(self, floor: float) -> Sums:
-        """The rows with such a score."""
+        """The rows with at least this score."""
         high = self.scores >= floor
         return Sums(self.ids[high], self.scores[high])
 
     def but(self, others: Sums) -> Sums:
-        """The rows that others do not hold."""
+        """The rows that `others` lacks."""
         import numpy as np
 
         rest = ~np.isin(self.ids, others.ids, assume_unique=True)
         return Sums(self.ids[rest], self.scores[rest])
 
     def of(self, ids: Sequence[int]) -> Sums:
-        """Some of the rows."""
+        """The sums of some of the rows."""
         import numpy as np
 
         places = np.searchsorted(self.ids, np.sort(np.array(ids, np.int64)))
@@ -279,14 +282,14 @@ class Sums:
 
 
 class TextRanking(Protocol):
-    """The rows for the words of one query."""
+    """A ranking of rows for the words of one query."""
 
     def take(self, k: int | None) -> Hits:
         """The best k rows (None: all), best first, ties by key."""
         ...
 
     def score(self, ids: Sequence[int]) -> Hits:
-        """Some rows; those without any of the words are left out."""
+        """Scores of some rows; rows without any of the words are left out."""
         ...
 
     def words_of(self, ids: Sequence[int]) -> Iterable[frozenset[str]]:
@@ -297,12 +300,12 @@ class TextRanking(Protocol):
 def ranking(
     index: FullTextIndex, query: Sequence[str], partitions: Sequence[str | None]
 ) -> TextRanking:
-    """The rows for the words of a query.
+    """The ranking for the words of a query.
 
     Args:
         index: The index.
         query: The words.
-        partitions: Those that the row may see; `[None]`: all.
+        partitions: The partitions that the row may see; `[None]`: all.
     """
     blocks = index.blocks(partitions)
     if blocks is None:
@@ -311,12 +314,12 @@ def ranking(
 
 
 def _weighted(rows: int, counts: Iterable[tuple[int, str]]) -> list[QueryWord]:
-    """Words with how many of the rows hold them, the rarest first; without those that none holds."""
+    """Words with the number of rows that hold them, rarest first, without those that no row holds."""
     return [QueryWord(word, weight(rows, n)) for n, word in sorted(counts) if n]
 
 
 class RankedPostings:
-    """The rows for the words of one query, of partitions whose words are in memory."""
+    """A ranking for one query, over partitions with their words in memory."""
 
     def __init__(
         self, blocks: Sequence[WordBlock], query: Sequence[str], mean_length: float
@@ -345,7 +348,7 @@ class RankedPostings:
             yield next(block.rows[row].words for block in self._blocks if row in block.rows)
 
     def _hits(self, block: WordBlock, rows: set[int] | None) -> Hits:
-        """The rows of a block that hold a word; only some rows unless None."""
+        """The hits of a block; only among `rows` unless None."""
         scores: dict[int, float] = {}
         for word in self._words:
             counts = block.postings.get(word.text, {})
@@ -357,7 +360,7 @@ class RankedPostings:
 
 
 class RarestFirst:
-    """The rows for the words of one query, by postings that are read as far as needed."""
+    """A ranking for one query that reads postings as far as needed."""
 
     def __init__(
         self, index: FullTextIndex, query: Sequence[str], partitions: Sequence[str | None]
@@ -396,9 +399,9 @@ class RarestFirst:
         return hits
 
     def _read(self, k: int | None) -> tuple[Sums, float]:
-        """Scores of rows by the words read, and how much the words that were not read can add."""
+        """Scores of rows by the words read, and the maximum contribution of the unread words."""
         sums = Sums()
-        complete = False  # whether any other row is worse than the best k
+        complete = False  # whether every other row is worse than the best k
         unread = sum(word.most for word in self.words)
         for word in self.words:
             if k is not None and (floor := sums.best(k)) > unread * (1 + _SLACK):
@@ -413,8 +416,8 @@ class RarestFirst:
         return sums, 0.0
 
     def _without_late_ties(self, sums: Sums, k: int) -> Sums:
-        """The rows among which the best k are by final scores: of those that tie for the last
-        places, the first by key.
+        """The rows that contain the best k by final scores: of those that tie for the last places,
+        only the first by key.
         """
         best = sums.best(k)
         sure = sums.at_least(best * (1 + _SLACK))
@@ -461,7 +464,7 @@ class FullText:
     def _passing(
         self, con: sqlite3.Connection, best: TextRanking, q: int, *, confined: bool
     ) -> Hits:
-        """The best rows that pass the conditions: of more and more, as long as fewer than k pass."""
+        """The best rows that pass the conditions. Reads more rows as long as fewer than k pass."""
         k, scope = self.method.ranked, self.scope
         if not scope.where and not confined:
             return best.take(k)
@@ -479,7 +482,7 @@ class FullText:
 
 
 def _by_overlap(best: TextRanking, hits: Hits, text: str) -> Hits:
-    """Hits by the words that they share with a text, best first, ties by key."""
+    """Hits ranked by the words that they share with a text, best first, ties by key."""
     sought, words = distinct_words(text), best.words_of([row for _, _, row in hits])
     shared = (
         (-overlap_of(sought, own), key, row) for (_, key, row), own in zip(hits, words, strict=True)

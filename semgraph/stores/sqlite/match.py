@@ -1,6 +1,4 @@
-"""Patterns in SQLite: one join over the elements of the path, started where the pattern names
-most.
-"""
+"""Patterns in SQLite: one join over the elements of the path, starting at the most selective one."""
 
 from __future__ import annotations
 
@@ -34,7 +32,7 @@ from semgraph.stores.sqlite.search import arrays_of, read_rows
 def named(
     element: PatternNode | PatternEdge, alias: str, table: Table, request: RequestRows
 ) -> list[str]:
-    """The conditions that the property map of an element makes."""
+    """The conditions of an element's property map."""
     return [
         f"{alias}.{quote(prop)} = {request.path(path, table.type_of(prop))}"
         for prop, path in element.props
@@ -42,7 +40,7 @@ def named(
 
 
 def looseness(element: PatternNode | PatternEdge, table: Table) -> int:
-    """How many rows the property map of an element leaves: 0 is one, 3 all."""
+    """A rank of the number of rows that the property map of an element leaves: 0 is one, 3 all."""
     props = {prop for prop, _ in element.props}
     if table.graph.key in props:
         return 0
@@ -50,7 +48,7 @@ def looseness(element: PatternNode | PatternEdge, table: Table) -> int:
 
 
 class PatternMatch:
-    """A pattern, prepared for its rows. Element i of the path is `t<i>` in SQL: nodes are even,
+    """A pattern, prepared for its rows. Element i of the path is `t<i>` in SQL; nodes are even,
     edges odd.
     """
 
@@ -81,7 +79,7 @@ class PatternMatch:
         tests = ["s.q = r.q"] if self.parts else []
         for i, (element, table) in enumerate(zip(self.elements, self.tables, strict=True)):
             if self.parts:
-                # From the index by partition, to that by ends.
+                # Keeps SQLite off the index by partition, so that it uses that by ends.
                 away = "+" if i % 2 and i != self.order[0] else ""
                 tests.append(f"{away}t{i}.{table.partition} = s.part")
             tests += named(element, f"t{i}", table, self.request)
@@ -97,7 +95,9 @@ class PatternMatch:
         return tests
 
     def _ends(self, i: int, edge: PatternEdge) -> str:
-        """That an edge lies between its two nodes; in either direction if both can be."""
+        """The condition that an edge connects its two nodes; in either direction if both are
+        possible.
+        """
         key, label = quote(self.graph.key), self.tables[i].label
         tests = []
         for source, target, directions in (
@@ -114,9 +114,7 @@ class PatternMatch:
 
     @cached_property
     def order(self) -> list[int]:
-        """Elements in the order of the join: from the one that the pattern pins best, outwards
-        along the path.
-        """
+        """Elements in join order: from the most selective one outwards along the path."""
         start = min(
             range(len(self.elements)),
             key=lambda i: (looseness(self.elements[i], self.tables[i]), i % 2, i),
@@ -200,8 +198,8 @@ Node = tuple[str, int]  # label and id of a row
 
 @dataclass(frozen=True)
 class _Path:
-    """A match: for each element of the pattern a row of a table; for the variable-length path, the
-    second, those of its edges.
+    """A match: a table row for each element of the pattern; for the variable-length path, the
+    second element, the rows of its edges.
     """
 
     q: int
@@ -237,8 +235,8 @@ class VariablePaths:
 
     @property
     def _rest(self) -> list[tuple[int, PatternEdge, PatternNode]]:
-        """Edges after the variable-length path with the nodes that they lead to, and the place of that node among
-        the nodes.
+        """Edges after the variable-length path with the nodes that they lead to, and the position
+        of each node among the nodes.
         """
         pairs = zip(self.query.pattern.edges[1:], self.nodes[2:], strict=True)
         return [
@@ -248,7 +246,9 @@ class VariablePaths:
         ]
 
     def _table(self, place: int) -> Table:
-        """The table of an end; of several the first, as they share the properties that are read."""
+        """The table of an end; of several the first, because they share the properties that are
+        read.
+        """
         return self.tables[self.ends[place][0]]
 
     def _prop(self, prop: Prop) -> tuple[str, Type]:
@@ -265,7 +265,7 @@ class VariablePaths:
 
     @property
     def sql(self) -> str:
-        """The statement: ordinal, label and id of both ends, the walk, and ids after it."""
+        """The statement: ordinal, label and id of both ends, the path, and the ids after it."""
         rows = f"temp.{self.request.table} r"
         walk = [*self._seeds(rows), *self._steps()]
         near, far = self.begin, 1 - self.begin
@@ -297,7 +297,9 @@ class VariablePaths:
         return f"WITH RECURSIVE walk ({columns}) AS ({' UNION ALL '.join(walk)}) {' UNION ALL '.join(selects)}"
 
     def _after(self, label: str) -> list[str]:
-        """The conditions on the rest of the pattern; the variable-length path ends in this label."""
+        """The conditions on the rest of the pattern after a variable-length path that ends in this
+        label.
+        """
         tests = []
         for place, edge, node in self._rest:
             here, e, t = f"t{place - 1}", f"e{place}", f"t{place}"

@@ -1,4 +1,4 @@
-"""The rows of a request in SQL, and what the methods of a search share."""
+"""The rows of a request in SQL, and the parts that all search methods share."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ _CALLS = {"coalesce": "coalesce", "contains": "list_holds", "overlaps": "lists_m
 
 
 class RequestRows:
-    """The rows of one round trip. The columns that queries need are collected first and loaded once.
+    """The rows of one round trip. The columns that queries need are collected first, then loaded
+    once.
 
     In SQL the rows are `r`, with their ordinal `r.q`.
     """
@@ -55,7 +56,7 @@ class RequestRows:
 
     @property
     def table(self) -> str:
-        """The temporary table with the rows; named by its width, so that statements stay
+        """The temporary table with the rows. Its name contains its width, so that statements stay
         prepared.
         """
         return quote(self._name)
@@ -74,7 +75,7 @@ class RequestRows:
         return self._names[name]
 
     def path(self, path: str, kind: Type) -> str:
-        """A column by its path, of the type that it is compared with."""
+        """A column by its path, in the type that it is compared with."""
         return self.column((path, kind), column(self.rows, path), kind)
 
     def conjuncts(
@@ -83,9 +84,9 @@ class RequestRows:
         """Conjuncts in SQL.
 
         Args:
-            scalars: What the store takes.
-            alias: As in `conjunct.read`.
-            term: Text and type of a property.
+            scalars: Conjuncts that the store takes.
+            alias: As in `conditions.read`.
+            term: SQL and type of a property.
         """
         terms = read_all(scalars, alias, lambda prop: term(prop)[1])
         values = values_of(terms)
@@ -147,7 +148,7 @@ class Ranker(Protocol):
     """One method of a search, prepared for its rows."""
 
     def hits(self, con: sqlite3.Connection, memory: Memory) -> Iterator[RankedHit]:
-        """The hits, row by row, best first, at most k each; within a transaction, after the rows
+        """The hits, row by row, best first, at most k per row; within a transaction, after the rows
         are loaded.
         """
         ...
@@ -155,15 +156,15 @@ class Ranker(Protocol):
 
 @dataclass(frozen=True)
 class SearchScope:
-    """What all methods of a search share.
+    """The parts that all methods of a search share.
 
     Args:
-        table: Of the label; `t` in SQL.
+        table: The table of the label; `t` in SQL.
         request: The rows; `r` in SQL.
         where: Conditions in SQL, over `t` and `r`.
-        partitions: For each row what it may see; None: all.
+        partitions: The partitions that each row may see; None: all.
         parts: The temporary table with these partitions; "" for all.
-        pinned: Whether the conditions name the key or the ends of a hit, and so leave few.
+        pinned: Whether the conditions name the key or the ends of a hit, and so leave few hits.
     """
 
     table: Table
@@ -175,8 +176,8 @@ class SearchScope:
 
     @property
     def partition(self) -> str:
-        """The partition of a hit, in SQL; where conditions leave few hits, not to be looked up by
-        the index on it.
+        """The partition of a hit, in SQL. If conditions leave few hits, the expression avoids the
+        partition's index.
         """
         return f"{'+' if self.pinned else ''}t.{self.table.partition}"
 
@@ -185,7 +186,7 @@ class SearchScope:
         return None if self.partitions is None else self.partitions[row]
 
     def confined(self, row: int) -> tuple[str, tuple[Any, ...]]:
-        """The condition that confines the hits of a row to what it may see, and its values."""
+        """The condition that confines the hits of a row to its visible partitions, and its values."""
         seen = self.seen(row)
         if seen is None:
             return "TRUE", ()
@@ -203,7 +204,7 @@ class SearchScope:
         Args:
             con: The connection.
             near: The hits.
-            confined: Whether to leave out those that their row may not see.
+            confined: Whether to drop hits that their row may not see.
         """
         columns = ["n INTEGER PRIMARY KEY", "q INTEGER", "id INTEGER", "score REAL"]
         found = temporary(con, "#near", columns, ((n, *hit) for n, hit in enumerate(near)))
@@ -217,8 +218,8 @@ class SearchScope:
     def all_passing(
         self, con: sqlite3.Connection, ordinals: Sequence[int]
     ) -> list[tuple[str, int, int, str]]:
-        """Partition, ordinal, id and key of all that rows may see and that passes the conditions,
-        sorted by the first two.
+        """Partition, ordinal, id and key of all rows that are visible and pass the conditions,
+        sorted by partition and ordinal.
         """
         table, tests = self.table, ["r.q IN (SELECT value FROM json_each(?))"]
         parts = f"CROSS JOIN temp.{self.parts} s" if self.parts else ""
@@ -233,7 +234,7 @@ class SearchScope:
     def ranked(
         self, con: sqlite3.Connection, hits: list[tuple[float, int]]
     ) -> list[tuple[float, int]]:
-        """Scores and ids, best first, ties by key; keys are read only where there are ties."""
+        """Scores and ids, best first, ties by key; keys are read only for ties."""
         hits.sort(reverse=True)
         if any(one[0] == next_[0] for one, next_ in pairwise(hits)):
             table = self.table
@@ -252,17 +253,17 @@ class SearchScope:
         order: str,
         k: int | None,
     ) -> Iterator[RankedHit]:
-        """The hits of one row, each a score and an id. With a statement of its own, an index can
-        stop at k.
+        """The hits of one row, each a score and an id. A separate statement lets an index stop at
+        k.
 
         Args:
             con: The connection.
-            row: Number of the row.
+            row: The number of the row.
             select: Columns and sources, with `{rows}` before the first source.
-            conditions: Besides `where`.
-            values: Of the conditions.
-            order: Before the key.
-            k: How many; None: all.
+            conditions: Conditions in addition to `where`.
+            values: The values of the conditions.
+            order: The sort order before the key.
+            k: Maximum number; None: all.
         """
         q = self.request.ordinals[row]
         rows = f"temp.{self.request.table} r CROSS JOIN" if self.where else ""

@@ -1,22 +1,21 @@
 """The layout of a graph in an SQLite file, and the migration of a file to `graph.yaml`.
 
-One table per label, in its own name; all else that belongs to it has `#` in its name, which no
+Each label has a table of its name. All objects that belong to it have `#` in their names, which no
 label or property can have:
 
 - `Label#text#index`: FTS5 over the words of the index's properties, each as `word_N` with the
-  number of its partition: the postings of a partition are a term of their own, those of all
-  partitions a prefix;
-- `Label#text#index#rows`: the indexed rows with their partition and the version of the file in which
-  their texts changed last;
-- `Label#vector#property`: vectors with their partition and the version of the file that they came
-  with;
+  number of its partition. The postings of a partition are separate terms; those of all partitions
+  are a prefix;
+- `Label#text#index#rows`: the indexed rows with their partition and the version of the file in
+  which their texts last changed;
+- `Label#vector#property`: vectors with their partition and the version of the file that added them;
 - `Label#by#property`, `Label#ends#source`: indexes;
 - `#partitions`: the numbers of partitions, which outlive their rows;
 - `#meta`, `#dimensions`, `#gone`, `#heads`, `#marks`: semgraph's own.
 
 Triggers keep full text and vectors in step with the labels' tables. FTS5 deletes a row only if it
 gets the same words again, so the result of `partition_words` belongs to the layout: if it changes,
-`SCHEMA` must change. `#meta` has by label the layout in which its words and derived texts are.
+`SCHEMA` must change. `#meta` has, by label, the layout version of its words and derived texts.
 """
 
 from __future__ import annotations
@@ -66,8 +65,8 @@ def temporary(
     rows: Iterable[Sequence[Any]],
     unique: str = "",
 ) -> str:
-    """Rows as a temporary table, in place of those that it had; of equal values in `unique` columns,
-    the first. Returns the table in SQL.
+    """Rows as a temporary table, which replaces its earlier rows. Of rows with equal values in the
+    `unique` columns, only the first stays. Returns the table in SQL.
     """
     table = f"temp.{quote(name)}"
     parts = [*columns, f"UNIQUE ({unique})"] if unique else columns
@@ -79,19 +78,19 @@ def temporary(
 
 
 def labels_in(con: sqlite3.Connection) -> list[str]:
-    """The labels that a file has tables of, whatever graph they are from."""
+    """The labels with tables in a file, of any graph."""
     names = "SELECT name FROM sqlite_master WHERE type = 'table' AND instr(name, '#') = 0 AND name NOT LIKE 'sqlite!_%' "
     return [name for (name,) in con.execute(f"{names} ESCAPE '!' ORDER BY name")]
 
 
 def text(value: str) -> str:
-    """A name as a literal; names come from the graph alone."""
+    """A name as a literal; only for names from the graph."""
     return "'" + value.replace("'", "''") + "'"
 
 
 @dataclass(frozen=True)
 class Table:
-    """The table of a label, what belongs to it, and the rows that reads of the store left out."""
+    """The table of a label, its dependent objects, and the rows that reads of the store left out."""
 
     graph: Graph
     label: Label
@@ -99,26 +98,26 @@ class Table:
 
     @property
     def name(self) -> str:
-        """Quoted."""
+        """The quoted name."""
         return quote(self.label.name)
 
     @property
     def key(self) -> str:
-        """The key column, quoted."""
+        """The quoted key column."""
         return quote(self.graph.key)
 
     @property
     def partition(self) -> str:
-        """The partition column, quoted."""
+        """The quoted partition column."""
         return quote(self.graph.partition)
 
     @cached_property
     def columns(self) -> Mapping[str, Type]:
-        """Types by name of the stored columns."""
+        """The types of the stored columns, by name."""
         return self.label.columns
 
     def stored(self, name: str, alias: str = "t") -> str:
-        """A column in SQL; open columns are never NULL, vectors come from their own table."""
+        """A column in SQL; open columns are never NULL, vectors come from a separate table."""
         if name in self.label.vectors.values():
             return f"(SELECT vector FROM {quote(self.vectors(name))} v WHERE v.{ID} = {alias}.{ID})"
         empty = (
@@ -134,7 +133,7 @@ class Table:
         return self.columns[name]
 
     def words(self, prop: str) -> tuple[str, tuple[str, ...]]:
-        """The full-text table that has a property, and all properties in it."""
+        """The full-text table with a property, and all properties in it."""
         index, properties = next((i, p) for i, p in self.label.fulltext.items() if prop in p)
         return _words_name(self.label, index), properties
 
@@ -148,7 +147,7 @@ class Table:
         return f"{self.label.name}#vector#{name}"
 
     def create(self) -> str:
-        """SQL of the table itself."""
+        """The SQL that creates the table itself."""
         columns = [f"{ID} INTEGER PRIMARY KEY"]
         for name, kind in self.columns.items():
             columns.append(
@@ -182,9 +181,7 @@ class Table:
         return full, f"CREATE INDEX {quote(full)} ON {self.name} ({self.partition}, {quote(name)})"
 
     def words_row(self, properties: tuple[str, ...], row: str = "") -> str:
-        """The indexed form of a row (`new.`, `old.`, or of the table): the words of each
-        property.
-        """
+        """The indexed form of a row (`new.`, `old.`, or of the table): the words of each property."""
         number = f'(SELECT id FROM "#partitions" WHERE part = {row}{self.partition})'
         return ", ".join(f"partition_words({row}{quote(name)}, {number})" for name in properties)
 
@@ -222,7 +219,7 @@ class Table:
         yield from _gone(full)
 
     def _moved(self, table: str) -> tuple[str, str, str]:
-        """Of an update that moves a row: what it updates, what follows, and when."""
+        """The columns, action and condition of a trigger for updates that move a row."""
         part = self.partition
         moved = f"UPDATE {table} SET part = new.{part}, changed = {_VERSION} WHERE {ID} = old.{ID};"
         return f"OF {part}", moved, f"WHEN old.{part} IS NOT new.{part}"
@@ -238,13 +235,13 @@ class Table:
 
 
 def _changed(columns: list[str], body: str) -> tuple[str, str, str]:
-    """Of an update of some columns: what it updates, what follows, and when."""
+    """The columns, action and condition of a trigger for updates of some columns."""
     differ = " OR ".join(f"old.{c} IS NOT new.{c}" for c in columns)
     return f"OF {', '.join(columns)}", body, f"WHEN {differ}"
 
 
 def _stamped(full: str, more: str = "") -> Iterator[tuple[str, str]]:
-    """A table of rows with their partition and the version of the file that they came with."""
+    """A table of rows with their partition and the version of the file that added them."""
     columns = [f"{ID} INTEGER PRIMARY KEY", "part TEXT NOT NULL", "changed INTEGER NOT NULL"]
     yield full, f"CREATE TABLE {quote(full)} ({', '.join([*columns, *filter(None, [more])])})"
     name = f"{full}#changed"
@@ -252,7 +249,7 @@ def _stamped(full: str, more: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _gone(full: str) -> Iterator[tuple[str, str]]:
-    """The triggers that note the version at which a partition lost a row of such a table."""
+    """The triggers that record the version at which a partition lost a row of such a table."""
     gone = (
         f'INSERT INTO "#gone" VALUES ({text(full)}, old.part, {_VERSION}) '
         "ON CONFLICT DO UPDATE SET version = excluded.version;"
@@ -264,9 +261,7 @@ def _gone(full: str) -> Iterator[tuple[str, str]]:
 
 
 def number_partitions(source: str) -> str:
-    """The statement that numbers the partitions of a source, its column `part`, that have no
-    number.
-    """
+    """The statement that assigns numbers to new partitions of a source, its column `part`."""
     known = 'SELECT 1 FROM "#partitions" p WHERE p.part = s.part'
     return f'INSERT INTO "#partitions" (part) SELECT DISTINCT part FROM {source} s WHERE NOT EXISTS ({known})'
 
@@ -281,7 +276,7 @@ def _rows_name(full: str) -> str:
 
 
 def tables_of(graph: Graph) -> dict[str, Table]:
-    """The tables of a graph by label. Raises PlanError for names that SQLite cannot tell apart."""
+    """The tables of a graph by label. Raises PlanError for names that SQLite cannot distinguish."""
     left_out = LeftOut()
     tables = {name: Table(graph, label, left_out) for name, label in graph.labels.items()}
     problems = [_clash(f'graph "{graph.name}"', graph.labels)]
@@ -328,7 +323,8 @@ def check_file(con: sqlite3.Connection, store: str) -> None:
     """Refuse a file that is not semgraph's, or is from an earlier or later version. Raises
     StoreUnavailable.
     """
-    # In this order: another process may just be making the file, whose tables and mark come together.
+    # The order matters: another process may be creating the file; its tables and marker appear
+    # together.
     objects = con.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
     application = con.execute("PRAGMA application_id").fetchone()[0]
     schema = con.execute("PRAGMA user_version").fetchone()[0]
@@ -347,7 +343,7 @@ def check_file(con: sqlite3.Connection, store: str) -> None:
 
 
 def part_in(con: sqlite3.Connection) -> str:
-    """Which part of a store the file is, in words; "": a whole store."""
+    """The part of a store that the file is, in words; "": a whole store."""
     if con.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         return ""
     sql = "SELECT name, value FROM \"#meta\" WHERE name IN ('shard', 'shards')"
@@ -362,8 +358,8 @@ def is_current(
 
     Args:
         con: The connection.
-        tables: Of the graph.
-        layouts: By graph the schema version of the file that was current; taken up.
+        tables: The tables of the graph.
+        layouts: For each graph, the schema version of the file that was current; updated here.
     """
     graph = next((table.graph.canonical_text for table in tables.values()), "")
     version: int = con.execute("PRAGMA schema_version").fetchone()[0]
@@ -386,14 +382,14 @@ def _is_old(name: str, sql: str, existing: Mapping[str, str]) -> bool:
 
 
 def outdated(con: sqlite3.Connection, tables: Mapping[str, Table]) -> list[Table]:
-    """The tables whose words and derived texts an earlier version made."""
+    """The tables with words and derived texts of an earlier version."""
     current = dict(con.execute('SELECT name, value FROM "#meta"'))
     return [table for name, table in tables.items() if current.get(f"words of {name}") != SCHEMA]
 
 
 def bring_up_to_date(con: sqlite3.Connection, tables: Mapping[str, Table]) -> None:
-    """Create what is missing, recreate what the graph declares differently now, and recompute the
-    words and derived texts of an earlier version, within a transaction that writes.
+    """Create missing objects, recreate changed ones, and recompute the words and derived texts of
+    an earlier version, within a write transaction.
     """
     existing = _existing_objects(con)
     old = outdated(con, tables) if "#meta" in existing else []
@@ -440,16 +436,14 @@ def _fill(con: sqlite3.Connection, name: str, tables: Mapping[str, Table]) -> No
 
 
 def read_dimensions(con: sqlite3.Connection) -> dict[tuple[str, str], int]:
-    """Lengths of the stored vectors by label and vector property; where none is left, none."""
+    """The lengths of the stored vectors by label and vector property; no entry without vectors."""
     rows = con.execute('SELECT name, size FROM "#dimensions"').fetchall()
     held = [row for row in rows if con.execute(f"SELECT 1 FROM {quote(row[0])} LIMIT 1").fetchone()]
     return {(name.split("#")[0], name.split("#")[2]): size for name, size in held}
 
 
 def check_layout(con: sqlite3.Connection, tables: Mapping[str, Table], store: str) -> None:
-    """Refuse a graph with another partition or key than the tables that the file has. Raises
-    PlanError.
-    """
+    """Refuse a graph with another partition or key than the tables of the file. Raises PlanError."""
     for name, table in tables.items():
         indexes = con.execute(f"PRAGMA index_list({table.name})").fetchall()
         first = {
@@ -457,14 +451,14 @@ def check_layout(con: sqlite3.Connection, tables: Mapping[str, Table], store: st
             for _, index, _, origin, _ in indexes
             if origin == "u" or index.startswith(f"{name}#by#")
         }
-        if len(first) == 2:  # all indexes begin with the partition; the key is unique
+        if len(first) == 2:  # all indexes start with the partition; the key is unique
             check_partition(store, table.graph, name, first["c"], first["u"])
 
 
 def check_dimensions(
     con: sqlite3.Connection, tables: Mapping[str, Table], dimensions: int | None, store: str
 ) -> None:
-    """Refuse an embedder with vectors of a different length than the stored ones. Raises
+    """Refuse an embedder with vectors of another length than the stored ones. Raises
     StoreUnavailable.
     """
     for (label, name), stored in read_dimensions(con).items():
@@ -474,8 +468,8 @@ def check_dimensions(
 def fill_derived(
     con: sqlite3.Connection, tables: Mapping[str, Table]
 ) -> dict[tuple[str, str], int]:
-    """Store what rows lack, within a transaction that writes; how many rows, by label and
-    property.
+    """Store missing derived properties, within a write transaction. Returns the number of rows, by
+    label and property.
     """
     return _fill_derived(con, tables.values(), "{name} IS NULL")
 
@@ -500,7 +494,7 @@ def _fill_derived(
 def count_unembedded(
     con: sqlite3.Connection, tables: Mapping[str, Table]
 ) -> dict[tuple[str, str], int]:
-    """How many rows have a text and no vector of it, by label and vector property."""
+    """The number of rows with a text but without its vector, by label and vector property."""
     counts: dict[tuple[str, str], int] = {}
     for table in tables.values():
         for derived in table.label.derived.values():
@@ -536,8 +530,8 @@ def _kept(kind: Type) -> pa.DataType:
 
 
 def encode(array: pa.Array[Any], kind: Type, what: str) -> list[Any]:
-    """A column of a declared type as SQLite keeps it, without the NULLs in lists. Raises DataError
-    for NaN.
+    """A column of a declared type in stored form, without the NULLs in lists. Raises DataError for
+    NaN.
     """
     stored: Any = array if _kept(kind) == kind.arrow else array.cast(_kept(kind))
     values: list[Any] = stored.to_pylist()
@@ -551,7 +545,7 @@ def encode(array: pa.Array[Any], kind: Type, what: str) -> list[Any]:
 
 
 def decode(values: Sequence[Any], kind: Type) -> pa.Array[Any]:
-    """What was encoded, in the type's own Arrow type. Raises one of `UNFIT` for anything else."""
+    """The encoded values in the type's Arrow type. Raises one of `UNFIT` for other values."""
     wanted = _STORED.get(kind.name, str)
     if not all(v is None or isinstance(v, wanted) for v in values):
         raise TypeError(f"a value is not {kind}")
@@ -562,7 +556,7 @@ def decode(values: Sequence[Any], kind: Type) -> pa.Array[Any]:
         values = [None if v is None else (False, True)[v] for v in values]
     array: pa.Array[Any] = pa.array(values, _kept(kind)).cast(kind.arrow)
     if kind.name in ("timestamp", "date") and len(array):
-        pc.min_max(array).as_py()  # a time that Python does not know
+        pc.min_max(array).as_py()  # a time beyond Python's range
     return array
 
 
@@ -583,15 +577,15 @@ def decode_vectors(values: Sequence[bytes | None], size: int) -> pa.Array[Any]:
     return vectors
 
 
-# Functions that statements call. NULL adds nothing.
+# Functions that statements call. NULL counts as empty.
 
 
 _SHORT = 500  # characters
 
 
 def word_counts(texts: tuple[str, ...]) -> tuple[Mapping[str, int], int]:
-    """How often the full-text index has each word of a row's texts, and how many words they have.
-    Short texts are scored by many searches, one after another.
+    """The count of each word of a row's texts in the full-text index, and the number of words.
+    Short texts are cached: many searches score them in succession.
     """
     short = sum(map(len, texts)) <= _SHORT
     return _kept_counts(texts) if short else _counts(texts)
@@ -607,7 +601,7 @@ _kept_counts = lru_cache(maxsize=16_384)(_counts)
 
 def indexed_words(text: str) -> list[str]:
     """The words of a text in the full-text index."""
-    return terms(text) if isinstance(text, str) else []  # no bytes of another program
+    return terms(text) if isinstance(text, str) else []  # bytes come from another program
 
 
 def partition_words(text: str | None, partition: int | None) -> str | None:
@@ -618,7 +612,7 @@ def partition_words(text: str | None, partition: int | None) -> str | None:
 
 
 def unite(stored: str | None, new: str | None) -> str | None:
-    """The first list, then the values of the second that it lacks."""
+    """The first list, followed by the new values of the second."""
     if stored is None or new is None:
         return stored if new is None else new
     items = _parsed(stored)
@@ -628,7 +622,7 @@ def unite(stored: str | None, new: str | None) -> str | None:
 
 
 def add_labels(stored: str | None, new: str | None) -> str | None:
-    """Two lists of labels as one, sorted."""
+    """The union of two lists of labels, sorted."""
     united = unite(stored, new)
     items = None if united is None else _parsed(united)
     return united if items is None else canonical_json(sorted(items, key=str))
@@ -636,7 +630,7 @@ def add_labels(stored: str | None, new: str | None) -> str | None:
 
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> tuple[Any, ...] | None:
-    """The items of a list; None where another program stored something else."""
+    """The items of a list; None if another program stored another value."""
     try:
         items = json.loads(text)
     except (TypeError, ValueError):
@@ -645,13 +639,13 @@ def _parsed(text: str) -> tuple[Any, ...] | None:
 
 
 def list_holds(listed: str | None, item: Any) -> bool | None:
-    """Whether a list has an item. NULL if either is NULL, but false of an empty list."""
+    """Whether a list has an item. NULL if either is NULL, but false for an empty list."""
     items = None if listed is None else _parsed(listed)
     return None if items is None or (items and item is None) else item in items
 
 
 def lists_meet(left: str | None, right: str | None) -> bool | None:
-    """Whether two lists have an item in common that is not NULL. NULL if either is NULL."""
+    """Whether two lists share an item that is not NULL. NULL if either list is NULL."""
     items = None if left is None else _parsed(left)
     others = None if right is None else _parsed(right)
     if items is None or others is None:

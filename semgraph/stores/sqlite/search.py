@@ -1,5 +1,5 @@
-"""Searches in SQLite. Each method first ranks ids of rows; what is returned of the hits is then
-read once.
+"""Searches in SQLite. Each method first ranks ids of rows; then the returned columns of the hits
+are read once.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Queries = dict[int, Floats]
 
-_AT_ONCE = 8_192  # stored vectors that are read at one time
+_AT_ONCE = 8_192  # stored vectors that are read at a time
 # Ordinal of a row, id of a hit, cosine; best first within a row, ties by key.
 Ranked = list[tuple[int, int, float]]
 
@@ -54,8 +54,8 @@ Ranked = list[tuple[int, int, float]]
 class Nearest:
     """Hits by the cosine of their embedding.
 
-    Where conditions leave few hits, SQLite finds those that pass, and only these are compared. Else
-    the nearest come first, and more of them are read as long as fewer than k pass.
+    If conditions leave few hits, SQLite finds those that pass, and only these are compared.
+    Otherwise the nearest come first, and more are read as long as fewer than k pass.
     """
 
     scope: SearchScope
@@ -73,7 +73,7 @@ class Nearest:
 
     @cached_property
     def queries(self) -> tuple[list[int], Floats]:
-        """Numbers of the rows that have a vector with a direction, and these vectors."""
+        """The numbers of the rows that have a vector with a direction, and these vectors."""
         import numpy as np
 
         name = self.method.column
@@ -89,7 +89,7 @@ class Nearest:
         return numbers.shape[1] if rows else None
 
     def work(self, cache: VectorCache) -> int | None:
-        """How many products it takes; None if the cache does not know yet."""
+        """The number of products to compute; None if the cache does not know yet."""
         rows, _ = self.queries
         counts = [cache.known(self.name, self.scope.seen(row)) for row in rows]
         return None if None in counts else sum(count for count in counts if count is not None)
@@ -106,16 +106,16 @@ class Nearest:
                 yield RankedHit(q, rank, score, row)
 
     def _note_left_out(self, con: sqlite3.Connection, rows: set[int]) -> None:
-        """Note rows with a vector that cannot be compared."""
+        """Record rows with a vector that cannot be compared."""
         table = self.scope.table
         sql = (
             f"SELECT t.{table.key}, v.vector FROM {table.name} t JOIN {quote(self.name)} v USING ({ID}) "
             f"WHERE t.{ID} IN (SELECT value FROM json_each(?)) ORDER BY 1"
         )
         for key, vector in con.execute(sql, (str(sorted(rows)),)) if rows else ():
-            shown = decode_vectors([vector], len(vector) // 4).to_pylist()[0]
+            decoded = decode_vectors([vector], len(vector) // 4).to_pylist()[0]
             row = {table.graph.key: key}
-            table.left_out.note(table.graph, table.label.name, self.embedding, shown, row)
+            table.left_out.note(table.graph, table.label.name, self.embedding, decoded, row)
 
     def _of_nearest(self, con: sqlite3.Connection, cache: VectorCache, queries: Queries) -> Ranked:
         groups: dict[tuple[str, ...] | None, Queries] = {}
@@ -134,8 +134,8 @@ class Nearest:
     def _best(
         self, con: sqlite3.Connection, blocks: list[Block], queries: Queries
     ) -> tuple[Ranked, Queries]:
-        """The best hits that pass the conditions, for rows with the same partitions; and the queries
-        for which hardly any passes.
+        """The best hits that pass the conditions, for rows with the same partitions; and the
+        queries with too few passing hits.
         """
         import numpy as np
 
@@ -266,9 +266,9 @@ class PreparedSearch:
     """One search, prepared for its rows.
 
     Args:
-        tables: By label.
+        tables: The tables by label.
         query: The search.
-        request: The rows; takes up what the search needs of them.
+        request: The rows; collects the columns that the search needs.
     """
 
     def __init__(
@@ -327,7 +327,7 @@ class PreparedSearch:
 
     def run(self, con: sqlite3.Connection, memory: Memory, dimensions: Dimensions) -> pa.Table:
         """The hits of all rows and methods, within a transaction, after `request.load` if it reads
-        them.
+        the rows.
         """
         hits = [
             (hit.q, n, *hit[1:])
@@ -388,7 +388,7 @@ def _read_by(
     values: Sequence[Any],
     dimensions: Dimensions,
 ) -> tuple[list[pa.Array[Any]], dict[Any, int]]:
-    """Properties of the rows with one of some values in the column `by`, and their places by value."""
+    """Properties of the rows with some values in the column `by`, and their positions by value."""
     selected = ", ".join(table.stored(name) for name in names)
     where = f"t.{by} IN (SELECT value FROM json_each(?))"
     sql = f"SELECT {selected}, t.{by} FROM {table.name} t WHERE {where}"

@@ -1,8 +1,8 @@
-"""The embedded store: a graph in one SQLite file, or in memory. Nothing to install; several
+"""The embedded store: a graph in one SQLite file, or in memory. It needs no installation; several
 processes may use one file.
 
-A commit is in the file when `commit` returns, and survives the end of the process; a loss of power
-may cost the latest commits, each with its commit markers, so that a run repeats them.
+A commit is in the file when `commit` returns, and survives the end of the process. A power failure
+may lose the latest commits, each with its commit markers, so a run repeats them.
 """
 
 from __future__ import annotations
@@ -79,12 +79,13 @@ _MANY_PRODUCTS = 150_000  # larger work runs outside the event loop's thread
 
 
 class SqliteStore:
-    """A store over one SQLite file. See `Store` for what each method promises.
+    """A store over one SQLite file. See `Store` for the contract of each method.
 
     Args:
-        path: Of the file, which is created with its folder if missing; ":memory:" keeps all in memory,
-            for this store alone.
-        exact_up_to: How many vectors of a partition are held in float32; more, in int8.
+        path: The file, which is created with its folder if missing; ":memory:" keeps all data in
+            memory, only for this store.
+        exact_up_to: Maximum number of vectors of a partition in float32; larger partitions use
+            int8.
     """
 
     def __init__(
@@ -99,12 +100,12 @@ class SqliteStore:
         self._tables: dict[str, Table] = {}
         self._memory = self._of_main = Memory(exact_up_to)
         self._readers: dict[File, Memory] = {}  # connections that neither make nor change the file
-        self._part = ""  # in words, if an earlier version recorded it as a part of a store
+        self._part = ""  # a description, if an earlier version recorded it as a part of a store
         self._attaching = Turns()
         self._dimensions: dict[tuple[str, str], int] = {}
 
     def share(self) -> Self:
-        """As `Shareable.share`: what is known of the data is shared too."""
+        """As `Shareable.share`; caches are shared, too."""
         other = copy(self)
         other._tables, other._dimensions = {}, {}  # noqa: SLF001 - its own copy
         return other
@@ -116,12 +117,12 @@ class SqliteStore:
 
     @property
     def round_trips(self) -> int:
-        """Transactions made so far."""
+        """The number of transactions so far."""
         return self._main.round_trips + sum(reader.round_trips for reader in self._readers)
 
     @property
     def nearest(self) -> str:
-        """Exact; of very many vectors int8 proposes the best."""
+        """Exact; for very many vectors, int8 proposes the candidates."""
         return "exact"
 
     @property
@@ -132,23 +133,20 @@ class SqliteStore:
         return next(iter(self._tables.values())).graph
 
     def takes(self, expr: Scalar, alias: Alias) -> bool:
-        """Whether a conjunct can run in SQLite, with NULLs as in DuckDB."""
+        """Whether SQLite can evaluate a conjunct, with NULLs as in DuckDB."""
         return read(expr, alias) is not None
 
     async def ensure(self, graph: Graph, dimensions: int | None) -> None:
-        """Create the file, or migrate it to the graph. Raises StoreUnavailable,
-        PlanError.
-        """
+        """Create the file, or migrate it to the graph. Raises StoreUnavailable, PlanError."""
         self._file, self._memory = self._main, self._of_main
         await self._file.open(partial(self._check, writes=True))
         await self._make_ready(tables_of(graph), dimensions)
 
     async def attach(self, graph: Graph, dimensions: int | None = None) -> None:
-        """Open the file to read; it is neither created nor changed. Raises StoreUnavailable,
+        """Open the file for reading; it is neither created nor changed. Raises StoreUnavailable,
         PlanError.
 
-        A missing file counts as empty. A file that lacks what the graph needs is copied into
-        memory.
+        A missing file counts as empty. A file that lacks parts of the graph is copied into memory.
         """
         if self.path == ":memory:":
             await self.ensure(graph, dimensions)
@@ -215,19 +213,19 @@ class SqliteStore:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Rows that reads left out, and whether the file is a part of a store. Nothing is lacking: a
-        file belongs to semgraph, and `ensure` migrates it.
+        """Notes on rows that reads left out, and on a file that is a part of a store. Parts are
+        never missing: a file belongs to semgraph, and `ensure` migrates it.
         """
         part = [f"{self.name} {self._part}"] if self._part else []
         left_out = [note for table in self._tables.values() for note in table.left_out.notes]
         return tuple(dict.fromkeys((*part, *left_out)))
 
     async def check_derived(self, places: Iterable[tuple[str, str]]) -> None:
-        """Does nothing: rows always have their derived texts."""
+        """Do nothing: rows always have their derived texts."""
 
     async def migrate(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
-        """As `Migratable.migrate`. Indexes belong to the layout of the file, so none is
-        created or dropped.
+        """As `Migratable.migrate`. Indexes belong to the layout of the file, so none is created or
+        dropped.
         """
         del drop
         await self.ensure(graph, dimensions)
@@ -252,7 +250,7 @@ class SqliteStore:
             reader.observer = callback
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
-        """Search, all queries over the same rows in one transaction."""
+        """Run all searches over the same rows in one transaction."""
         graph = self.graph
         if not queries or not rows.num_rows:
             return [
@@ -277,9 +275,9 @@ class SqliteStore:
         products = [
             nearest.work(self._memory.vectors) for search in searches for nearest in search.nearest
         ]
-        known = None if None in products else sum(count for count in products if count is not None)
+        total = None if None in products else sum(count for count in products if count is not None)
         return await self._file.run(
-            work, large=_large(rows.num_rows) or known is None or known > _MANY_PRODUCTS
+            work, large=_large(rows.num_rows) or total is None or total > _MANY_PRODUCTS
         )
 
     async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
@@ -309,7 +307,7 @@ class SqliteStore:
         where: Sequence[Scalar],
         limit: int | None = None,
     ) -> pa.Table:
-        """All rows of a label in some partitions, in one transaction."""
+        """The rows of a label in some partitions, in one transaction."""
         table = self._table(label)
         if partitions is not None and not partitions:
             return scan_schema(self.graph, label, properties, self._dimensions).empty_table()
@@ -321,7 +319,7 @@ class SqliteStore:
     async def states(
         self, plan: str, rows: Mapping[str, Sequence[str]]
     ) -> Mapping[str, PartitionState]:
-        """Heads, and the commit markers of some rows, in one transaction."""
+        """The heads, and the commit markers of some rows, in one transaction."""
         tables = self._tables if self.graph else {}
         if not rows:
             return {}
@@ -358,7 +356,7 @@ class SqliteStore:
         return Written(await self._file.run(work, writes=True, large=_large(count)))
 
     async def statistics(self) -> Statistics:
-        """Counts by label, of other graphs in the file too, and lengths of the stored vectors."""
+        """Counts by label, also of other graphs in the file, and lengths of the stored vectors."""
         tables = self._tables if self.graph else {}
 
         def work(con: sqlite3.Connection) -> Statistics:
@@ -408,7 +406,7 @@ def _large(rows: int) -> bool:
 
 
 _OLDEST = (3, 35)
-_PATIENCE = 60.0  # seconds to wait for another process that writes
+_PATIENCE = 60.0  # seconds to wait for another writing process
 _ANOTHER = "another file: --store sqlite:PATH, or SEMGRAPH_STORE"
 _MESSAGES = {
     "FULL": "has no room to grow: the disk is full. Free some space and run again",
@@ -439,11 +437,11 @@ def _translated(error: sqlite3.Error, store: str) -> Exception:
 
 
 class File:
-    """A file, or a database in memory, and the one connection to it.
+    """A file, or an in-memory database, and its only connection.
 
     Args:
-        path: Of the file; ":memory:" for none.
-        name: What to call it in messages.
+        path: The file; ":memory:" for none.
+        name: Its name in messages.
     """
 
     def __init__(self, path: str, name: str) -> None:
@@ -452,10 +450,8 @@ class File:
         self._con: sqlite3.Connection | None = None
         self.observer: Callable[[str], None] | None = None
         self._lock = Turns()
-        self.in_file = (
-            False  # whether what is open is the file, and no copy or empty database in memory
-        )
-        # By graph the schema version at which the layout was that of the graph.
+        self.in_file = False  # whether the file is open, not a copy or an empty database in memory
+        # For each graph, the schema version at which the layout was current.
         self.layouts: dict[str, int] = {}
 
     async def open(
@@ -464,7 +460,7 @@ class File:
         """Connect, unless connected. Raises StoreUnavailable.
 
         Args:
-            check: Checks the file before it is changed.
+            check: Checks the file before any change.
             reads: Neither create nor change the file; a missing file counts as empty.
         """
         async with self._lock:
@@ -479,7 +475,7 @@ class File:
         return self._con is not None
 
     async def copy(self, check: Callable[[sqlite3.Connection], None]) -> None:
-        """Continue with a copy in memory; the file is not changed."""
+        """Continue with an in-memory copy; the file is not changed."""
         async with self._lock:
             con = self._con
             if con is None:
@@ -510,7 +506,7 @@ class File:
             msg = f"{self.name}  its folder cannot be made ({reason}). Name {_ANOTHER}"
             raise StoreUnavailable(msg) from None
         if self.path != ":memory:":
-            with suppress(OSError):  # SQLite says why the file cannot be opened
+            with suppress(OSError):  # SQLite reports why the file cannot be opened
                 create_private(Path(self.path))
         con = self._opened(self.path, check)
         if self.path != ":memory:":
@@ -519,7 +515,7 @@ class File:
 
     def _log_ahead(self, con: sqlite3.Connection) -> None:
         try:
-            # Not every file system lets it.
+            # Some file systems do not support it.
             mode = con.execute("PRAGMA journal_mode = WAL").fetchone()[0]
             con.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'FULL'}")
         except sqlite3.Error as error:
@@ -552,7 +548,7 @@ class File:
         check(con)
         con.execute("PRAGMA trusted_schema = ON")  # triggers call functions
         con.execute("PRAGMA temp_store = MEMORY")
-        # SQLite would build one for each search, beside existing indexes.
+        # SQLite would build one for each search, despite existing indexes.
         con.execute("PRAGMA automatic_index = OFF")
         con.execute("PRAGMA cache_size = -65536")
 
@@ -563,15 +559,15 @@ class File:
         writes: bool = False,
         large: bool = False,
     ) -> T:
-        """One transaction, which is one round trip.
+        """Run one transaction, which is one round trip.
 
         Args:
-            work: What to do; restarted if another process holds the lock.
-            writes: Whether to take the lock that only one writer can have, before anything is read.
+            work: The work; restarted if another process holds the lock.
+            writes: Whether to take the exclusive write lock before any read.
             large: Whether to leave the event loop's thread.
 
         Raises:
-            StoreUnavailable: The file cannot be read or written; nothing was.
+            StoreUnavailable: The file cannot be read or written; nothing was written.
         """
         async with self._lock:
             con = self._con
@@ -583,7 +579,7 @@ class File:
                 try:
                     return self._transaction(con, work, writes)
                 except _Busy:
-                    pass  # wait for the other process elsewhere
+                    pass  # wait for the other process in another thread
             return await self._patiently(lambda: self._transaction(con, work, writes), con)
 
     def _transaction(
@@ -598,7 +594,7 @@ class File:
 
     @contextmanager
     def _rolled_back(self, con: sqlite3.Connection) -> Iterator[None]:
-        """Roll back if anything is raised within, and raise it as an error of the store."""
+        """Roll back on an exception, and raise it as an error of the store."""
         try:
             yield
         except BaseException as error:
@@ -615,8 +611,8 @@ class File:
     async def _patiently(
         self, attempt: Callable[[], T], con: sqlite3.Connection | None = None
     ) -> T:
-        """Attempt in another thread until the lock is free. If cancelled, the attempt has ended when
-        this returns.
+        """Attempt in another thread until the lock is free. After a cancellation, the attempt has
+        ended when this returns.
         """
         cancelled = threading.Event()
 
@@ -661,7 +657,7 @@ class File:
 
 
 def check_library(version: str, modules: Collection[str], store: str) -> None:
-    """Refuse an SQLite library that lacks what the store is made of. Raises StoreUnavailable."""
+    """Refuse an SQLite library without the modules that the store needs. Raises StoreUnavailable."""
     lacks = "is too old (3.35 is needed)" if tuple(map(int, version.split("."))) < _OLDEST else ""
     lacks = lacks or ("was built without full text (FTS5)" if "fts5" not in modules else "")
     if lacks:

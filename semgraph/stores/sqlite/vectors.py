@@ -2,10 +2,10 @@
 
 Vectors and words are one block per partition, synchronized with the file whoever writes to it.
 
-Each transaction that writes raises the file's version and stamps the vectors and the indexed rows
-that it wrote with it; a deleted one leaves the version at which its partition lost one. So within
-a read a block knows by two look-ups whether it is current, and else reads only what is newer than
-itself, or all if one was deleted.
+Each write transaction increments the file's version and stamps the vectors and indexed rows that it
+wrote with it. A delete records the version at which its partition lost a row. So within a read, two
+look-ups tell whether a block is current. Otherwise it reads only newer rows, or all rows after a
+delete.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Singles = NDArray[np.float32]
 
-_ROW_BYTES, _WORD_BYTES = 500, 150  # what a row takes in memory, and each of its words: about
+_ROW_BYTES, _WORD_BYTES = 500, 150  # approximate memory of a row, and of each of its words
 
 
 class IndexedRow(NamedTuple):
@@ -36,8 +36,8 @@ class IndexedRow(NamedTuple):
 
     Args:
         key: Its key.
-        length: How many words its texts have.
-        words: These words, each once.
+        length: The number of words of its texts.
+        words: The distinct words.
     """
 
     key: str
@@ -46,7 +46,7 @@ class IndexedRow(NamedTuple):
 
 
 class WordBlock:
-    """The rows of a partition, and for each word the rows that hold it, with how often."""
+    """The rows of a partition, and for each word the rows that hold it, with its count."""
 
     def __init__(self) -> None:
         self.rows: dict[int, IndexedRow] = {}
@@ -55,19 +55,19 @@ class WordBlock:
 
     @property
     def count(self) -> int:
-        """How many rows it has."""
+        """The number of rows."""
         return len(self.rows)
 
     @property
     def bytes(self) -> int:
-        """What it takes in memory, about."""
+        """The approximate memory use."""
         return _ROW_BYTES * len(self.rows) + _WORD_BYTES * self._words
 
     def put(self, row: int, key: str, texts: Sequence[str]) -> None:
         """Add or replace a row."""
         if row in self.rows:
             self._remove(row)
-        texts = [text for text in texts if isinstance(text, str)]  # no bytes of another program
+        texts = [text for text in texts if isinstance(text, str)]  # bytes come from another program
         counts, length = word_counts(tuple(texts))
         words = frozenset(map(intern, counts))
         for word in words:
@@ -85,7 +85,8 @@ class WordBlock:
         self._words -= len(words)
 
 
-# Vectors of a partition that are held in float32: more take a quarter of the memory, in int8.
+# Vectors of a partition that are held in float32: more are held in int8, in a quarter of the
+# memory.
 EXACT_UP_TO = 200_000
 _BATCH = 8192
 _DISTINCT = (
@@ -116,8 +117,8 @@ def file_version(con: sqlite3.Connection) -> int:
 
 
 class BlockCache(Generic[B]):
-    """Blocks by the table that stamps their rows, by partition, and by what else tells them apart;
-    the least recently used go when they take more than `limit` bytes.
+    """Blocks by the table that stamps their rows, by partition, and by further distinguishing
+    values. The least recently used are evicted when they take more than `limit` bytes.
     """
 
     def __init__(self, limit: int) -> None:
@@ -126,7 +127,7 @@ class BlockCache(Generic[B]):
         self._grown = False
 
     def clear(self) -> None:
-        """Forget all."""
+        """Drop all blocks."""
         self._held.clear()
 
     def _current(
@@ -137,14 +138,14 @@ class BlockCache(Generic[B]):
         read: Callable[[_CachedBlock[B]], None],
         version: int,
     ) -> B:
-        """A block as of a version.
+        """A block at a version of the file.
 
         Args:
             con: The connection.
-            name: Table, partition, and what else tells it apart.
-            make: Makes an empty block.
-            read: Puts all that is newer than a block into it.
-            version: Of the file.
+            name: Table, partition, and further distinguishing values.
+            make: Creates an empty block.
+            read: Adds all newer rows to a block.
+            version: The version of the file.
         """
         held = self._held.get(name)
         if held is None or (held.version != version and _lost(con, name, held.version)):
@@ -166,7 +167,7 @@ class BlockCache(Generic[B]):
 
 
 class VectorCache(BlockCache[Block]):
-    """The vectors of partitions; by table, the rows with a vector that cannot be compared."""
+    """The vectors of partitions; also, by table, the rows with a vector that cannot be compared."""
 
     def __init__(self, exact_up_to: int = EXACT_UP_TO, limit: int = 1 << 29) -> None:
         super().__init__(limit)
@@ -174,8 +175,8 @@ class VectorCache(BlockCache[Block]):
         self.odd: dict[str, set[int]] = {}
 
     def known(self, table: str, partitions: Iterable[str] | None) -> int | None:
-        """How many vectors are held of some partitions (None: of all that are held); None if one is
-        not held at all.
+        """The number of cached vectors of some partitions (None: of all cached ones); None if one
+        is not cached.
         """
         if partitions is None:
             counts = [held.block.count for name, held in self._held.items() if name[0] == table]
@@ -199,7 +200,7 @@ class VectorCache(BlockCache[Block]):
     def _read(
         self, con: sqlite3.Connection, name: tuple[str, str], held: _CachedBlock[Block]
     ) -> None:
-        """Put all that is newer than the block into it."""
+        """Add all newer rows to the block."""
         import numpy as np
 
         table, partition = name
@@ -254,7 +255,7 @@ def read_vectors(con: sqlite3.Connection, table: str, ids: Ints, size: int) -> B
 
 
 def _matrix(rows: Sequence[tuple[int, Any]], size: int) -> Singles:
-    """The vectors of rows; zeros where another program stored something else."""
+    """The vectors of rows; zeros if another program stored another value."""
     import numpy as np
 
     odd = bytes(4 * size)
@@ -269,7 +270,7 @@ class WordCache(BlockCache[WordBlock]):
         super().__init__(limit)
 
     def known(self, table: Table, prop: str, partition: str) -> int | None:
-        """How many rows are held of a partition; None if it is not held."""
+        """The number of cached rows of a partition; None if it is not cached."""
         held = self._held.get(_words_name(table, prop, partition))
         return None if held is None else held.block.count
 
@@ -310,10 +311,10 @@ def _lost(con: sqlite3.Connection, name: tuple[str, ...], version: int) -> bool:
 
 
 class Postings(NamedTuple):
-    """The rows that hold a word of a partition.
+    """The rows with a word of a partition.
 
     Args:
-        ids: Of the rows, ascending.
+        ids: The ids of the rows, ascending.
         frequencies: The saturated frequency of the word in each.
     """
 
@@ -322,21 +323,21 @@ class Postings(NamedTuple):
 
 
 class TextCache:
-    """Counts and postings of full text, of one version of the file; no more postings than `limit`,
-    those that were used last.
+    """Counts and postings of full text for one version of the file. It holds at most `limit`
+    postings, the most recently used.
     """
 
     def __init__(self, limit: int = 1 << 22) -> None:
         self.limit = limit
         self.counts: dict[Hashable, int] = {}
-        # How many rows were scored from their texts because postings were not read.
+        # The number of rows that were scored from their texts because postings were not read.
         self.scored: dict[Hashable, int] = {}
         self._postings: OrderedDict[Hashable, Postings] = OrderedDict()
         self._length = 0
         self._version = -1
 
     def read_at(self, version: int) -> None:
-        """Forget all that is of another version of the file."""
+        """Drop all data of another version of the file."""
         if version != self._version or len(self.counts) > self.limit:
             self.counts.clear()
             self.scored.clear()
@@ -344,13 +345,13 @@ class TextCache:
             self._length, self._version = 0, version
 
     def postings(self, name: Hashable) -> Postings | None:
-        """Postings that are cached; None if they are not."""
+        """The cached postings; None if they are not cached."""
         if name in self._postings:
             self._postings.move_to_end(name)
         return self._postings.get(name)
 
     def keep(self, name: Hashable, postings: Postings) -> None:
-        """Cache postings, in place of the least recently used if they become too many."""
+        """Cache postings. Evicts the least recently used if there are too many."""
         self._postings[name] = postings
         self._length += len(postings.ids) + 1
         while self._length > self.limit:

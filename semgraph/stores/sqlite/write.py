@@ -44,8 +44,8 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def compare_and_set_head(con: sqlite3.Connection, marker: CommitMarker) -> None:
-    """Compare the head of a commit marker's partition and set it, in a transaction that holds the lock.
-    Raises ConcurrentWrite.
+    """Compare and set the head of a commit marker's partition, in a transaction that holds the
+    lock. Raises ConcurrentWrite.
     """
     row = con.execute('SELECT head FROM "#heads" WHERE part = ?', (marker.partition,)).fetchone()
     if marker.before != (row[0] if row else None):
@@ -72,7 +72,7 @@ def states(
     plan: str,
     rows: Mapping[str, Sequence[str]],
 ) -> dict[str, PartitionState]:
-    """Heads of partitions, and the commit markers of some rows of a plan that have an existing
+    """The heads of partitions, and the commit markers of some rows of a plan with an existing
     witness.
     """
     witnesses = {
@@ -101,7 +101,7 @@ def states(
 
 
 class EncodedMerge:
-    """A merge with its values as SQLite keeps them, made before any lock is taken."""
+    """A merge with values in stored form, prepared before any lock is taken."""
 
     def __init__(self, table: Table, prepared: PreparedMerge, store: str) -> None:
         self.table, self.write, self.store = table, prepared.write, store
@@ -117,11 +117,10 @@ class EncodedMerge:
         self.sizes = {name: v.size for name, v in prepared.vectors.items() if v.size is not None}
 
     def run(self, con: sqlite3.Connection, version: int, refusals: Refusals) -> int:
-        """Merge the rows, within a transaction; how many were merged. Rows that are refused are
-        noted.
+        """Merge the rows, within a transaction, and return their number. Refused rows are recorded.
 
         Raises:
-            StoreUnavailable: Vectors have another length than the stored ones.
+            StoreUnavailable: Vectors differ in length from the stored ones.
         """
         stored = self._stored(con, refusals)
         new: list[int] = []
@@ -143,7 +142,7 @@ class EncodedMerge:
         return len(new) + len(old)
 
     def _stored(self, con: sqlite3.Connection, refusals: Refusals) -> dict[str, int]:
-        """Ids by key of the stored rows; those of a different partition are refused."""
+        """Ids by key of the stored rows; rows of a different partition are refused."""
         stored = _ids_by_key(con, self.table, self.keys)
         for key, part in zip(self.keys, self.parts, strict=True):
             if part is not None and key in stored and stored[key][1] != part:
@@ -242,7 +241,7 @@ class EncodedMerge:
             if not pairs:
                 continue
             vectors = quote(self.table.vectors(name))
-            # Without direction: as if there were none.
+            # A zero vector has no direction and counts as none.
             zeros = ((row,) for row, vector in pairs if not any(vector))
             con.executemany(f"DELETE FROM {vectors} WHERE {ID} = ?", zeros)
             self._check_size(con, name)
@@ -255,7 +254,9 @@ class EncodedMerge:
             )
 
     def _check_size(self, con: sqlite3.Connection, name: str) -> None:
-        """The first vector fixes the length of all. Raises StoreUnavailable for another length."""
+        """Check the vector length: the first vector fixes it. Raises StoreUnavailable for another
+        length.
+        """
         label, size = self.table.label.name, self.sizes[name]
         stored = read_dimensions(con).get((label, name), size)
         check_length(self.store, label, name, stored, size)
@@ -272,7 +273,7 @@ def _keys(con: sqlite3.Connection, keys: Iterable[str | None]) -> str:
 def _ids_by_key(
     con: sqlite3.Connection, table: Table, keys: Iterable[str]
 ) -> dict[str, tuple[int, str]]:
-    """Id and partition by key of the stored rows."""
+    """Id and partition of the stored rows, by key."""
     columns = f"k.key, t.{ID}, t.{table.partition}"
     sql = f"SELECT {columns} FROM {_keys(con, keys)} k CROSS JOIN {table.name} t WHERE t.{table.key} = k.key"
     return {key: (row, part) for key, row, part in con.execute(sql)}
@@ -281,8 +282,8 @@ def _ids_by_key(
 def delete(
     con: sqlite3.Connection, tables: Mapping[str, Table], write: Deletion, refusals: Refusals
 ) -> int:
-    """Delete nodes or edges by key and partition, and the commit markers that they witness.
-    Returns the number deleted.
+    """Delete nodes or edges by key and partition, and the commit markers that they witness. Returns
+    the number of deleted rows.
 
     Nodes that still have edges are refused, unless the write detaches them.
     """
@@ -317,7 +318,7 @@ def delete(
 
 
 def next_version(con: sqlite3.Connection) -> int:
-    """Raise the version of the file: what this transaction writes is newer than all before."""
+    """Increment the version of the file: the writes of this transaction are newer than all before."""
     sql = "UPDATE \"#meta\" SET value = value + 1 WHERE name = 'version' RETURNING value"
     version: int = con.execute(sql).fetchall()[0][0]
     return version
@@ -330,10 +331,10 @@ def commit(
     merges: Sequence[EncodedMerge],
     marker: CommitMarker | None,
 ) -> dict[str, int]:
-    """Write a batch within a transaction that already holds the lock; rows by label.
+    """Write a batch within a transaction that holds the lock; return the rows by label.
 
     Raises:
-        ConcurrentWrite: Another run wrote the partition of the commit marker.
+        ConcurrentWrite: Another run wrote to the partition of the commit marker.
         RowsRefused: Rows cannot be written; the transaction must be rolled back.
     """
     refusals = Refusals()
@@ -357,8 +358,8 @@ def commit(
 def clear(
     con: sqlite3.Connection, tables: Mapping[str, Table], partitions: Sequence[str] | None
 ) -> None:
-    """Delete the rows of some partitions (None: all), the edges that touch them, and their heads and
-    commit markers.
+    """Delete the rows of some partitions (None: all), the edges that touch them, and their heads
+    and commit markers.
     """
     next_version(con)
     parts = _keys(con, partitions or ())

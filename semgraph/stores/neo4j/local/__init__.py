@@ -1,4 +1,4 @@
-"""A Neo4j server on this machine: its folder and its jars (`server`), and its `process`.
+"""A local Neo4j server: its folder and its jars (`server`), and its `process`.
 
 The command `semgraph neo4j` and `neo4j.store` import it.
 """

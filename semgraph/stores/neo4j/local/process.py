@@ -1,9 +1,9 @@
-"""The process of a local Neo4j: a JVM in Python, the DBMS in the JVM, until SIGTERM. Started by
-`neo4j_local`.
+"""The process of a local Neo4j: a JVM in Python, the DBMS in the JVM, until SIGTERM. `server`
+starts it.
 
-Run from its file, as it imports nothing of semgraph, it is two processes: `launch` starts `serve`,
-waits until that holds `running.lock` and ends, so that the server is nobody's child. The lock is
-held for as long as the server lives: the operating system gives it back however it ends, so no
+It runs from its file and imports nothing of semgraph. It is two processes: `launch` starts `serve`,
+waits until that holds `running.lock`, and exits, so that the server has no parent. The server holds
+the lock for its lifetime. The operating system releases it however the server ends, so no stale
 process id can mislead.
 """
 
@@ -37,7 +37,7 @@ internal.server.bolt.connection_shutdown_wait_time=0s
 _JVM = (
     "-Xmx768m",
     "-XX:+UseSerialGC",
-    "-Xrs",  # signals are Python's business
+    "-Xrs",  # Python handles signals
     "--enable-native-access=ALL-UNNAMED",
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
     "--add-opens=java.base/java.io=ALL-UNNAMED",
@@ -97,7 +97,7 @@ def serve(folder: Path, port: int, version: str, listing: Path) -> None:
 
 
 def _say_why(error: BaseException) -> None:
-    """The chain of Java causes, innermost last: Python's traceback has only the outermost."""
+    """Log the chain of Java causes, innermost last: Python's traceback has only the outermost."""
     cause: Any = error
     while cause is not None:
         sys.stderr.write(f"Caused by: {str(cause).partition(chr(10))[0]}\n")
@@ -126,8 +126,8 @@ def _dbms(folder: Path, port: int) -> Any:
 
 
 def _set_password(folder: Path) -> None:
-    """Leave the first password where Neo4j reads it when it makes its users, as `neo4j-admin dbms
-    set-initial-password` does: nobody ever gets in with the password that Neo4j begins with.
+    """Store the first password where Neo4j reads it when it creates its users, as `neo4j-admin dbms
+    set-initial-password` does. Neo4j's default password never works.
     """
     file = folder / "data" / "dbms" / "auth.ini"
     if file.exists() or (folder / "data" / "databases" / "system").exists():

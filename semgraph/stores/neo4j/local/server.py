@@ -1,10 +1,9 @@
 """A real Neo4j Community server on this machine, without Docker, JDK or Maven: `start`, `status`,
 `stop`.
 
-The server is a process of its own that outlives the one that started it, keeps data, log and
-password in one folder, and listens on the loopback address only. A `settings.conf` in that folder,
-lines as in Neo4j's own neo4j.conf, is added to its configuration at the next start. Needs the extra
-`neo4j-local`.
+The server is a separate process that outlives its starter. It keeps data, log and password in one
+folder, and listens only on the loopback address. A `settings.conf` in that folder, with lines as in
+neo4j.conf, is added to its configuration at the next start. Needs the extra `neo4j-local`.
 """
 
 from __future__ import annotations
@@ -37,11 +36,11 @@ _FALSE = ("", "0", "false", "no", "off")
 
 @dataclass(frozen=True)
 class StartProgress:
-    """How far a start has come.
+    """The progress of a start.
 
     Args:
-        phase: `resolve` (reading which jars belong together), `download`, `start`.
-        done: The number of jars that are here.
+        phase: `resolve` (find the jars of a version), `download`, `start`.
+        done: The number of jars on this machine.
         total: The number of jars; 0 while unknown.
         size: The bytes of these jars.
     """
@@ -53,7 +52,7 @@ class StartProgress:
 
 
 def cache_dir(env: Mapping[str, str] | None = None) -> Path:
-    """Where jars are kept: `neo4j` in `SEMGRAPH_HOME`, else in the user's cache."""
+    """The folder of jars: `neo4j` in `SEMGRAPH_HOME`, else in the user's cache."""
     import platformdirs
 
     home = (os.environ if env is None else env).get("SEMGRAPH_HOME")
@@ -63,11 +62,11 @@ def cache_dir(env: Mapping[str, str] | None = None) -> Path:
 def jars(
     version: str, progress: Callable[[StartProgress], None], cache: Path | None = None
 ) -> tuple[Path, ...]:
-    """The jars of a version, fetched if they are not here; `progress` is called in the caller's
+    """The jars of a version. Missing ones are downloaded; `progress` is called in the caller's
     thread.
 
     Raises:
-        StoreUnavailable: They are not here and `SEMGRAPH_OFFLINE` is set, or they cannot be had.
+        StoreUnavailable: Jars are missing and `SEMGRAPH_OFFLINE` is set, or the download fails.
     """
     from filelock import FileLock
 
@@ -85,7 +84,7 @@ def jars(
 
 
 def _listed(folder: Path, version: str) -> tuple[Path, ...]:
-    """The jars that a finished download listed, if all are there in full length."""
+    """The jars that a finished download listed, if all exist in full length."""
     try:
         listed = json.loads((folder / f"{version}.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -121,7 +120,7 @@ def _fetch(
 
 @contextmanager
 def _whole(name: str, total: int) -> Iterator[Callable[[int], None]]:
-    """What jgo calls around each file. It keeps a file whose connection ended early."""
+    """A wrapper that jgo calls around each file. jgo itself keeps a file after a broken connection."""
     sizes: list[int] = []
     yield sizes.append
     if sum(sizes) != total:
@@ -131,7 +130,7 @@ def _whole(name: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 def _pinned(version: str) -> dict[str, str]:
-    """SHA-256 by path in the repository; empty where the version has no list."""
+    """SHA-256 by path in the repository; empty if the version has no list."""
     file = Path(__file__).with_name(f"neo4j-{version}.txt")
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     return {path: digest for path, _, digest in (line.split() for line in lines)}
@@ -173,7 +172,7 @@ def _download(artifacts: list[Any], progress: Callable[[StartProgress], None]) -
 
 
 def _check(jars: tuple[Path, ...], repository: Path, version: str) -> None:
-    """Delete and refuse jars that are not those of the list."""
+    """Delete and refuse jars that differ from the list."""
     pinned = _pinned(version)
     other = [
         path
@@ -194,9 +193,7 @@ def _digest(path: Path) -> str:
 
 
 def _drop_broken(repository: Path) -> None:
-    """Delete what an interrupted download left behind: jgo takes every file that is there for
-    whole.
-    """
+    """Delete the remains of an interrupted download: jgo treats every existing file as complete."""
     for path in repository.rglob("*.*"):
         if path.suffix == ".jar":
             whole = zipfile.is_zipfile(path)
@@ -219,7 +216,7 @@ _POLL_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class LocalServer:
-    """A local server and how to reach it; `pid` is None when it does not run."""
+    """A local server and its address; `pid` is None if it does not run."""
 
     uri: str
     user: str
@@ -236,18 +233,18 @@ def start(
     version: str = VERSION,
     progress: Callable[[StartProgress], None] = lambda _: None,
 ) -> LocalServer:
-    """Start the server of a folder, or find it running. The first start on a machine downloads 140
-    MB of jars.
+    """Start the server of a folder, or return the running one. The first start on a machine
+    downloads 140 MB of jars.
 
     Args:
-        folder: Where data, log and password are, or will be.
-        port: The Bolt port; None: the folder's last one, 7687, or any that is free.
-        version: Of Neo4j, 5.26 or later; a server that runs already keeps its own.
+        folder: The folder of data, log and password.
+        port: The Bolt port; None: the folder's last port, 7687, or any free one.
+        version: The version of Neo4j, 5.26 or later; a running server keeps its version.
         progress: Called with the progress of the download and the start.
 
     Raises:
-        StoreUnavailable: The extra is missing, the jars cannot be had, or the server does not come
-            up; the message says why and what to do.
+        StoreUnavailable: The extra is missing, the jars are unavailable, or the server does not
+            start; the message has the reason and the remedy.
         PlanError: The version is older than 5.26.
     """
     _check_version(version)
@@ -258,7 +255,7 @@ def start(
     jars(version, progress)
     _prepare(home)
     with _folder_lock(home):
-        # One that starts, or is about to end.
+        # A server that is starting or stopping.
         _until(lambda: bool(_state(home)) or not _alive(home), _START_SECONDS)
         if not _alive(home):
             _spawn(home, port, version, progress)
@@ -266,7 +263,7 @@ def start(
 
 
 def status(folder: str | Path = FOLDER) -> LocalServer:
-    """What runs in a folder, if anything. Raises StoreUnavailable if the extra is missing."""
+    """The server that runs in a folder, if any. Raises StoreUnavailable if the extra is missing."""
     home = Path(folder).absolute()
     if not (home / "password").exists():
         return _described(home, running=False)
@@ -277,7 +274,7 @@ def status(folder: str | Path = FOLDER) -> LocalServer:
 
 def stop(folder: str | Path = FOLDER) -> LocalServer:
     """Shut down the server of a folder cleanly, if it runs. Raises StoreUnavailable if it does not
-    end.
+    stop.
     """
     home = Path(folder).absolute()
     if not status(home).running:
@@ -309,7 +306,7 @@ def _check_packages() -> None:
 
 
 def _prepare(home: Path) -> None:
-    """The folder, for this user alone, and its password."""
+    """Create the folder, accessible only to this user, and its password."""
     private_folder(home)
     (home / ".gitignore").write_text("*\n", encoding="utf-8")
     try:
@@ -322,8 +319,8 @@ def _prepare(home: Path) -> None:
 
 @contextmanager
 def _folder_lock(home: Path) -> Iterator[None]:
-    """One at a time starts, stops or looks: so that a look is never mistaken for a running
-    server.
+    """A lock for starting, stopping or checking a server, so that a check is never mistaken for a
+    running server.
     """
     from filelock import FileLock
 
@@ -395,9 +392,7 @@ def _is_free(port: int) -> bool:
 def _spawn(
     home: Path, wanted: int | None, version: str, progress: Callable[[StartProgress], None]
 ) -> None:
-    """Start the server and wait for it; if its port is taken between the look and the start, with
-    another one.
-    """
+    """Start the server and wait for it. If its port is taken in the meantime, use another one."""
     ports = list(_ports(home, wanted))
     for port in ports:
         progress(StartProgress("start"))
@@ -444,7 +439,7 @@ def _log(home: Path) -> str:
 
 
 def _log_tail(home: Path) -> str:
-    """The line of the log that says why: the innermost Java cause, else the last line."""
+    """The line of the log with the reason: the innermost Java cause, else the last line."""
     lines = (home / "server.log").read_text(encoding="utf-8", errors="replace").splitlines() or [
         "no log"
     ]
