@@ -131,9 +131,9 @@ class Loader:
         self.writes: list[Sink] = []
         self.schema: SchemaWrite | None = None
         self.returns: dict[str, Node] = {}
-        self.pruned: dict[str, Pruned] = {}  # of its results
+        self.pruned: dict[str, Pruned] = {}  # the pruned results
         self.choices: dict[str, Choice] = {}
-        self.has_lists = False  # among the parameters
+        self.has_lists = False  # whether a parameter is a list
         self.broken = False  # whether it has problems
         self._open: list[str] = []
         self._rounds: dict[str, Round] = {}
