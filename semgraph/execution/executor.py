@@ -743,9 +743,10 @@ def slices(
     of `ahead` windows, so that one slice can be computed while another is committed; a quarter if
     windows are formed of the rows that are ready.
 
-    Slices grow slowly if a failed row stops its partition, so that few requests are wasted, and if
-    windows are formed of the rows that are ready, so that few rows wait for others. They do not
-    grow slowly for requests in batches, which take as long for few rows as for many.
+    Slices double until they reach that size if a failed row stops its partition, so that few
+    requests are wasted, and if windows are formed of the rows that are ready, so that few rows wait
+    for others. With requests in batches they have that size from the second slice on, because a
+    batch takes as long for few rows as for many.
     """
     slowly = (windowing.on_error == "stop" or windowing.by_readiness) and not in_batches
     most = max(windowing.ahead // (4 if windowing.by_readiness else 2), 1)

@@ -536,7 +536,7 @@ class Loader:
             if not option and any(match_steps(name, each.steps) for each in replaced.values()):
                 return  # a step of the plan that was replaced
             if self.has_pruned(name) or any(isinstance(b, Reported) for b in self.built.values()):
-                return  # or it may be in what is not checked
+                return  # or it may be in an unchecked part
             calls = [step.removeprefix(prefix) for step, _ in self.plans_called()]
             raise unknown(name, dict.fromkeys([*calls, *names]), "use names no step", "steps")
         choice = Choice.parse(value)

@@ -171,7 +171,7 @@ class _TreeBuilder:
 
 
 def _outside(body: PhysicalNode, rounds: Iterable[PhysicalNode]) -> list[PhysicalNode]:
-    """The loop-invariant nodes that nodes of the body read. If the body depends on no round, itself."""
+    """The loop-invariant nodes that nodes of the body read; the body if it depends on no round."""
     rests = dict.fromkeys(rounds, True)
     outside: dict[PhysicalNode, None] = {}
 
