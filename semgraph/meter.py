@@ -1,5 +1,5 @@
-"""Counters that every layer reports to. One `StepMetrics` per step. Counts are exact under
-concurrency because each call is counted where its step awaits it.
+"""Counters to which every layer reports, one `StepMetrics` per step. Counts are exact under
+concurrency, because each call is counted where its step awaits it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from semgraph.formats import plural
 class StepMetrics:
     """The counters of one step.
 
-    `calls_issued`, `calls_journal` and `calls_coalesced` are answers by origin; `attempts` are HTTP
-    requests sent. Tokens and dollars count issued calls only. `dollars` is None once a call had no
-    known price. `rows_in` and `rows_out` are None if unknown: inside a statement that computes
-    several steps. `unusable` are answers about several rows that missed some of them, which were
-    asked about again; `refused` are answers that did not meet a check and were requested again.
+    `calls_issued`, `calls_journal` and `calls_coalesced` are answers by origin; `attempts` are sent
+    HTTP requests. Tokens and dollars count only issued calls. `dollars` is None if the price of a
+    call is unknown. `rows_in` and `rows_out` are None if unknown: inside a statement that computes
+    several steps. `unusable` are answers about several rows that lacked some rows; these were asked
+    about again. `refused` are answers that failed a check and were requested again.
     """
 
     operator: str = ""
@@ -75,7 +75,7 @@ class OperatorMetrics(StepMetrics):
     step: StepMetrics = field(default_factory=StepMetrics)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set a counter, and change that of the step by the same amount."""
+        """Set a counter, and change the step's counter by the same amount."""
         step = self.__dict__.get("step")
         if step is not None:
             before = getattr(self, name)
@@ -94,7 +94,7 @@ class OperatorMetrics(StepMetrics):
 def split(
     steps: Mapping[str, StepMetrics], operators: Mapping[str, Sequence[StepMetrics]]
 ) -> dict[str, StepMetrics]:
-    """Counters by step; a step with several operators has one entry for each: `step.1`, `step.2`."""
+    """Counters by step. A step with several operators has an entry for each: `step.1`, `step.2`."""
     lines: dict[str, StepMetrics] = {}
     for name, step in steps.items():
         several = operators.get(name, ())
@@ -106,8 +106,8 @@ def split(
 
 @dataclass
 class CountedNotes:
-    """Notes of implementations, each one line for the run. About what may occur often, such as an
-    element that was left out of an answer, it has a count and the first example.
+    """Notes of implementations, one line each for the run. A note about a frequent event, such as a
+    dropped element of an answer, has a count and the first example.
 
     >>> notes = CountedNotes()
     >>> notes.count("facts", "left out an element", "at: 2025-13 is no time")
@@ -129,7 +129,7 @@ class CountedNotes:
             self.count(step, what, example, times)
 
     def lines(self) -> list[str]:
-        """One line for each kind of occurrence, in the order of their first."""
+        """One line for each kind of occurrence, in the order of first occurrence."""
         return [
             f"step {step}: {what}: {plural(times, 'time')}, first: {example}" if step else what
             for (step, what), (times, example) in self.counts.items()
@@ -141,8 +141,8 @@ class Meter:
     """The counters of one run, by step name. Single-threaded: all layers report from the event
     loop.
 
-    `counted` are the notes with a count; `paid` are the ids of counted calls; `replayed` counts
-    calls of earlier runs that the journal answered, once each, as issued.
+    `counted` are the notes with a count; `paid` are the ids of counted calls. `replayed` counts
+    calls of earlier runs that the journal answered, each once, as if issued.
     """
 
     steps: dict[str, StepMetrics] = field(default_factory=dict)
@@ -195,7 +195,7 @@ class Meter:
         own = self.by_operator.setdefault(name, {})
         for key, operator in operators.items():
             lasting = getattr(key, "fingerprint", key)
-            if lasting not in own:  # its counts are in those of its step already
+            if lasting not in own:  # the step already includes its counts
                 own[lasting] = OperatorMetrics(operator=operator.operator, how=operator.how)
             own[lasting].add(operator)
 

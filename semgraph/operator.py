@@ -1,7 +1,7 @@
-'''The one module for authors of implementations: everything that a file
-`operators/<operator>/<name>.py` needs.
+'''The only module that authors of implementations need for a file
+`operators/<operator>/<name>.py`.
 
-A complete one, `my_ops/sem_join/sorted_block.py`; its fields are its parameters,
+A complete file, `my_ops/sem_join/sorted_block.py`; its fields are its parameters,
 `sorted_block(rows=20)`:
 
     """Rows sorted by name share a call, so that rivals for one name are judged side by side."""
@@ -19,13 +19,14 @@ A complete one, `my_ops/sem_join/sorted_block.py`; its fields are its parameters
         async def answer(self, node: SemJoin, rows: Rows, ctx: Context) -> pa.Table:
             return await ctx.ask_packed(node, rows, rows.blocks(node, left=self.rows, order="name"))
 
-The file decides what shares a call. The context numbers the records, cuts what does not fit the
-model, checks ids and types, asks again what came back wrong, and meters; the engine owns `how`,
-`keep`, errors and assembly. A file with prompts of its own uses `ctx.request` and `ctx.ask`, and
-`answer_table` to put outcomes together; `outcomes` takes a table of answers apart again,
-`rows.only` makes a smaller question. A file of `cluster/` holds a function instead, over `Edges`
-and `Vectors`. `semgraph operators new` writes a first file, `semgraph
-operators check` tries it.
+The file decides which items share a call. The context numbers the records, cuts calls that exceed
+the model's context, checks ids and types, repeats questions with wrong answers, and meters. The
+engine handles `how`, `keep`, errors and assembly.
+
+A file with its own prompts uses `ctx.request` and `ctx.ask`, and `answer_table` to make a table of
+outcomes. `outcomes` is the inverse; `rows.only` selects items. A file of `cluster/` holds a
+function over `Edges` and `Vectors` instead. `semgraph operators new` writes a first file, `semgraph
+operators check` tests it.
 '''
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The provenance of a row: from a run's record, backwards through the steps to questions and
-answers.
+"""The provenance of a row, from a run's record: back through the steps to questions and answers.
 
-Each recorded row has an id. The record has the source rows of each row (`lineage/`) and the rows
-that each question was about (`answers/`). The provenance of a row is the set of its sources, direct
-and indirect, and the questions about them.
+Each recorded row has an id. The record holds the source rows of each row (`lineage/`) and the rows
+of each question (`answers/`). The provenance of a row is the set of its direct and indirect
+sources, and the questions about them.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ def at(row: Row, path: str) -> Any:
 
 
 def as_text(value: Any) -> str:
-    """A value in the form used after `column=`."""
+    """A value in the notation used after `column=`."""
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False, default=str)
@@ -80,16 +79,16 @@ def parsed(text: Any) -> Any:
 Found = list[tuple[str, Row]]
 _LISTED = 8
 _SHOWN = 80
-_NAME = 60  # longest text, in letters, that is taken for a name when similar ones are suggested
+_NAME = 60  # the maximum length of a text that counts as a name in suggestions
 
 
 def meant(what: str, key: str, steps: Sequence[str], rows: Callable[[str], Sequence[Row]]) -> Found:
-    """The rows that contain a text, those of the last step first.
+    """The rows that contain a text, rows of the last step first.
 
     Exact keys and texts take precedence over prefixes, and these over other parts of texts.
 
     Args:
-        what: A key or its beginning, a text or a part of it.
+        what: A key or its prefix, a text or a part of it.
         key: The name of the key property.
         steps: The steps with rows, in order of computation.
         rows: The rows of a step.
@@ -130,13 +129,13 @@ def in_column(step: str, column: str, value: str, rows: Sequence[Row]) -> Found:
 
 
 def nearest(what: str, rows: Iterable[Row]) -> str | None:
-    """A hint at the name most similar to an unknown one."""
+    """A hint with the name most similar to an unknown name, or None."""
     names = {text for row in rows for text in texts(visible(row)) if len(text) <= _NAME}
     return did_you_mean(what, sorted(names)) if len(what) <= _NAME else None
 
 
 def visible(row: Row) -> dict[str, Any]:
-    """The columns of a recorded row that are the plan's."""
+    """The columns of the plan in a recorded row."""
     return {name: value for name, value in row.items() if name not in _HIDDEN}
 
 
@@ -188,7 +187,7 @@ def asked_item(item: Row, lookup: Lookup) -> AskedItem:
 
 @dataclass(frozen=True)
 class Link:
-    """A row of a step that the explained row is made of, and the questions about it. `row` is {} for
+    """A source row of the explained row in a step, and the questions about it. `row` is {} for
     questions that belong to no single row of the step.
     """
 
@@ -238,7 +237,7 @@ def explain(run: Run, what: str, lookup: Lookup = lambda _call: None) -> Chain:
 
 
 def origin_of(chain: Chain, run: Run, runs: Sequence[Run]) -> tuple[Run, str] | None:
-    """The run that wrote a row which another run read from the store, and its key; None if no
+    """The run that wrote a row which another run read from the store, and the row's key; None if no
     record has it.
 
     Args:
@@ -278,7 +277,7 @@ class Tracer:
 
     @property
     def has_lineage(self) -> bool:
-        """Whether the record says what rows are made of."""
+        """Whether the record has lineage."""
         return self.run.facts.get("ids") is not None
 
     @cached_property
@@ -310,7 +309,7 @@ class Tracer:
         return self._tables[kind, step]
 
     def _input_rows(self, name: str) -> list[Row]:
-        """The rows of an input with their ids; those of the ordered input with their number."""
+        """The rows of an input with their ids; rows of the ordered input also with their number."""
         from semgraph.execution.record import read_input, recorded_inputs
 
         file = recorded_inputs(self.run.folder).get(name)
@@ -322,7 +321,7 @@ class Tracer:
         return [{**row, INPUT_ROW: i} for i, row in enumerate(rows)]
 
     def find(self, what: str) -> list[tuple[str, Row]]:
-        """The matching rows, those of the last step first."""
+        """The matching rows, rows of the last step first."""
         step, colon, rest = what.partition(":")
         column, equals, value = rest.partition("=")
         if colon and equals and re.fullmatch(r"[\w./]+", step) and re.fullmatch(r"[\w.]+", column):
@@ -356,7 +355,7 @@ class Tracer:
 
     @cached_property
     def _sources(self) -> dict[int, list[int]]:
-        """For each row that is made of others, their ids."""
+        """The ids of the direct sources of each row that has any."""
         from semgraph.execution.record import LINEAGE, SOURCES, step_tables
 
         sources: dict[int, list[int]] = {}
@@ -366,7 +365,7 @@ class Tracer:
         return sources
 
     def sources_of(self, number: int) -> set[int]:
-        """The ids of all sources of a row, direct and indirect, and its own."""
+        """The id of a row, and the ids of its direct and indirect sources."""
         ids, pending = {number}, [number]
         while pending:
             new = set(self._sources.get(pending.pop(), ())) - ids
@@ -375,8 +374,8 @@ class Tracer:
         return ids
 
     def back(self, step: str, row: Row) -> Iterator[Link]:
-        """The row, then the rows of earlier steps that it is made of and the questions about them,
-        newest first.
+        """The row, then its source rows in earlier steps with the questions about them, newest
+        first.
         """
         before = _ancestors(step, self.run.facts.get("flow", {}))
         ids = self.sources_of(row[ROW_ID])
@@ -399,8 +398,8 @@ class Tracer:
         return tuple(asked_item(item, self.lookup) for item in items)
 
     def _items_about(self, step: str, ids: set[int]) -> list[Row]:
-        """The questions about some rows. For a left row of a join, only those about pairs whose
-        right row is among the rows too, or all, if there is none.
+        """The questions about some rows. For a left row of a join, only questions about pairs whose
+        right row is also among the rows; if there are none, all its questions.
         """
         items = [i for i in self.rows("answers", step) if not ids.isdisjoint(i[ROW_ID][0])]
         paired = {i[ROW_ID][0][0] for i in items if not ids.isdisjoint(i[ROW_ID][1])}

@@ -20,7 +20,7 @@ EXTRA = "kmeans"
 
 
 def refuses(k: int, starts: int, cosine: bool) -> str | None:
-    """It refuses parameters out of range."""
+    """Refuse parameters out of range."""
     if k < 1:
         return "k must be at least 1"
     if starts < 1:
@@ -37,7 +37,7 @@ def cluster(
     starts: int = 10,
     cosine: bool = False,
 ) -> list[int]:
-    """The best of `starts` runs from drawn centres, in one thread, so that sums repeat."""
+    """The best of `starts` runs from random centres, in one thread, so that sums are reproducible."""
     from sklearn.cluster import KMeans
     from threadpoolctl import threadpool_limits
 

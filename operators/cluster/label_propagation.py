@@ -20,7 +20,7 @@ _ROUNDS = 1_000_000  # each move raises a bounded sum, so this is never reached
 
 
 def cluster(keys: Sequence[Any], edges: Edges, vectors: None, seed: int) -> list[int]:
-    """Labels by propagation; nothing is drawn."""
+    """Labels by propagation, without randomness."""
     neighbours: list[dict[int, float]] = [{} for _ in keys]
     for a, b, weight in edges:
         neighbours[a][b] = neighbours[b][a] = weight

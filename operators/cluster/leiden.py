@@ -18,7 +18,7 @@ EXTRA = "leiden"
 
 
 def refuses(resolution: float, iterations: int) -> str | None:
-    """It refuses parameters out of range."""
+    """Refuse parameters out of range."""
     if resolution <= 0:
         return "resolution must be above 0"
     if iterations < 1:
@@ -34,7 +34,7 @@ def cluster(
     resolution: float = 1.0,
     iterations: int = 2,
 ) -> list[int]:
-    """The communities of graspologic-native; a node without edges is one by itself."""
+    """The communities of graspologic-native; a node without edges is a community by itself."""
     from graspologic_native import leiden
 
     if any(weight < 0 for *_, weight in edges):

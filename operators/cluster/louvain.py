@@ -15,7 +15,7 @@ from semgraph.operator import Edges
 
 
 def refuses(resolution: float) -> str | None:
-    """It refuses a resolution that is not positive."""
+    """Refuse a resolution that is not positive."""
     return None if resolution > 0 else "resolution must be above 0"
 
 

@@ -49,7 +49,7 @@ class Fold(op.Implementation[op.SemAgg]):
 
 
 class _Group:
-    """The current answer of a group, and the rows that are not in it."""
+    """The current answer of a group, and the remaining rows."""
 
     def __init__(self, number: int, items: list[int], size: int) -> None:
         self.number, self.rest, self.size = number, items, size

@@ -33,7 +33,7 @@ class Lotus(op.Implementation[op.SemAgg]):
     extra = "lotus"
 
     def refuses(self, node: op.SemAgg, limits: op.Limits) -> str | None:
-        """It needs LOTUS, and a step without a check."""
+        """Refuse a step with a check, or a missing LOTUS."""
         return op.refuse_check(node, "LOTUS asks about an item once") or lacking()
 
     def estimate(self, node: op.SemAgg, rows: op.RowEstimate, seen: op.Observed | None) -> op.Cost:

@@ -55,7 +55,7 @@ Members = list[int | op.Outcome]
 
 
 class _Group:
-    """The members of a group that are not combined yet: rows, and answers for parts of it."""
+    """The members of a group that are still to combine: rows, and answers for parts of the group."""
 
     def __init__(self, number: int, members: Members, fan_in: int) -> None:
         self.number, self.members, self.fan_in = number, members, fan_in

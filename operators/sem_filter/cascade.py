@@ -51,8 +51,8 @@ _NOTHING = -math.inf, math.inf
 
 
 class _Sample(NamedTuple):
-    """The readable rows of a partition and prompt, each as often as it occurs, and the places of the
-    sample among them.
+    """The readable rows of a partition and prompt, each as often as it occurs, and the indices of
+    the sample among them.
     """
 
     partition: str
@@ -101,7 +101,7 @@ class Cascade(op.Implementation[op.SemFilter]):
         return math.ceil(max(for_recall, for_precision))
 
     def refuses(self, node: op.SemFilter, limits: object) -> str | None:
-        """It cannot give answers about rows that it does not send."""
+        """Refuse a prompt with answers: rows that are not sent have none."""
         return op.refuse_answers(node, "it keeps rows without a call")
 
     def estimate(
@@ -157,8 +157,8 @@ class Cascade(op.Implementation[op.SemFilter]):
     def _decide(
         self, one: _Sample, score_of: dict[int, float], verdicts: dict[int, op.Outcome]
     ) -> list[int]:
-        """Decide rows by their scores, which are NaN for a text without a vector; returns those that
-        go to the model.
+        """Decide rows by their scores, which are NaN for a text without a vector. Returns the rows
+        for the model.
         """
         scores = {place: score_of[item] for place, item in enumerate(one.rows)}
         scores = {place: score for place, score in scores.items() if not math.isnan(score)}
@@ -195,8 +195,8 @@ class Cascade(op.Implementation[op.SemFilter]):
         """The thresholds from a labelled sample: scores below the first are dropped, scores from the
         second on are kept.
 
-        `scores` are those of all rows by number, with duplicates; `kept` are the model's verdicts
-        about the sampled rows.
+        `scores` are the scores of all rows by number, with duplicates; `kept` are the model's
+        verdicts about the sampled rows.
         """
         low = low_threshold(
             [scores[item] for item, keep in kept.items() if keep], self.recall, self.delta / 2
@@ -211,7 +211,8 @@ def _keeps(outcome: op.Outcome) -> bool:
 
 
 def low_threshold(kept: Sequence[float], recall: float, delta: float) -> float:
-    """A score below which at most 1 - recall of the rows to keep lie, with probability 1 - delta.
+    """A score below which there are at most 1 - recall of the rows to keep, with probability 1 -
+    delta.
 
     Args:
         kept: Scores of sampled rows that the model keeps.

@@ -34,7 +34,7 @@ class Lotus(op.PerItem[op.SemFilter]):
     reasoning: bool = False
 
     def refuses(self, node: op.SemFilter, limits: op.Limits) -> str | None:
-        """It needs LOTUS, and a prompt without answers besides the verdict."""
+        """Refuse a prompt with answers besides the verdict, or a missing LOTUS."""
         return op.refuse_answers(node, "LOTUS's sem_filter returns only the verdict") or lacking()
 
     async def answer(self, node: op.SemFilter, rows: op.Rows, ctx: op.Context) -> pa.Table:

@@ -1,10 +1,9 @@
 """Asks about each row several times at a temperature, and keeps it if most answers are yes.
 
 On a tie the first answer decides. The score of a verdict is the share of yes. Further answers of
-the prompt are those of one draw with the winning verdict, by the votes of these alone, as in `vote`
-of `sem_map`. A row of which
-fewer than half of the draws are valid is an error. Models that answer in one word vote by the words
-that were drawn; their log-probabilities are not read.
+the prompt come from one sample with the winning verdict; only such samples vote, as in `vote` of
+`sem_map`. A row with fewer than half of its samples valid is an error. Models that answer in one
+word vote by the sampled words; their log-probabilities are not read.
 
 Source: self-consistency (Wang et al., Self-Consistency Improves Chain of Thought Reasoning in
 Language Models, 2022).

@@ -40,7 +40,7 @@ class Block(op.Implementation[op.SemJoin]):
 
     @property
     def _most(self) -> int:
-        """The pairs in a call."""
+        """The maximum number of pairs in a call."""
         own = self.left * self.right if self.left is not None and self.right is not None else _PAIRS
         return own if self.pairs is None else self.pairs
 

@@ -67,7 +67,7 @@ class Cascade(op.Implementation[op.SemJoin]):
             raise ValueError("pairs must be at least 1")
 
     def refuses(self, node: op.SemJoin, limits: op.Limits) -> str | None:
-        """It needs columns that the prompt names."""
+        """Refuse columns that the prompt does not name."""
         for side, name, known in (
             ("left", self.left, node.prompt.fields),
             ("right", self.right, node.prompt.other_fields),
@@ -77,7 +77,7 @@ class Cascade(op.Implementation[op.SemJoin]):
         return None
 
     def lacks(self) -> str | None:
-        """MinHash needs datasketch."""
+        """The reason why datasketch, which MinHash needs, cannot be used, or None."""
         reason = None if self.jaccard is None else super().lacks()
         return reason and f"{reason}, or use jaccard=null"
 
@@ -88,7 +88,7 @@ class Cascade(op.Implementation[op.SemJoin]):
         return op.Cost.of_items(calls, rows.items, seen)._replace(rounds=2 if proxy else 1, least=0)
 
     async def answer(self, node: op.SemJoin, rows: op.Rows, ctx: op.Context) -> pa.Table:
-        """Decide easy pairs, and send the rest, and pairs whose answers were refused."""
+        """Decide easy pairs. Send the other pairs, and pairs whose answers were refused."""
         assert rows.right is not None
         if rows.reasons:
             return await ctx.ask_packed(node, rows, rows.blocks(node, pairs=self.pairs))
@@ -155,7 +155,7 @@ class Cascade(op.Implementation[op.SemJoin]):
             distinct = list(dict.fromkeys(text for i in own for text in texts[i]))
             vectors = await ctx.embed(distinct, partition)
             lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-            # NaN, which no threshold decides, for a text without a vector
+            # NaN for a text without a vector: no threshold decides it
             nothing = np.full_like(vectors, np.nan)
             unit = np.divide(vectors, lengths, out=nothing, where=lengths > 0)
             place = {text: n for n, text in enumerate(distinct)}
@@ -170,7 +170,7 @@ def _near(lefts: Iterable[str], rights: Iterable[str], least: float) -> set[tupl
     """
     from datasketch import MinHashLSH
 
-    # A lower threshold, because hashing finds pairs near the threshold by chance only.
+    # A lower threshold, because hashing finds pairs near the threshold only by chance.
     index = MinHashLSH(threshold=0.9 * least, num_perm=_PERMUTATIONS)
     for text in sorted(rights):
         index.insert(text, _hashes(text))

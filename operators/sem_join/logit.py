@@ -39,8 +39,8 @@ class Logit(op.ByLogOdds[op.SemJoin]):
         )
 
     async def answer(self, node: op.SemJoin, rows: op.Rows, ctx: op.Context) -> pa.Table:
-        """Send each pair, and matching pairs again for their answers. Where answers were refused,
-        the verdicts stay.
+        """Send each pair, and matching pairs a second time for their answers. If answers were
+        refused, the verdicts remain.
         """
         if rows.reasons:
             verdicts = [op.Outcome({"match": True})] * rows.items.num_rows

@@ -34,7 +34,7 @@ class Lotus(op.PerItem[op.SemJoin]):
     reasoning: bool = False
 
     def refuses(self, node: op.SemJoin, limits: op.Limits) -> str | None:
-        """It needs LOTUS, and a prompt without answers besides the match."""
+        """Refuse a prompt with answers besides the match, or a missing LOTUS."""
         if node.answers:
             names = ", ".join(name for name, _ in node.answers)
             return f"LOTUS's sem_join returns only whether a pair matches, and the prompt also returns {names}; use block"

@@ -30,7 +30,7 @@ class Lotus(op.PerItem[op.SemMap]):
     extra = "lotus"
 
     def refuses(self, node: op.SemMap, limits: op.Limits) -> str | None:
-        """It needs LOTUS, and a step without a check."""
+        """Refuse a step with a check, or a missing LOTUS."""
         return op.refuse_check(node, "LOTUS asks about an item once") or lacking()
 
     async def answer(self, node: op.SemMap, rows: op.Rows, ctx: op.Context) -> pa.Table:

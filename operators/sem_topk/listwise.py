@@ -32,7 +32,7 @@ class Listwise(op.Implementation[op.SemTopk]):
             raise ValueError("window must be at least 2")
 
     def refuses(self, node: op.SemTopk, limits: object) -> str | None:
-        """It cannot return more than half a window."""
+        """Refuse a `k` above half a window."""
         if node.k * 2 <= self.window:
             return None
         most, needed = self.window // 2, node.k * 2

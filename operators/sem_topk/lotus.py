@@ -43,7 +43,7 @@ class Lotus(op.Implementation[op.SemTopk]):
     cascade_threshold: float | None = None
 
     def refuses(self, node: op.SemTopk, limits: op.Limits) -> str | None:
-        """It needs LOTUS, and no cascade."""
+        """Refuse a cascade, or a missing LOTUS."""
         if self.cascade_threshold is not None:
             return "LOTUS 1.2.4's sem_topk fails with any cascade_threshold (it never requests log-probabilities)"
         return lacking()
@@ -85,9 +85,7 @@ class Lotus(op.Implementation[op.SemTopk]):
     async def _ordered(
         self, node: op.SemTopk, rows: op.Rows, ctx: op.Context, items: list[int]
     ) -> list[int]:
-        """The items as LOTUS is to get them: its quick sorts take the k-th of a stretch for their
-        pivot.
-        """
+        """The items in the order for LOTUS, whose quick sorts use the k-th row of a range as pivot."""
         if self.method == "quick":
             partition = rows.partition[rows.lefts[items[0]]]
             return ctx.random(partition, "pivot", str(len(items))).sample(items, len(items))

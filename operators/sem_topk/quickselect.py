@@ -75,7 +75,7 @@ class Quickselect(op.Implementation[op.SemTopk]):
         return op.answer_table(node, [outcomes[item] for item in range(rows.items.num_rows)])
 
     async def _likely(self, node: op.SemTopk, rows: op.Rows, ctx: op.Context) -> list[float]:
-        """For each item a guess of its score; 0 if nothing is known."""
+        """For each item an estimate of its score; 0 if it is unknown."""
         lefts = rows.lefts
         likely = [0.0] * len(lefts)
         if self.pivot == "random":
@@ -132,7 +132,9 @@ class _Group:
         return segments
 
     def _pivot(self, segment: _Segment, wanted: int) -> int:
-        """Before any comparison the row that is likely at the last wanted rank, later a random one."""
+        """The pivot: before any comparison the row that is probably at the last wanted rank, later
+        a random row.
+        """
         if len(segment.items) < self.size:
             return min(segment.items, key=lambda item: self.drawn[item])
         falling = sorted(segment.items, key=lambda item: (-self.likely[item], self.drawn[item]))
@@ -176,7 +178,7 @@ class _Group:
         self._errors[item] = op.Outcome(None, error, (*self._calls[item], *calls))
 
     def cut(self, segment: _Segment) -> None:
-        """Replace the range by its parts; if some rows could not be compared, it stays whole."""
+        """Replace the range by its parts. If some rows could not be compared, it is unchanged."""
         at = self.segments.index(segment)
         left = [item for item in segment.items if item not in self._errors]
         better = [item for item in segment.better if item not in self._errors]

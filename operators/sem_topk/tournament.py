@@ -51,7 +51,7 @@ class Tournament(op.Implementation[op.SemTopk]):
 
 
 class _Cup:
-    """The rows of a group: those in the current tournament, which row lost to which, ranked rows,
+    """The state of a group: rows in the current tournament, losses between rows, ranked rows, and
     failed rows.
     """
 
@@ -79,7 +79,7 @@ class _Cup:
         return matches
 
     def _crown(self) -> None:
-        """Rank the winner; the next tournament is among the rows that lost to ranked rows only."""
+        """Rank the winner. The next tournament is among the rows that lost only to ranked rows."""
         if self._in:
             best = self._in.pop()
             self._placed.append(best)
@@ -99,7 +99,7 @@ class _Cup:
             self._eliminated += reversed(losers)
 
     def _without(self, match: list[int], ranking: op.Ranking) -> None:
-        """Rows that fail alone are errors; if none does, all rows of the match are."""
+        """Rows that fail alone are errors; if none does, all rows of the match are errors."""
         failed = {item: outcome.error for item, outcome in ranking.faulty.items()} or dict.fromkeys(
             match, ranking.error
         )

@@ -1,4 +1,4 @@
-"""From the rows of sinks to the writes of a transaction, and how many different keys they have."""
+"""Commits: writes of a transaction, made from the rows of sinks, and counts of their distinct keys."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class Unwritten:
 
     Args:
         spec: The sink.
-        batch: Its rows.
-        place: Of the row in them.
-        problem: Why it cannot be written.
-        by_store: Whether the store refused it; else the rows of the window do not agree, or it has
-            no key.
-        by_embedder: Whether the embedder rejected a text of it.
+        batch: The rows of the sink.
+        place: The index of the row in `batch`.
+        problem: Why the row cannot be written.
+        by_store: Whether the store refused the row. Otherwise rows of the window contradict each
+            other, or the row lacks a key.
+        by_embedder: Whether the embedder rejected a text of the row.
     """
 
     spec: SinkSpec
@@ -68,7 +68,7 @@ class Unwritten:
 
     @property
     def input_row(self) -> int | None:
-        """The input row that it derives from; None if it derives from none."""
+        """The input row from which it derives, or None."""
         return self.batch.input_rows()[self.place]
 
     @property
@@ -78,7 +78,7 @@ class Unwritten:
         return sink.label.name, str(self.batch.table.column(sink.graph.key)[self.place].as_py())
 
     def lacks_vector(self, lacking: Collection[tuple[str, str]]) -> bool:
-        """Whether it has no vector, or is an edge of a node that has none."""
+        """Whether it lacks a vector, or is an edge of a node without a vector."""
         label, table = self.spec.sink.label, self.batch.table
         return self.by_embedder or any(
             (getattr(label, end), str(table.column(end)[self.place].as_py())) in lacking
@@ -118,8 +118,8 @@ def failures_of(
 ) -> list[Failure]:
     """The failed rows of a window that was not committed.
 
-    If a row is refused again although the input row it derived from was left out, it does not
-    derive from one input row alone: all rows of the window fail.
+    If a row is refused a second time although its input row was left out, it derives from several
+    input rows: all rows of the window fail.
     """
     refused = [(window.partition, *row.key, row.by_store) for row in unwritten]
     again = [
@@ -136,12 +136,12 @@ def failures_of(
 
 
 def without(sinks: Sinks, rows: Collection[int]) -> Sinks:
-    """The rows of sinks without those that derive from some input rows."""
+    """The rows of sinks, without rows that derive from the given input rows."""
     return [(spec, batch.without_rows(rows)) for spec, batch in sinks]
 
 
 def without_unwritten(sinks: Sinks, unwritten: Sequence[Unwritten]) -> Sinks:
-    """The rows of sinks without those of some nodes and edges."""
+    """The rows of sinks, without the rows of unwritten nodes and edges."""
     dropped = {row.key for row in unwritten}
     kept = []
     for spec, batch in sinks:
@@ -153,8 +153,8 @@ def without_unwritten(sinks: Sinks, unwritten: Sequence[Unwritten]) -> Sinks:
 
 @dataclass(frozen=True)
 class Writes:
-    """A batch; the sink and the rows that each of its writes is made of; and the rows that are no
-    part of it.
+    """A batch of writes, the sink and the source rows of each write, and the rows left out of the
+    batch.
     """
 
     batch: WriteBatch
@@ -163,7 +163,7 @@ class Writes:
 
     @contextmanager
     def placing_errors(self) -> Iterator[None]:
-        """Place errors of the store at the sink whose rows it refused."""
+        """Add the position of the refused sink to errors of the store."""
         try:
             yield
         except RowsRefused:
@@ -175,7 +175,7 @@ class Writes:
             raise
 
     def refused(self, error: RowsRefused) -> list[Unwritten]:
-        """The rows of sinks that a store refused: all that have a key which it names."""
+        """The rows of sinks that a store refused: all rows with a key that the error names."""
         refused = []
         for write, (spec, batch) in zip(self.batch.writes, self.sinks, strict=True):
             problems = {row.key: row.problem for row in error.rows if row.write is write}
@@ -202,8 +202,8 @@ async def _with_vectors(sink: Sink, batch: Batch, embed: EmbedTextsOf) -> Batch:
 
 
 def writes_of(sinks: Sinks) -> Writes:
-    """The writes of some sinks, deletes first, then nodes, then edges. Sinks without rows have
-    theirs too, so that the batches of a plan are of one shape. Raises DataError.
+    """The writes of some sinks: deletes first, then nodes, then edges. Sinks without rows also have
+    writes, so that all batches of a plan have the same shape. Raises DataError.
     """
     writes: list[tuple[Write, tuple[SinkSpec, Batch]]] = []
     unwritten: list[Unwritten] = []
@@ -239,10 +239,10 @@ def _write(sink: Sink, rows: pa.Table, unite: frozenset[str]) -> Write:
 def _one_row_a_key(
     rows: pa.Table, key: str, unite: frozenset[str], key_column: str
 ) -> tuple[pa.Table, dict[int, Problem]]:
-    """One row for each key, and the problems of rows without one, by their place.
+    """One row for each key, and the problems of the other rows, by index.
 
-    Rows with one key become one. They must agree in every column outside `unite`, where NULL agrees
-    with all; one that does not agree with those before it is left out too.
+    Rows with equal keys become one row. They must agree in every column outside `unite`; NULL
+    agrees with all values. A row that contradicts an earlier one, or lacks a key, is left out.
     """
     keys = rows.column(key).to_pylist() if rows.num_rows else ()
     if None not in keys and len(set(keys)) == len(keys):
@@ -275,7 +275,7 @@ def _first_that_differs(
 
 
 def _take_in(before: dict[str, Any], row: Mapping[str, Any], unite: frozenset[str]) -> None:
-    """Add what a row has to an earlier one with its key."""
+    """Merge a row into an earlier row with the same key."""
     for name, value in row.items():
         if name in unite:
             old = before[name] or []
@@ -301,7 +301,7 @@ def _differs(
 
 
 def _shown(rows: pa.Table, place: int) -> str:
-    """A row in a line, without what is NULL."""
+    """A row in one line, without NULLs."""
     row = rows.drop_columns(
         [f.name for f in rows.schema if pa.types.is_fixed_size_list(f.type)]
     ).slice(place, 1)
@@ -322,13 +322,13 @@ def _json(value: object) -> str:
 
 
 COMMIT = "commit"
-_AT_ONCE = 8  # transactions of different partitions
+_AT_ONCE = 8  # concurrent transactions of different partitions
 
 
 @dataclass(frozen=True)
 class CommitAttempt:
-    """Whether a window was committed; if not, the rows that cannot be written (none: its partition
-    was stopped).
+    """Whether a window was committed. If not, the rows that cannot be written; without such rows
+    its partition was stopped.
     """
 
     done: bool = False
@@ -336,19 +336,19 @@ class CommitAttempt:
 
 
 class Commits:
-    """The transactions of one run. Knows each partition's head as this run last saw it."""
+    """The transactions of one run. It tracks the head of each partition as last seen by this run."""
 
     def __init__(self, runtime: Runtime, options: RunOptions, outcome: RunOutcome) -> None:
         self.runtime, self.options, self.outcome = runtime, options, outcome
         self.plan = runtime.plan
         self.heads: dict[int, str | None] = {}
         self._written: dict[str, DistinctKeys] = {}
-        self._passing = Counter[str]()  # rows of writes that pass over what is not stored
+        self._passing = Counter[str]()  # rows of writes that skip missing nodes and edges
         self._places = asyncio.Semaphore(_AT_ONCE)
 
     async def rows(self, sinks: Sinks) -> list[Unwritten]:
-        """Write and record the rows of some sinks, in one transaction without marks; or nothing, and
-        the rows that cannot be written.
+        """Write and record the rows of some sinks, in one transaction without commit markers. If
+        rows cannot be written, write nothing and return them.
         """
         ready, unwritten = await self.with_vectors(sinks)
         unwritten = unwritten or await self._write(ready, None)
@@ -357,14 +357,14 @@ class Commits:
         return unwritten
 
     def record(self, sinks: Sinks) -> None:
-        """Record the rows of merges, unless nothing is written."""
+        """Record the rows of merges, unless writing is off."""
         for spec, batch in sinks if self.options.write else ():
             if isinstance(spec.sink, Merge):
                 self.runtime.recorder.written(spec.sink.label.name, batch.visible())
 
     async def with_vectors(self, sinks: Sinks) -> tuple[Sinks, list[Unwritten]]:
-        """The rows of some sinks as `window` takes them, and rows that lack a vector. Where rows
-        fail by input row, those that derive from none are noted.
+        """The rows of some sinks as `window` takes them, and the rows that lack a vector. If rows
+        fail by input row, rows that derive from none are noted.
         """
         ready: list[tuple[SinkSpec, Batch]] = []
         unwritten: list[Unwritten] = []
@@ -386,9 +386,11 @@ class Commits:
     async def window(
         self, windowing: Windowing, window: Window, rows: InputRows, sinks: Sinks, now: datetime
     ) -> CommitAttempt:
-        """Write a window with its marks, in one transaction; or nothing, if rows of it cannot be
-        written. A partition that another run wrote first, or with a fault that is of no row, is
-        stopped.
+        """Write a window with its commit markers, in one transaction. If rows cannot be written,
+        write nothing.
+
+        A partition stops if another run wrote it first, or if it has an error that belongs to no
+        row.
         """
         if not self.options.write or not self.plan.sinks:
             return CommitAttempt(done=True)
@@ -451,8 +453,8 @@ class Commits:
             self._count(label, own, done.rows.get(label, 0))
 
     def _count(self, label: str, writes: Sequence[Write], done: int) -> None:
-        """Count the rows of a label: each key that is merged once, and of what the store may pass
-        over (deletes, merges of existing rows) as many as it did.
+        """Count the rows of a label. Each merged key counts once. Of writes that the store may skip
+        (deletes, merges of existing rows), the rows that it wrote count.
         """
         keys, key = self._written.setdefault(label, DistinctKeys()), self.plan.logical.graph.key
         all_done = done == sum(write.rows.num_rows for write in writes)
@@ -467,9 +469,7 @@ class Commits:
         self.outcome.written[label] = keys.count + self._passing[label]
 
     def _witness(self, windowing: Windowing) -> str | None:
-        """The label of the node that a `first` sink writes for an input row, keyed by the row's
-        id.
-        """
+        """The label of the node that a `first` sink writes for each input row under the row's id."""
         for spec in self.plan.sinks:
             sink = spec.sink
             if (
@@ -482,19 +482,19 @@ class Commits:
         return None
 
 
-_RECENT = 16_384  # hashes that are held as Python numbers, some 70 bytes each
+_RECENT = 16_384  # hashes held as Python numbers, some 70 bytes each
 
 
 class DistinctKeys:
-    """Counts different keys, in 8 bytes for each.
+    """Counts distinct keys, in 8 bytes per key.
 
-    It holds 64-bit hashes in place of keys. Two different keys of n have equal hashes, and the count
-    is one too small, with a probability below n² / 2^65: 1 in 150,000 for 15 million keys, those of
-    a million rows. Hashes of texts differ from process to process, so no input hits one again.
+    It stores 64-bit hashes instead of keys. Among n keys, two have equal hashes, so that the count
+    is one too small, with a probability below n² / 2^65: 1 in 150,000 for 15 million keys, the
+    number of a million rows. Hashes of texts differ between processes, so no input collides
+    permanently.
 
-    New hashes gather in a set. A full set becomes a sorted array, and arrays of about one size become
-    one, so that there are few to search: the logarithm of the number of keys. No hash is in two of
-    them.
+    New hashes are collected in a set. A full set becomes a sorted array, and arrays of similar size
+    are merged, so that their number is logarithmic in the number of keys. No hash is in two arrays.
     """
 
     def __init__(self) -> None:
@@ -503,7 +503,7 @@ class DistinctKeys:
         self._sorted: list[npt.NDArray[np.int64]] = []  # the longest first
 
     def add(self, keys: Iterable[Hashable]) -> None:
-        """Take in some keys, known or new."""
+        """Add some keys, known or new."""
         new = set(map(hash, keys)) - self._recent
         if new and self._sorted:
             new -= self._found(np.fromiter(new, np.int64, len(new)))
@@ -513,7 +513,7 @@ class DistinctKeys:
             self._sort_recent()
 
     def _found(self, hashes: npt.NDArray[np.int64]) -> set[int]:
-        """Those of some hashes that are in an array."""
+        """The subset of the hashes that is in an array."""
         found: set[int] = set()
         for array in self._sorted:
             places = np.minimum(np.searchsorted(array, hashes), len(array) - 1)

@@ -1,5 +1,5 @@
-"""What a run uses, and the rows of physical nodes: each node computed once, independent ones side by
-side.
+"""The resources of a run, and the evaluation of physical nodes: each node is computed once,
+independent nodes run concurrently.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class Opened:
         llm: The models by role, behind one `LLM`.
         embedder: The embedder.
         store: The store.
-        journal: Recorded answers, where they are kept.
-        budget: The limits of the run, and what it spent.
+        journal: Recorded answers, if they are kept.
+        budget: The limits of the run, and its spending.
         now: The time of a slice or wave, by its name.
         scoped: The same models in another scope of the journal: no answer passes from one scope to
             another.
@@ -68,7 +68,7 @@ class Opened:
     scoped_embedder: Callable[[str], Embedder]
 
     def answered(self, _node: Node, answers: Answered) -> None:
-        """Withdraw unusable answers from the journal, so that none of them is served again."""
+        """Withdraw unusable answers from the journal, so that later runs do not reuse them."""
         if self.journal is not None:
             self.journal.withdraw(answers.unusable)
 
@@ -135,15 +135,17 @@ class MeteredReads:
 
 
 Observer = Callable[[Node, Batch], None]
-# A step, which of its counters, and the operator whose rows are counted.
+# A step, one of its counters, and the operator whose rows are counted.
 Flow = tuple[str, Literal["rows_in", "rows_out"], Node]
 
 
 class RowRecorder(Protocol):
-    """A run record, as far as windows need it: rows are in it before their window is committed."""
+    """The part of a run record that windows need. Rows are recorded before their window is
+    committed.
+    """
 
     def begin(self) -> None:
-        """From now on, rows can be taken back."""
+        """Start to record rows that can be taken back."""
         ...
 
     def take_back(self) -> None:
@@ -151,11 +153,11 @@ class RowRecorder(Protocol):
         ...
 
     def keep(self) -> None:
-        """Write all rows so far, so that they outlast the process."""
+        """Write all rows so far, so that they survive the process."""
         ...
 
     def end(self) -> None:
-        """Rows are not taken back any more."""
+        """Stop to record rows that can be taken back."""
         ...
 
     def windows(self, rows: Iterable[tuple[str, Sequence[int]]]) -> None:
@@ -172,12 +174,12 @@ class RowRecorder(Protocol):
         ...
 
     def written(self, label: str, rows: pa.Table) -> None:
-        """Record rows that are merged into a label."""
+        """Record merged rows of a label."""
         ...
 
 
 class Lineage(Protocol):
-    """The lineage of a run's rows: their ids, and the rows that each is made of."""
+    """The lineage of a run's rows: their ids, and the source rows of each."""
 
     def ids(self, count: int) -> range:
         """Ids for new rows."""
@@ -188,7 +190,7 @@ class Lineage(Protocol):
         ...
 
     def add(self, rows: Batch) -> None:
-        """Record what rows with ids are made of."""
+        """Record the sources of rows with ids."""
         ...
 
 
@@ -213,7 +215,7 @@ class NoRecord:
 
 @dataclass
 class Runtime:
-    """What a run works with, shared by all its evaluations.
+    """The resources of a run, shared by all its evaluations.
 
     Args:
         plan: The physical plan.
@@ -222,18 +224,18 @@ class Runtime:
         store: The store.
         meter: Counters by step.
         partitions: Partition values by `_p`, which is the number of an input row.
-        confinement: What `_p` stands for; None without windows.
+        confinement: The meaning of `_p`; None without windows.
         observe: Called with the rows of each node, for the run record.
-        recorder: Keeps the rows that `observe` takes.
-        lineage: Keeps what rows are made of; None where nothing is recorded.
+        recorder: Keeps the rows that `observe` receives.
+        lineage: Keeps the sources of rows; None if nothing is recorded.
         answered: Called with the evidence of each semantic node, for the run record.
-        asking: Called with the number of further rows that a semantic node asks about; with a
+        asking: Called with the number of further rows that a semantic node asks about, and with a
             negative number when they are answered.
-        remembers: Whether answers are kept in memory while their windows run, as nothing else keeps
-            them.
-        observations: Takes rows in and out of each node and the costs of answers, for later
+        remembers: Whether answers are kept in memory while their windows run, because nothing else
+            keeps them.
+        observations: Receives the rows in and out of each node and the costs of answers, for later
             estimates.
-        trial: Which independent repetition this is: part of every request.
+        trial: The number of the independent repetition, which is part of every request.
         ended: Whether each group of a loop has ended.
         batches: Whether requests that run ahead may go into batches.
     """
@@ -276,8 +278,8 @@ class Runtime:
         return notes
 
     def flows_of(self, node: PhysicalNode) -> Sequence[Flow]:
-        """Where rows come into steps and leave them at the operators of a node. Of steps that ask a
-        model, rows in are those asked about.
+        """The counters of rows that enter and leave steps at the operators of a node. For steps
+        that ask a model, the rows in are the rows asked about.
         """
         if node not in self._flows:
             flows: list[Flow] = []
@@ -301,8 +303,10 @@ class Runtime:
         )
 
     def left_out(self, failure: Failure, rows: Collection[int] | None = None) -> bool:
-        """Note a row that lacks a vector, unless it fails: the plan has no windows, or the row
-        derives from one of some input rows (None: from any).
+        """Note a row that lacks a vector, and return True; return False if the row fails.
+
+        It fails if the plan has no windows, or if it derives from one of `rows` (None: from any
+        input row).
         """
         row = failure.input_row
         fails = row is not None if rows is None else row in rows
@@ -313,7 +317,7 @@ class Runtime:
 
     async def embed(self, step: str, texts: Sequence[str], partition: Partition) -> Embeddings:
         """Embed distinct texts of one partition, metered to a step."""
-        if isinstance(partition, int):  # without windows rows are of no partition
+        if isinstance(partition, int):  # without windows rows have no partition
             partition = self.partitions[partition] if self.partitions else ""
         embeddings = await self.embedder.embed(texts, partition)
         count_embeddings(self.meter.step(step), embeddings)
@@ -321,20 +325,20 @@ class Runtime:
 
 
 T = TypeVar("T")
-_REPORTS = 100  # the most reports of the rows of one operator before it ends
+_REPORTS = 100  # the maximum number of progress reports of one operator before it ends
 
 
 class _Pending:
-    """Physical nodes that are not computed yet, and which of them have all their inputs.
+    """Pending physical nodes, and which of them have all their inputs.
 
     Args:
-        roots: What is to be computed.
-        known: What is computed.
+        roots: The nodes to compute.
+        known: The computed nodes.
     """
 
     def __init__(self, roots: Sequence[PhysicalNode], known: Mapping[PhysicalNode, Batch]) -> None:
         self.ready: deque[PhysicalNode] = deque()
-        self._missing: dict[PhysicalNode, int] = {}  # inputs
+        self._missing: dict[PhysicalNode, int] = {}  # the number of missing inputs
         self._readers: dict[PhysicalNode, list[PhysicalNode]] = {}
         for root in roots:
             self._add(root, known)
@@ -359,7 +363,7 @@ class _Pending:
                 self.ready.append(reader)
 
     def placed(self, error: DataError, node: PhysicalNode) -> DataError:
-        """The error, placed at the nearest reader of its node that has a place, unless it has one."""
+        """The error with a position: its own, otherwise that of the nearest reader of its node."""
         while (readers := self._readers.get(node)) is not None:
             node = readers[0]
             error = error.at(node.logical.step, node.logical.origin)
@@ -371,8 +375,8 @@ InputRowSet = Collection[int] | None  # numbers of input rows; None: all
 
 @dataclass(frozen=True)
 class _StepFlow:
-    """Rows that come into a step or leave it; None where they are not known, inside a statement
-    that does several steps.
+    """Rows that enter or leave a step; None if they are unknown, inside a statement of several
+    steps.
     """
 
     metrics: StepMetrics
@@ -380,7 +384,7 @@ class _StepFlow:
     batch: Batch | None
 
     def count(self, rows: InputRowSet) -> None:
-        """Count those of some input rows. A number that is not known in one window is not known for
+        """Count the rows of some input rows. A number that is unknown in one window is unknown for
         the run.
         """
         before: int | None = getattr(self.metrics, self.counter)
@@ -393,7 +397,7 @@ class _StepFlow:
 
 @dataclass(frozen=True)
 class _HeldRows:
-    """The rows of an operator, and what came into steps and left them with it."""
+    """The rows of an operator, and the rows that entered and left steps with it."""
 
     batch: Batch
     flows: Sequence[_StepFlow]
@@ -411,7 +415,7 @@ class _HeldRows:
 
 @dataclass(frozen=True)
 class _HeldLineage:
-    """Rows with ids, and what they are made of."""
+    """Rows with ids, and their sources."""
 
     rows: Batch
     lineage: Lineage
@@ -426,28 +430,28 @@ class _HeldLineage:
 
 @dataclass(frozen=True)
 class _HeldAnswers:
-    """What an operator asked, and the answers."""
+    """The questions of an operator, and the answers."""
 
     answered: Answered
     observe: Callable[[Answered], None]
     metrics: OperatorMetrics
 
     def record(self, rows: InputRowSet) -> None:
-        """Record what was asked for some input rows."""
+        """Record the questions for some input rows."""
         evidence = self.answered.evidence
         if evidence is not None:
             evidence = Batch.of_table(evidence).of_rows(rows, shared=True).table
         self.observe(replace(self.answered, evidence=evidence))
 
     def count(self, rows: InputRowSet) -> None:
-        """Count what was asked for some input rows."""
+        """Count the questions for some input rows."""
         self.metrics.rows_in = (self.metrics.rows_in or 0) + self.answered.asked_of(rows)
         self.metrics.gave(Batch.of_table(self.answered.table).of_rows(rows, shared=True).num_rows)
 
 
 @dataclass(frozen=True)
 class _HeldLoop:
-    """Which groups of a loop have ended; `known` takes it of all windows."""
+    """Which groups of a loop have ended; `known` collects this for all windows."""
 
     groups: Sequence[GroupEnd]
     known: dict[Hashable, bool]
@@ -456,28 +460,28 @@ class _HeldLoop:
         """Record nothing."""
 
     def count(self, rows: InputRowSet) -> None:
-        """Note the groups of some input rows; those of windows that are run again, anew."""
+        """Note the groups of some input rows; a second run of a window replaces its groups."""
         for group, row, ended in self.groups:
             if rows is None or row is None or row in rows:
                 self.known[group] = ended
 
 
-# What an evaluation counts and records, once it is known for which input rows.
+# What an evaluation counts and records as soon as the input rows are known.
 _Held = _HeldRows | _HeldAnswers | _HeldLineage | _HeldLoop
 
 
 class _RaisedByProgress(BaseException):
-    """An error of the user's progress callback, which is none of the implementation that it passes."""
+    """An error of the user's progress callback. It passes through the implementation unchanged."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
 
 
 class _AskedRows:
-    """The rows of one semantic operator, as it reports their progress.
+    """The progress of the rows of one semantic operator.
 
     Args:
-        report: Called with rows that are asked about (positive) or answered (negative).
+        report: Called with the number of rows asked about (positive) or answered (negative).
         rows: The number of rows.
     """
 
@@ -487,8 +491,8 @@ class _AskedRows:
         report(rows)
 
     def answered(self, rows: Iterable[int]) -> None:
-        """Report rows with a reply, each once. The last waits for the end: implementations may ask
-        again.
+        """Report rows with a reply, each once. The last row is reported at the end, because
+        implementations may repeat questions.
         """
         self._answered.update(rows)
         done = min(len(self._answered), self._rows - 1)
@@ -506,20 +510,20 @@ class _AskedRows:
 
 
 class Evaluation:
-    """The rows of physical nodes, computed from those of others: an `ExecutionContext`.
+    """Computes the rows of physical nodes: an `ExecutionContext`.
 
-    Use it as an async context manager: leaving it cancels what still runs.
+    Use it as an async context manager: leaving it cancels all running tasks.
 
     Args:
-        runtime: What the run works with.
-        known: The rows of inputs, and of nodes that are computed already.
+        runtime: The resources of the run.
+        known: The rows of inputs and of nodes that are already computed.
         now: The value of `$now`.
-        windows: The windows that the rows belong to.
-        replies: Earlier replies about the same windows, by request; new ones are added.
-        held: Hold counts and records back until `flush` names the input rows, or until the end.
-            If bad data in one of several windows ends the evaluation, nothing is counted or
-            recorded, because the windows are then computed one by one.
-        ahead: Whether it runs ahead: no window waits to be committed with its rows.
+        windows: The windows of the rows.
+        replies: Earlier replies about the same windows, by request; new replies are added.
+        held: Whether counts and records are held back until `flush` names the input rows, or until
+            the end. If bad data in one of several windows ends the evaluation, nothing is counted
+            or recorded, because the windows are then computed one by one.
+        ahead: Whether the evaluation runs ahead: no commit waits for its rows.
     """
 
     def __init__(
@@ -553,25 +557,25 @@ class Evaluation:
         self.flush([] if one_by_one else None)
 
     async def _cancel(self) -> None:
-        """Cancel what still runs."""
+        """Cancel all running tasks."""
         rest = [task for task in self._tasks.values() if not task.done()]
         for task in rest:
             task.cancel()
         await asyncio.gather(*rest, return_exceptions=True)
         for task in self._tasks.values():
             if task.done() and not task.cancelled():
-                task.exception()  # seen: only the first is raised
+                task.exception()  # marks it as retrieved: only the first error is raised
 
-    # -- what is held
+    # -- held counts and records
 
     def record(self, rows: InputRowSet) -> None:
-        """Record what is held for some input rows, before it is counted."""
+        """Record the held data of some input rows, before they are counted."""
         for entry in self._held or []:
             entry.record(rows)
         self._recorded = True
 
     def flush(self, rows: InputRowSet) -> None:
-        """Count what is held for some input rows, and record it unless that is done."""
+        """Count the held data of some input rows, and record it if it is not yet recorded."""
         held, self._held = self._held or [], None
         for entry in held:
             if not self._recorded:
@@ -579,8 +583,8 @@ class Evaluation:
             entry.count(rows)
 
     def flush_again(self, uncounted: Collection[int]) -> None:
-        """Record what is held, as later rows have these rows as sources. Of the input rows, count
-        only those that were not counted before.
+        """Record the held data, because later rows have these rows as sources. Count only the input
+        rows that were not counted before.
         """
         held, self._held = self._held or [], None
         for entry in held:
@@ -589,7 +593,7 @@ class Evaluation:
                 entry.count(uncounted)
 
     def release(self) -> Callable[[InputRowSet], None]:
-        """What records and counts what is held, in place of `flush`."""
+        """A function that records and counts the held data, instead of `flush`."""
         held, self._held = self._held or [], []
 
         def flush(rows: InputRowSet) -> None:
@@ -612,8 +616,8 @@ class Evaluation:
     async def batches(self, nodes: Sequence[PhysicalNode]) -> list[Batch]:
         """The rows of several nodes.
 
-        A node that need not wait is computed as soon as its inputs are; the others run concurrently,
-        in tasks.
+        A node that need not wait is computed as soon as its inputs are available. Other nodes run
+        concurrently, in tasks.
         """
         pending = _Pending(nodes, self._batches)
         tasks: dict[asyncio.Future[Batch], PhysicalNode] = {}
@@ -656,10 +660,10 @@ class Evaluation:
     async def again(
         self, node: PhysicalNode, known: Mapping[PhysicalNode, Batch]
     ) -> tuple[Batch, set[int]]:
-        """The rows of a node in a round, and the input rows that failed in it. What it counts and
-        records is held with the rest.
+        """The rows of a node in a round, and the input rows that failed in it. Counts and records
+        of the round are held with the rest.
         """
-        if self._asks_again:  # equal requests of two rounds are one
+        if self._asks_again:  # equal requests of two rounds share one reply
             self._llm, self._asks_again = remembering(self._llm, {}), False
         inner = Evaluation(self.runtime, known, self.now, self._windows, ahead=self.ahead)
         inner._llm, inner._held, inner._asks_again = self._llm, self._held, False
@@ -709,7 +713,7 @@ class Evaluation:
         return graph.partition if graph else ""
 
     def windows(self) -> dict[str, list[tuple[int, int]]]:
-        """The windows at hand by partition: the number of each, and an input row in it."""
+        """The current windows by partition: the number of each, and an input row in it."""
         windows: dict[str, list[tuple[int, int]]] = {}
         if self.runtime.confinement is None:
             return windows
@@ -720,11 +724,11 @@ class Evaluation:
         return windows
 
     def by_partition(self, batch: Batch) -> Batch:
-        """Rows confined by partition, as searches see them."""
+        """Rows confined by partition, for searches."""
         return batch if self._confinement is None else self._confinement.by_partition(batch)
 
     def by_window(self, batch: Batch) -> Batch:
-        """Rows confined by window, as steps see them."""
+        """Rows confined by window, for steps."""
         return batch if self._confinement is None else self._confinement.by_window(batch)
 
     @property
@@ -748,7 +752,7 @@ class Evaluation:
         self.failures += failures
 
     def leave_out(self, failures: Iterable[Failure]) -> None:
-        """Set rows aside; those of no input row at hand are noted."""
+        """Set rows aside; add a note for rows that derive from no current input row."""
         rows = {row for window in self._windows for row in window.rows}
         self.failures += [f for f in failures if not self.runtime.left_out(f, rows)]
 
@@ -758,7 +762,7 @@ class Evaluation:
         return self.runtime.lineage is not None
 
     def with_new_ids(self, rows: Batch) -> Batch:
-        """New rows with ids; their lineage is recorded. Without lineage, the rows as they are."""
+        """New rows with ids and recorded lineage; the unchanged rows if lineage is off."""
         lineage = self.runtime.lineage
         if lineage is None:
             return rows
@@ -781,7 +785,7 @@ class Evaluation:
         return [_StepFlow(self.metrics(step), which, known.get(at)) for step, which, at in places]
 
     def observe(self, node: PhysicalNode, rows_in: int, rows_out: int) -> None:
-        """Remember how many rows a node made of how many, for later estimates."""
+        """Remember the numbers of rows in and out of a node, for later estimates."""
         if self.runtime.observations is not None:
             self.runtime.observations.add_rows(node.logical, rows_in, rows_out)
 

@@ -1,11 +1,11 @@
-"""Running a plan: at once, or window by window, where some nodes run ahead.
+"""The executor. It runs a plan at once, or window by window while some nodes run ahead.
 
-A *window* is some rows of one partition. The *ordered part* of a plan is what depends on the run's
-own writes; it runs wave by wave. A *wave* is the next window of every partition; each window
-commits in one transaction with its marker. All else runs *ahead* in *slices* of several waves,
-bounded by `windows.ahead`; where a model sends batches, these requests are in them. With `size:
-ready` a slice has one window for each partition, and slices that are computed when their turn comes
-are joined, so that a wave has what is ready then.
+A *window* is some rows of one partition. A *wave* is the next window of every partition. The
+*ordered part* of a plan depends on the run's own writes; it runs wave by wave, and each window
+commits in one transaction with its commit markers. All other nodes run *ahead* in *slices* of
+several waves, bounded by `windows.ahead`; if a model sends batches, their requests are sent in
+batches. With `size: ready` a slice has one window per partition. When its turn comes it is joined
+with the other slices that are computed, so that a wave has all rows that are ready.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ from semgraph.semantic.ask import Failure
 from semgraph.stores.base import PartitionState, Store, count_round_trips, in_pieces
 
 InputBatches = Mapping[PhysicalNode, Batch]
-# How many commit markers are read at once, so that those of a large input are never in memory.
+# Commit markers that are read at once, so that the markers of a large input are never in memory.
 _MARKERS = 10_000
 
 
@@ -79,13 +79,13 @@ def batches_of_inputs(
     places: Mapping[str, Sequence[int]] | None = None,
     lineage: Lineage | None = None,
 ) -> dict[PhysicalNode, Batch]:
-    """The rows of the plan's inputs, as far as there are any.
+    """The rows of the plan's inputs that have rows.
 
     Args:
         plan: The plan.
         inputs: The rows of its inputs.
-        places: For inputs that were filtered or reordered: the original place of each row.
-        lineage: Gives them ids.
+        places: For inputs that were filtered or reordered: the original index of each row.
+        lineage: Assigns ids to the rows.
     """
     input_batches: dict[PhysicalNode, Batch] = {}
     for node in plan.of_kind(InputTable):
@@ -107,9 +107,7 @@ async def number_rows(
     inputs: Mapping[str, pa.Table],
     places: Sequence[int] | None = None,
 ) -> InputRows:
-    """The rows that are cut into windows; `places` as in `prepare`. Sets the partitions of the
-    runtime.
-    """
+    """The rows to cut into windows; `places` as in `prepare`. Sets the partitions of the runtime."""
     rows = await prepare(windowing, inputs[windowing.input], places)
     runtime.partitions[:] = rows.names
     return rows
@@ -135,7 +133,7 @@ async def committed_rows(store: Store, plan: str, rows: InputRows) -> set[int]:
 
 
 def _skippable(rows: InputRows) -> dict[str, list[str]]:
-    """The ids of the rows that are skipped if they have a commit marker, by partition."""
+    """The ids of the rows that a commit marker lets a run skip, by partition."""
     return {
         name: [rows.keys[m] for m in own if m not in rows.bare]
         for name, own in zip(rows.partitions, rows.of, strict=True)
@@ -154,12 +152,12 @@ class Executor:
         self.outcome = RunOutcome()
         self.commits = Commits(runtime, options, self.outcome)
         self._whole: dict[PhysicalNode, Batch] = {}
-        self._wave_of: list[int] = []  # the number of each input row's wave, as it was cut
-        self._now: datetime | None = None  # of all slices, where their windows may be joined
+        self._wave_of: list[int] = []  # the number of the wave into which each input row was cut
+        self._now: datetime | None = None  # the time of all slices, if their windows may be joined
 
     async def run(self, inputs: Mapping[str, pa.Table]) -> RunOutcome:
-        """Run over the rows of the inputs. On BudgetReached the outcome says `stopped`; other
-        errors propagate.
+        """Run over the rows of the inputs. On BudgetReached the outcome has `stopped`; other errors
+        propagate.
         """
         windowing = self.plan.logical.windows
         if windowing is not None:
@@ -192,7 +190,7 @@ class Executor:
         places = {name: places for name, (_, _, places) in clean.items()}
         sources = (node.logical for node in self.plan.of_kind(InputTable))
         shared = {s.name for s in sources if isinstance(s, Input) and s.windowed}
-        for name in shared & tables.keys():  # shares of larger inputs
+        for name in shared & tables.keys():  # the rows are part of larger inputs
             tables[name] = _numbered(tables[name], places[name])
         input_batches = batches_of_inputs(self.plan, tables, places, self.runtime.lineage)
         async with Evaluation(self.runtime, input_batches, self.options.now("run")) as evaluation:
@@ -206,18 +204,18 @@ class Executor:
     async def _sinks_and_results(
         self, evaluation: Evaluation, specs: Sequence[SinkSpec]
     ) -> tuple[Sinks, dict[str, Batch]]:
-        """The rows of some sinks and of all results, computed side by side."""
+        """The rows of some sinks and of all results, computed concurrently."""
         returns = self.plan.returns
         batches = await evaluation.batches([*(spec.rows for spec in specs), *returns.values()])
         sinks = list(zip(specs, batches, strict=False))
         return sinks, dict(zip(returns, batches[len(specs) :], strict=True))
 
     async def _write_without_windows(self, sinks: Sinks) -> None:
-        """Write the sinks; rows that lack a vector fail, and edges that have no end without them."""
+        """Write the sinks. Rows that lack a vector fail, and so do edges of such nodes."""
         lacking: set[tuple[str, str]] = set()
         while unwritten := await self.commits.rows(sinks):
             if others := [row for row in unwritten if not row.lacks_vector(lacking)]:
-                raise nothing_written(others)  # nothing says which rows belong together
+                raise nothing_written(others)  # without windows no row can be left out alone
             lacking |= {row.key for row in unwritten}
             self.outcome.failures += [row.failure() for row in unwritten]
             sinks = without_unwritten(sinks, unwritten)
@@ -229,7 +227,7 @@ class Executor:
 
     def _add_results(self, results: Mapping[str, Batch]) -> None:
         """Add the rows of a wave to the results. A result that derives from no input row is computed
-        whole in each wave: the last one counts.
+        completely in each wave: the last one replaces earlier ones.
         """
         for name, batch in results.items():
             if batch.has_input_rows:
@@ -320,9 +318,10 @@ class Executor:
         return pending
 
     async def _states(self, rows: InputRows) -> AsyncIterator[tuple[str, PartitionState]]:
-        """The heads of the partitions, and the commit markers of the rows that may be skipped. A
-        partition with many rows comes in pieces: its first head counts, as another run may commit
-        between two of them, and is then noticed.
+        """The heads of the partitions, and the commit markers of the rows that may be skipped.
+
+        A partition with many rows is read in pieces. Its first head counts, so that a commit of
+        another run between two pieces is detected.
         """
         plan = self.plan.logical
         if not plan.writes:
@@ -336,7 +335,7 @@ class Executor:
                 yield state
 
     async def _compute_whole(self, input_batches: InputBatches) -> None:
-        """Compute the plan's `whole` steps over all input rows, committed ones included."""
+        """Compute the plan's `whole` steps over all input rows, including committed ones."""
         nodes = self.plan.whole
         if nodes:
             async with Evaluation(
@@ -370,14 +369,14 @@ class Executor:
             return list(chain.from_iterable(one_by_one))
 
     def _stop(self, window: Window, why: object, row: int | None = None) -> None:
-        """Stop a partition at one of its windows, or at a row of it; earlier windows continue."""
+        """Stop a partition at a window, or at a row of it; earlier windows continue."""
         row = window.rows[0] if row is None else row
         if self._is_open(window.partition, row):
             note = f'group "{self.runtime.partitions[row]}" stopped: {why}'
             self.outcome.halt(window.partition, row, note)
 
     def _is_open(self, partition: int, row: int) -> bool:
-        """Whether the partition was stopped neither at the row's window, as it was cut, nor before."""
+        """Whether the partition still runs at the wave into which the row was cut."""
         end = self.outcome.halted.get(partition)
         return end is None or self._wave_of[row] < self._wave_of[end]
 
@@ -411,13 +410,13 @@ class Executor:
             batches = await evaluation.batches(self.plan.exchange)
             self._fail(evaluation.failures)
             slice_.batches |= dict(zip(self.plan.exchange, batches, strict=True))
-            if windowing.by_readiness:  # windows that are joined are recorded as one
+            if windowing.by_readiness:  # joined windows are recorded as one window
                 slice_.flush = evaluation.release()
         return slice_
 
     def _joined(self, windowing: Windowing, computed: list[Slice]) -> list[Slice]:
-        """Slices as one, where windows are formed of what is ready. Windows that become one are
-        computed again if their rows depend on each other.
+        """Slices as one, if windows are formed of the rows that are ready. Joined windows are
+        recomputed if their rows depend on each other.
         """
         if not computed or not windowing.by_readiness:
             return computed
@@ -448,8 +447,8 @@ class Executor:
         windows: list[Window],
         input_batches: InputBatches,
     ) -> list[Window]:
-        """Recompute what runs ahead without the rows that the windows lost, until no window loses
-        another row that way. Returns the windows that continue.
+        """Recompute the nodes that run ahead without the lost rows of the windows, until no window
+        loses another row. Returns the windows that continue.
         """
         before = None
         while windows and windows != before:
@@ -460,8 +459,8 @@ class Executor:
     async def _recompute_ahead(
         self, slice_: Slice, windows: Sequence[Window], input_batches: InputBatches
     ) -> None:
-        """Recompute what runs ahead for windows that lost rows since, or were joined, as their rows
-        may depend on each other. Nothing is counted twice.
+        """Recompute the nodes that run ahead for windows that have lost rows or were joined,
+        because their rows may depend on each other. Nothing is counted twice.
         """
         changed = self._outdated(slice_, windows)
         if not changed:
@@ -480,7 +479,7 @@ class Executor:
         slice_.uncounted -= rows_of.keys()
 
     def _outdated(self, slice_: Slice, windows: Sequence[Window]) -> list[Window]:
-        """The windows whose rows were computed in other windows and may depend on their rows."""
+        """The windows whose rows were computed in other windows, on whose rows they may depend."""
         if not _rows_interact([node.logical for node in self.plan.exchange]):
             return []
         return [
@@ -494,7 +493,7 @@ class Executor:
     def _rows(
         self, windows: Sequence[Window], input_batches: InputBatches
     ) -> dict[PhysicalNode, Batch]:
-        """The rows of some windows, and those of the whole run."""
+        """The rows of some windows, and the rows of the whole run."""
         rows = [row for window in windows for row in window.rows]
         own = {
             node: self._confinement.by_window(batch.of_rows(rows))
@@ -503,8 +502,8 @@ class Executor:
         return own | self._whole
 
     def _open_windows(self, windows: Sequence[Window]) -> list[Window]:
-        """The windows without failed rows, and without rows at which or after which a partition was
-        stopped.
+        """The windows without their failed rows, and without the rows from the point on where their
+        partition was stopped.
         """
         failed = self.outcome.failed_rows
         left = (
@@ -514,7 +513,7 @@ class Executor:
         return [window for window in left if window.rows]
 
     def _fail(self, failures: Iterable[Failure]) -> set[int]:
-        """Add failed rows to the outcome. Returns the input rows that they derive from."""
+        """Add failed rows to the outcome. Returns the input rows from which they derive."""
         failures = list(failures)
         for failure in failures:
             if failure.input_row is None:
@@ -530,7 +529,7 @@ class Executor:
     async def _wave(
         self, windowing: Windowing, wave: Wave, slice_: Slice, input_batches: InputBatches
     ) -> None:
-        """Run the windows of a wave together. A window that loses a row is run again without it."""
+        """Run the windows of a wave together. A window that loses a row is rerun without it."""
         windows = self._without_failed(windowing, wave)
         refused: set[Refused] = set()
         while windows:
@@ -560,7 +559,7 @@ class Executor:
         now: datetime,
         refused: set[Refused],
     ) -> list[tuple[Window, CommitAttempt]]:
-        """Compute the ordered part of a wave and commit its windows. Returns how each ended."""
+        """Compute the ordered part of a wave and commit its windows. Returns the attempt of each."""
         rows = self._rows(windows, {**input_batches, **slice_.batches})
         async with Evaluation(
             self.runtime, rows, now, windows, replies=slice_.replies, held=True, ahead=False
@@ -586,11 +585,11 @@ class Executor:
     async def _commit(
         self, windowing: Windowing, attempt: _WaveAttempt, refused: set[Refused]
     ) -> list[tuple[Window, CommitAttempt]]:
-        """Commit the windows that lost no row. Returns how each ended.
+        """Commit the windows that lost no row. Returns the attempt of each.
 
-        Rows are recorded before they are committed. Rows that will be computed again are not
-        counted, and their record is taken back. `refused` has the rows that could not be
-        written in earlier attempts; those of this one are added.
+        Rows are recorded before they are committed. Rows that will be recomputed are not counted,
+        and their record is taken back. `refused` holds the rows that earlier attempts could not
+        write; the rows of this attempt are added.
         """
         input_rows = self.outcome.input_rows
         if input_rows is None:
@@ -624,7 +623,7 @@ class Executor:
         return ends
 
     def _record(self, attempt: _WaveAttempt) -> None:
-        """Record the rows that are done, and what good windows write and return."""
+        """Record the completed rows, and the writes and results of good windows."""
         attempt.record()
         good = [row for window in attempt.good for row in window.rows]
         self.commits.record([(spec, batch.of_rows(good)) for spec, batch in attempt.sinks])
@@ -633,14 +632,14 @@ class Executor:
         """The windows that continue. With `on_error: stop`, a failed row stops its partition."""
         for window in windows if windowing.on_error == "stop" else ():
             failed = [row for row in window.rows if row in self.outcome.failed_rows]
-            if failed:  # what is before a failed row may be a window of its own
+            if failed:  # the rows before a failed row may form a window
                 row = failed[0] if windowing.by_readiness else None
                 self._stop(window, "a row of it failed", row)
         return self._open_windows(windows)
 
 
 def _numbered(rows: pa.Table, places: Sequence[int]) -> pa.Table:
-    """Rows with the place of each in its input, all in one partition."""
+    """Rows with their indices in the input, all in one partition."""
     numbers = pa.array(places, pa.int64())
     partition = pa.array(np.zeros(len(numbers), np.int64))
     return rows.append_column(PARTITION, partition).append_column(INPUT_ROW, numbers)
@@ -661,12 +660,12 @@ def _rows_interact(nodes: Sequence[Node]) -> bool:
 
 @dataclass
 class _WaveAttempt:
-    """A computed wave, of which the windows without failed rows are committed.
+    """A computed wave. Its windows without failed rows are committed.
 
     Args:
         evaluation: The evaluation, which holds counts and records back.
         windows: The computed windows.
-        lost: Input rows that failed.
+        lost: The failed input rows.
         sinks: The rows to write.
         results: The rows to return.
         now: The time of the wave.
@@ -686,8 +685,8 @@ class _WaveAttempt:
 
     @property
     def done(self) -> set[int] | None:
-        """The input rows that will not be computed again: failed ones, and those of good windows.
-        None: all.
+        """The input rows that will not be recomputed: failed rows and rows of good windows. None:
+        all.
         """
         if not self.lost:
             return None
@@ -696,7 +695,7 @@ class _WaveAttempt:
         return good | (every & self.lost)
 
     def record(self) -> None:
-        """Record the rows of the input rows that are done, and the results of good windows."""
+        """Record the rows of completed input rows, and the results of good windows."""
         self.evaluation.record(self.done)
         recorder = self.evaluation.runtime.recorder
         if recorder.keeps_results:
@@ -706,13 +705,13 @@ class _WaveAttempt:
                     recorder.result(name, batch.of_rows(good).table)
 
     def flush(self) -> None:
-        """Count the rows and calls of the input rows that are done."""
+        """Count the rows and calls of completed input rows."""
         self.evaluation.flush(self.done)
 
 
 async def all_ended(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results of concurrent work. If one fails, wait for the others before raising, so that none
-    still writes when the error is handled.
+    """The results of concurrent work. If one fails, wait for the others before raising, so that no
+    work still writes while the error is handled.
     """
     ended = await asyncio.gather(*works, return_exceptions=True)
     results = []
@@ -727,8 +726,8 @@ _AHEAD_IN_BATCHES = 10_000
 
 
 def for_batches(windowing: Windowing) -> Windowing:
-    """The windowing with more windows ahead, for requests in batches; not where that would make
-    larger windows.
+    """The windowing with more windows ahead, for requests in batches; unchanged if that would
+    enlarge windows.
     """
     if windowing.by_readiness:
         return windowing
@@ -738,11 +737,16 @@ def for_batches(windowing: Windowing) -> Windowing:
 def slices(
     windowing: Windowing, waves: Sequence[Wave], *, in_batches: bool = False
 ) -> Iterator[tuple[Wave, ...]]:
-    """Waves that run ahead together: one window first, so that something is committed soon, then
-    half of `ahead`, so that one slice can be computed while another is committed. Where a failed
-    row stops its partition they grow slowly, so that little is asked in vain; and where windows are
-    formed of what is ready, so that few rows wait for others; but not where they are asked about in
-    batches, which take as long for few rows as for many.
+    """Waves that run ahead together.
+
+    The first slice has one window, so that the first commit comes soon. The next slices have half
+    of `ahead` windows, so that one slice can be computed while another is committed; a quarter if
+    windows are formed of the rows that are ready.
+
+    Slices double until they reach that size if a failed row stops its partition, so that few
+    requests are wasted, and if windows are formed of the rows that are ready, so that few rows wait
+    for others. With requests in batches they have that size from the second slice on, because a
+    batch takes as long for few rows as for many.
     """
     slowly = (windowing.on_error == "stop" or windowing.by_readiness) and not in_batches
     most = max(windowing.ahead // (4 if windowing.by_readiness else 2), 1)
@@ -765,14 +769,14 @@ class Slice:
 
     Args:
         waves: The waves.
-        now: The value of `$now` of what runs ahead.
-        rows: For each input row, the rows of the window that it was computed in.
+        now: The value of `$now` for the nodes that run ahead.
+        rows: For each input row, the rows of the window in which it was computed.
         replies: Replies about its windows, by request; None if they are not remembered.
         batches: The rows of the plan's exchange.
-        flush: Records and counts what some input rows took, where that waits until their windows are
-            formed.
-        uncounted: Input rows that were computed in other windows than now and are counted when they
-            are computed again.
+        flush: Records and counts the rows and calls of some input rows, if that waits until their
+            windows are formed.
+        uncounted: Input rows that were computed in other windows; they are counted when they are
+            recomputed.
     """
 
     waves: tuple[Wave, ...]
@@ -823,7 +827,7 @@ RunningSlice = tuple[asyncio.Task[list[Slice]], int]
 
 
 def computed_slices(running: Iterable[RunningSlice]) -> list[asyncio.Task[list[Slice]]]:
-    """The tasks of the first slices, as far as they are computed."""
+    """The tasks of the leading slices that are computed."""
 
     def ended(task: asyncio.Task[list[Slice]]) -> bool:
         return task.done() and not task.cancelled() and task.exception() is None
@@ -838,9 +842,11 @@ def is_room(
     *,
     in_batches: bool = False,
 ) -> bool:
-    """Whether another slice may start before the running ones are committed. A second one always
-    may; more may while all together have at most `ahead` windows, unless `on_error` is `stop` and
-    they are not asked about in batches.
+    """Whether another slice may start before the running ones are committed.
+
+    A second slice may always start. Further slices may start while all slices together have at most
+    `ahead` windows. With `on_error: stop`, further slices start only if requests are sent in
+    batches.
     """
     if len(running) < 2:
         return True
@@ -856,12 +862,14 @@ def replaced(batch: Batch, new: Batch, rows: Collection[int]) -> Batch:
 
 
 def _concatenated(first: Batch, last: Batch) -> Batch:
-    """Rows of two slices; the first ones, if they derive from no input row."""
+    """The rows of two slices; only those of the first slice if they derive from no input row."""
     return Batch.concatenated([first, last]) if first.has_input_rows else first
 
 
 def one_by_one(windowing: Windowing, windows: Sequence[Window]) -> list[Window]:
-    """The windows one by one; of a single one that was formed of what was ready, its rows."""
+    """The windows one by one; for a single window that was formed of ready rows, its rows one by
+    one.
+    """
     if len(windows) > 1 or not windowing.by_readiness:
         return list(windows)
     return [Window(window.partition, (row,)) for window in windows for row in window.rows]

@@ -1,4 +1,4 @@
-"""Observations: sums over earlier runs, by operator, from which `explain` estimates."""
+"""Observations: sums over earlier runs, by operator. `explain` bases estimates on them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from semgraph.meter import StepMetrics
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.privacy import create_private
 
-_LOCK_SECONDS = 1.0  # the event loop waits for these statistics: better without them than late
+_LOCK_SECONDS = 1.0  # short, because the event loop waits; runs do without locked statistics
 
 
 @dataclass
@@ -24,16 +24,17 @@ class Seen:
     """Sums over runs, weighted so that older runs count less.
 
     Args:
-        runs: How many.
+        runs: The number of runs.
         rows_in: Rows of the first input.
-        rows_out: Rows that it gave.
+        rows_out: Rows of the result.
         items: Rows, pairs or groups that a model was asked about.
-        calls: What a run without a journal would issue: equal questions of one run count once.
-        issued: Those that were issued, which `seconds` is about.
+        calls: The calls that a run without a journal would issue: equal questions of one run count
+            once.
+        issued: The issued calls; `seconds` covers these.
         tokens_in: Tokens sent for `calls`.
         tokens_out: Tokens answered.
-        dollars: What they cost; NaN once a price was not known.
-        seconds: How long it took.
+        dollars: The cost of `calls`; NaN if a price was unknown.
+        seconds: The duration.
     """
 
     runs: float = 0
@@ -48,14 +49,14 @@ class Seen:
     seconds: float = 0
 
     def add(self, other: Seen, weight: float = 1.0) -> Seen:
-        """The sum of this, weighted, and another."""
+        """The sum of this one, weighted, and another one."""
         sums = zip(vars(self).values(), vars(other).values(), strict=True)
         return Seen(*(own * weight + added for own, added in sums))
 
 
 def key_of(plan: PhysicalPlan, node: Node, models: str) -> str:
-    """The key of a materialised node: what it does, not over which rows; its implementation; the
-    window that cuts its rows; and the models, if it asks one.
+    """The key of a materialised node: its content without rows, its implementation, the window that
+    cuts its rows, and the models if it asks one.
     """
     parts = plan.nodes[node].content()
     if isinstance(node, Semantic):
@@ -70,8 +71,10 @@ def key_of(plan: PhysicalPlan, node: Node, models: str) -> str:
 
 @dataclass
 class Observations:
-    """The observations of one run; of a sample, none of operators over groups, which are smaller
-    there; none of operators of which every row failed. `models` are the models of the run.
+    """The observations of one run. `models` are the models of the run.
+
+    A sample run records no operators over groups, because its groups are smaller. Operators without
+    any successful row are not recorded.
     """
 
     plan: PhysicalPlan
@@ -88,8 +91,8 @@ class Observations:
     def add_answers(
         self, node: Node, items: int, did: StepMetrics, replayed: StepMetrics, price: float = 1.0
     ) -> None:
-        """Add what the answers about some items took; `replayed` was paid by earlier runs. `price` is
-        the part of the full price that was paid: estimates start from that.
+        """Add the cost of the answers about some items. Earlier runs paid `replayed`. `price` is
+        the fraction of the full price that was paid: estimates start from the full price.
         """
         key = self._key(node)
         self._answered[key] = did.rows_failed < max(items, 1) or self._answered.get(key, False)
@@ -112,26 +115,25 @@ class Observations:
         self.seen[key] = self.seen.get(key, Seen()).add(seen)
 
     def _key(self, node: Node) -> str:
-        if node not in self._keys:  # a window computes the same nodes as the one before
+        if node not in self._keys:  # every window computes the same nodes
             self._keys[node] = key_of(self.plan, node, self.models)
         return self._keys[node]
 
     @property
     def useful(self) -> Mapping[str, Seen]:
-        """All but those of operators that failed altogether."""
+        """The observations without operators that failed completely."""
         return {key: seen for key, seen in self.seen.items() if self._answered.get(key, True)}
 
 
 class ObservationFile:
-    """The file that keeps what runs saw. Opened for each reading and writing; several processes may
-    use it.
+    """The file of observations. It is opened for each read and write; several processes may use it.
 
-    Only estimates depend on it, so no error of the file reaches the caller: `note` says what was
-    wrong, "" if nothing.
+    Only estimates depend on it, so no error of the file reaches the caller: `note` describes the
+    error, or is "".
 
     Args:
         path: The file.
-        models: The models whose answers are of interest. Others cost and answer differently.
+        models: The models of interest. Other models cost and answer differently.
     """
 
     def __init__(self, path: Path, models: str = "") -> None:
@@ -140,7 +142,7 @@ class ObservationFile:
 
     @classmethod
     def beside(cls, journal: Path | None, models: str = "") -> ObservationFile | None:
-        """The one that belongs to a journal; None where none is kept."""
+        """The file of a journal; None without a journal."""
         return (
             None
             if journal is None
@@ -148,7 +150,7 @@ class ObservationFile:
         )
 
     def read(self) -> Mapping[str, Seen]:
-        """All that is known, by `key_of`; nothing if the file cannot be read."""
+        """All observations, by `key_of`; empty if the file cannot be read."""
         try:
             return self._read()
         except (sqlite3.Error, _DamagedRow, OSError) as error:
@@ -163,7 +165,7 @@ class ObservationFile:
             return {}
 
     def add(self, seen: Mapping[str, Seen]) -> None:
-        """Take in what a run saw. A damaged file is set aside and a new one begun."""
+        """Add the observations of a run. A damaged file is set aside and a new one is created."""
         if not seen:
             return
         try:
@@ -221,11 +223,11 @@ class ObservationFile:
 
 
 class _DamagedRow(Exception):
-    """A row holds what no run wrote."""
+    """A row holds values that no run writes."""
 
 
 def _is_damage(error: Exception) -> bool:
-    """Whether the file is no database of ours, rather than locked or unreadable."""
+    """Whether an error means that the file is damaged or foreign, not locked or unreadable."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     return isinstance(error, _DamagedRow) or code in (
         sqlite3.SQLITE_CORRUPT,

@@ -1,4 +1,4 @@
-"""The run record: a folder that says what a run did, row by row (`docs/run-record.md`)."""
+"""The run record: a folder with the rows of each step of a run (`docs/run-record.md`)."""
 
 from __future__ import annotations
 
@@ -45,9 +45,7 @@ _PENDING_BYTES = 64 << 20
 
 @dataclass
 class _Part:
-    """A file of a step that is still open: its rows, each table with the number that it was entered
-    under.
-    """
+    """An open file of a step: its buffered tables, each with its entry number."""
 
     file: Path
     tables: list[tuple[int, pa.Table]] = field(default_factory=list)
@@ -58,14 +56,15 @@ class _Part:
 
 
 class RunLineage:
-    """The lineage of a run's rows: their ids, and the rows that each is made of (`Lineage`).
+    """The lineage of a run's rows: their ids, and the source rows of each (`Lineage`).
 
     Args:
         record: The record of the run.
         inputs: The number of rows of each input, which have the first ids.
-        places: By input, where its rows are in the input of a larger run, if not as numbered.
-        skip: How many ids of made rows are taken.
-        ids: The ids of the rows of other inputs, which a share of the run has made.
+        places: By input, the indices of its rows in the input of a larger run; default: their
+            order.
+        skip: The number of ids of made rows that are already used.
+        ids: The ids of the rows of other inputs, made by a share of the run.
     """
 
     def __init__(
@@ -99,8 +98,8 @@ class RunRecord:
     """Writes one run's folder. Tables are buffered and written in parts, so memory stays flat and
     windows stay fast.
 
-    What is buffered is also appended to one file (`pending.arrow`) by `keep`, so that it outlasts
-    the process.
+    `keep` also appends the buffered tables to one file (`pending.arrow`), so that they survive the
+    process.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -109,11 +108,11 @@ class RunRecord:
         self._parts: dict[Path, int] = {}
         self._facts: dict[str, Any] = {}
         self._entered = self._kept = (
-            0  # tables, and how many of them are in the file of pending ones
+            0  # the number of tables, and how many of them are in the pending file
         )
         self._since: int | None = None
         self._until = 0
-        self._ids: list[int] = []  # of rows of which the sources are not entered yet
+        self._ids: list[int] = []  # ids of rows whose sources are not entered yet
         self._sources: list[tuple[int, ...]] = []
         try:
             private_folder(folder)
@@ -139,8 +138,8 @@ class RunRecord:
         draft.replace(path)
 
     def rows(self, kind: str, step: str, table: pa.Table) -> None:
-        """Append rows of a step, of a result, or of a label: `kind` is `steps`, `answers`, `results`
-        or `written`.
+        """Append rows of a step, a result or a label. `kind` is `steps`, `answers`, `results` or
+        `written`.
         """
         if table.num_rows and step:
             self._enter(self.folder / kind / step, table)
@@ -163,7 +162,7 @@ class RunRecord:
         key = (
             path,
             str(table.schema),
-        )  # a step may ask several questions, each with answers of its own
+        )  # a step may ask several questions, each with other answers
         if key not in self._open:
             number = self._parts[path] = self._parts.get(path, 0) + 1
             self._open[key] = _Part(path / f"{number:05}.parquet")
@@ -173,12 +172,12 @@ class RunRecord:
             self._close_full()
 
     def begin(self) -> None:
-        """From now on, until `keep`, rows can be taken back."""
+        """Start to record rows that can be taken back until `keep`."""
         self._enter_lineage()
         self._since = self._until = self._entered
 
     def keep(self) -> None:
-        """Write what is buffered, so that it outlasts the process."""
+        """Write the buffered tables, so that they survive the process."""
         self._enter_lineage()
         self._until = self._entered
         new = sorted(
@@ -198,7 +197,7 @@ class RunRecord:
         self.keep()
 
     def end(self) -> None:
-        """Rows are not taken back any more."""
+        """Stop to record rows that can be taken back."""
         self._since = None
         self._enter_lineage()
         if self._kept < self._entered:
@@ -210,7 +209,7 @@ class RunRecord:
 
     @contextmanager
     def on_disk(self) -> Iterator[None]:
-        """Say what to do where the disk refuses. Raises SemgraphError."""
+        """Add advice to errors of the disk. Raises SemgraphError."""
         try:
             yield
         except OSError as error:
@@ -233,8 +232,8 @@ class RunRecord:
                 out.write(written)
 
     def failed(self, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Append to `failed.jsonl`. What is said of a row is redacted, not the row itself: it is an
-        input of the next run.
+        """Append to `failed.jsonl`. The error is redacted, but not the row, which is an input of
+        the next run.
         """
         self._append_lines(
             "failed.jsonl", ({**row, "_error": redacted_values(row["_error"])} for row in rows)
@@ -256,7 +255,7 @@ class RunRecord:
                 file.write("\n".join(lines) + "\n")
 
     def flush(self) -> None:
-        """Write what is buffered to the files where it belongs."""
+        """Write the buffered tables to the files of their steps."""
         self._enter_lineage()
         for key in list(self._open):
             self._close(key)
@@ -287,21 +286,21 @@ def write_table(path: Path, table: pa.Table) -> None:
 
 
 INPUTS, SHARDS, WRITTEN = "inputs", "shards", "written"
-SERVED = "served"  # a file in the record of a call of a server
+SERVED = "served"  # a file that marks the record of a server call
 
 
 def records_of(folder: Path) -> list[Path]:
-    """The record of a run, and those of its shards, if it was run in shards."""
+    """The record of a run and, if it ran in shards, the records of its shards."""
     return [folder, *sorted((folder / SHARDS).glob("*/"))]
 
 
 def recorded_inputs(folder: Path) -> dict[str, Path]:
-    """The inputs of a run: each a file, or a folder with the rows of each shard."""
+    """The inputs of a run. Each is a file, or a folder with the rows of each shard."""
     return {path.stem: path for path in sorted((folder / INPUTS).glob("*"))}
 
 
 def read_input(path: Path) -> pa.Table:
-    """The rows of an input as `recorded_inputs` names it, in their order."""
+    """The rows of an input of `recorded_inputs`, in order."""
     import pyarrow.parquet as pq
 
     if not path.is_dir():
@@ -320,7 +319,7 @@ def step_tables(folder: Path, kind: str, step: str = "") -> list[pa.Table]:
 def recorded_parts(
     folder: Path, kind: str, step: str, columns: list[str] | None = None
 ) -> Iterator[pa.Table]:
-    """The tables of `step_tables`, read one after the other; `columns` alone, if they are named."""
+    """The tables of `step_tables`, read one by one; only `columns`, unless None."""
     import pyarrow.parquet as pq
 
     for part in records_of(folder):
@@ -355,8 +354,8 @@ def recorded_steps(folder: Path, kind: str) -> list[str]:
 
 
 def _pending(folder: Path) -> list[tuple[str, pa.Table]]:
-    """What a run that did not end by itself left, by the file where it belongs. A table that was
-    cut off is left out.
+    """The pending tables of a run that was killed, each with its file. A truncated table is left
+    out.
     """
     from pyarrow import ipc
 
@@ -381,8 +380,8 @@ def read_rows(folder: Path, kind: str, step: str) -> list[dict[str, Any]]:
 
 
 def read_lines(folder: Path, name: str) -> list[dict[str, Any]]:
-    """The lines of a file of the record, or of its shards; none if there is no such file. A line
-    that was cut off as it was written is left.
+    """The lines of a file of the record, or of its shards; none without such a file. A truncated
+    line is skipped.
     """
     path = folder / name
     if not path.exists():
@@ -398,7 +397,7 @@ def read_lines(folder: Path, name: str) -> list[dict[str, Any]]:
 
 
 def new_run(runs: Path) -> str:
-    """An id that no run in the folder has: at least four hexadecimal digits."""
+    """A new id, unique in the folder: at least four hexadecimal digits."""
     import secrets
 
     digits = 4
@@ -427,27 +426,27 @@ class Run:
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """What `run.json` says; {} if the run ended before it could be written."""
+        """The content of `run.json`; {} if the run ended before it was written."""
         return _json(self.folder / "run.json")
 
     @cached_property
     def metrics(self) -> dict[str, Any]:
-        """What `metrics.json` says; {} if the run did not end by itself."""
+        """The content of `metrics.json`; {} if the run was killed."""
         return _json(self.folder / "metrics.json")
 
     @property
     def asked(self) -> bool:
-        """Whether a model answered questions of it, now or earlier."""
+        """Whether the run has answers of a model, from this or an earlier run."""
         return bool(recorded_steps(self.folder, "answers"))
 
     @property
     def started(self) -> str:
-        """When it began, in ISO 8601; "" if that is not known."""
+        """When the run began, in ISO 8601; "" if that is unknown."""
         return str(self.facts.get("started") or "")
 
     def remove(self) -> None:
-        """Delete the record. What the run wrote to a store stays, and so do its answers in the
-        journal.
+        """Delete the record. The writes of the run in a store and its answers in the journal
+        remain.
         """
         shutil.rmtree(self.folder)
 
@@ -467,21 +466,21 @@ def all_runs(folder: Path = RUNS) -> list[Run]:
 
 
 def keep_latest(folder: Path, served: Iterable[str], keep: int) -> None:
-    """Mark the records of calls that a server has answered, and delete all so marked but the latest."""
+    """Mark the records of server calls, and delete all marked records but the latest."""
     marked = []
     for name in served:
         with suppress(FileNotFoundError):
             (folder / name / SERVED).touch(FILE_MODE)
     for path in folder.glob(f"*/{SERVED}"):
-        with suppress(FileNotFoundError):  # another call has deleted it
+        with suppress(FileNotFoundError):  # another call deleted it
             marked.append((path.stat().st_mtime_ns, path.parent))
     for _, record in sorted(marked)[: max(0, len(marked) - keep)]:
         shutil.rmtree(record, ignore_errors=True)
 
 
 def find_run(ref: str, folder: Path = RUNS, *, asking: bool = False) -> Run:
-    """A record by its name, the beginning of its name, or `last`: with `asking` the last that
-    asked. Raises PlanError.
+    """A record by its name, a prefix of its name, or `last`: with `asking` the last that asked a
+    model. Raises PlanError.
     """
     runs = all_runs(folder)
     if ref == LAST and runs:
@@ -509,8 +508,8 @@ class CallLog:
     """Writes `calls.jsonl` of a run.
 
     Args:
-        record: The run's.
-        texts: Whether text may be kept.
+        record: The record of the run.
+        texts: Whether texts may be kept.
     """
 
     record: RunRecord
@@ -518,7 +517,7 @@ class CallLog:
     _pending: list[dict[str, Any]] = field(default_factory=list)
 
     def noted(self, llm: LLM) -> LLM:
-        """Models whose calls are entered here."""
+        """The models, with their calls entered in this log."""
         return noted(llm, self.add)
 
     def add(self, request: Request, reply: Reply | None, at: float, error: str | None) -> None:
@@ -540,7 +539,7 @@ class CallLog:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is pending."""
+        """Write pending calls."""
         self.record.lines(FILE, self._pending)
         self._pending = []
 
@@ -549,7 +548,7 @@ Add = Callable[[Request, Reply | None, float, str | None], None]
 
 
 def noted(llm: LLM, add: Add) -> LLM:
-    """Models whose calls are reported, as `CallLog.add` takes them."""
+    """The models, with their calls passed to `add`, which has the signature of `CallLog.add`."""
     if isinstance(llm, Roles):
         return Roles(**{role: _Noted(model, add) for role, model in llm.models.items()})
     return _Noted(llm, add)
@@ -574,12 +573,12 @@ class _Noted(Wrapper):
 
 
 def read_calls(folder: Path) -> list[dict[str, Any]]:
-    """The calls of a run in the order in which they ended; none if none were entered."""
+    """The calls of a run in the order of completion; none if none were entered."""
     return read_lines(folder, FILE)
 
 
 def as_exchange(line: dict[str, Any]) -> Exchange | None:
-    """What was asked and answered, where the line has it."""
+    """The question and answer of a line, or None if the line lacks them."""
     if "messages" not in line:
         return None
     messages = tuple(Message(role, content) for role, content in line["messages"])
@@ -592,7 +591,7 @@ def as_exchange(line: dict[str, Any]) -> Exchange | None:
 
 
 def read_answers(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """What was asked about and answered, an item a row, by step."""
+    """The items and their answers, one row per item, by step."""
     return {step: read_rows(folder, "answers", step) for step in recorded_steps(folder, "answers")}
 
 
@@ -600,8 +599,8 @@ def read_answers(folder: Path) -> dict[str, list[dict[str, Any]]]:
 def exchanges(
     run: Run, path: Path | str | None = None
 ) -> Iterator[Callable[[str], Exchange | None]]:
-    """The calls that the run's journal still has, or that its record keeps itself, by id. `path`
-    names another journal.
+    """A function that finds the calls of a run by id, in the run's journal or in its record. `path`
+    is another journal.
     """
     recorded = {
         line["call"]: exchange

@@ -1,5 +1,5 @@
-"""The result of a run, and its progress. Results with a record are read from it when they are asked
-for; a note tells of operators that got one answer for all rows.
+"""The result of a run, and its progress. Large results of a run with a record are read from the
+record on access. Notes name operators that got one answer for all rows.
 """
 
 from __future__ import annotations
@@ -30,29 +30,27 @@ from semgraph.meter import Meter
 from semgraph.relational.batch import INPUT_ROW, PARTITION, runtime_schema
 from semgraph.semantic.ask import Failure
 
-LEAST = 10  # different rows, or pairs, from which on equal answers are worth a note
+LEAST = 10  # the minimum number of distinct rows or pairs for a note about equal answers
 
 
-# Operators with one answer of yes or no: its column, and what to say of it.
+# Operators that answer yes or no: the column of the answer, and the words of the note.
 _YES_OR_NO = {"sem_filter": ("keep", "kept", "rows"), "sem_join": ("match", "matched", "pairs")}
 
 
 @dataclass
 class _Answers:
-    """What was answered to one operator: how many rows, and whether all answers are equal so
-    far.
-    """
+    """The answers to one operator: the number of rows, and whether all answers so far are equal."""
 
     keyword: str
     step: str
-    names: tuple[str, ...]  # of the columns of an answer
+    names: tuple[str, ...]  # the columns of an answer
     rows: int = 0
     answer: Any = None
     varied: bool = False
     different: set[tuple[str, str | None]] = field(default_factory=set)
 
     def add(self, answers: pa.Table) -> None:
-        """Take in the answers to some rows; rows without one do not count."""
+        """Add the answers to some rows; rows without an answer do not count."""
         columns = dict.fromkeys(["left", "right", "error", *self.names])
         for row in answers.select([*columns]).to_pylist():
             if row["error"] is not None:
@@ -63,7 +61,7 @@ class _Answers:
                 return
 
     def take(self, other: _Answers) -> None:
-        """Take in the answers to other rows."""
+        """Add the answers to other rows."""
         self.varied = self.varied or other.varied
         if other.rows:
             self._count(other.rows, other.answer, other.different)
@@ -77,7 +75,7 @@ class _Answers:
             self.different |= different
 
     def note(self, run: str) -> str | None:
-        """What to say of them; nothing where they vary, or are few."""
+        """The note about the answers; None if they vary or are few."""
         if self.varied or len(self.different) < LEAST:
             return None
         count = f"{self.rows:,}"
@@ -108,7 +106,7 @@ class Uniform:
         return whole
 
     def add(self, node: Node, answers: pa.Table) -> None:
-        """Take in what was asked and answered, as `semgraph.semantic.Answered.evidence` has it."""
+        """Add questions and answers, in the format of `semgraph.semantic.Answered.evidence`."""
         if isinstance(node, (SemFilter, SemJoin, SemMap)):
             column = _YES_OR_NO.get(node.keyword, ("",))[0]
             names = (column,) if column else tuple(name for name, _ in node.answers)
@@ -118,22 +116,22 @@ class Uniform:
                 own.add(answers)
 
     def notes(self, run: str = "") -> list[str]:
-        """A note for each operator whose answers are all alike.
+        """A note for each operator whose answers are all equal.
 
         Args:
-            run: The id of the run, where it has a record.
+            run: The id of the run, if it has a record.
         """
         return [note for own in self.operators.values() if (note := own.note(run)) is not None]
 
 
 @dataclass(frozen=True)
 class Progress:
-    """One thing that happened: a step answered some rows, or a window was committed.
+    """One event: a step answered some rows, or a window was committed.
 
     Args:
         step: The step; "" for a commit.
         done: Rows of the step answered so far, or input rows committed so far.
-        total: Of how many that are known so far.
+        total: The number of rows known so far.
         meter: The run's counters, live.
     """
 
@@ -153,33 +151,30 @@ class Result:
     Args:
         plan: Name of the plan.
         run: Id of the run: four or more hexadecimal digits, the name of its folder.
-        tables: The plan's results, without hidden columns. Of a run with a record they are read
-            from there when they are asked for, if they are large; `count` and `head` read no more
-            than they give.
+        tables: The plan's results, without hidden columns. Large results of a run with a record are
+            read from the record on access; `count` and `head` read no more than they return.
         meter: Counters by step.
-        failed: Rows that were set aside; one kept without its answers (`on_error: null`) is only
+        failed: Rows that were set aside. A row kept without its answers (`on_error: null`) is only
             counted, as `rows_failed`.
         written: Nodes and edges written (or deleted), by label, each counted once.
         members: Rows of the input that is cut into windows; 0 without windows.
-        skipped: Those of them that were committed by earlier runs.
-        committed: Those that this run committed.
-        notes: What the user should know: a partition stopped by another writer, marks of another
-            version of the plan, ...
+        skipped: Input rows that earlier runs committed.
+        committed: Input rows that this run committed.
+        notes: Messages for the user: a partition stopped by another writer, commit markers of
+            another version of the plan, ...
         stopped: Why the run ended early (a budget, an interruption), or None.
-        keys: Ids of the input rows, by their place; () without windows.
-        first: Of the plans after which the example comes, if it was run: what they gave and wrote,
-            in their order.
-        record: Folder of the run record; None where records are off.
-        exit_code: As the command line gives it: 0, 3 with failed rows, 4 at a budget, 1 with a
-            partition stopped.
-        places: For each row of a result the place of the first input row of its window, without
-            windows that of its input row, by result; for results in memory that derive from input
-            rows.
-        ids: The id of each of these rows in the lineage of the run, where it is recorded and the
-            plan has no windows.
-        left_out: Places of the input rows of windows that the record has and that were not
+        keys: Ids of the input rows, by index; () without windows.
+        first: Results and writes of the plans that precede the example, in order, if it was run.
+        record: Folder of the run record; None if records are off.
+        exit_code: The exit code of the command line: 0, 3 with failed rows, 4 at a budget, 1 with a
+            stopped partition.
+        places: By result, for each row the index of the first input row of its window, or without
+            windows of its input row; for results in memory that derive from input rows.
+        ids: The id of each of these rows in the lineage of the run, if it is recorded and the plan
+            has no windows.
+        left_out: Indices of the input rows of windows that are in the record but were not
             committed.
-        uniform: Whether operators got one answer for all rows.
+        uniform: The answers of operators, to detect one answer for all rows.
     """
 
     plan: str
@@ -205,17 +200,17 @@ class Result:
     @staticmethod
     def merge(parts: Sequence[Result], run: str, record: Path | None = None) -> Result:
         """The result of a run that consisted of several runs of one plan, over rows of different
-        partitions: what one run over all rows gives.
+        partitions. It equals the result of one run over all rows.
 
         Args:
-            parts: Their results, at least one.
+            parts: The results of these runs, at least one.
             run: Id of the run.
             record: Its record.
         """
         return _merged(parts, run, record)
 
     def __repr__(self) -> str:
-        """The run in a line: what it gave, what it asked, what it wrote, what failed."""
+        """The run in one line: results, calls, writes and failures."""
         rows = ", ".join(f"{name} {self.count(name)} rows" for name in self.tables)
         total = self.meter.total()
         saved = total.calls_journal + total.calls_coalesced
@@ -269,8 +264,8 @@ class Result:
         return self.tables[name].slice(0, rows)
 
     def to_pandas(self, name: str | None = None) -> Any:
-        """A result as a pandas data frame; dates outside the years 1 to 9999 make their column one of
-        times. Raises KeyError, as `to_arrow`.
+        """A result as a pandas data frame. A column with dates outside the years 1 to 9999 becomes
+        a column of times. Raises KeyError, as `to_arrow`.
         """
         table = self.to_arrow(name)
         try:
@@ -285,13 +280,13 @@ class Result:
         return import_module("polars").from_arrow(self.to_arrow(name))
 
     def rows(self, name: str | None = None) -> list[dict[str, Any]]:
-        """A result as a list of mappings; a time outside the years 1 to 9999, which Python does not
-        have, is text. Raises KeyError, as `to_arrow`.
+        """A result as a list of mappings. A time outside the years 1 to 9999, which Python does not
+        support, is text. Raises KeyError, as `to_arrow`.
         """
         return python_rows(self.to_arrow(name))
 
     def _repr_html_(self) -> str:
-        """How notebooks show it."""
+        """The HTML that notebooks display."""
         return display.as_html(self)
 
     def to_json(self) -> dict[str, Any]:
@@ -329,19 +324,19 @@ class Result:
 
 @dataclass
 class RunOptions:
-    """How a run differs from the plain one.
+    """The options of a run.
 
     Args:
         run: Id of the run.
         now: The time of a slice or wave, by its name; recorded runs replay it.
-        again: Process input rows again that have a commit marker.
+        again: Whether to reprocess input rows that have a commit marker.
         write: Whether to commit.
-        fingerprint: Of the plan, its parameters and choices, for marks.
-        committed: Called after each commit with the input rows committed so far, and how many there are.
-        places: Where the rows that are cut into windows are in the input of a larger run; None: as
-            they are numbered.
-        share: Whether it is a share of a larger run, which without windows sets rows with a NUL
-            aside itself, once.
+        fingerprint: The fingerprint of the plan, its parameters and choices, for commit markers.
+        committed: Called at the start and after each commit with two numbers: input rows committed
+            so far, and input rows to commit.
+        places: The indices of the windowed rows in the input of a larger run; None: their order.
+        share: Whether it is a share of a larger run. Without windows the larger run sets rows with
+            a NUL aside, once.
     """
 
     run: str
@@ -356,17 +351,17 @@ class RunOptions:
 
 @dataclass
 class RunOutcome:
-    """The outcome of a run; grows while it runs, so that an interrupted one reports what it did.
+    """The outcome of a run. It grows during the run, so that an interrupted run reports its work.
 
     Args:
-        tables: The rows of each result, wave by wave; those that derive from input rows only while
-            they are in memory.
+        tables: The rows of each result, wave by wave. Rows that derive from input rows are included
+            only while they are in memory.
         ids: Without windows, the ids of the rows of each result that derive from input rows.
         retained: Bytes of the rows in memory that derive from input rows.
-        dropped: Whether the record alone has the rows that derive from input rows.
-        left_out: Input rows of windows that were recorded and not committed.
+        dropped: Whether only the record has the rows that derive from input rows.
+        left_out: Input rows of windows that were recorded but not committed.
         skipped_by: Input rows that earlier runs committed, by the id of the run.
-        halted: The partitions that were stopped, each with the first input row of the window where.
+        halted: The stopped partitions, each with the first input row of the window that stopped it.
     """
 
     tables: dict[str, list[pa.Table]] = field(default_factory=dict)
@@ -392,7 +387,7 @@ class RunOutcome:
             self.retained += rows.nbytes
 
     def keep_below(self, limit: int) -> None:
-        """Keep no rows in memory that derive from input rows, once they are more than so many bytes."""
+        """Drop rows that derive from input rows from memory if they exceed `limit` bytes."""
         if self.retained > limit:
             self.dropped, self.retained = True, 0
             for name, tables in list(self.tables.items()):
@@ -400,7 +395,7 @@ class RunOutcome:
                     del self.tables[name]
 
     def halt(self, partition: int, input_row: int, note: str) -> None:
-        """Stop a partition at a window, and say why."""
+        """Stop a partition at a window, with a note of the reason."""
         self.halted[partition] = input_row
         self.notes.append(note)
 
@@ -464,7 +459,7 @@ def _merged(parts: Sequence[Result], run: str, record: Path | None) -> Result:
 
 
 def _joined(parts: Sequence[Result], record: Path | None) -> Mapping[str, pa.Table]:
-    """The results of all parts; read from their records, if one part is."""
+    """The results of all parts. They are read from records if at least one part is."""
     read = [part.tables for part in parts if isinstance(part.tables, RecordedTables)]
     if record is None or not read:
         return {name: _in_order(name, parts) for name in parts[0].tables}
@@ -488,8 +483,8 @@ def _largest(name: str, parts: Sequence[Result]) -> pa.Table:
 
 
 def _in_order(name: str, parts: Sequence[Result]) -> pa.Table:
-    """A result of all parts: windows by the place of their first input row. One that derives from no
-    input row is the same in every part that computed it.
+    """A result of all parts: windows ordered by the index of their first input row. A result that
+    derives from no input row is equal in every part that computed it.
     """
     if name not in parts[0].places:
         return _largest(name, parts)
@@ -497,37 +492,37 @@ def _in_order(name: str, parts: Sequence[Result]) -> pa.Table:
 
 
 def _ids_in_order(name: str, parts: Sequence[Result]) -> Sequence[int]:
-    ids = list(chain.from_iterable(part.ids.get(name, ()) for part in parts))  # none: it stopped
+    ids = list(chain.from_iterable(part.ids.get(name, ()) for part in parts))  # empty if it stopped
     return [ids[row] for row in _order(name, parts).tolist()]
 
 
 def _order(name: str, parts: Sequence[Result]) -> npt.NDArray[np.int64]:
-    """The rows of a result of all parts by their places."""
+    """The order of the rows of a result of all parts, by index of the input row."""
     places = np.concatenate([part.places[name].to_numpy() for part in parts])
     return np.argsort(places, kind="stable")
 
 
-RESULTS = "results"  # the folder of a record that has the results
-# Bytes of results that a run with a record keeps in memory: as much as a record buffers. Above it,
-# they are read from the record.
+RESULTS = "results"  # the folder of a record with the results
+# Bytes of results that a run with a record keeps in memory: as much as a record buffers. Larger
+# results are read from the record.
 RETAINED = 64 << 20
 _NUMBERS = [PARTITION, INPUT_ROW]
 
 
 def in_order(table: pa.Table) -> pa.Table:
-    """Rows of windows by the first input row of their window; within a window as they are."""
+    """Rows ordered by the first input row of their window; within a window the order is unchanged."""
     numbered = table.append_column("_row", pa.array(range(table.num_rows)))
     return numbered.sort_by([(PARTITION, "ascending"), ("_row", "ascending")]).drop_columns("_row")
 
 
 @dataclass(frozen=True)
 class ResultSource:
-    """A run record, and the input rows of which it has the results.
+    """A run record, and the input rows whose results it has.
 
     Args:
         folder: The record.
-        left_out: Input rows of windows that were recorded and not committed.
-        only: The input rows; None: all but those left out.
+        left_out: Input rows of windows that were recorded but not committed.
+        only: The input rows; None: all except `left_out`.
     """
 
     folder: Path
@@ -535,7 +530,7 @@ class ResultSource:
     only: npt.NDArray[np.int64] | None = None
 
     def has(self, rows: pa.ChunkedArray[Any]) -> npt.NDArray[np.bool_]:
-        """Whether it has the results of some input rows."""
+        """For each input row whether the record has its results."""
         numbers = rows.to_numpy()
         if self.only is not None:
             return np.isin(numbers, self.only)
@@ -544,12 +539,12 @@ class ResultSource:
 
 @dataclass(frozen=True)
 class RecordedRows:
-    """One result in run records: parts, with the windows in the order of their commits.
+    """One result in run records: parts with the windows in commit order.
 
     Args:
         name: The name of the result.
-        schema: Its columns, with the hidden ones.
-        sources: The record of the run, and those of the runs that it resumed.
+        schema: Its columns, including hidden ones.
+        sources: The record of the run, and the records of the runs that it resumed.
     """
 
     name: str
@@ -572,13 +567,11 @@ class RecordedRows:
 
     @property
     def count(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return sum(int(own.sum()) for _, own in self._parts([INPUT_ROW]))
 
     def head(self, rows: int) -> pa.Table:
-        """The first rows, in the order of a result. Reads two numbers of each row, and one part at a
-        time.
-        """
+        """The first rows, in the order of a result. Reads two numbers per row, one part at a time."""
         numbers = [(part[PARTITION].to_numpy(), own) for part, own in self._parts(_NUMBERS)]
         if not numbers:
             return self.schema.empty_table()
@@ -595,7 +588,7 @@ class RecordedRows:
 
 @dataclass(frozen=True)
 class RecordedTables(Mapping[str, pa.Table]):
-    """The results of a run by name, each read when it is first asked for, without hidden columns.
+    """The results of a run by name, without hidden columns. Each is read on first access.
 
     Args:
         recorded: Results that derive from input rows.
@@ -619,11 +612,11 @@ class RecordedTables(Mapping[str, pa.Table]):
         yield from (*self.recorded, *self.others)
 
     def __len__(self) -> int:
-        """How many results there are."""
+        """The number of results."""
         return len(self.recorded) + len(self.others)
 
     def count(self, name: str) -> int:
-        """How many rows a result has. Raises KeyError."""
+        """The number of rows of a result. Raises KeyError."""
         return self.others[name].num_rows if name in self.others else self.recorded[name].count
 
     def head(self, name: str, rows: int) -> pa.Table:

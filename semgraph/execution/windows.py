@@ -1,4 +1,4 @@
-"""Input rows: their keys and partitions, and the windows and waves that they are cut into."""
+"""Input rows: their keys and partitions, and their windows and waves."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from semgraph.relational.segments import execute
 from semgraph.relational.sql import quote
 from semgraph.semantic.ask import Failure
 
-_NAME = "_k"  # what names a row, where `windows` names no key
+_NAME = "_k"  # the key of a row, if `windows` names no key
 
 
 @dataclass(frozen=True)
 class InputRows:
-    """The rows of the input that is cut, ready to be cut into windows.
+    """The rows of the windowed input, ready to be cut into windows.
 
     Args:
         table: The input's columns (key and partition filled), `position`, `turn`, `_p` (the first
@@ -33,8 +33,8 @@ class InputRows:
         partitions: Partition values, by number.
         names: Partition values, by `_m`.
         keys: Row ids, by `_m`.
-        of: The rows of each partition, in their order.
-        bare: Rows that have only a key: they name stored rows that are to be processed again.
+        of: The rows of each partition, in order.
+        bare: Rows with only a key: they name stored rows to reprocess.
     """
 
     table: pa.Table
@@ -46,33 +46,33 @@ class InputRows:
 
     @cached_property
     def rows(self) -> pa.Table:
-        """The rows as steps read them: partition after partition, each in its own order."""
+        """The rows as steps read them: partition by partition, each in its order."""
         return self.table.sort_by([(PARTITION, "ascending"), (TURN, "ascending")])
 
 
 @dataclass(frozen=True)
 class Window:
-    """Some input rows of one partition that are run and committed together."""
+    """Input rows of one partition that run and commit together."""
 
     partition: int
     rows: tuple[int, ...]
 
 
-# Windows of different partitions that are run together: the next one of each.
+# Windows of different partitions that run together: the next window of each.
 Wave = tuple[Window, ...]
 
 
 @dataclass(frozen=True)
 class Confinement:
-    """The two meanings of `_p`: rows of two values of it never meet.
+    """The two meanings of `_p`. Rows with different values of `_p` never meet.
 
-    In steps it is the window, so that windows which are computed together keep apart. In searches,
+    In steps it is the window, which separates windows that are computed together. In searches,
     which match rows of earlier windows, it is the partition.
 
     Args:
         partition_of: The partition of each input row.
-        window_of: The window of each input row: the number of its first row, also if that one
-            failed.
+        window_of: The window of each input row: the number of the window's first row, even if that
+            row failed.
     """
 
     partition_of: list[int]
@@ -86,22 +86,22 @@ class Confinement:
         return confinement
 
     def unite(self, waves: Iterable[Wave]) -> None:
-        """Take each window of some waves as one, whatever windows its rows were in."""
+        """Treat each window of some waves as one, independent of the earlier windows of its rows."""
         for window in chain.from_iterable(waves):
             first = min(window.rows)
             for row in window.rows:
                 self.window_of[row] = first
 
     def number(self, window: Window) -> int:
-        """The number of a window, also where it has lost rows."""
+        """The number of a window, even if it has lost rows."""
         return self.window_of[window.rows[0]]
 
     def by_window(self, batch: Batch) -> Batch:
-        """Rows as steps see them."""
+        """Rows confined by window, for steps."""
         return batch.confined(self.window_of)
 
     def by_partition(self, batch: Batch) -> Batch:
-        """Rows as searches see them."""
+        """Rows confined by partition, for searches."""
         return batch.confined(self.partition_of)
 
 
@@ -111,12 +111,12 @@ async def prepare(
     """Fill keys and partitions, and number the rows.
 
     Args:
-        windowing: How they are cut.
+        windowing: The windowing.
         table: The rows.
-        places: The `position` of each row, where they are some of the rows of an input; rising.
+        places: The `position` of each row if they are a part of an input; ascending.
 
     Raises:
-        InputError: Two rows have one key.
+        InputError: Two rows have the same key.
     """
     names = [n for n in table.column_names if n not in {POSITION, TURN}]
     partition, key = quote(windowing.partition), quote(windowing.key or _NAME)
@@ -151,7 +151,7 @@ async def prepare(
 
 
 def _bare(windowing: Windowing, table: pa.Table) -> frozenset[int]:
-    """Rows with a key, and with nothing of what a key would be made of but the partition."""
+    """Rows with a key, and with NULL in all columns of `key_of` except key and partition."""
     others = [name for name in windowing.key_of if name not in {windowing.partition, windowing.key}]
     if not others or not windowing.key:
         return frozenset()
@@ -184,8 +184,8 @@ def _numbered(windowing: Windowing, table: pa.Table) -> InputRows:
 
 
 def cut(windowing: Windowing, pending: Mapping[int, Sequence[int]]) -> list[Wave]:
-    """Waves of windows: the next window of every partition that has one, at most `ahead` of them at
-    a time.
+    """Waves of windows: the next window of every partition that has one, at most `ahead` windows in
+    a wave.
     """
     queues: dict[int, Iterator[Window]] = {
         p: _windows(windowing, p, rest) for p, rest in pending.items() if rest
@@ -213,7 +213,7 @@ def _windows(windowing: Windowing, partition: int, rows: Sequence[int]) -> Itera
 
 
 def joined(windowing: Windowing, waves: Iterable[Wave]) -> tuple[Wave, ...]:
-    """The rows of some waves in as few windows as `ahead` allows."""
+    """The rows of some waves, in the fewest windows that `ahead` allows."""
     rows: dict[int, list[int]] = {}
     for window in chain.from_iterable(waves):
         rows.setdefault(window.partition, []).extend(window.rows)
@@ -223,12 +223,13 @@ def joined(windowing: Windowing, waves: Iterable[Wave]) -> tuple[Wave, ...]:
 def without_nul(
     name: str, table: pa.Table, *, ordered: bool = False
 ) -> tuple[pa.Table, list[Failure], Sequence[int]]:
-    """The rows without a NUL, a failure for each of the others, and the places of the former.
+    """The rows without a NUL, a failure for each other row, and the indices of the rows without a
+    NUL.
 
     Args:
-        name: Of the input.
+        name: The name of the input.
         table: Its rows.
-        ordered: Whether the rows are those that are cut into windows.
+        ordered: Whether this input is cut into windows.
     """
     columns: dict[int, str] = {}
     for column in table.column_names:
@@ -250,7 +251,7 @@ def without_nul(
 
 
 def _places(column: Any) -> list[int]:
-    """The places of the values with a NUL, also inside lists and structs."""
+    """The indices of the values with a NUL, including NULs inside lists and structs."""
     if pa.types.is_string(column.type):
         found = pc.match_substring(
             column, "\0"
@@ -280,9 +281,10 @@ def unreadable(inputs: Mapping[str, pa.Table]) -> list[Failure]:
 
 
 def refuse_nul(inputs: Mapping[str, pa.Table], windowing: Windowing) -> None:
-    """Refuse rows that no window can do without: those of other inputs with a NUL or that could not
-    be read; where a failed row stops its partition, every row that could not be read. Raises
-    InputError.
+    """Refuse invalid rows that cannot fail alone. Raises InputError.
+
+    These are rows with a NUL and unreadable rows of inputs that are not cut into windows. If a
+    failed row stops its partition, all unreadable rows are included.
     """
     stops = windowing.on_error == "stop"
     problems = [

@@ -1,10 +1,11 @@
 """Scalars of the plan language: parsed, admitted, typed, and the functions they may call.
 
-`scalar` parses, `types` has the types, `duckdb` binds and runs. `row_scalars` has the Python of
-scalars, which also types plain ones without a binder, and `row_functions` what it calls. `functions`
-are those that plans may call, and `canonical` is the text of which fingerprints are made.
+`scalar` parses, `types` defines the types, `duckdb` binds and runs. `row_scalars` generates Python
+for scalars and types simple ones without the binder; `row_functions` are the functions that this
+Python calls. `functions` are the functions that plans may call, `canonical` is the text for
+fingerprints.
 
-Imports `errors` alone; every layer above imports it.
+Imports only `errors`; every layer above imports it.
 """
 
 from semgraph.expr.scalar import Scalar, parse_scalar

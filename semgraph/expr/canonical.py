@@ -1,8 +1,9 @@
-"""One text for equal values, of which fingerprints are made.
+"""The canonical text of values, equal for equal values. Fingerprints are made from it.
 
-Stores keep fingerprints, so the text holds no name of Python code: a class gives its frozen `tag`,
-a field its name, or the `tag` in its metadata once it was renamed. A field with `added` in its
-metadata counts only where it is set, so that what was there before the field keeps its text.
+Stores keep fingerprints, so the text must not change when Python code is renamed. A class has a
+frozen `tag`; a field has its name or, if it was renamed, the `tag` in its metadata. A field with
+`added` in its metadata counts only if it is set, so that values from before the field keep their
+text.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def canonical(value: Any, special: Callable[[Any], str | None] = lambda _: None)
 
 
 def _text_of_object(value: Any, special: Callable[[Any], str | None]) -> str:
-    own = getattr(value, "canonical_text", None)  # of large values, cached
+    own = getattr(value, "canonical_text", None)  # large values cache it
     if own is not None:
         return str(own)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -60,8 +61,8 @@ def tagged_fields(cls: type[Any]) -> tuple[tuple[str, str], ...]:
 
 
 def is_unset(cls: Any, name: str, value: Any) -> bool:
-    """Whether a field was added to its class later (`added` in its metadata) and has its default:
-    what it is part of then has the text from before.
+    """Whether a field was added to its class later (`added` in its metadata) and has its default.
+    The text then omits it.
     """
     later = _added_later(cls)
     return name in later and bool(value == later[name])

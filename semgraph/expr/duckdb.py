@@ -1,4 +1,5 @@
-"""DuckDB's binder as the type checker: a scalar over an empty relation, never executed.
+"""DuckDB's binder as the type checker: it binds a scalar over an empty relation without executing
+it.
 
 One connection for the process (connecting costs 9 ms); cursors of it execute the relational parts
 of plans.
@@ -70,7 +71,7 @@ _BARE = frozenset({
     "current_date", "current_time", "current_timestamp", "localtime", "localtimestamp", "current_catalog",
     "current_schema", "current_role", "current_user", "session_user", "user",
 })  # fmt: skip
-# An overload over instants depends on the time zone too, which `connection` fixes.
+# An overload over instants also depends on the time zone, which `connection` fixes.
 _FUNCTIONS = """
 SELECT function_name, function_type, bool_and(stability IS DISTINCT FROM 'VOLATILE') AND bool_or(
     coalesce(stability, 'CONSISTENT') = 'CONSISTENT' OR len(parameter_types) > 0
@@ -88,15 +89,15 @@ _CLOCK = ("now", "time", "today", "date", "age", "ago")
 
 @dataclass(frozen=True)
 class _Catalog:
-    """The functions that DuckDB knows, by what plans must know of them.
+    """The functions of DuckDB, by their properties.
 
     Args:
-        volatile: Functions and macros whose result does not depend on their arguments alone.
-        callable: Functions and macros that plans may call, `id` included.
+        volatile: Functions and macros whose result does not depend only on their arguments.
+        callable: Functions and macros that plans may call, including `id`.
         aggregates: Aggregate functions.
         several: Functions that return several rows, and macros over them.
         hidden: Macros over an aggregate.
-        words: What may stand before a parenthesis: functions, keywords, types.
+        words: The words that may precede a parenthesis: functions, keywords, types.
     """
 
     volatile: frozenset[str]
@@ -132,8 +133,8 @@ def _catalog(con: duckdb.DuckDBPyConnection) -> _Catalog:
 
 
 def taken_names() -> frozenset[str]:
-    """The names that functions of one's own cannot have: DuckDB's and semgraph's functions, and
-    words of SQL.
+    """The names that user functions cannot have: functions of DuckDB and semgraph, and words of
+    SQL.
     """
     catalog = _catalog(connection())
     words = {name.lower() for name in (*exp.FUNCTION_BY_NAME, *Faithful.Tokenizer.KEYWORDS)}
@@ -141,7 +142,7 @@ def taken_names() -> frozenset[str]:
 
 
 def register_function(function: OwnFunction) -> None:
-    """Let SQL call a function of one's own."""
+    """Register a user function for SQL."""
     register(function, _define)
 
 
@@ -189,8 +190,8 @@ def called(sql: str) -> Iterator[str]:
 
 
 def _words(sql: str, bare: frozenset[str] = _BARE) -> Iterator[str]:
-    """Functions called in SQL, and words that are calls without parentheses; identifiers are quoted
-    there.
+    """The functions called in SQL, and the words in `bare` that are calls without parentheses. SQL
+    quotes identifiers.
     """
     for match in _WORD.finditer(sql):
         word = (match["word"] or "").lower()
@@ -202,7 +203,7 @@ def _words(sql: str, bare: frozenset[str] = _BARE) -> Iterator[str]:
 
 @lru_cache(maxsize=8192)
 def refuse_volatile(scalar: Scalar, con: duckdb.DuckDBPyConnection) -> None:
-    """Refuse a volatile scalar: its result may differ each time. Raises Fault."""
+    """Refuse a volatile scalar, whose result may differ between calls. Raises Fault."""
     if "(" not in scalar.sql and not any(word in scalar.sql.lower() for word in _BARE):
         return
     words = (*called(scalar.text), *_words(scalar.sql))
@@ -238,8 +239,8 @@ ORDINAL = "_o"
 UNGROUPED = re.compile(r'column "(?P<name>[^"]+)" must appear in the GROUP BY clause')
 _NO_FUNCTION = re.compile(r"Function with name (?P<name>\w+) does not exist!")
 _CHANGED = re.compile(rf"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\${NOW}\b|\b(?i:error)(?=\s*\()""")
-# `error` as statements have it: DuckDB calls its own volatile, and refuses it in orders and among
-# distinct values.
+# The name of `error` in statements. DuckDB's own `error` is volatile, so that DuckDB refuses it in
+# orders and among distinct values.
 _FAIL = "semgraph_error"
 _RAISED = "Python exception occurred while executing the UDF: ValueError: "
 
@@ -249,8 +250,7 @@ def connection() -> duckdb.DuckDBPyConnection:
     """The process's DuckDB: in memory, one thread (row order is part of the meaning), UTC, no
     access to files.
 
-    It starts no thread of its own: a forked process, which has none, would wait for them at its
-    end, and crash.
+    It starts no threads. A forked process would lack them, wait for them at its end, and crash.
     """
     con = duckdb.connect(config={"threads": 1, "async_threads": 0, **CONFIG})
     con.execute("SET TimeZone='UTC'")
@@ -259,7 +259,7 @@ def connection() -> duckdb.DuckDBPyConnection:
     con.execute("SET enable_external_access=false")
     con.execute(
         "SET GLOBAL order_by_non_integer_literal=true"
-    )  # list(x ORDER BY 'a'): a constant orders nothing
+    )  # list(x ORDER BY 'a'): a constant has no effect
     texts = {name: (on_columns(f), f.parameters, f.result) for name, f in TEXT_FUNCTIONS.items()}
     vectors = {
         name: (on_vectors(f), f.parameters, f.result) for name, f in VECTOR_FUNCTIONS.items()
@@ -286,14 +286,14 @@ def _fail(texts: pa.Array) -> pa.Array:  # type: ignore[type-arg]  # DuckDB eval
 
 
 def is_aggregate(call: exp.Func) -> bool:
-    """Whether a function makes one value of the values of many rows."""
+    """Whether a function aggregates the values of many rows."""
     return isinstance(call, exp.AggFunc) or (
         isinstance(call, exp.Anonymous) and call.name.lower() in aggregates()
     )
 
 
 def window_of(call: exp.Expr) -> exp.Window | None:
-    """The window that a call is the function of."""
+    """The window of a window function's call, or None."""
     while isinstance(call.parent, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.WithinGroup)):
         call = call.parent
     return call.parent if isinstance(call.parent, exp.Window) and call.parent.this is call else None
@@ -306,13 +306,13 @@ def empty_relation(schema: pa.Schema) -> str:
 
 
 def check_columns(scalar: Scalar, schema: pa.Schema) -> None:
-    """Refuse a scalar that reads a column or struct field that is not there. Raises Fault."""
+    """Refuse a scalar that reads an unknown column or struct field. Raises Fault."""
     for path in scalar.columns:
         type_of_path(path, schema)
 
 
 def type_of_path(path: str, schema: pa.Schema) -> pa.DataType | None:
-    """The canonical type of a column or struct field; None where only the binder knows it. Raises
+    """The canonical type of a column or struct field; None if only the binder knows it. Raises
     Fault.
     """
     root, *fields = path.split(".")
@@ -345,7 +345,7 @@ def _missing(path: str, schema: pa.Schema) -> Fault:
     return Fault(f'no column "{path}"', there=there, hint=hint)
 
 
-# Hints for names of aggregates that are written as columns.
+# Hints for aggregates written as columns.
 _CALLS = {
     "count": "an aggregate counts rows: {n: count(*)}",
     **{
@@ -356,8 +356,8 @@ _CALLS = {
 
 
 def executable(sql: str) -> str:
-    """SQL as DuckDB executes it: a typed parameter for the time, and `error` of its own. Texts and
-    names may hold either word.
+    """SQL for execution, with a typed parameter for the time and the registered `error`. Texts and
+    names that contain these words are unchanged.
     """
 
     def changed(match: re.Match[str]) -> str:
@@ -382,7 +382,7 @@ def bind(sql: str) -> pa.DataType:
         with interruptible(), not_called():
             relation = cursor.sql(sql, params=params) if params else cursor.sql(sql)
             kind: pa.DataType | None = _arrow_type(relation.types[0])
-            if kind is None:  # what only Arrow's own reader knows: execute it
+            if kind is None:  # only Arrow's reader knows the type: execute the statement
                 kind = relation.to_arrow_table().schema.field(0).type
         return kind
     finally:
@@ -407,7 +407,7 @@ _ARROW_TYPES: dict[str, pa.DataType] = {
 
 
 def _arrow_type(kind: DuckDBPyType) -> pa.DataType | None:
-    """The Arrow type of DuckDB's; None for one that is not listed."""
+    """The Arrow type of a DuckDB type; None if it is not listed."""
     if kind.id == "decimal":
         (_, precision), (_, scale) = kind.children
         return pa.decimal128(precision, scale)
@@ -424,8 +424,8 @@ def _arrow_type(kind: DuckDBPyType) -> pa.DataType | None:
 
 @lru_cache(maxsize=8192)
 def _refuse_failing_casts(scalar: Scalar) -> None:
-    """Refuse a cast of a constant that fails, such as that of a parameter, unless the plan looks at
-    the value first.
+    """Refuse a failing cast of a constant, such as a parameter, unless the plan tests the value
+    first.
     """
     for conversion in scalar.shared_ast.find_all(exp.Cast):
         guarded = isinstance(conversion, exp.TryCast) or conversion.find_ancestor(
@@ -447,7 +447,7 @@ def _refuse_failing_casts(scalar: Scalar) -> None:
 
 @isolated(grows)
 def value_of(sql: str) -> Any:
-    """The value of SQL that reads no row. Raises duckdb.Error."""
+    """The value of SQL that reads no rows. Raises duckdb.Error."""
     cursor: Any = connection().cursor()
     try:
         with interruptible():
@@ -458,15 +458,15 @@ def value_of(sql: str) -> Any:
 
 @isolated(grows)
 def kind_of_value(sql: str) -> pa.DataType:
-    """The Arrow type of SQL that reads no row, which has a value. Raises duckdb.Error."""
+    """The Arrow type of the value of SQL that reads no rows. Raises duckdb.Error."""
     table = connection().cursor().sql(f"SELECT {sql} AS x").to_arrow_table()
     return cast("pa.DataType", table.schema.field(0).type)
 
 
 @isolated(lambda _sql: False)
 def rows_of(sql: str, tables: Mapping[str, pa.Table], now: datetime | None = None) -> pa.Table:
-    """The rows of a statement over tables. Raises duckdb.Error; OutOfMemoryException for rows that would
-    fill the parent of this process.
+    """The rows of a statement over tables. Raises duckdb.Error; OutOfMemoryException if the rows
+    would fill the memory of the parent process.
     """
     rows = prepared(sql, tables).run(tables, now)
     if CONFIG and rows.nbytes > MOST_BYTES + sum(table.nbytes for table in tables.values()):
@@ -476,9 +476,7 @@ def rows_of(sql: str, tables: Mapping[str, pa.Table], now: datetime | None = Non
 
 
 def type_of(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
-    """The canonical Arrow type of a scalar over a relation. Raises Fault with what DuckDB says of
-    it.
-    """
+    """The canonical Arrow type of a scalar over a relation. Raises Fault with DuckDB's message."""
     if scalar.is_column and (kind := type_of_path(scalar.columns[0], schema)) is not None:
         return kind
     check_scalar(scalar, schema)
@@ -488,8 +486,8 @@ def type_of(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
 
 
 def check_scalar(scalar: Scalar, schema: pa.Schema) -> None:
-    """Refuse what no binder needs to see: missing columns, volatile functions, casts that always fail.
-    Raises Fault.
+    """Refuse errors that need no binder: missing columns, volatile functions, casts that always
+    fail. Raises Fault.
     """
     check_columns(scalar, schema)
     refuse_volatile(scalar, connection())
@@ -500,10 +498,10 @@ def check_scalar(scalar: Scalar, schema: pa.Schema) -> None:
 
 
 def _bound(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
-    """The type that DuckDB finds. Raises Fault."""
+    """The type that DuckDB binds. Raises Fault."""
     binds = scalar.shared_ast.find(exp.Lambda, exp.Comprehension) is not None
     sql = executable(to_sql(with_bound_fields(scalar.ast)) if binds else scalar.sql)
-    read = _columns_read(scalar, schema)  # few columns: quick, and often bound before
+    read = _columns_read(scalar, schema)  # few columns: fast, and often cached
     try:
         kind = bind(f"SELECT {sql} AS x FROM ({empty_relation(read)}) AS {ROWS}")
     except duckdb.Error as error:
@@ -512,8 +510,8 @@ def _bound(scalar: Scalar, schema: pa.Schema) -> pa.DataType:
 
 
 def _columns_read(scalar: Scalar, schema: pa.Schema, groups: str = "") -> pa.Schema:
-    """The columns that a scalar reads, of a struct the fields that it reads, and those that `groups`
-    names: DuckDB binds few columns five times faster than all.
+    """The columns that a scalar or `groups` reads, with only the read fields of structs: DuckDB
+    binds few columns five times faster than all.
     """
     roots = scalar.roots
     columns = []
@@ -533,20 +531,20 @@ def _columns_read(scalar: Scalar, schema: pa.Schema, groups: str = "") -> pa.Sch
 
 
 class UnknownFunction(Fault):
-    """A call of a function that is not there. `name` is its name."""
+    """A call of an unknown function. `name` is its name."""
 
     name: str = ""
 
     def nearest_of(self, own: Iterable[str] = ()) -> UnknownFunction:
-        """The same with a hint that names the nearest of the functions of all plans and of these."""
+        """The fault with a hint at the nearest function, among those of all plans and `own`."""
         fault = copy(self)
         fault.hint = did_you_mean(self.name, {*own, *_catalog(connection()).callable})
         return fault
 
 
 def refused(scalar: Scalar, error: str) -> Fault:
-    """What DuckDB says of a scalar, in its first line; of a function that is not there, the nearest
-    that plans may call.
+    """The fault with the first line of DuckDB's message; for an unknown function, with the nearest
+    function that plans may call.
     """
     unknown = _NO_FUNCTION.search(error)
     if unknown is not None:
@@ -573,7 +571,7 @@ def _no_function(scalar: Scalar, name: str) -> UnknownFunction:
 
 
 def _first_aggregate(scalar: Scalar) -> str | None:
-    """The first aggregate that is no window function, as the plan writes it."""
+    """The first aggregate that is no window function, as written in the plan."""
     if not scalar.has_window:
         return next((name for name in called(scalar.text) if name in aggregates()), None)
     calls = (
@@ -585,27 +583,27 @@ def _first_aggregate(scalar: Scalar) -> str | None:
 
 
 def stands_for(scalar: Scalar, schema: pa.Schema, wanted: pa.DataType) -> bool:
-    """Whether a scalar has a type, or is NULL or made of NULLs and so has any. Raises Fault as
-    `type_of`.
+    """Whether a scalar has the wanted type, or any type because it is NULL or made of NULLs. Raises
+    Fault as `type_of`.
     """
     kind = type_of(scalar, schema)
     return kind == wanted or _untyped(_bound(scalar, schema), wanted)
 
 
 def _untyped(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a type only lacks what a NULL or an empty list leaves open."""
+    """Whether a type differs only where a NULL or an empty list leaves it open."""
     if pa.types.is_list(kind) and pa.types.is_list(wanted):
         return _untyped(kind.value_type, wanted.value_type)
     return pa.types.is_null(kind)
 
 
 _EXECUTE = "EXECUTE statement"
-_KEPT = 256  # statements; each has a cursor of its own, so that equal names of tables do not meet
+_KEPT = 256  # cached statements; each has its own cursor, so that equal table names do not collide
 
 
 class _Slot:
-    """A table under a fixed name, which is another one each time: DuckDB asks it for its rows when
-    a statement runs.
+    """A table under a fixed name, replaced for each run: DuckDB asks it for its rows when a
+    statement runs.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -621,13 +619,13 @@ class _Slot:
         return stream
 
     def clear(self) -> None:
-        """Let go of the rows."""
+        """Release the rows."""
         self.table = self._empty
 
 
 class Prepared:
-    """One statement over tables of fixed names, as SQL has them, and schemas. While a thread runs it,
-    others run copies: none waits for another.
+    """One statement over tables with the fixed names and schemas of its SQL. While one thread runs
+    it, other threads run copies, so that none waits.
     """
 
     def __init__(self, sql: str, like: Mapping[str, pa.Table]) -> None:
@@ -647,8 +645,8 @@ class Prepared:
         now: datetime | None = None,
         cursors: list[duckdb.DuckDBPyConnection] | None = None,
     ) -> pa.Table:
-        """The rows over these tables. `cursors` gets the one that computes them, which another thread
-        may interrupt. Raises duckdb.Error.
+        """The rows over these tables. The executing cursor is added to `cursors`, so that another
+        thread can interrupt it. Raises duckdb.Error.
         """
         statement = f"{_EXECUTE}({NOW} := {_literal(now)})" if self._timed else self._parsed
         if not self._lock.acquire(blocking=False):
@@ -668,14 +666,14 @@ class Prepared:
 
 
 def _rows(cursor: duckdb.DuckDBPyConnection) -> pa.Table:
-    """The rows of an executed statement. DuckDB warns that they are copied: it does the same for a
-    relation of `sql`, after it has bound the statement a second time, which takes longer than a
-    small statement itself.
+    """The rows of an executed statement. DuckDB warns about copying them. A relation of `sql`
+    copies them too, after binding the statement a second time, which takes longer than a small
+    statement.
     """
     return cast("pa.Table", cursor.to_arrow_table())
 
 
-# once, as statements run in several threads, and a filter for a while is one of all threads
+# once at import: statements run in several threads, and a temporary filter affects all threads
 warnings.filterwarnings(
     "ignore", "Arrow output on a DB-API result", UserWarning, r"semgraph\.expr\.duckdb"
 )
@@ -694,9 +692,7 @@ _lock = threading.Lock()
 
 
 def prepared(sql: str, tables: Mapping[str, pa.Table]) -> Prepared:
-    """The statement over tables of these names and schemas; the least used of many are forgotten.
-    Raises duckdb.Error.
-    """
+    """The cached statement over tables with these names and schemas. Raises duckdb.Error."""
     key = (sql, *((name, table.schema) for name, table in tables.items()))
     with _lock:
         statement = _statements.get(key)
@@ -712,8 +708,8 @@ def prepared(sql: str, tables: Mapping[str, pa.Table]) -> Prepared:
 
 @lru_cache(maxsize=4096)
 def constant(scalar: Scalar) -> Any:
-    """The value of a scalar that reads no column, no time and no rows. Raises Fault for one that
-    does, or that has none.
+    """The value of a scalar that reads no columns, time or rows. Raises Fault for other scalars,
+    and for a scalar that fails.
     """
     if (own := next(own_calls(scalar.sql), None)) is not None:
         what = (
@@ -732,8 +728,8 @@ def constant(scalar: Scalar) -> Any:
 
 
 def _over_rows(scalar: Scalar) -> bool:
-    """Whether it is computed over several rows, as `row_number() OVER ()` and `count(*)` are
-    without any column.
+    """Whether a scalar is computed over several rows, such as `row_number() OVER ()` and
+    `count(*)`, which name no column.
     """
     return scalar.has_window or any(
         is_aggregate(call) for call in scalar.shared_ast.find_all(exp.Func)
@@ -742,8 +738,7 @@ def _over_rows(scalar: Scalar) -> bool:
 
 @lru_cache(maxsize=4096)
 def always(scalar: Scalar) -> bool:
-    """Whether a condition holds whatever the rows are: TRUE, or an alternative of which one part
-    is.
+    """Whether a condition holds for all rows: TRUE, or an OR with a part that is TRUE.
 
     >>> from semgraph.expr.scalar import parse_scalar
     >>> always(parse_scalar("$least IS NULL OR n >= $least", {"least": None}))
@@ -768,7 +763,7 @@ _WINDOW_HINT = "compute it with add in a step before and use its column here"
 def expect_type(
     scalar: Scalar, schema: pa.Schema, wanted: pa.DataType, *, windows: bool = True
 ) -> None:
-    """Refuse a scalar over rows that has another type, or an aggregate in it. Raises Fault."""
+    """Refuse a scalar over rows with another type or with an aggregate. Raises Fault."""
     kind = type_of(scalar, schema)
     if kind != wanted:
         msg = f'"{short(scalar.text)}" is {type_of_arrow(kind)}, expected {type_of_arrow(wanted)}'
@@ -777,12 +772,12 @@ def expect_type(
 
 
 def check_over_rows(scalar: Scalar, schema: pa.Schema, *, windows: bool = True) -> None:
-    """Refuse what has no single value for a row. The scalar must have a type already. Raises Fault.
+    """Refuse a scalar without a single value per row. The scalar must be typed. Raises Fault.
 
     Args:
         scalar: An expression over rows.
         schema: Their columns.
-        windows: Whether window functions may stand here.
+        windows: Whether window functions are allowed.
     """
     if "(" not in scalar.sql:
         return
@@ -803,13 +798,13 @@ def check_over_rows(scalar: Scalar, schema: pa.Schema, *, windows: bool = True) 
 
 
 def type_over_groups(scalar: Scalar, schema: pa.Schema, groups: Sequence[str] = ()) -> pa.DataType:
-    """The canonical type of a scalar over groups of rows. Raises Fault for what has no single value
-    for a group.
+    """The canonical type of a scalar over groups of rows. Raises Fault for a scalar without a
+    single value per group.
 
     Args:
-        scalar: Aggregates of columns, and columns that `groups` has.
+        scalar: Aggregates of columns, and columns in `groups`.
         schema: The columns of the rows.
-        groups: SQL of what is equal in a group.
+        groups: SQL of the values that are equal in a group.
     """
     check_scalar(scalar, schema)
     _refuse_several(scalar, set(called(scalar.sql)))

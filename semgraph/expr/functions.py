@@ -32,7 +32,7 @@ _SHORT = 500  # characters
 HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 HANGUL = "\u1100-\u11ff\u3131-\u318e\uac00-\ud7ff"
 HIRAGANA, KATAKANA = "\u3041-\u309f\u30fc", "\u30a0-\u30ff\u31f0-\u31ff\uff66-\uff9f"
-# Characters of scripts that put no blanks between words, or attach particles; for `[...]`.
+# Characters of scripts without blanks between words, or with attached particles; for `[...]`.
 SOUTH_EAST = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"
 )
@@ -53,7 +53,8 @@ _SENTENCE_END = re.compile(r"[.!?…。！？](?=\s|$)")
 
 def normalized(text: str) -> str:
     """A text in lower case and Unicode's form NFKC: equal for composed and decomposed accents, full
-    and half width. The capital \u0130 is an i: no other letter's small form has a mark more.
+    and half width. The capital \u0130 becomes i: it is the only letter whose small form adds a
+    mark.
     """
     if text.isascii():
         return text.lower()
@@ -71,8 +72,8 @@ def key(text: str) -> str:
 
 
 def words(text: str) -> str:
-    r"""The words of a text, normalized, one blank between them: letters and digits, with the marks
-    on them.
+    r"""The words of a text, normalized and separated by one blank: letters and digits with their
+    marks.
 
     >>> words('O\'Neil AND "TechCorp"~2')
     'o neil and techcorp 2'
@@ -81,12 +82,12 @@ def words(text: str) -> str:
 
 
 def word_count(text: str) -> int:
-    """How many words `words` finds."""
+    """The number of words of `words`."""
     return len(runs(normalized(text)))
 
 
 def runs(text: str) -> list[str]:
-    """The words of a text as it writes them."""
+    """The words of a text, unchanged."""
     if text.isascii():
         return _WORD.findall(text)
     rare = _RARE.search(text) is not None
@@ -94,8 +95,8 @@ def runs(text: str) -> list[str]:
 
 
 def terms(text: str) -> list[str]:
-    """The words of a text as full text compares them: with simple case folding, so that a final
-    sigma equals any other, and cut where a script has no blanks between words.
+    """The words of a text for full-text comparison: with simple case folding, so that all forms of
+    sigma are equal, and cut in scripts without blanks between words.
 
     >>> terms("Ada \u6e05\u83ef\u3067\u3059\u3088")
     ['ada', '\u6e05', '\u83ef', '\u3067\u3059', '\u3059\u3088']
@@ -111,8 +112,8 @@ def terms(text: str) -> list[str]:
 
 
 def name_keys(text: str) -> str:
-    r"""The keys of what may be a name in a text, one on a line: up to five words, also with the signs
-    between and beside them; of scripts without blanks up to twelve letters.
+    r"""The keys of possible names in a text, one per line: up to five words, also with the signs
+    between and around them; in scripts without blanks up to twelve letters.
 
     >>> {"node.js", "u.s.", "in the u"} <= set(name_keys("Node.js in the U.S., again").split("\n"))
     True
@@ -139,8 +140,8 @@ def name_keys(text: str) -> str:
 
 
 def _name_parts(text: str) -> list[tuple[int, int, int]]:
-    """Where words begin and end, or the letters of scripts without blanks; of a name at most five
-    words or twelve letters: their sizes add up to 60.
+    """The positions and sizes of words, or of letters in scripts without blanks. A name has at most
+    five words or twelve letters: sizes of at most 60 in total.
     """
     at, found = 0, list[tuple[int, int, int]]()
     for run in runs(text):
@@ -166,8 +167,8 @@ def _pairs(part: str) -> list[str]:
 
 @cache
 def _with_marks(pattern: str, rare: bool) -> re.Pattern[str]:
-    """`{}` stands for Unicode's marks; the rare ones, outside the basic plane, make it ten times
-    slower.
+    """The pattern with `{}` replaced by Unicode's marks. The rare marks, outside the basic plane,
+    make it ten times slower.
     """
     codes = [*range(0x300, 0xFE00), *range(0xFE10, 0x1F000 if rare else 0x10000)]
     marks = (chr(n) for n in codes if unicodedata.category(chr(n)) in ("Mn", "Mc"))
@@ -175,7 +176,7 @@ def _with_marks(pattern: str, rare: bool) -> re.Pattern[str]:
 
 
 def grams(text: str) -> frozenset[str]:
-    """The 3-grams of a text's letters, marks, digits and apostrophes, as `alike` compares them."""
+    """The 3-grams of a text's letters, marks, digits and apostrophes, for `alike`."""
     text = normalized(text)
     signs = "".join(c for c in text if c.isalnum() or c == "'" or unicodedata.category(c)[0] == "M")
     count = max(len(signs) - 2, 1) if signs else 0
@@ -194,8 +195,8 @@ def alike(left: str, right: str) -> float:
 
 
 def name_signs(text: str) -> str:
-    """What tells a name from others of the same words, in order: numbers with the letters behind them, a
-    last letter, Roman numerals, and signs that do not merely divide or join words.
+    """The parts that distinguish a name from names with the same words, in order: numbers with
+    following letters, a last letter, Roman numerals, and signs other than separators of words.
 
     >>> name_signs("Visual C++ 6.0"), name_signs("Plan B"), name_signs("J. R. Smith-Jones (Ltd.)")
     ('+ + 6.0', 'b', '')
@@ -238,10 +239,10 @@ def uuid5(text: str) -> str:
 
 
 def overlap(query: str, text: str) -> float:
-    """Shared words of a query and a text, over the geometric mean of how many distinct words each
-    has: between 0 and 1.
+    """The number of shared words of a query and a text, over the geometric mean of their numbers of
+    distinct words: between 0 and 1.
 
-    Depends on the two texts alone, so stores, groups and recordings agree on it.
+    It depends only on the two texts, so that stores, groups and recordings agree.
 
     >>> overlap("who leads Phoenix", "Alice leads Phoenix")
     0.6666666666666666
@@ -256,8 +257,8 @@ def overlap_of(a: frozenset[str], b: frozenset[str]) -> float:
 
 
 def distinct_words(text: str) -> frozenset[str]:
-    """The words of a text, each once. Short texts are compared with many others, one after
-    another.
+    """The distinct words of a text. Results for short texts are cached, because each is compared
+    with many others.
     """
     return _kept(text) if len(text) <= _SHORT else frozenset(terms(text))
 
@@ -268,8 +269,8 @@ def _kept(text: str) -> frozenset[str]:
 
 
 def overlaid(held: str, more: str) -> str:
-    """A JSON object with another laid over it; what is null, blank or empty in the latter leaves
-    what was there.
+    """A JSON object updated by another one. Values of the latter that are null, blank or empty
+    change nothing.
 
     >>> overlaid('{"a": 1, "b": "x"}', '{"b": " ", "c": [2]}')
     '{"a":1,"b":"x","c":[2]}'
@@ -306,9 +307,7 @@ def _blank(value: Any) -> bool:
 
 
 class TextFunction(NamedTuple):
-    """A function as it is registered: Python definition, DuckDB parameter types, DuckDB result
-    type.
-    """
+    """A registered function: Python definition, DuckDB parameter types, DuckDB result type."""
 
     python: Callable[..., Any]
     parameters: tuple[str, ...]
@@ -361,22 +360,22 @@ _CANONICAL = json.JSONEncoder(
 
 
 Vector = Sequence[float]
-_DIGITS = 12  # so that ties are ties whatever the order of the sums
+_DIGITS = 12  # rounding, so that ties do not depend on the order of sums
 
 
 class Pick(NamedTuple):
-    """A candidate that was chosen: which one, counted from 1, and its score when it was."""
+    """A chosen candidate: its number, from 1, and its score at that moment."""
 
     nth: int
     score: float
 
 
 def mmr(query: Vector | None, candidates: Sequence[Vector | None], weight: float) -> list[Pick]:
-    """Candidates in the order of maximal marginal relevance: the next is the one of greatest
-    `weight` · cosine(query, it) − (1 − `weight`) · the greatest cosine of it and one that was
-    chosen before (0 at first).
+    """Candidates in the order of maximal marginal relevance. The next candidate maximizes
+    `weight` · cosine(query, candidate) − (1 − `weight`) · the greatest cosine of the candidate with
+    one that was already chosen (0 at first).
 
-    All candidates are in the result; ties go by their place.
+    All candidates are in the result; ties are in input order.
 
     >>> [(p.nth, p.score) for p in mmr([0.6, 0.8], [[0.8, 0.6], [1, 0], [0, 1]], 0.5)]
     [(1, 0.48), (3, 0.1), (2, -0.1)]
@@ -399,8 +398,8 @@ def mmr(query: Vector | None, candidates: Sequence[Vector | None], weight: float
 def mmr_static(
     query: Vector | None, candidates: Sequence[Vector | None], weight: float
 ) -> list[Pick]:
-    """As `mmr`, in one sort: each candidate is compared with all others, chosen or not, and no
-    cosine counts as less than 0.
+    """As `mmr`, in one sort: each candidate is compared with all others, chosen or not, and
+    negative cosines count as 0.
 
     >>> [(p.nth, p.score) for p in mmr_static([0.6, 0.8], [[0.8, 0.6], [1, 0], [0, 1]], 0.5)]
     [(3, 0.1), (1, 0.08), (2, -0.1)]
@@ -415,7 +414,7 @@ def mmr_static(
 
 
 def mean_vector(vectors: Sequence[Vector | None]) -> list[float] | None:
-    """The mean of vectors; NULLs do not count, and of none it is NULL.
+    """The mean of vectors without NULLs; NULL if there are none.
 
     >>> mean_vector([[1, 0], None, [0, 1]])
     [0.5, 0.5]
@@ -428,7 +427,7 @@ def mean_vector(vectors: Sequence[Vector | None]) -> list[float] | None:
 
 
 def _cosines(query: Vector | None, candidates: Sequence[Vector | None]) -> tuple[Floats, Floats]:
-    """Of each candidate with the query, and with each candidate."""
+    """The cosines of each candidate with the query, and with each candidate."""
     import numpy as np
 
     size = next((len(vector) for vector in (query, *candidates) if vector is not None), 0)
@@ -451,8 +450,8 @@ def _matrix(vectors: Iterable[Vector | None], size: int) -> Floats:
 
 
 class VectorFunction(NamedTuple):
-    """A function as it is registered: Python definition, DuckDB parameter types, result type, how
-    many NULLs it takes.
+    """A registered function: Python definition, DuckDB parameter types, result type, and nullable
+    parameters.
 
     `nulls`: for each parameter, whether it may be NULL; a NULL elsewhere makes the result NULL.
     """

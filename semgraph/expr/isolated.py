@@ -1,7 +1,7 @@
-"""DuckDB in a process of its own, for expressions that may take any time and memory.
+"""DuckDB in a separate process, for expressions with unbounded time and memory.
 
-DuckDB does not count the texts and lists that an expression makes in its memory limit, and it can be
-interrupted between some of its steps only. A process can be limited and ended at any time.
+DuckDB's memory limit does not include the texts and lists of an expression, and DuckDB can be
+interrupted only between some of its steps. A process can be limited and ended at any time.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from semgraph.expr.own_functions import calls_own
 
 P = ParamSpec("P")
 T = TypeVar("T")
-SECONDS = 30.0  # how long the expressions of one call may take
-MEMORY = 1 << 30  # bytes that a process may have
-MOST_BYTES = MEMORY >> 4  # bytes of rows that it may give, besides those that it was given
+SECONDS = 30.0  # the time limit for the expressions of one call
+MEMORY = 1 << 30  # the memory limit of a process, in bytes
+MOST_BYTES = MEMORY >> 4  # the maximum bytes of returned rows, in addition to those of the input
 _CONSTANT_SECONDS = 5.0
 CONFIG: dict[str, Any] = {}  # further options of the connection of this process
-# Functions that make large values of small ones.
+# Functions that make large values from small ones.
 _MAKES = re.compile(
     r"(?i)\b(range|generate_series|repeat|[lr]pad|(list|array)_(resize|reduce|aggr\w*|to_string)|reduce"
     r"|(regexp_)?replace|format|printf|bar|bitstring|hex|to_hex|bin|to_binary|(to_)?base64|url_encode)\b"
@@ -48,7 +48,7 @@ _LONG = 20_000  # characters; an expression of a plan has some hundreds
 
 @lru_cache(maxsize=4096)
 def grows(sql: str) -> bool:
-    """Whether SQL may make much of little, or take long for it.
+    """Whether SQL may compute large values from small ones, or take long.
 
     >>> grows("1 + 2"), grows("list_transform(range(9), lambda x: x)")
     (False, True)
@@ -58,7 +58,7 @@ def grows(sql: str) -> bool:
 
 
 def folds(sql: str) -> bool:
-    """Whether DuckDB, which computes constants when it looks for types, may make much of SQL.
+    """Whether DuckDB, which folds constants during binding, may compute large values.
 
     >>> folds("len(range(9000))"), folds("[x || x FOR x IN range(900)]")
     (False, True)
@@ -70,13 +70,13 @@ def folds(sql: str) -> bool:
 
 
 def late(seconds: float) -> duckdb.Error:
-    """The error of what was stopped because its time was up."""
+    """The error of a computation that exceeded its time limit."""
     return duckdb.InterruptException(f"INTERRUPT Error: stopped after {seconds:g} s")
 
 
 @dataclass
 class _SharedProcess:
-    """A process, which its users take in turn."""
+    """A process that several users share in turn."""
 
     process: subprocess.Popen[bytes] | None = None
     user: SqlProcess | None = None
@@ -100,7 +100,7 @@ class _SharedProcess:
         return self.process
 
     def forget(self) -> None:
-        """End the process, and let go of it."""
+        """End and forget the process."""
         process, self.process = self.process, None
         if process is not None:
             with process, suppress(OSError):  # closes its pipes
@@ -108,11 +108,11 @@ class _SharedProcess:
 
 
 class SqlProcess:
-    """A process that computes with DuckDB. It starts when it is first needed.
+    """A process that computes with DuckDB. It starts on first use.
 
     Args:
-        seconds: How long what it computes may take together.
-        of: Another, whose process it uses in turn with others, with a count of its own.
+        seconds: The time limit of all its computations together.
+        of: Another one whose process it shares, with a separate time limit.
     """
 
     def __init__(self, seconds: float, of: SqlProcess | None = None) -> None:
@@ -120,14 +120,16 @@ class SqlProcess:
         self._place: _SharedProcess = _SharedProcess() if of is None else of._place  # noqa: SLF001 - its own class
 
     def end(self) -> None:
-        """Compute nothing more: end the process if it computes for this; others start another."""
+        """Stop computing. The process ends if it computes for this user; other users start a new
+        one.
+        """
         self._left = 0
         with self._place.change:
             if self._place.user is self:
                 self._kill()
 
     def close(self) -> None:
-        """End the process, whatever it computes, and let go of it."""
+        """End and forget the process, even during a computation."""
         self._kill()
         with self._place.lock:
             self._place.forget()
@@ -140,8 +142,8 @@ class SqlProcess:
         """The result of a function of `semgraph.expr.duckdb`.
 
         Raises:
-            duckdb.Error: As the function; InterruptException if the time is up, OutOfMemoryException
-                if the process needs more memory than it may have.
+            duckdb.Error: The function raised it. InterruptException: the time limit is exceeded.
+                OutOfMemoryException: the memory limit is exceeded.
         """
         with self._place.lock:
             if self._left <= 0:
@@ -182,13 +184,15 @@ def _exchanged(process: subprocess.Popen[bytes], request: tuple[str, tuple[Any, 
         return None
 
 
-# The process that computes here what may grow; None: this one.
+# The process for SQL that may grow; None: the current process.
 PROCESS: ContextVar[SqlProcess | None] = ContextVar("worker", default=None)
 
 
 def isolated(always: Callable[[str], bool]) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """A function of SQL that is computed by the worker, if there is one and the SQL may grow; SQL for
-    which `always` holds by another one where there is none. What calls functions of one's own never is.
+    """A function of SQL that runs in a worker process if the SQL may grow.
+
+    The worker is that of the context. Without one, only SQL for which `always` holds runs in a
+    worker: the shared one for constants. SQL with user functions never runs in a worker.
     """
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:

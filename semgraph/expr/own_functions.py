@@ -1,8 +1,8 @@
-"""Functions of one's own: typed Python functions that expressions call.
+"""User functions: typed Python functions that expressions call.
 
 In the SQL of a scalar a function has the name `NAME__SHA256`, with the SHA-256 of its file, and all
-its arguments, so that a fingerprint holds both, and two folders do not meet. One wrapper,
-`OwnFunction`, calls it for DuckDB and for the generated functions of rows.
+its arguments. So fingerprints include both, and functions of two folders do not collide. One
+wrapper, `OwnFunction`, calls the function for DuckDB and for generated row functions.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import PYTHON_TYPES, Type
 from semgraph.folders import line_in
 
-# The type of a parameter that is given the value of a JSON text, and of a result that becomes one.
+# The type of a parameter that receives a parsed JSON text, and of a result that becomes one.
 Json = Annotated[Any, "semgraph.json"]
 
 _LOG = logging.getLogger("semgraph")
 _LONGEST = 5.0  # seconds of one call after which a warning is logged
 _SHOWN = 80  # characters of the arguments in errors
-_LEAST = 10  # of each
+_LEAST = 10  # minimum characters of each argument
 _NAME = re.compile(r"\b([a-z][a-z0-9_]*)__[0-9a-f]{64}\b")
 _INT64 = range(-(2**63), 2**63)
 _ADMITTED = "types: str, int, float, bool, datetime, date, list[T], a TypedDict, Json, T | None"
@@ -56,7 +56,7 @@ _only_types: ContextVar[bool] = ContextVar("only_types", default=False)
 
 @contextmanager
 def not_called() -> Iterator[None]:
-    """Functions give NULL meanwhile: DuckDB computes some constants when it looks for types."""
+    """A context in which functions return NULL, because DuckDB folds some constants during binding."""
     token = _only_types.set(True)
     try:
         yield
@@ -65,13 +65,13 @@ def not_called() -> Iterator[None]:
 
 
 class FunctionFailed(Exception):
-    """A function of one's own raised, or returned what its type does not allow. The text is one line,
-    with the function, its arguments, file and line.
+    """A user function raised, or its result does not match its type. The text is one line, with the
+    function, its arguments, file and line.
     """
 
 
 def failure_in(message: str) -> str | None:
-    """The failure of a function that DuckDB's error is about."""
+    """The failure of a user function in DuckDB's error message, or None."""
     _, found, failure = message.partition(f"{FunctionFailed.__name__}: ")
     return failure.partition("\n")[0] if found else None
 
@@ -83,7 +83,7 @@ class FunctionParameter:
     Args:
         name: Its name.
         kind: Its type; without `null` the function is not called with NULL, and the result is NULL.
-        default: SQL of its value where a call gives none; None if every call must.
+        default: SQL of its default value; None if it is required.
     """
 
     name: str
@@ -97,12 +97,12 @@ class FunctionParameter:
 
 @dataclass(frozen=True)
 class OwnFunction:
-    """A function of one's own; called with values as rows hold them.
+    """A user function; it is called with values of rows.
 
     Args:
-        name: As plans call it.
+        name: Its name in plans.
         digest: SHA-256 of its file.
-        file: Where it is defined.
+        file: Its file.
         python: The function.
         parameters: Its parameters.
         result: The type of its result.
@@ -122,7 +122,7 @@ class OwnFunction:
 
     @property
     def signature(self) -> str:
-        """As tables and errors show it: `chunk(text: string, size: int64 = 200) -> list<string>`."""
+        """The text for tables and errors: `chunk(text: string, size: int64 = 200) -> list<string>`."""
         return f"{self.name}({', '.join(map(str, self.parameters))}) -> {self.result}"
 
     def __call__(self, *values: Any) -> Any:
@@ -133,7 +133,7 @@ class OwnFunction:
         began = time.perf_counter()
         try:
             result = self.python(*(_given(value, own.kind) for value, own in pairs))
-        except BaseException as error:  # SystemExit would end the event loop, and nobody hear of it
+        except BaseException as error:  # SystemExit would end the event loop silently
             if isinstance(error, KeyboardInterrupt) and _is_main_thread():
                 raise
             said = f"raised {_one_line(error)}"
@@ -144,7 +144,7 @@ class OwnFunction:
         return self.converted(result, values)
 
     def converted(self, result: Any, values: Sequence[Any] = ()) -> Any:
-        """A result as rows hold it. Raises FunctionFailed for one of another type."""
+        """A result converted to a value of rows. Raises FunctionFailed for another type."""
         try:
             return _returned(result, self.result)
         except ValueError as error:
@@ -157,9 +157,7 @@ class OwnFunction:
         return text.encode("utf-8", "backslashreplace").decode()  # lone surrogates are no text
 
     def on_columns(self, *columns: pa.Array[Any]) -> pa.Array[Any]:
-        """The results for whole Arrow columns; NULLs while types are looked for. Raises
-        FunctionFailed.
-        """
+        """The results for whole Arrow columns; NULLs during binding. Raises FunctionFailed."""
         if _only_types.get():
             return pa.array([None] * len(columns[0]), self.result.arrow)
         rows = zip(*(column.to_pylist() for column in columns), strict=True)
@@ -191,7 +189,7 @@ def _shown(value: Any) -> str:
 
 
 def _given(value: Any, kind: Type) -> Any:
-    """A value as the function gets it: it may change what it gets."""
+    """A value for the function: a copy, because the function may change it."""
     if value is None:
         return None
     if kind.item is not None:
@@ -202,7 +200,7 @@ def _given(value: Any, kind: Type) -> Any:
 
 
 def _returned(value: Any, kind: Type) -> Any:
-    """A result as rows hold it. Raises ValueError with what is wrong."""
+    """A result converted to a value of rows. Raises ValueError with the reason."""
     if value is None:
         if not kind.nullable:
             raise ValueError(f"None, not {kind}: write | None if it may")
@@ -315,7 +313,7 @@ def _fits(value: Any, kind: Type) -> bool:
 
 
 def _kind(hint: Any, where: str) -> Type:
-    """The type of the plan language for one of Python. Raises Fault."""
+    """The type of the plan language for a Python type. Raises Fault."""
     origin, parts = get_origin(hint), get_args(hint)
     if hint == Json:
         return Type("json")
@@ -342,13 +340,13 @@ class FunctionsByName(Protocol):
     """The functions that the expressions of a plan may call."""
 
     def __contains__(self, name: str) -> bool:
-        """Whether there is one of that name."""
+        """Whether there is a function of that name."""
 
     def __iter__(self) -> Iterator[str]:
         """Their names."""
 
     def __getitem__(self, name: str) -> OwnFunction:
-        """One of them, ready to be called in SQL. Raises Fault."""
+        """A function, ready to be called in SQL. Raises Fault."""
 
 
 REGISTERED: dict[str, OwnFunction] = {}  # the functions that SQL may call, by their names there
@@ -364,23 +362,23 @@ def register(function: OwnFunction, define: Callable[[OwnFunction], None]) -> No
 
 
 def calls_own(sql: str) -> bool:
-    """Whether SQL calls a function of one's own."""
+    """Whether SQL calls a user function."""
     return "__" in sql and any(match[0] in REGISTERED for match in _NAME.finditer(sql))
 
 
 def own_calls(sql: str) -> Iterator[OwnFunction]:
-    """The functions of one's own that SQL calls."""
+    """The user functions that SQL calls."""
     if "__" in sql:
         yield from (REGISTERED[m[0]] for m in _NAME.finditer(sql) if m[0] in REGISTERED)
 
 
 def plain_names(text: str) -> str:
-    """SQL, or a message about it, with the names that plans write."""
+    """SQL, or a message about it, with the names of functions in plans."""
     return _NAME.sub(lambda m: m[1] if m[0] in REGISTERED else m[0], text) if "__" in text else text
 
 
 def called_of(source: str, functions: FunctionsByName | None) -> list[OwnFunction]:
-    """The functions of one's own that the text of an expression may call. Raises Fault."""
+    """The user functions that the text of an expression may call. Raises Fault."""
     if functions is None or "(" not in source:
         return []
     lower = source.lower()
@@ -392,7 +390,7 @@ def called_of(source: str, functions: FunctionsByName | None) -> list[OwnFunctio
 
 
 def with_own_calls(tree: exp.Expr, functions: Sequence[OwnFunction]) -> exp.Expr:
-    """A tree, changed, in which calls of these functions have their names in SQL and all arguments.
+    """The changed tree, in which calls of these functions have the names in SQL and all arguments.
     Raises Fault.
     """
     by_name = {function.name: function for function in functions}

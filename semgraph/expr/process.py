@@ -1,4 +1,4 @@
-"""The process that computes for `isolated`: it answers requests with what DuckDB gives."""
+"""The process that computes for `isolated`: it answers requests with DuckDB's results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def main() -> None:
     CONFIG.update(memory_limit=f"{MEMORY >> 30}GB", temp_directory="")
     module.connection()
     with suppress(AttributeError, OSError):
-        os.nice(10)  # what waits for other answers goes first
+        os.nice(10)  # other work has priority
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     _limit_memory()
     while True:
@@ -33,7 +33,7 @@ def main() -> None:
             outcome: Any = (getattr(module, name)(*arguments),) if name else ()
         except MemoryError:
             outcome = duckdb.OutOfMemoryException(f"more than {MEMORY >> 30} GB of memory")
-        except Exception as error:  # noqa: BLE001 - it is the parent's
+        except Exception as error:  # noqa: BLE001 - the parent raises it
             outcome = error
         with suppress(BrokenPipeError):
             pickle.dump(outcome, answers)
@@ -48,7 +48,7 @@ def _end_with(parent: int) -> None:
 
 
 def _limit_memory() -> None:
-    """Limit the memory that this process gets from now on, where the system can."""
+    """Limit the further memory of this process, if the system supports it."""
     with suppress(ImportError, OSError, ValueError):
         import resource
 

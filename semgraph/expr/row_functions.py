@@ -1,9 +1,9 @@
-"""What generated row functions call: DuckDB's functions on Python values.
+"""The functions that generated row functions call: DuckDB's functions on Python values.
 
-NULL is None. Where a value is known to differ between Python and DuckDB (numbers out of range,
-letters outside ASCII, control characters in JSON), a function raises `FallBack`, and DuckDB computes
-the segment. Python's `re` tries every way in which a pattern may match, which RE2, as DuckDB has it,
-does not: `is_linear` says which patterns it matches in time linear in the text.
+NULL is None. If a value is known to differ between Python and DuckDB (numbers out of range, letters
+outside ASCII, control characters in JSON), a function raises `FallBack`, and DuckDB computes the
+segment. Python's `re` backtracks over all possible matches, unlike RE2 in DuckDB: `is_linear`
+determines the patterns that `re` matches in time linear in the text.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from semgraph.expr.functions import TEXT_FUNCTIONS, VECTOR_FUNCTIONS, Pick
 Row = tuple[Any, ...]
 Rows = list[Row]
 Key = Callable[[Any], Any]
-# What a row is sorted by, whether it descends, and whether NULLs come first.
+# The sort key of a row, whether it descends, and whether NULLs come first.
 Term = tuple[Key, bool, bool]
 
 _INT64, _INT32 = 2**63, 2**31
-# Pairs of rows that a join looks at, or items that all lists of a segment make: more are DuckDB's.
+# The limit of row pairs of a join, and of list items of a segment. Above it, DuckDB computes them.
 MOST_ITEMS = 20_000
 _BLANKS = "".join(map(chr, (0x20, 0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000)))
 _FOLDED = re.compile("[\u017f\u212a]")  # letters outside ASCII that RE2 folds to ASCII letters
@@ -36,7 +36,7 @@ _WHOLE = re.compile(r"-?[0-9]{1,18}")
 
 
 class FallBack(Exception):
-    """DuckDB must compute the segment: a value that only its own code has, or an error."""
+    """DuckDB must compute the segment: only its code has the value, or there is an error."""
 
 
 class _NaN:
@@ -59,7 +59,7 @@ _NAN = _NaN()
 
 
 def strict(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, with NULL for NULL in any argument."""
+    """The function, extended to return NULL if any argument is NULL."""
 
     @wraps(function)
     def of_values(*arguments: Any) -> Any:
@@ -99,12 +99,12 @@ def ge(a: Any, b: Any) -> Any:
 
 
 def ordered(x: Any) -> Any:
-    """A double as it is compared, sorted and grouped."""
+    """A double for comparing, sorting and grouping."""
     return x if x == x else _NAN  # noqa: PLR0124 - NaN differs from itself
 
 
 def frozen(x: Any) -> Any:
-    """A nested value as it is grouped: NULLs and NaNs are equal."""
+    """A nested value for grouping: NULLs are equal, and so are NaNs."""
     if isinstance(x, Mapping):
         return tuple(frozen(part) for part in x.values())
     return tuple(frozen(part) for part in x) if isinstance(x, list) else ordered(x)
@@ -204,7 +204,7 @@ def rounded_int(x: float) -> int:
 
 @strict
 def rounded(x: float, digits: int) -> float:
-    """`round`, where neither the last bits of a sum nor half a digit decide."""
+    """`round`, unless the last bits of a sum or half a digit decide."""
     power = 10.0**digits
     y = x * power
     if not abs(y) < 2**43 or abs(abs(y - math.floor(y)) - 0.5) < 0.01:
@@ -345,7 +345,7 @@ def json_array(*parts: Any) -> str:
 
 @strict
 def checked_json(x: str) -> str:
-    """A text as JSON. Only texts that this engine writes are known to be what DuckDB reads."""
+    """A text as JSON. Only texts that this engine writes are known to equal DuckDB's JSON."""
     try:
         value = json.loads(x)
         same = json.dumps(value, ensure_ascii=False, separators=(",", ":")) == x
@@ -400,7 +400,7 @@ def flatten(lists: list[list[Any] | None]) -> list[Any]:
 
 @strict
 def item(items: list[Any], place: int) -> Any:
-    """An item by its place from 1, or from -1 at the end."""
+    """An item by its index, from 1, or from -1 at the end."""
     if not 0 < abs(place) <= len(items):
         return None
     return items[place - 1 if place > 0 else place]
@@ -414,8 +414,8 @@ def list_slice(items: list[Any], first: int, last: int) -> list[Any]:
 
 
 def counted() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """`each`, a list comprehension, and `series`, which is `range`, for one run of a segment, whose
-    lists they count.
+    """`each`, a list comprehension, and `series`, which is `range`, for one run of a segment. They
+    count its list items.
     """
     left = MOST_ITEMS
 
@@ -476,7 +476,7 @@ def agg_sum(values: list[Any]) -> Any:
 
 
 def agg_sum_double(values: list[Any]) -> Any:
-    """One addition after another, without the compensation of `sum`."""
+    """The sum by sequential additions, without the compensation of `sum`."""
     known, total = _known(values), 0.0
     for value in known:
         total += value
@@ -514,7 +514,7 @@ def in_order(values: list[Row], *terms: tuple[bool, bool]) -> list[Any]:
 
 
 def sort(rows: list[Any], *terms: Term) -> list[Any]:
-    """Rows by terms, ties as they were."""
+    """Rows sorted by terms; the sort is stable."""
     for key, descending, nulls_first in reversed(terms):
         keyed = [(key(row), row) for row in rows]
         nulls = [row for value, row in keyed if value is None]
@@ -550,7 +550,9 @@ def _of_places(rows: Rows, terms: Iterable[Term]) -> list[Term]:
 
 
 def groups(rows: Rows, key: Key, *, whole: bool = False) -> list[Rows]:
-    """The groups of equal keys, by their first rows; with `whole` one group of no rows at least."""
+    """The groups of equal keys, in order of their first rows; with `whole` at least one, empty
+    group.
+    """
     by_key: dict[Any, Rows] = {}
     for row in rows:
         by_key.setdefault(key(row), []).append(row)
@@ -564,8 +566,8 @@ def index(
     others: Rows,
     other_key: Callable[[Row], Row],
 ) -> dict[Row, Rows]:
-    """What `make` makes of each row, by key, for the other rows of a join; a key with NULL matches
-    nothing.
+    """The results of `make` for each row, by key, for the other rows of a join. A key with NULL
+    matches nothing.
     """
     by_key: dict[Row, Rows] = {}
     for row in rows:
@@ -580,7 +582,7 @@ def index(
 
 
 def windows(rows: Rows, per: Key, *terms: Term) -> list[list[int]]:
-    """The places of the rows of each partition of a window function, in its order."""
+    """The indices of the rows of each partition of a window function, in its order."""
     by_key: dict[Any, list[int]] = {}
     for place in sort(list(range(len(rows))), *_of_places(rows, terms)):
         by_key.setdefault(per(rows[place]), []).append(place)
@@ -613,7 +615,7 @@ def ranks(rows: Rows, per: Key, *terms: Term) -> list[int]:
 
 
 def over_peers(rows: Rows, value: Key, compute: Key, per: Key, *terms: Term) -> list[Any]:
-    """An aggregate of each row's partition up to the rows that its order leaves equal."""
+    """An aggregate of each row's partition, up to and including the row's peers."""
     values: list[Any] = [None] * len(rows)
     for places in windows(rows, per, *terms):
         listed = [value(rows[place]) for place in places]
@@ -625,7 +627,7 @@ def over_peers(rows: Rows, value: Key, compute: Key, per: Key, *terms: Term) -> 
 
 
 def _peers(rows: Rows, places: list[int], terms: Iterable[Term]) -> list[tuple[int, list[int]]]:
-    """The places that an order leaves equal, with how many are before them."""
+    """The indices of peers (rows with equal terms), each with the number of rows before them."""
     keyed = groupby(places, lambda place: [key(rows[place]) for key, *_ in terms])
     peers = [list(group) for _, group in keyed]
     starts = accumulate(map(len, peers), initial=0)
@@ -643,7 +645,7 @@ def over_partition(rows: Rows, value: Key, compute: Key, per: Key) -> list[Any]:
 
 
 def all_sources(sources: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
-    """The ids of all rows that several are made of."""
+    """The ids of the sources of several rows."""
     return tuple(chain.from_iterable(sources))
 
 
@@ -671,21 +673,21 @@ OWN: dict[str, Callable[..., Any]] = {
     **{
         name: _of_vectors(function.python, function.nulls)
         for name, function in VECTOR_FUNCTIONS.items()
-        if name != "mean_vector"  # rounds to 32 bits in DuckDB
+        if name != "mean_vector"  # DuckDB rounds its result to 32 bits
     },
 }
 
 
 Items = Sequence[tuple[Any, Any]]  # a sequence of a parsed pattern: operators with their arguments
-_STEPS = 1_000  # that a pattern may take at one place of a text
+_STEPS = 1_000  # the maximum steps of a pattern at one position of a text
 
 
 def is_linear(pattern: str, flags: int, *, whole: bool = False) -> bool:
     """Whether Python matches a pattern in time linear in the text.
 
-    At each place it takes a bounded number of steps: there are few ways to match, each of a bounded
-    length. One character or class may repeat without bound: at the end, where nothing can fail after
-    it, or anywhere in what is matched against whole texts, which begin at one place.
+    At each position it takes a bounded number of steps: there are few possible matches, each of
+    bounded length. One character or class may repeat without bound: at the end, where nothing after
+    it can fail, or anywhere in a pattern for whole texts, which begins at one position.
 
     Args:
         pattern: The pattern.
@@ -712,7 +714,7 @@ def _repeats_a_character(item: tuple[Any, Any]) -> bool:
 
 
 def _ways(items: Items) -> float:
-    """In how many ways a sequence may match at one place, at most; what has no bound: infinite."""
+    """The maximum number of matches of a sequence at one position; infinite if unbounded."""
     ways = 1.0
     for kind, argument in items:
         match str(kind):
@@ -723,7 +725,7 @@ def _ways(items: Items) -> float:
                 others = sum(_ways(branch) for branch in argument[1] if _text(branch) is None)
                 prefix = any(
                     b.startswith(a) for a, b in pairwise(texts)
-                )  # else one at most matches
+                )  # otherwise at most one matches
                 ways *= others + (len(texts) if prefix else min(len(texts), 1))
             case "MAX_REPEAT":
                 least, most, inner = argument
@@ -738,6 +740,6 @@ def _ways(items: Items) -> float:
 
 
 def _text(items: Items) -> str | None:
-    """The one text that a sequence matches, in lower case."""
+    """The only text that a sequence matches, in lower case, or None."""
     literal = all(str(kind) == "LITERAL" for kind, _ in items)
     return "".join(chr(code) for _, code in items).lower() if literal else None

@@ -1,10 +1,10 @@
 """SQL scalars as Python expressions over tuples.
 
-DuckDB defines what a scalar means; an expression that is not known to give the same is refused.
+DuckDB defines the meaning of scalars; an expression that may give another result is refused.
 Every expression has the type that DuckDB gives it: columns have theirs from the schema, and a
 function is admitted for the exact types that its entry lists, so no implicit cast happens unseen.
-Types are Arrow's; some stand for DuckDB types that no column has: int32 for a small literal,
-`FRACTION` for a decimal one, `HUGE` for a sum of integers, `JSON`.
+Types are Arrow's. Some represent DuckDB types that no column has: int32 for a small literal,
+`FRACTION` for a decimal literal, `HUGE` for a sum of integers, `JSON`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ DATE, NULL, JSON = pa.date32(), pa.null(), pa.large_string()
 HUGE, FRACTION = pa.decimal128(38, 0), pa.decimal128(38, 1)
 _WHOLE = (SMALL, INT, HUGE)
 _ATOMS = (TEXT, *_WHOLE, DOUBLE, BOOL, TIMESTAMP, DATE)  # types that Python orders as DuckDB does
-_DIGITS = 15  # of a decimal literal that is the nearest double
+_DIGITS = 15  # the maximum digits of a decimal literal that a double represents
 
 
 class Unsupported(Exception):
-    """An expression or operator that DuckDB alone computes; its text is the reason."""
+    """An expression or operator that only DuckDB computes; the text is the reason."""
 
 
 class Code(NamedTuple):
@@ -45,12 +45,12 @@ class Code(NamedTuple):
 
 @dataclass(frozen=True)
 class NameScope:
-    """What the names of an expression stand for.
+    """The meaning of the names in an expression.
 
     Args:
         columns: The columns.
         group: The columns of a row `r` of `rows`, inside aggregates; None if aggregates are refused.
-        window: Makes a column of a window function; None if window functions are refused.
+        window: Makes a column from a window function; None if window functions are refused.
         prefix: The prefix of the Python names that lambdas bind.
     """
 
@@ -60,7 +60,7 @@ class NameScope:
     prefix: str = "x"
 
     def bind(self, name: str, kind: Kind) -> tuple[str, NameScope]:
-        """The Python name of what a lambda binds, and the scope of its body. Raises Unsupported."""
+        """The Python name of a lambda's variable, and the scope of its body. Raises Unsupported."""
         if any(n != name and n.lower() == name.lower() for n in self.columns):
             raise Unsupported(f'a lambda\'s name "{name}" beside a column of other case')
         own = f"{self.prefix}{len(self.columns)}"
@@ -80,7 +80,7 @@ def value(tree: exp.Expr, scope: NameScope) -> Code:
 
 def kind_of(tree: exp.Expr, columns: Mapping[str, Kind]) -> Kind | None:
     """The canonical type of an expression over columns of these types, without DuckDB's binder, which
-    takes half a millisecond; None where only the binder knows it, and for whatever may be wrong.
+    takes half a millisecond. None if only the binder knows it, or if the expression may be invalid.
     """
     scope = NameScope({name: Code(name, kind) for name, kind in columns.items()})
     try:
@@ -96,9 +96,7 @@ def _holds_null(kind: Kind) -> bool:
 
 
 def test(tree: exp.Expr, scope: NameScope) -> str:
-    """An expression that Python takes for true exactly where the condition is TRUE. Raises
-    Unsupported.
-    """
+    """An expression that is true in Python exactly if the condition is TRUE. Raises Unsupported."""
     if isinstance(tree, exp.Paren):
         return test(tree.this, scope)
     if isinstance(tree, (exp.And, exp.Or)):
@@ -110,7 +108,7 @@ def test(tree: exp.Expr, scope: NameScope) -> str:
 
 
 def as_kind(code: Code, kind: Kind) -> str:
-    """An expression converted as DuckDB does implicitly. Raises Unsupported."""
+    """An expression with DuckDB's implicit conversion. Raises Unsupported."""
     if _represents(code.kind, kind):
         return code.text
     if kind == DOUBLE and code.kind in {SMALL, INT}:
@@ -164,20 +162,20 @@ def meeting(trees: Sequence[exp.Expr], scope: NameScope) -> tuple[list[str], Kin
 
 
 def key(code: Code) -> str:
-    """A value as it is grouped, joined and counted."""
+    """A value for grouping, joining and counting."""
     if code.kind == DOUBLE:
         return f"ordered({code.text})"
     return f"frozen({code.text})" if pa.types.is_nested(code.kind) else code.text
 
 
 def sort_key(code: Code) -> str:
-    """A value as it is sorted. Raises Unsupported."""
+    """A value for sorting. Raises Unsupported."""
     _need(code.kind, "an order by", *_ATOMS)
     return key(code)
 
 
 def term(ordered: exp.Expr, scope: NameScope) -> tuple[str, bool, bool]:
-    """A term of an ORDER BY: what it sorts by, whether it descends, whether NULLs come first."""
+    """A term of an ORDER BY: its sort key, whether it descends, whether NULLs come first."""
     nulls_first = bool(ordered.args.get("nulls_first"))
     return sort_key(value(ordered.this, scope)), bool(ordered.args.get("desc")), nulls_first
 
@@ -368,7 +366,7 @@ def _negation(tree: exp.Neg, scope: NameScope) -> Code:
     code = value(tree.this, scope)
     _need(code.kind, "the negation of", SMALL, INT, DOUBLE, FRACTION)
     if isinstance(tree.this, exp.Literal) and code.kind != FRACTION:
-        # to DuckDB the least number of 32 bits is a literal of its own
+        # DuckDB treats the least number of 32 bits as a separate literal
         return Code(f"(-{code.text})", SMALL if code.text == str(2**31) else code.kind)
     # decimals have no -0.0
     text = f"subtract(0.0, {code.text})" if code.kind == FRACTION else f"negated({code.text})"
@@ -473,7 +471,7 @@ def _bracket(tree: exp.Bracket, scope: NameScope) -> Code:
         raise Unsupported("an item by a computed place")
     code = value(place, scope)
     _need(code.kind, "an item by", SMALL, INT)
-    # the parser counts literal places from 0
+    # the parser counts literal indices from 0
     text = f"{code.text} + 1" if _is_number(place) else code.text
     return Code(f"item({items.text}, {text})", kind)
 
@@ -524,7 +522,7 @@ _TEXT_OF = {BOOL: "text_of_bool", SMALL: "text_of_int", INT: "text_of_int"}
 
 
 def _texts(trees: Iterable[exp.Expr], scope: NameScope, lists: bool) -> str:
-    """Arguments of functions that make texts of what they are given."""
+    """The arguments of functions that convert arguments to texts."""
     texts = []
     for code in (value(tree, scope) for tree in trees):
         if lists and code.kind == pa.list_(TEXT):
@@ -574,7 +572,7 @@ def _round(tree: exp.Round, scope: NameScope) -> Code:
     if not isinstance(digits, exp.Literal) or int(digits.this) > 12:
         raise Unsupported("round to a computed number of digits")
     if isinstance(inner, exp.Window) and isinstance(inner.this, exp.Sum) and scope.window:
-        code = scope.window(inner)  # the order of the additions is in digits that are cut
+        code = scope.window(inner)  # the order of additions affects only digits that are cut
     else:
         code = value(inner, scope)
     _need(code.kind, "round of", DOUBLE)
@@ -627,8 +625,8 @@ _TOKEN = re.compile(
 
 
 def python_pattern(pattern: str, *, ignore_case: bool, whole: bool = False) -> str:
-    """A pattern of RE2 that Python matches alike, with ASCII classes, and in time that is linear in
-    the text. Raises Unsupported.
+    """The pattern of RE2 for Python, with equal matches, ASCII classes, and time linear in the
+    text. Raises Unsupported.
 
     Args:
         pattern: The pattern.
@@ -663,7 +661,7 @@ class Function(NamedTuple):
 
     Args:
         takes: Each argument's type, or a test of it.
-        gives: The type of the result, or how it follows from the arguments'.
+        gives: The type of the result, or a function of the argument types.
         python: The name in `row_functions`.
     """
 
@@ -759,7 +757,7 @@ FUNCTIONS |= {
 def _call(tree: exp.Func, scope: NameScope) -> Code:
     name = str(tree.this).lower() if isinstance(tree, exp.Anonymous) else type(tree)
     trees = tree.expressions if isinstance(tree, exp.Anonymous) else _arguments(tree)
-    if name == "json_array":  # of an id
+    if name == "json_array":  # the argument of an id
         return _json_array(exp.JSONArray(expressions=trees), scope)
     if isinstance(name, str) and name in REGISTERED:
         return _own_call(name, trees, scope)
@@ -786,7 +784,7 @@ def _call(tree: exp.Func, scope: NameScope) -> Code:
 
 
 def _own_call(name: str, trees: Sequence[exp.Expr], scope: NameScope) -> Code:
-    """A call of a function of one's own, which has the types that its file says."""
+    """A call of a user function, which has the types of its file."""
     function = REGISTERED[name]
     wanted = (parameter.kind.arrow for parameter in function.parameters)
     texts = [as_kind(value(part, scope), kind) for part, kind in zip(trees, wanted, strict=True)]
@@ -811,7 +809,7 @@ def _takes(wanted: Kind | Callable[[Kind], bool], kind: Kind) -> bool:
 
 
 class Aggregation(NamedTuple):
-    """An aggregate: its function in `row_functions`, the types that it takes, and what it gives."""
+    """An aggregate: its function in `row_functions`, its argument types, and its result type."""
 
     python: str
     takes: Callable[[Kind], bool]
@@ -851,7 +849,7 @@ SUM_OF_DOUBLES = Aggregation("agg_sum_double", lambda kind: bool(kind == DOUBLE)
 
 
 def is_aggregate_call(tree: exp.Expr) -> bool:
-    """Whether an expression is an aggregate that is admitted."""
+    """Whether an expression is an admitted aggregate."""
     return type(tree) in AGGREGATES
 
 
@@ -878,7 +876,7 @@ def _ignore_nulls(tree: exp.IgnoreNulls, scope: NameScope) -> Code:
 def aggregate(tree: exp.Expr, scope: NameScope, where: exp.Expr | None = None) -> Code:
     """An aggregate of `rows`, which are in row order."""
     if isinstance(tree, exp.IgnoreNulls) and isinstance(tree.this, exp.AnyValue):
-        tree = tree.this  # how the parser writes any_value
+        tree = tree.this  # the parser wraps any_value
     if scope.group is None:
         raise Unsupported(f"the aggregate {type(tree).__name__.lower()} here")
     inner = NameScope(scope.group)
@@ -902,7 +900,7 @@ class _Options(NamedTuple):
 
 
 def _aggregated(tree: exp.Expr, scope: NameScope) -> tuple[str, Code, _Options]:
-    """What an aggregate takes of each row, the value in it, and how the values are treated."""
+    """The element that an aggregate takes from each row, the value in it, and the options."""
     if tree.args.get("count") is not None or tree.args.get("expressions"):
         raise Unsupported("an aggregate of several arguments")
     argument, terms, distinct = tree.this, [], False
@@ -929,7 +927,7 @@ def _aggregated(tree: exp.Expr, scope: NameScope) -> tuple[str, Code, _Options]:
     return values, code, _Options(order, distinct, separator)
 
 
-# What generated code sees.
+# The names for generated code.
 NAMESPACE: dict[str, Any] = {
     name: own for name, own in vars(row_functions).items() if not name.startswith("_")
 } | {"REGISTERED": REGISTERED}

@@ -1,8 +1,8 @@
 """SQL scalars: one expression over the columns of one relation. Parsed and admitted here, typed by
 DuckDB (`duckdb`).
 
-sqlglot reads far more than a scalar (`a; DROP TABLE x`, sub-queries), so what is admitted is a list
-of node types, and all else is refused.
+sqlglot reads far more than a scalar (`a; DROP TABLE x`, sub-queries). So only listed node types are
+admitted, and all others are refused.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STORED, STEP, PAIRS = '"#stored"', '"#step"', '"#pairs"'
 
 
 def reserved(name: str) -> bool:
-    """Whether a name is the engine's own.
+    """Whether a name is reserved for the engine.
 
     >>> reserved("_o"), reserved("order")
     (True, False)
@@ -52,11 +52,11 @@ _PAIRS = {"(": ")", "[": "]", "{": "}"}
 
 
 def unclosed(source: str) -> str | None:
-    """What an expression lacks, with the place, in the parser's words; None if every bracket has
-    its other half.
+    """The missing bracket of an expression, with its position, in the parser's words; None if all
+    brackets match.
 
-    The parser itself does not insist on it in functions that have a syntax of their own: it takes
-    `trim(a <> ''` for `trim(a <> '')`.
+    The parser itself does not check brackets in functions with special syntax: it reads
+    `trim(a <> ''` as `trim(a <> '')`.
 
     >>> unclosed("trim(a"), unclosed("trim('(')")
     ('Expecting ). Line 1, Col: 6.', None)
@@ -82,8 +82,8 @@ def _unclosed(tokens: Sequence[Token]) -> str | None:
 
 @lru_cache(maxsize=4096)
 def depth(text: str) -> int:
-    """How many brackets a piece of an expression leaves open; below 0 if it closes one that it did
-    not open.
+    """The number of brackets that a piece of an expression leaves open; negative if it closes more
+    than it opens.
 
     >>> depth("coalesce(a"), depth("coalesce(a, 'x')"), depth("b)")
     (1, 0, -1)
@@ -98,7 +98,7 @@ def depth(text: str) -> int:
 
 
 def called_in(text: str) -> Iterator[str]:
-    """The words before an opening parenthesis in an expression as it is written, in lower case.
+    """The words before an opening parenthesis in the text of an expression, in lower case.
 
     >>> list(called_in("iif(a IN (1, 2), upper(b), 'f(x)')"))
     ['iif', 'in', 'upper']
@@ -111,15 +111,15 @@ def called_in(text: str) -> Iterator[str]:
 
 
 class Faithful(DuckDB):
-    """DuckDB's dialect, where paths into JSON stay texts, a list comprehension is of all before its
-    FOR, and what follows IN in brackets is a list. It logs nothing.
+    """DuckDB's dialect with corrections: JSON paths remain texts, a list comprehension includes all
+    text before its FOR, and brackets after IN are a list. It logs nothing.
 
-    sqlglot reads paths by rules of its own: it drops the slice of `$[1:2]`, cannot write `$..name`,
-    and takes `a.b` for a path, which is one key in DuckDB.
+    sqlglot has its own rules for paths: it drops the slice of `$[1:2]`, cannot write `$..name`, and
+    reads `a.b` as a path, which is one key in DuckDB.
     """
 
     class Tokenizer(DuckDB.Tokenizer):
-        """sqlglot's, without operators that DuckDB lacks or that mean something else there."""
+        """sqlglot's tokenizer, without operators that DuckDB lacks or interprets differently."""
 
         KEYWORDS: ClassVar = {
             word: kind
@@ -128,21 +128,21 @@ class Faithful(DuckDB):
         }
 
     class Generator(DuckDB.Generator):  # type: ignore[misc, valid-type]  # assigned there
-        """sqlglot's, silent: DuckDB refuses what it does not have."""
+        """sqlglot's generator without warnings: DuckDB refuses unsupported syntax."""
 
         def unsupported(self, message: str) -> None:
-            """Leave it to DuckDB."""
+            """Do nothing: DuckDB decides."""
 
     class Parser(DuckDB.Parser):  # type: ignore[misc, valid-type]  # assigned there
-        """sqlglot's, which reads `[a <> b FOR a IN list]` as `[a <> (b FOR a IN list)]`, and
-        `a IN [b, NULL]` as `a IN (b, NULL)`.
+        """sqlglot's parser with corrections: sqlglot reads `[a <> b FOR a IN list]` as
+        `[a <> (b FOR a IN list)]`, and `a IN [b, NULL]` as `a IN (b, NULL)`.
         """
 
         FUNCTIONS: ClassVar = {**DuckDB.Parser.FUNCTIONS}
-        FUNCTIONS.pop("DECODE")  # of which it drops the second argument
+        FUNCTIONS.pop("DECODE")  # sqlglot drops its second argument
 
         def _warn_unsupported(self) -> None:
-            """A statement: `_admit` refuses it."""
+            """Do nothing for a statement: `_admit` refuses it."""
 
         def _parse_in(self, this: exp.Expr | None, alias: bool = False) -> exp.In:
             if self._curr.token_type != TokenType.L_BRACKET:
@@ -158,12 +158,12 @@ class Faithful(DuckDB):
             return trees
 
     def to_json_path(self, path: exp.Expr | None) -> exp.Expr | None:
-        """The path as it is."""
+        """The path, unchanged."""
         return path
 
 
 def _of_whole_item(comprehension: exp.Comprehension) -> None:
-    """Let a comprehension take what its item of a list has before it."""
+    """Extend a comprehension to the text before it in its list item."""
     item: exp.Expr = comprehension
     while isinstance(item.parent, (exp.Binary, exp.Unary, exp.In)) and not isinstance(
         item.parent, exp.Paren
@@ -178,9 +178,9 @@ def _of_whole_item(comprehension: exp.Comprehension) -> None:
 _DIALECT = Faithful()
 
 
-MOST_CHARACTERS = 50_000  # of an expression, without its string literals
-MOST_ITEMS = 20_000  # of the lists that parameters put into an expression
-# Levels of an expression; conditions joined by AND are a level each. DuckDB stops at 1,000.
+MOST_CHARACTERS = 50_000  # characters of an expression, without its string literals
+MOST_ITEMS = 20_000  # items of the lists that parameters add to an expression
+# Levels of an expression; each condition joined by AND is a level. DuckDB's limit is 1,000.
 MOST_DEEP = 500
 MOST = 1_000_000  # characters, bits or items that one call may make
 
@@ -194,9 +194,7 @@ _SQL_WIDE = r"[0-9]{7,}|%[-+ #0]*\*|\{[^{}]*\{"
 
 
 def refuse_long(source: str) -> None:
-    """Refuse the text of an expression that takes long to read, whatever its string literals hold.
-    Raises Fault.
-    """
+    """Refuse an expression that is too long, without counting its string literals. Raises Fault."""
     if (
         len(source) > MOST_CHARACTERS
         and (length := len(_LITERAL.sub("''", source))) > MOST_CHARACTERS
@@ -206,7 +204,7 @@ def refuse_long(source: str) -> None:
 
 
 def refuse_deep(tree: exp.Expr) -> None:
-    """Refuse an expression of too many levels. Raises Fault."""
+    """Refuse an expression with too many levels. Raises Fault."""
     level, parts = 0, [tree]
     while parts:
         level += 1
@@ -226,8 +224,8 @@ def refuse_many(items: int) -> None:
 
 
 def bounded(tree: exp.Expr) -> exp.Expr:
-    """The same expression with sizes that depend on rows tested. Raises Fault for sizes that are
-    too large anyway.
+    """The expression with tests of sizes that depend on rows. Raises Fault for constant sizes that
+    are too large.
     """
     for call in list(tree.find_all(*_SIZED)):
         if isinstance(call, exp.Anonymous):
@@ -258,7 +256,7 @@ def bounded(tree: exp.Expr) -> exp.Expr:
 
 
 def _size(call: exp.Expr) -> int:
-    """How much a call makes, where that is written as numbers; else 1."""
+    """The size of a call's result if it is written as numbers, otherwise 1."""
     size: exp.Expr | None = None
     if isinstance(call, exp.GenerateSeries):
         start, end, step = (
@@ -278,7 +276,7 @@ _ONE = exp.Literal.number(1)
 
 
 def _refuse_product(call: exp.Expr, name: str) -> None:
-    """Refuse a call that makes too much for all items of the lists that are made around it. Raises
+    """Refuse a call whose results for all items of the surrounding lists are too large. Raises
     Fault.
     """
     total, item = _size(call), call
@@ -304,7 +302,7 @@ def _plain(tree: exp.Expr) -> exp.Expr:
 
 
 def _number(tree: exp.Expr) -> int | None:
-    """A whole number as written, with or without a sign."""
+    """A literal integer, with or without a sign, or None."""
     tree = _plain(tree)
     if isinstance(tree, exp.Neg):
         inner = _number(tree.this)
@@ -331,7 +329,7 @@ def _bound(call: exp.Expr, key: str, size: exp.Expr, name: str, index: int | Non
 
 
 def _bound_series(call: exp.GenerateSeries, name: str) -> None:
-    """Test where a series ends: more than `MOST` steps behind its start, in either direction."""
+    """Test that a series has at most `MOST` steps, in either direction."""
     start, end = call.args["start"], call.args["end"]
     step = call.args.get("step") or exp.Literal.number(1)
     first, last, by = (_number(part) for part in (start, end, step))
@@ -355,8 +353,8 @@ def _bound_series(call: exp.GenerateSeries, name: str) -> None:
 
 
 def _of_lengths(tree: exp.Expr) -> bool:
-    """Whether a number is made of lengths of values and of literals, by addition, so that it is no
-    larger than they are.
+    """Whether a number is a sum of lengths of values and literals, so that existing values bound
+    it.
     """
     if isinstance(tree, (exp.Length, exp.ArraySize)):
         return True
@@ -366,7 +364,7 @@ def _of_lengths(tree: exp.Expr) -> bool:
 
 
 def _bound_format(call: exp.Expr, name: str) -> None:
-    """Refuse, or test for, widths of many digits and widths that are arguments."""
+    """Refuse or test widths with many digits and widths that are arguments."""
     key, index = ("this", None) if isinstance(call, exp.Format) else ("expressions", 0)
     arguments = call.args.get(key)
     if not arguments:
@@ -393,7 +391,7 @@ def _too_large(name: str) -> Fault:
 
 NOW = "now"
 _PARAMETERS = (exp.Parameter, exp.Placeholder)
-# Nodes of which SQL is made that reads back as the same tree, but for quotes around names.
+# Nodes whose SQL is read back as the same tree, except for quotes around names.
 _READ_BACK = frozenset({
     exp.Column, exp.Identifier, exp.Literal, exp.Boolean, exp.Null, exp.Paren, exp.And, exp.Or, exp.Not, exp.Is, exp.In,
     exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.Coalesce, exp.Lower, exp.Upper,
@@ -415,9 +413,8 @@ class Scalar:
     """An admitted SQL scalar.
 
     Args:
-        text: As the plan has it.
-        sql: Canonical DuckDB SQL: identifiers quoted, parameters substituted. What fingerprints are
-            made of.
+        text: The text in the plan.
+        sql: Canonical DuckDB SQL: identifiers quoted, parameters substituted. Fingerprints use it.
         columns: Paths of the columns read, such as `name` or `cand.name_key`; sorted.
     """
 
@@ -430,7 +427,7 @@ class Scalar:
 
     @property
     def canonical_text(self) -> str:
-        """Equal for scalars that mean the same, however they are written."""
+        """The canonical text, equal for scalars that differ only in notation."""
         return f"sql:{self.sql}"
 
     @property
@@ -440,19 +437,17 @@ class Scalar:
 
     @property
     def fields(self) -> frozenset[str]:
-        """As `columns`, but `cand.` for a column that is only tested for NULL."""
+        """The paths of `columns`, with `cand.` for a column that is only tested for NULL."""
         return frozenset(self.columns) if self.is_column else _fields(self.sql)
 
     @property
     def is_column(self) -> bool:
-        """Whether it is a column or a field of a struct column, and nothing else."""
+        """Whether it is just a column or a field of a struct column."""
         return len(self.columns) == 1 and self.sql.replace('"', "") == self.columns[0]
 
     @property
     def has_window(self) -> bool:
-        """Whether it looks at other rows, so that it cannot move past an operator that drops
-        some.
-        """
+        """Whether it reads other rows, so that it cannot move past an operator that drops rows."""
         return "OVER" in self.sql and _has_window(self.sql)
 
     @property
@@ -472,17 +467,17 @@ class Scalar:
 
     @property
     def calls_own(self) -> bool:
-        """Whether it calls a function of one's own, which is computed with rows only."""
+        """Whether it calls a user function, which is computed only over rows."""
         return calls_own(self.sql)
 
     def conjuncts(self) -> tuple[Scalar, ...]:
-        """The parts of a conjunction, which may be moved one by one."""
+        """The parts of a conjunction, which rules may move separately."""
         return ("AND" in self.sql and _conjuncts(self.sql)) or (self,)
 
 
 @lru_cache(maxsize=4096)
 def _conjuncts(sql: str) -> tuple[Scalar, ...]:
-    """The parts of a conjunction; none, if it is no conjunction."""
+    """The parts of a conjunction; () for other expressions."""
     tree = _tree(sql)
     while isinstance(tree, exp.Paren):
         tree = tree.this
@@ -535,7 +530,7 @@ def parse_scalar(
     Args:
         text: The expression.
         params: The parameters' values.
-        functions: The functions of one's own that it may call.
+        functions: The user functions that it may call.
 
     >>> parse_scalar("length(name) > $least", {"least": 3}).sql
     'LENGTH("name") > 3'
@@ -589,7 +584,7 @@ def _parse(source: str, params: Mapping[str, Any], own: Sequence[OwnFunction]) -
     except (
         SqlglotError,
         ValueError,
-    ) as error:  # an operator without what it is applied to, such as "@"; no SQL for a node
+    ) as error:  # an operator without operand, such as "@"; no SQL for a node
         raise Fault(
             f'cannot read the expression "{short(source)}"', there=_first_line(error)
         ) from None
@@ -617,7 +612,7 @@ _STATEMENTS = frozenset(
 
 @lru_cache(maxsize=256)
 def _tokens(source: str) -> list[Token]:
-    """The tokens of an expression, kept from its parser to its check."""
+    """The tokens of an expression, cached from its parser to its check."""
     return _DIALECT.tokenize(source)
 
 
@@ -650,8 +645,8 @@ _UNICODE = re.compile(r"(?<!\\)(?:\\\\)*\\[uU]")
 
 
 def _as_duckdb(tokens: Sequence[Token], source: str) -> None:
-    r"""Let texts such as `E'\n'` and `$$a$$` be texts. Raises Fault for `'a' 'b'`, which the parser
-    takes and DuckDB refuses.
+    r"""Convert literals such as `E'\n'` and `$$a$$` to plain text literals. Raises Fault for `'a'
+    'b'`, which the parser accepts and DuckDB refuses.
     """
     for i, token in enumerate(tokens):
         if token.token_type in _TEXTS:
@@ -666,14 +661,14 @@ def _as_duckdb(tokens: Sequence[Token], source: str) -> None:
 
 
 def _source(value: object) -> object:
-    """YAML reads `true`, `null` and `3` as values; here they are SQL."""
+    """The SQL of a value: YAML reads `true`, `null` and `3` as values."""
     if value is None or isinstance(value, bool):
         return {None: "NULL", True: "TRUE", False: "FALSE"}[value]
     return str(value) if isinstance(value, (int, float)) else value
 
 
 def short(text: str) -> str:
-    """The beginning of an expression, as messages show it."""
+    """The beginning of an expression, for messages."""
     return text if len(text) <= 80 else text[:77] + "..."
 
 
@@ -718,7 +713,7 @@ def _is_rewritten(node: exp.Expr) -> bool:
 
 
 def _substitute(tree: exp.Expr, params: Mapping[str, Any], source: str) -> exp.Expr:
-    """A tree, changed, with values in place of parameters, and ids computed. Raises Fault."""
+    """The changed tree, with parameters substituted and ids computed. Raises Fault."""
     root = exp.Paren(this=tree)
     for node in list(tree.find_all(exp.Anonymous, *_PARAMETERS)):
         if isinstance(node, exp.Anonymous) and str(node.this).lower() == "id":
@@ -733,7 +728,9 @@ def _substitute(tree: exp.Expr, params: Mapping[str, Any], source: str) -> exp.E
 
 
 def _name_of_parameter(node: exp.Expr, source: str) -> str:
-    """The name of a parameter. Raises Fault for one that is not written `$NAME`, such as `?`, `:a`."""
+    """The name of a parameter. Raises Fault unless it is written `$NAME`, for example for `?` or
+    `:a`.
+    """
     name = node.this.name if isinstance(node.this, exp.Expr) else node.this
     if name not in _PARAMETER_NAME.findall(source):
         what = (
@@ -758,7 +755,7 @@ def _value_of(name: str, params: Mapping[str, Any]) -> Any:
 
 
 def literal(value: Any) -> exp.Expr:
-    """A plain value as SQL. Raises Fault for what has no SQL form."""
+    """A plain value as SQL. Raises Fault for a value without an SQL literal."""
     if isinstance(value, (list, tuple)):
         refuse_many(len(value))
         return exp.Array(expressions=[literal(v) for v in value])
@@ -808,8 +805,8 @@ def read_from(scalar: Scalar, item: str) -> str:
 
 
 def lists_of(scalar: Scalar, column: str) -> bool:
-    """Whether a scalar is a list of the values of a column, or an empty one, and reads them nowhere
-    else.
+    """Whether a scalar is the list of a column's values, or an empty list, and reads the column
+    nowhere else.
 
     >>> lists_of(parse_scalar("coalesce(list(a) FILTER (a IS NOT NULL), [])"), "a")
     True
@@ -828,7 +825,7 @@ def _is_empty_list(trees: Sequence[exp.Expr]) -> bool:
 
 
 def replace_column(scalar: Scalar, column: str, text: str) -> Scalar:
-    """A scalar with an expression in place of a column, but where it is only tested for NULL."""
+    """A scalar with a column replaced by an expression, except where it is only tested for NULL."""
     tree = exp.Paren(this=scalar.ast)
     for found in list(tree.find_all(exp.Column)):
         if column_path(found) == column and not isinstance(found.parent, exp.Is):
@@ -837,8 +834,8 @@ def replace_column(scalar: Scalar, column: str, text: str) -> Scalar:
 
 
 def replace_roots(scalar: Scalar, values: Mapping[str, Scalar]) -> Scalar:
-    """A scalar with expressions in place of columns, also where it reads a field of them. Its text
-    stays.
+    """A scalar with columns replaced by expressions, also where it reads their fields. Its text is
+    unchanged.
 
     >>> replace_roots(parse_scalar("m.at > n"), {"m": parse_scalar("known[m]")}).sql
     '"known"["m"]."at" > "n"'
@@ -855,7 +852,7 @@ def replace_roots(scalar: Scalar, values: Mapping[str, Scalar]) -> Scalar:
 
 
 def column_path(tree: exp.Expr) -> str | None:
-    """The path of a column or struct field, such as `cand.name`; None for all else."""
+    """The path of a column or struct field, such as `cand.name`; None for other expressions."""
     fields: list[str] = []
     while isinstance(tree, exp.Dot) and isinstance(tree.expression, exp.Identifier):
         fields.insert(0, tree.expression.name)
@@ -876,8 +873,8 @@ def _fields(sql: str) -> frozenset[str]:
 
 
 def _paths_read(tree: exp.Expr) -> frozenset[str]:
-    """The paths that an expression reads: `cand.` is a column that is only tested for NULL or
-    counted, `known.text` also a field of an element of the list `known`.
+    """The paths that an expression reads. `cand.` is a column that is only tested for NULL or
+    counted; `known.text` may also be a field of an element of the list `known`.
     """
     paths = set()
     for column in tree.find_all(exp.Column):
@@ -894,7 +891,7 @@ def _paths_read(tree: exp.Expr) -> frozenset[str]:
 
 
 def _fields_of_element(column: exp.Column) -> list[str]:
-    """The field that is read of an element of a list: `b`, `c` of `a[1].b.c`."""
+    """The field path that is read from an element of a list: `b`, `c` for `a[1].b.c`."""
     item = column.parent
     if not isinstance(item, exp.Bracket) or item.this is not column or not _is_item(item):
         return []
@@ -907,7 +904,7 @@ def _fields_of_element(column: exp.Column) -> list[str]:
 
 
 def _is_item(bracket: exp.Bracket) -> bool:
-    """Whether it is an element by its place, not a field by its name or a part of a list."""
+    """Whether a bracket selects an element by index, not a field by name or a slice of a list."""
     place = bracket.expressions[0]
     by_name = isinstance(place, exp.Literal) and place.is_string
     return len(bracket.expressions) == 1 and not by_name and not isinstance(place, exp.Slice)
@@ -915,8 +912,8 @@ def _is_item(bracket: exp.Bracket) -> bool:
 
 @lru_cache(maxsize=4096)
 def paths_for(scalar: Scalar, fields: frozenset[str]) -> frozenset[str]:
-    """The paths that a scalar reads if only these fields of its value, or of the elements of its
-    value, are needed; none: only whether it is NULL.
+    """The paths that a scalar reads if only `fields` of its value, or of the value's elements, are
+    needed. Without fields, only whether it is NULL is needed.
 
     >>> sorted(paths_for(parse_scalar("[known[n] for n in numbers]"), frozenset({"id"})))
     ['known.id', 'numbers']
@@ -984,14 +981,14 @@ def _only_value(case: exp.Case) -> exp.Expr | None:
 
 
 def with_bound_fields(tree: exp.Expr) -> exp.Expr:
-    """A tree, changed, in which fields of what a lambda or a comprehension binds are read from a
-    name in parentheses: where a column has that name, DuckDB would read the column's field.
+    """The changed tree, in which fields of variables of a lambda or comprehension are read from a
+    name in parentheses. Without these, DuckDB would read the field of a column with the same name.
     """
     for column in [c for c in tree.find_all(exp.Column) if c.table]:
         if column.parts[0].name in _bound_names(column):
             column.replace(column.to_dot())
     for dot in list(tree.find_all(exp.Dot)):
-        if isinstance(dot.this, exp.Identifier):  # only of what is bound
+        if isinstance(dot.this, exp.Identifier):  # only fields of bound variables
             dot.set("this", exp.Paren(this=dot.this))
     return tree
 

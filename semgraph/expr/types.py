@@ -1,4 +1,4 @@
-"""The types of the plan language, as Arrow, DuckDB and JSON Schema have them."""
+"""The types of the plan language, and their equivalents in Arrow, DuckDB and JSON Schema."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ATOMS: dict[str, tuple[pa.DataType, str, dict[str, Any]]] = {
     "date": (pa.date32(), "DATE", {"type": "string", "format": "date"}),
     "json": (pa.string(), "VARCHAR", {}),
 }
-# Types of Python that are one of the plan language.
+# Python types with an equivalent in the plan language.
 PYTHON_TYPES: dict[Any, str] = {
     str: "string",
     int: "int64",
@@ -42,14 +42,14 @@ _ELSEWHERE = {
     "varchar": "string", "int": "int64", "integer": "int64", "bigint": "int64", "float": "double", "number": "double",
     "float64": "double", "bool": "boolean", "object": "struct", "array": "list",
 }  # fmt: skip
-MAX_LEVELS = 100  # of lists and structs in a type
+MAX_LEVELS = 100  # the maximum nesting of lists and structs in a type
 _TOKEN = re.compile(r"""\s*([^\W\d]\w*|\d+|[<>\[\],:]|"(?:[^"]|"")*")""")
 _WORD = re.compile(r"[^\W\d]\w*|\d+")
 
 
 def python_values(values: Any) -> list[Any]:
-    """The values of a column in Python. A time outside the years 1 to 9999, which Python does not have,
-    is a text; bytes of a text that are not UTF-8 are surrogates.
+    """The values of a column in Python. A time outside the years 1 to 9999, which Python does not
+    support, is a text; bytes of a text that are not UTF-8 are surrogates.
     """
     try:
         return cast("list[Any]", values if isinstance(values, list) else values.to_pylist())
@@ -77,7 +77,7 @@ def _python_value(value: Any) -> Any:
 
 
 def _far(value: Any) -> str:
-    """The text of a time outside the years of Python: 400 years later, the calendar is the same."""
+    """The text of a time outside the years of Python. The calendar repeats every 400 years."""
     kind: Any = value.type
     day = 86_400_000 if pa.types.is_date64(kind) else 1
     if pa.types.is_timestamp(kind):
@@ -98,12 +98,12 @@ class Type:
         name: One of string, int64, double, boolean, timestamp, date, json, list, struct, vector,
             enum.
         nullable: Written `T null`; in answers, whether the model may answer null.
-        item: Of a list.
-        fields: Of a struct, in order.
-        size: Of a vector; 0 is any.
-        values: Of an enum (a string in tables, a closed choice for the model).
-        ref: Of a number that names a row: the records that it numbers. Written `ref<NAME>`; an
-            int64 for the model and in answers.
+        item: The type of a list's elements.
+        fields: The fields of a struct, in order.
+        size: The length of a vector; 0: any length.
+        values: The values of an enum (a string in tables, a closed choice for the model).
+        ref: The records to which a number refers. Written `ref<NAME>`; an int64 for the model and
+            in answers.
 
     >>> str(parse_type("list<struct<name: string, at: timestamp null>>"))
     'list<struct<name: string, at: timestamp null>>'
@@ -132,7 +132,7 @@ class Type:
 
     @property
     def refs(self) -> frozenset[str]:
-        """The records that it, or a type inside it, numbers."""
+        """The records to which this type, or a type inside it, refers."""
         parts = (*((self.item,) if self.item else ()), *(kind for _, kind in self.fields))
         own = {self.ref} if self.ref else set[str]()
         return frozenset(own).union(*(kind.refs for kind in parts))
@@ -171,7 +171,7 @@ class Type:
 
 
 def object_schema(properties: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """A closed JSON Schema object, all of whose keys are required."""
+    """A closed JSON Schema object with all keys required."""
     return {
         "type": "object",
         "properties": properties,
@@ -182,7 +182,7 @@ def object_schema(properties: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 @lru_cache(maxsize=4096)
 def sql_type(arrow: pa.DataType) -> str:
-    """The DuckDB type of an Arrow type that the plan language has."""
+    """The DuckDB type of an Arrow type of the plan language."""
     if pa.types.is_fixed_size_list(arrow):
         return f"{sql_type(arrow.value_type)}[{arrow.list_size}]"
     if pa.types.is_list(arrow):
@@ -196,13 +196,13 @@ def sql_type(arrow: pa.DataType) -> str:
 
 
 def canonical_type(arrow: pa.DataType) -> pa.DataType:
-    """The type that columns of the plan language have for an Arrow type. Raises Fault."""
+    """The canonical Arrow type in the plan language for an Arrow type. Raises Fault."""
     return arrow if arrow in _CANONICAL else type_of_arrow(arrow).arrow
 
 
 @lru_cache(maxsize=4096)
 def type_of_arrow(arrow: pa.DataType) -> Type:
-    """The type of the plan language for an Arrow type; numbers and strings are widened to the one
+    """The type of the plan language for an Arrow type; numbers and strings are widened to the
     canonical type.
     """
     if pa.types.is_fixed_size_list(arrow):
@@ -242,14 +242,12 @@ _KINDS = (
 
 
 def _enum_word(value: str) -> str:
-    """A value of an enum as a type writes it: quoted, unless it is one word."""
+    """A value of an enum in the notation of types: quoted, unless it is one word."""
     return value if _WORD.fullmatch(value) else '"' + value.replace('"', '""') + '"'
 
 
 def parse_type(text: str) -> Type:
-    """Read a type as it is written in plans, graphs and prompts. Raises Fault with what is
-    wrong.
-    """
+    """Read a type in the notation of plans, graphs and prompts. Raises Fault."""
     kind = parse_answer_type(text)
     if kind.refs:
         raise Fault(f'type "{text}": only answers of a sem_map name rows', hint="int64")

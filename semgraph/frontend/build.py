@@ -1,12 +1,12 @@
-"""Nodes of plain data: one builder for every operator, steered by what the node class declares of
-its arguments.
+"""Nodes from plain data: one builder for all operators, driven by the arguments that node classes
+declare.
 
-An operator is found by its keyword and its arguments by the fields of its class, so a new operator
-is one class in `logical`. The kinds of arguments stand in `kinds`.
+An operator is found by its keyword, its arguments by the fields of its class. So a new operator is
+one class in `logical`. `kinds` defines the kinds of arguments.
 
-`refs` of a sem_map is defined by operators that exist, and is lowered to them when a plan is loaded:
-a group_join that collects the records of each row, an add that numbers them, the sem_map that shows
-the numbered records and reads numbers, and a project that puts the rows in place of the numbers.
+`refs` of a sem_map is lowered to existing operators when a plan is loaded: a group_join that
+collects the records of each row, an add that numbers them, the sem_map that shows the numbered
+records and reads numbers, and a project that replaces numbers by rows.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ from semgraph.logical.schema import Graph
 from semgraph.logical.semantic import Answers, Check, SemMap
 from semgraph.logical.sinks import Delete, Merge, Sink
 
-# What works on the relation above it, as declared.
+# The operators that read the relation above them, in declaration order.
 OPERATORS: tuple[type[Node], ...] = tuple(
     cls
     for module in (relational, cluster, search, graph, semantic, iterate)
@@ -92,8 +92,8 @@ def by_keyword(classes: Iterable[type[Node]]) -> dict[str, type[Node]]:
 
 @cache
 def plan_keys(cls: type[Node]) -> Mapping[str, dataclasses.Field[Any]]:
-    """The keys that a plan may write for an operator, with the field that each belongs to. The
-    pipeline's input is none.
+    """The keys that a plan may write for an operator, each with its field, without the pipeline's
+    input.
     """
     keys: dict[str, dataclasses.Field[Any]] = {}
     for f in cls.arguments():
@@ -137,13 +137,13 @@ def build(
     Args:
         cls: The operator.
         value: Its arguments as plain data, parameters substituted where they are whole values.
-        scope: What names mean: relations, prompts, parameters, the graph.
+        scope: The meaning of names: relations, prompts, parameters, the graph.
         source: The relation above it in the pipeline.
         step: Name of the step.
         origin: Where it stands.
 
     Raises:
-        Faults: Everything that is wrong with the arguments, each with its path below `value`.
+        Faults: All faults of the arguments, each with its path below `value`.
     """
     bare = is_shorthand(cls, value)
     data = {cls.sole: value} if bare else value
@@ -158,13 +158,13 @@ def build(
 
 
 _nodes: WeakValueDictionary[Hashable, Node] = WeakValueDictionary()
-_latest: WeakValueDictionary[Hashable, Node] = WeakValueDictionary()  # by all but the relations
+_latest: WeakValueDictionary[Hashable, Node] = WeakValueDictionary()  # by values except relations
 N = TypeVar("N", bound=Node)
 
 
 def shared_node(cls: type[N], step: str, origin: Position | None, **values: Any) -> N:
-    """A node with these values: that of another load, if it is still in use. A plan and its presets
-    share most of theirs. Over other relations with the same columns, it needs no checks. Raises
+    """A node with these values. It is reused from another load if it is still alive: a plan and its
+    presets share most nodes. Over other relations with the same columns it needs no checks. Raises
     Fault.
     """
     # a graph cannot be hashed; the node keeps it, so no other has its id
@@ -184,8 +184,8 @@ def shared_node(cls: type[N], step: str, origin: Position | None, **values: Any)
 
 
 def _rebased(node: Node | None, relations: Iterable[Any]) -> Node | None:
-    """The operator over other relations with the same columns; None if there are other columns, or
-    if its checks look at more than columns.
+    """The operator over other relations with the same columns; None if columns differ, or if its
+    checks need more than columns.
     """
     if node is None or isinstance(node, Iterate):
         return None
@@ -212,7 +212,7 @@ def _without(fault: Fault, first: str) -> Fault:
 
 
 def _filled(relations: Sequence[Node], step: str, origin: Position | None) -> tuple[Node, ...]:
-    """Relations, each with NULL for the columns that it lacks and another has."""
+    """Relations with NULL for the columns that they lack and others have."""
     kinds = {f.name: f.type for node in reversed(relations) for f in node.schema}
     order = dict.fromkeys(name for node in relations for name in node.schema.names)
     filled = []
@@ -228,7 +228,7 @@ def _filled(relations: Sequence[Node], step: str, origin: Position | None) -> tu
 
 
 class _Arguments:
-    """The arguments of one operator while they are read: values by field, and what is wrong."""
+    """The arguments of one operator during reading: values by field, and faults."""
 
     def __init__(
         self, cls: type[Node], data: Mapping[str, Any], scope: Scope, source: Node | None
@@ -241,7 +241,7 @@ class _Arguments:
         self.values: dict[str, Any] = {}
 
     def _read_types_of_add(self) -> None:
-        """Refuse types in `add`, and read them as the answers that they were."""
+        """Refuse types in `add`, and read them as answers, as an earlier version did."""
         add, columns = self.data.get("add"), self.source.schema.names if self.source else ()
         types = {
             name: value
@@ -307,7 +307,7 @@ class _Arguments:
         return dict(argument_value) if kind in _SEVERAL else {f.name: argument_value}
 
     def _value(self, f: dataclasses.Field[Any], value: Any) -> Any:
-        """What becomes of the value of an argument. Raises Fault."""
+        """The converted value of an argument. Raises Fault."""
         match f.metadata["kind"]:
             case "choice":
                 return one_of(*f.metadata["choices"]).read(value, self.scope)
@@ -336,7 +336,7 @@ class _Arguments:
             raise Faults(self._as_written(part) for part in each(fault)) from None
 
     def _checked_node(self, step: str, origin: Position | None) -> Node:
-        """The node of the values, or those that it is lowered to. Raises Fault."""
+        """The node of the values, or the nodes to which it is lowered. Raises Fault."""
         values = dict(self.values)
         refs = values.pop("refs", {})
         if "prompt" in values:
@@ -346,7 +346,7 @@ class _Arguments:
         return shared_node(self.cls, step, origin, **values)
 
     def _add_context(self) -> None:
-        """The values that no plan writes: the pipeline's relation, the graph."""
+        """Add the values that plans do not write: the pipeline's relation, the graph."""
         names, graph = _field_names(self.cls), self.scope.graph
         if self.source is not None and "input" in names:
             self.values["input"] = self.source
@@ -378,7 +378,7 @@ def is_type(value: Any) -> bool:
 
 
 class _Missing(Fault):
-    """A required argument is missing: the fault is the operator's, not the argument's."""
+    """A required argument is missing. The fault is at the operator, not at the argument."""
 
     def under(self, *prefix: str | int) -> Fault:
         del prefix
@@ -386,7 +386,7 @@ class _Missing(Fault):
 
 
 def check_result(node: Node) -> None:
-    """Refuse columns that DuckDB would take for one, or for the engine's own. Raises Fault."""
+    """Refuse columns that DuckDB would not distinguish, and names of the engine. Raises Fault."""
     seen: dict[str, str] = {}
     for name in node.schema.names:
         if reserved(name):
@@ -446,18 +446,18 @@ Build = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Ref:
-    """The records that one answer may name.
+    """The records to which an answer may refer.
 
     Args:
-        name: What the prompt and the answer types call them.
-        of: The relation that they are rows of.
-        shows: What the model sees of a record, besides its number.
+        name: Their name in the prompt and in answer types.
+        of: The relation of the records.
+        shows: The columns of a record that the model sees, besides its number.
         using: Columns that the row and its records share.
-        where: Which rows are records of a row; the record is the struct `name`.
+        where: The condition for records of a row; the record is the struct `name`.
         order: The order of the records, over their columns.
-        limit: The most records of a row.
+        limit: The maximum number of records of a row.
         number: The column that numbers the records; "" numbers them 1, 2, ...
-        unknown: Whether an unknown number is asked for again, or its entry of a list is dropped.
+        unknown: Whether an unknown number is requested again, or its list entry is dropped.
     """
 
     name: str
@@ -471,7 +471,7 @@ class Ref:
     unknown: str = "ask"
 
 
-# The argument of a sem_map, which its node does not have: it is lowered.
+# The argument `refs` of a sem_map. Its node lacks this field, because `refs` is lowered.
 REFS: Any = field(
     default=(),
     metadata={
@@ -486,7 +486,7 @@ Refs = Mapping[str, Ref]
 
 
 def read_refs(value: Any, scope: Scope) -> Refs:
-    """The records by the names that answers have for them. Raises Faults."""
+    """The records by their names in answers. Raises Faults."""
     named = mapping(value, "records by name: {NAME: {of, using, shows}}")
     return each_value(named, lambda name, arguments: _read_ref(name, arguments, scope))
 
@@ -511,7 +511,7 @@ def refs_of(answers: Answers) -> frozenset[str]:
 
 
 def refuse_unnamed(cls: type[Node], prompt: Prompt, refs: Refs) -> None:
-    """Refuse answers that name records which the operator does not have. Raises Fault."""
+    """Refuse answers that refer to records which the operator lacks. Raises Fault."""
     for name in sorted(refs_of(prompt.returns) - set(refs)):
         what = f'prompt "{prompt.name}" answers by ref<{name}>'
         if cls is not SemMap:
@@ -523,17 +523,17 @@ def refuse_unnamed(cls: type[Node], prompt: Prompt, refs: Refs) -> None:
 def with_refs(
     build: Build, refs: Refs, values: Mapping[str, Any], step: str, origin: Position | None
 ) -> Node:
-    """The operators that a sem_map with `refs` is made of.
+    """The operators to which a sem_map with `refs` is lowered.
 
     Args:
         build: Makes a checked node: `build(cls, step, origin, **values)`.
         refs: The records.
         values: The arguments of the sem_map.
         step: Name of the step.
-        origin: Where it stands.
+        origin: Its position.
 
     Raises:
-        Fault: With its path below the sem_map.
+        Fault: An argument is wrong; the path is below the sem_map.
     """
     source: Node = values["input"]
     prompt: PromptSet = values["prompt"]
@@ -564,7 +564,7 @@ def with_refs(
 
 @contextmanager
 def _naming_no_other(hidden: Collection[str]) -> Iterator[None]:
-    """Let errors list no hidden columns among those of the row."""
+    """Remove hidden columns from the columns that errors list."""
 
     def visible(fault: Fault) -> Fault:
         head, colon, names = (fault.there or "").partition(": ")
@@ -598,7 +598,9 @@ def _free(name: str, schema: pa.Schema, prompt: PromptSet) -> str:
 def _with_records(
     build: Build, ref: Ref, rows: Node, column: str, step: str, origin: Position | None
 ) -> Node:
-    """The rows with their records in `column`, and what is shown of them in the column `ref.name`."""
+    """The rows with their records in `column`, and the shown parts of these in the column
+    `ref.name`.
+    """
     _check_records(ref, rows.schema)
     record = f'"{ref.name}"'
     order = tuple(
@@ -619,7 +621,7 @@ def _with_records(
 
 
 def _check_records(ref: Ref, left: pa.Schema) -> None:
-    """Refuse what is wrong over the relation of the records. Raises Faults."""
+    """Check the arguments against the relation of the records. Raises Faults."""
     schema = ref.of.schema
     checks: list[Callable[[], object]] = [
         lambda: check_using(ref.using, left, schema),
@@ -642,7 +644,7 @@ def _check_records(ref: Ref, left: pa.Schema) -> None:
 def _over_named_rows(
     check: Check, answers: Answers, rows_of: Mapping[str, tuple[str, str]]
 ) -> Check:
-    """A check of rows, over the numbers that the model answers."""
+    """A check of rows, rewritten to the numbers that the model answers."""
     rows = {
         name: parse_scalar(_named_rows(f'"{name}"', kind, rows_of))
         for name, kind in answers
@@ -653,7 +655,7 @@ def _over_named_rows(
 
 
 def _named_rows(text: str, kind: Type, rows_of: Mapping[str, tuple[str, str]]) -> str:
-    """An expression for an answer with rows in place of their numbers."""
+    """An expression for an answer, with numbers replaced by rows."""
     if not kind.refs:
         return text
     if kind.ref:

@@ -1,7 +1,7 @@
-"""Called plans: their results, the relations that they are given, and plans that stand for others.
+"""Called plans: their results, their inputs, and plans that replace others.
 
-The plan that a `call` names is the interface of the call: its inputs, parameters and results. `use`
-puts another plan in its place, if it fits.
+The plan that a `call` names defines the interface of the call: inputs, parameters and results.
+`use` can replace it by another plan that fits.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Results:
     Args:
         name: The step that calls it.
         tables: Its results.
-        pruned: Those that a parameter leaves out.
-        checked: What becomes of a result when it is read.
+        pruned: The results that a parameter leaves out.
+        checked: Checks a result when it is read.
     """
 
     name: str
@@ -80,13 +80,13 @@ class _Using(Protocol):
 
 @dataclass(frozen=True)
 class Replacement:
-    """An entry of `use` that puts a plan in the place of the one that a call names.
+    """An entry of `use` that replaces the plan that a call names.
 
     Args:
         value: The plan's name or path, with parameters in parentheses.
-        owner: The plan whose `use` it is.
+        owner: The plan with the entry in its `use`.
         key: The step that it names.
-        path: Its place in that plan; () for an option of the run.
+        path: Its path in that plan; () for an option of the run.
     """
 
     value: Any
@@ -95,7 +95,7 @@ class Replacement:
     path: Trail
 
     def report(self, fault: Fault) -> None:
-        """Report what is wrong, at the entry."""
+        """Report a fault, at the entry."""
 
         def fail() -> None:
             raise fault
@@ -108,7 +108,7 @@ class Replacement:
 
 @dataclass(frozen=True)
 class Replaced:
-    """The plan that a call names, where `use` puts another in its place, and its steps."""
+    """The plan that a call names and `use` replaces, and its steps."""
 
     plan: str
     steps: frozenset[str]
@@ -116,22 +116,22 @@ class Replaced:
 
 @dataclass(frozen=True)
 class Fit:
-    """Whether a plan can stand for the one that a call names."""
+    """The check whether a plan can replace the plan that a call names."""
 
     replacement: Replacement
     plan: str
     reference: str
 
     def refused(self, reasons: Sequence[str]) -> bool:
-        """Report the reasons why it cannot; whether there are any."""
+        """Report the reasons why it cannot; return whether there are any."""
         if reasons:
             what = f"{self.plan} cannot stand for {self.reference}: "
             self.replacement.report(Faults(Fault(what + reason) for reason in reasons))
         return bool(reasons)
 
     def results(self, results: Results, wanted: Mapping[str, Node]) -> Results:
-        """The results that the reference has. Those that are read must have the columns of the
-        reference's, of the same types; further columns are not seen.
+        """The results that the reference has. Results that are read must have the reference's
+        columns, with the same types; further columns are hidden.
         """
 
         def checked(name: str, node: Node) -> Node:
@@ -153,11 +153,11 @@ class Fit:
 def replacing_arguments(
     choice: Choice, arguments: Mapping[str, Any], reference: Head, inner: Head
 ) -> tuple[dict[str, Any], list[str]]:
-    """The arguments of a call for a plan in the place of the reference, and why it does not fit.
+    """The arguments of a call for a plan that replaces the reference, and why it does not fit.
 
     Args:
-        choice: The plan, with parameters of its own.
-        arguments: Those of the call.
+        choice: The plan, with its own parameters.
+        arguments: The arguments of the call.
         reference: The head of the plan that the call names.
         inner: The head of the other plan.
     """
@@ -209,8 +209,8 @@ def _lacks(name: str, wanted: Any, node: Node) -> Iterator[str]:
 def call_inputs(
     scope: Scope, inner: Head, value: Any, step: str, origin: Position | None
 ) -> dict[str, Node]:
-    """The inputs of a called plan: relations of the caller; for optional ones that are not given,
-    none, or all partitions of the store. Raises Faults or Pruned.
+    """The inputs of a called plan: relations of the caller. An omitted optional input is empty, or
+    has all partitions of the store. Raises Faults or Pruned.
     """
     arguments = mapping(value, "a mapping of relations")
     faults = known_keys(arguments, inner.inputs, "the called plan")
@@ -230,7 +230,7 @@ def call_inputs(
                 raise
     if faults:
         raise Faults(faults)
-    # an input without rows belongs to the partitions that the others belong to
+    # an input without rows is windowed if the others are
     windowed = any(node.partitioned for node in relations.values())
     for name, spec in inner.inputs.items():
         called = f"{step}/{name}"
@@ -245,9 +245,7 @@ def call_inputs(
 def _fit(
     node: Node, spec: InputSpec, windowing: Windowing | None, step: str, origin: Position | None
 ) -> Node:
-    """A caller's relation as an input: checked, with columns of NULL where it lacks some that may
-    be NULL.
-    """
+    """A caller's relation as an input: checked, with NULL for missing nullable columns."""
     declared, names = dict(spec.columns), node.schema.names
     missing, faults = [], []
     for column in input_schema(

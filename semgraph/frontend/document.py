@@ -1,8 +1,8 @@
-"""YAML 1.2 text as plain data with positions, and what is wrong with plain data, with text that is not
-UTF-8 and with names of arguments.
+"""YAML 1.2 text as plain data with positions, and the faults of plain data, of text that is not
+UTF-8 and of argument names.
 
-libyaml reads the text. It is read as events, so no tag ever constructs anything and every key and
-value keeps its place. Only mappings, lists, text, numbers, true, false and null come out.
+libyaml reads the text as events, so that tags construct no objects and every key and value keeps
+its position. The result has only mappings, lists, text, numbers, true, false and null.
 """
 
 from __future__ import annotations
@@ -42,9 +42,7 @@ _noticed: ContextVar[dict[Path, Stamp] | None] = ContextVar("noticed", default=N
 
 
 class KeyFault(Fault):
-    """A key in the wrong place. The position is that of the key, not of its
-    value.
-    """
+    """A key in the wrong place. Its position is that of the key, not of the value."""
 
 
 def kind_of(value: object) -> str:
@@ -72,7 +70,7 @@ def wrong(expected: str, value: object, hint: str | None = None) -> Fault:
 def unknown(
     name: str, known: Iterable[str], what: str, kind: str, *path: str | int, value: bool = False
 ) -> Fault:
-    """The fault of a name that is not among the known ones: of a key, or of a `value`.
+    """The fault of an unknown name: of a key, or of a `value`.
 
     >>> fault = unknown("setps", ["steps", "writes"], "a plan has no", "keys")
     >>> fault.what, fault.there, fault.hint
@@ -86,7 +84,7 @@ def unknown(
 
 
 def mapping(value: Any, what: str) -> dict[str, Any]:
-    """A mapping; nothing is an empty one. Raises Fault."""
+    """A mapping; null becomes an empty mapping. Raises Fault."""
     if value is None:
         return {}
     if not isinstance(value, Mapping):
@@ -97,8 +95,8 @@ def mapping(value: Any, what: str) -> dict[str, Any]:
 def unknown_key(
     place: str, key: Any, known: Iterable[str], what: str = "", kind: str = "keys"
 ) -> Fault:
-    """The fault of a key that does not belong at a place of a plan, such as "windows". A renamed one
-    names its new word.
+    """The fault of an unknown key at a place of a plan, such as "windows". For a renamed key it
+    names the new word.
 
     >>> unknown_key("windows", "window", ["input", "size"]).what
     '"window" is now "size"'
@@ -112,13 +110,13 @@ def unknown_key(
 
 
 def known_keys(value: Mapping[str, Any], known: Iterable[str], what: str) -> list[Fault]:
-    """A fault for each key that does not belong there."""
+    """A fault for each unknown key."""
     listed = list(known)
     return [unknown_key(what, key, listed) for key in value if key not in listed]
 
 
 def in_new_words(place: str, data: Mapping[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
-    """What stands at a place of a plan, in today's words, and a fault for each that was renamed.
+    """The mapping at a place of a plan with current words, and a fault for each renamed key.
 
     >>> data, faults = in_new_words("limit", {"n": 1, "per": "city"})
     >>> data, faults[0].what
@@ -135,8 +133,8 @@ _OPEN_CALL = re.compile(r"\w\([^()]*,[^()]*\Z")
 
 
 def rest_of(value: Any, following: Iterable[tuple[Any, Any]]) -> list[Any]:
-    """The keys among those after a text that are the rest of it, up to the one that closes its
-    brackets; none if nothing does.
+    """The keys after a text that continue it, up to the key that closes its brackets; none if no
+    key does.
 
     >>> rest_of("coalesce(a", [("b)", None), ("m", "c")]), rest_of("upper(a", [("m", "lower(b)")])
     (['b)'], [])
@@ -155,7 +153,7 @@ def rest_of(value: Any, following: Iterable[tuple[Any, Any]]) -> list[Any]:
 
 
 def rests(data: Mapping[Any, Any]) -> set[Any]:
-    """The keys of a mapping that are the rest of a text before them."""
+    """The keys of a mapping that continue a text before them."""
     items = list(data.items())
     return {key for i, (_, value) in enumerate(items) for key in rest_of(value, items[i + 1 :])}
 
@@ -201,8 +199,8 @@ class Document:
     keys: dict[Trail, Place] = field(default_factory=dict)
 
     def position(self, *path: str | int, key: bool = False) -> Position:
-        """The position of a path; of a path that is not in the text (a parameter's inside), its
-        nearest parent.
+        """The position of a path. For a path that is not in the text (inside a parameter) it is the
+        position of the nearest parent.
         """
         if key and path in self.keys:
             return Position(self.file, *self.keys[path])
@@ -220,8 +218,8 @@ class Document:
         return Problem(fault.what, step, position, fault.there, hint)
 
     def _is_cut(self, path: Trail) -> bool:
-        """Whether a comma cut the text there. Items of a list on lines of their own are no pieces
-        of one text.
+        """Whether a comma cut the text at a path. List items on separate lines are no pieces of one
+        text.
         """
         if path and isinstance(path[-1], int):
             places = [self.values.get((*path[:-1], i)) for i in (path[-1], path[-1] + 1)]
@@ -245,7 +243,7 @@ def walk_paths(data: Any, path: Trail = ()) -> Iterator[tuple[Trail, Any]]:
 
 
 def stamp(path: Path) -> Stamp:
-    """What changes when a file does: its inode, size and time of writing (ns). None: there is no
+    """The inode, size and modification time (ns) of a file, which show changes. None: there is no
     such file.
     """
     try:
@@ -256,8 +254,8 @@ def stamp(path: Path) -> Stamp:
 
 
 def notice(path: Path) -> None:
-    """Record that a file is about to be read or looked for: one that appears later would be used
-    instead of another.
+    """Record that a file is about to be read or looked for. A missing file counts too, because it
+    may appear later and be used instead.
     """
     files = _noticed.get()
     if files is not None:
@@ -266,7 +264,7 @@ def notice(path: Path) -> None:
 
 @contextmanager
 def noticing() -> Iterator[dict[Path, Stamp]]:
-    """Collect what is noticed, with its stamp from before it is read."""
+    """Collect the noticed files, each with its stamp from before the read."""
     files: dict[Path, Stamp] = {}
     token = _noticed.set(files)
     try:
@@ -276,7 +274,7 @@ def noticing() -> Iterator[dict[Path, Stamp]]:
 
 
 def shown(path: Path) -> str:
-    """A path as messages show it: relative to the working directory where it is below it."""
+    """A path in messages: relative to the working directory if it is below it."""
     try:
         real, here = os.path.realpath(path), os.path.join(os.getcwd(), "")  # noqa: PTH109, PTH118 - pathlib takes longer
     except ValueError:  # no path at all
@@ -332,8 +330,8 @@ _OUTSIDE = "a plan names files in its own folder and shipped plans only: copy th
 
 
 def inside(path: Path, folders: Iterable[Path]) -> bool:
-    """Whether a path, with symbolic links followed, is in one of the folders or in that of the
-    shipped plans.
+    """Whether a path, with symbolic links resolved, is in one of the folders or in the folder of
+    the shipped plans.
     """
     try:
         real = os.path.realpath(path)
@@ -346,13 +344,13 @@ def inside(path: Path, folders: Iterable[Path]) -> bool:
 
 
 def require_inside(path: Path, folders: Iterable[Path], what: str, *key: str) -> None:
-    """Refuse a file that a plan must not name, before anything of it is read. Raises Fault."""
+    """Refuse a file that a plan must not name, before it is read. Raises Fault."""
     if not inside(path, folders):
         raise Fault(f"{what} is outside the folder of the plan", *key, hint=_OUTSIDE)
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is such a file; False for what no file can be called."""
+    """Whether a file exists; False for an invalid file name."""
     try:
         return path.is_file()
     except (OSError, ValueError):  # longer than a name can be, or with a NUL
@@ -360,12 +358,12 @@ def is_file(path: Path) -> bool:
 
 
 def find_plan(ref: str | Path, folders: Sequence[Path] = ()) -> tuple[Path, bool]:
-    """The file of a plan, and whether it is one of those that come with semgraph.
+    """The file of a plan, and whether the plan comes with semgraph.
 
     Args:
-        ref: A path or a name: looked for in the working directory, in its `plans/`, then among the
+        ref: A path or a name, searched in the working directory, in its `plans/`, then among the
             shipped plans.
-        folders: Looked in first.
+        folders: The folders to search first.
 
     Raises:
         PlanError: There is none.
@@ -393,10 +391,10 @@ def find_named(name: str, folders: Sequence[Path], *, confined: bool) -> Path:
     """The file of a plan that another plan names.
 
     Args:
-        name: As `find_plan` takes it.
-        folders: Looked in first: the folder of the plan that names it among them.
-        confined: Whether it must be in one of these, in the working directory's `plans/`, shipped,
-            or, by its bare name, in the working directory.
+        name: A path or a name, as for `find_plan`.
+        folders: The folders to search first, including the folder of the plan that names it.
+        confined: Whether the file must be in one of these, in the working directory's `plans/`,
+            among the shipped plans or, by its bare name, in the working directory.
 
     Raises:
         Fault: There is none, or it is outside.
@@ -422,7 +420,9 @@ def find_named(name: str, folders: Sequence[Path], *, confined: bool) -> Path:
 
 
 def _nowhere(text: str, folders: Sequence[Path]) -> Problem:
-    """The problem of a missing plan: for a path it lists the files beside it, for a name the plans."""
+    """The problem of a missing plan. For a path it lists the files in its folder, for a name the
+    plans.
+    """
     known = sorted(
         {
             path.stem
@@ -450,7 +450,7 @@ _LIST = "see semgraph plans list"
 
 
 def _in_folders(text: str) -> str | None:
-    """A hint where a folder of plans, or a plan in one, was probably meant."""
+    """A hint if a folder of plans, or a plan in one, was probably meant."""
     names = [name for name in plan_names() if "/" in name]
     asked = text.removeprefix("plans/").removesuffix(".yaml").strip("/")
     within = [name for name in names if asked and f"/{asked}/" in f"/{name}"]
@@ -465,8 +465,8 @@ def _in_folders(text: str) -> str | None:
 
 @lru_cache(maxsize=64)
 def parse(text: str, file: str, what: str = "plan", first_line: int = 1) -> Document:
-    """A YAML text as plain data. Raises PlanError with all problems of its form, or the first that
-    stops the reader.
+    """A YAML text as plain data. Raises PlanError with all syntax problems, or with the first
+    problem that stops the reader.
 
     >>> parse("on: [1, yes, 2025-01-15]", "x.yaml").data
     {'on': [1, 'yes', '2025-01-15']}
@@ -539,7 +539,7 @@ _RESTORED = {private: sign for sign, private in _LINE_BREAKS.items()}
 
 
 class _Reader:
-    """Reads events of libyaml; keeps places and all problems."""
+    """Reads events of libyaml; records positions and problems."""
 
     def __init__(self, text: str, file: str, what: str, first_line: int) -> None:
         import yaml
@@ -695,8 +695,8 @@ class _Reader:
 
 
 def _syntax_problem(text: str, error: Exception, file: str, first_line: int) -> Problem:
-    """Say what is wrong with the form of a text, in the words of the parser in Python: they are
-    more precise than libyaml's.
+    """The syntax problem of a text, in the words of the Python parser, which is more precise than
+    libyaml.
     """
     import yaml
 
@@ -730,7 +730,7 @@ def _before(mark: Any) -> str:
 
 
 def _crooked(error: Any, file: str, first_line: int) -> Problem | None:
-    """The problem of a line that stands in a wrong column, or of a quote that nothing closes."""
+    """The problem of a line in a wrong column, or of an unclosed quote."""
     mark, start, text = error.problem_mark, error.context_mark, str(error.problem)
     if mark is None or start is None:
         return None
@@ -781,7 +781,8 @@ class NotUtf8(NamedTuple):
 
 
 def not_utf8(raw: bytes, file: str, start: int = 0) -> NotUtf8 | None:
-    r"""The first byte of a file that is not UTF-8, or None; so many bytes are before these.
+    r"""The first byte of a file that is not UTF-8, or None. `start` bytes of the file precede
+    `raw`.
 
     >>> not_utf8(b"id\ncaf\xe9", "a.csv").hint
     'if it is Latin-1: iconv -f latin1 -t utf-8 a.csv > new'
@@ -818,16 +819,16 @@ R = TypeVar("R")
 def checks_arguments(
     function: Callable[P, R], place: str = "", beside: Iterable[str] = ()
 ) -> Callable[P, R]:
-    """The function, which refuses an argument that it does not have with the nearest one that it has,
-    or with what is written instead of it.
+    """A function that refuses unknown arguments with a hint: the nearest argument, or the
+    replacement.
 
     Args:
         function: The function.
-        place: What messages call it; default: its name.
-        beside: What it takes as `**`.
+        place: Its name in messages; default: the name of the function.
+        beside: The arguments that it takes as `**`.
 
     Raises:
-        TypeError: When it is called with such an argument.
+        TypeError: A call has an unknown argument.
 
     >>> @checks_arguments
     ... def limit(n, by=None): ...
@@ -849,7 +850,7 @@ def checks_arguments(
 
 
 def refuse_unknown(place: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Refuse names that a call has no argument for. Raises TypeError."""
+    """Refuse unknown argument names of a call. Raises TypeError."""
     listed = list(known)
     for name in given:
         if name not in listed:
@@ -857,7 +858,7 @@ def refuse_unknown(place: str, given: Iterable[str], known: Iterable[str]) -> No
 
 
 def unknown_argument(place: str, name: str, known: Iterable[str]) -> str:
-    """The message about an argument that a call does not have."""
+    """The message about an unknown argument of a call."""
     fault: Any = unknown_key(place, name, known, f"{place} has no argument", "arguments")
     what = fault.what if fault.there else f"{place}: {fault.what}"
     return str(Problem(what, there=fault.there, hint=fault.hint))

@@ -1,4 +1,4 @@
-"""Plans as text: the records of the fluent API as a plan document, and documents as YAML."""
+"""Plans as text: the recorded calls of the fluent API as a plan document, and documents as YAML."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from semgraph.logical.schema import Graph
 
 @dataclass(frozen=True)
 class World:
-    """The surroundings of a fluent plan: its graph, and the folder of its prompts and called plans.
+    """The environment of a fluent plan: its graph, and the folder of its prompts and called plans.
     A `Scope` for `build`, in which relations are objects.
 
     Args:
         graph: The graph; without labels if there is none.
         graph_file: Its file; None if the graph is an object.
-        folder: Where `prompts/` and called plans are.
-        functions: The functions of one's own that expressions may call.
+        folder: The folder of `prompts/` and called plans.
+        functions: The user functions that expressions may call.
     """
 
     graph: Graph
@@ -54,12 +54,12 @@ class World:
         raise Fault(f"expected a frame, found {value!r}")
 
     def is_relation(self, name: str) -> bool:
-        """No relation has a name here."""
+        """False: relations have no names here."""
         del name
         return False
 
     def check_free(self, name: str) -> None:
-        """A name is free here."""
+        """Accept any name."""
 
     def body(self, value: Any, name: str, source: Node) -> tuple[Node, int]:
         """The node of a body, and the number of loops around its own."""
@@ -73,17 +73,18 @@ class World:
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """How a relation was made: by an operator over another, or from a source. Compared by identity.
+    """The record of a relation: an operator over another relation, or a source. Compared by
+    identity.
 
     Args:
         keyword: The operator; "" for an input.
         arguments: Its arguments as plain data, with relations as `Made`.
         node: The checked node.
-        parent: The relation that it works on.
-        name: The name of its step; "" where the user gave none.
+        parent: The relation that the operator reads.
+        name: The name of its step; "" if the user gave none.
         table: The rows of an input.
         spec: The declaration of an input.
-        windows: How the input is cut into windows, as in `windows`, without `input`.
+        windows: The windowing of the input, as in `windows`, without `input`.
     """
 
     keyword: str
@@ -109,11 +110,11 @@ class Made:
 
 
 ROUND = "round"
-LOOPS: ContextVar[int] = ContextVar("loops", default=0)  # whose body is being made
+LOOPS: ContextVar[int] = ContextVar("loops", default=0)  # the loops around the current body
 
 
 def together(worlds: Sequence[World]) -> World:
-    """Where relations that are combined stand. Raises PlanError if that is not one place."""
+    """The common environment of combined relations. Raises PlanError if they have none."""
     combined = next((world for world in worlds if world.graph.labels), worlds[0])
     if any(world.graph.labels and world.graph != combined.graph for world in worlds):
         hint = "give both tables the same graph"
@@ -132,9 +133,7 @@ def together(worlds: Sequence[World]) -> World:
 
 
 def joined(world: World, value: Any) -> tuple[World, Any]:
-    """A call's arguments with frames as what was recorded of them, and where it all stands
-    together.
-    """
+    """A call's arguments with frames replaced by their records, and their common environment."""
     worlds = [world]
 
     def plain(inner: Any) -> Any:
@@ -163,8 +162,8 @@ def errors_of(*place: str) -> Iterator[None]:
 
 
 class RecordedSteps:
-    """Recorded relations as the steps of a plan: which become steps, what these are called, in
-    which order they stand.
+    """Recorded relations as the steps of a plan: the relations that become steps, their names and
+    their order.
     """
 
     def __init__(self, roots: Sequence[Made], labels: Mapping[str, Any]) -> None:
@@ -174,7 +173,7 @@ class RecordedSteps:
             if m.spec is not None and self.inputs.setdefault(m.spec.name, m) is not m:
                 what = f'two tables are named "{m.spec.name}"'
                 raise PlanError(Problem(what, hint="write table(rows, name=...)"))
-        self._rests: set[Made] = set()  # on the last round of a loop around them
+        self._rests: set[Made] = set()  # relations that depend on the last round of a loop
         for m in made:
             called = m.keyword in {"call", "result"} and not self._rests.isdisjoint(m.reads)
             if called or m.node.rounds:
@@ -190,15 +189,15 @@ class RecordedSteps:
         self.steps = {self.names[m]: self._items(m) for m in steps}
 
     def reference(self, made: Made) -> Any:
-        """What a plan calls a relation: an input, a label, a result of a call, a step or a round;
-        the operators of another relation of a loop.
+        """The reference to a relation in a plan: an input, a label, a result of a call, a step or a
+        round. For other relations of a loop, their operators.
         """
         if made in self._rests and made.keyword != ROUND:
             return self._items(made)
         return self.names[made] if made in self.names else self._source(made)
 
     def _source(self, made: Made) -> str:
-        """The input, label or result of a call that a relation is."""
+        """The name of a relation that is an input, a label or a result of a call."""
         if made.spec is not None:
             return made.spec.name
         table = str(made.arguments)
@@ -225,7 +224,7 @@ class RecordedSteps:
         return items[::-1]
 
     def plain(self, value: Any) -> Any:
-        """Arguments as a plan file has them, relations by name."""
+        """Arguments in the notation of plan files, with relations by name."""
         if isinstance(value, Made):
             return self.reference(value)
         if isinstance(value, Mapping):
@@ -236,8 +235,8 @@ class RecordedSteps:
 def _names(
     steps: Sequence[Made], rounds: Sequence[Made], taken: set[str]
 ) -> dict[Made | None, str]:
-    """The names of steps and of rounds: those that the user gave, else a number; a round is called
-    as the argument of its function.
+    """The names of steps and of rounds. A step has the user's name, or else a number; a round has
+    the name of its function's argument.
     """
     for made in steps:
         if made.name in taken:
@@ -257,7 +256,7 @@ def _names(
 
 
 def walk_made(roots: Iterable[Made], seen: set[Made] | None = None) -> Iterator[Made]:
-    """Every relation below the roots once, after those that it is made from."""
+    """Every relation below the roots once, in topological order: inputs first."""
     seen = set() if seen is None else seen
     for made in roots:
         if made not in seen:
@@ -318,7 +317,7 @@ def _block(value: Any, indent: int, block: int) -> Iterator[str]:
 
 
 def _filled(start: str, value: Any, indent: int) -> Iterator[str]:
-    """A value in flow style after `start`, on more lines where one would be too long."""
+    """A value in flow style after `start`, on several lines if one would be too long."""
     line = f"{start} {_flow(value)}"
     if len(line) <= _LINE or not value or not isinstance(value, (Mapping, list, tuple)):
         yield line.rstrip() if value is None else line

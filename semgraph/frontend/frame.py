@@ -1,7 +1,8 @@
-"""The fluent API: a relation with one method for each operator of the plan language, with the same
+"""The fluent API: a relation with one method per operator of the plan language, with the same
 argument names.
 
-Each call builds and checks its node at once; nothing is computed before a session runs the frame.
+Each call builds and checks its node immediately. A session computes the rows when it runs the
+frame.
 """
 
 # `operator` gives methods without a body one:
@@ -136,7 +137,7 @@ _CLASSES = by_keyword((*OPERATORS, *SINKS))
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """A relation: its rows are known when a session runs it, its columns now.
+    """A relation. Its columns are known immediately, its rows when a session runs it.
 
     A `prompt` is a question, a file's name, or `{"on": COLUMN, ...}`; `role` names the model that
     answers it. `returns` takes types of plans (`"list<string>"`), of Python (`list[str]`,
@@ -175,7 +176,7 @@ class Frame:
         return {name: table.replace_schema_metadata(None) for name, table in rows.items()}
 
     def __getattr__(self, name: str) -> Any:
-        """Refuse a name that a frame does not have, with the operator that may be meant."""
+        """Refuse an unknown name, with a hint at the operator that may be meant."""
         operators = [*_CLASSES, "step", "to_plan", "to_yaml", "columns", "schema", "tables"]
         hint = ELSEWHERE.get(name) or did_you_mean(name, operators)
         raise AttributeError(str(Problem(f'a frame has no "{name}"', hint=hint)))
@@ -208,7 +209,7 @@ class Frame:
         return Frame(Made(keyword, plain, node, self.made), world, key)
 
     def step(self, name: str) -> Frame:
-        """The same relation as a step of this name, in plans, choices and messages: every operator
+        """The same relation as a step with this name in plans, choices and messages. Every operator
         also takes `step=name`.
 
         >>> from semgraph.frontend.frame import table
@@ -228,11 +229,12 @@ class Frame:
 
     @operator
     def filter(self, where: Condition) -> Frame:
-        """σ: the rows for which `where` is true; of a list of conditions, all."""
+        """σ: the rows for which `where` is true; in a list of conditions, all must be true."""
 
     @operator
     def require(self, where: str, says: str) -> Frame:
-        """The rows for which `where` is true; of any other `says`, an expression, is the error.
+        """The rows for which `where` is true; other rows fail with the text of the expression
+        `says`.
 
         >>> from semgraph.frontend.frame import table
         >>> table([{"id": 1}]).require("id > 0", "concat(id, ' is no id')").columns
@@ -250,7 +252,7 @@ class Frame:
 
     @operator
     def add(self, columns: Columns) -> Frame:
-        """All columns and these, computed from them; a name that is there is replaced."""
+        """All columns, and these computed ones; a column with the same name is replaced."""
 
     @operator
     def join(
@@ -301,7 +303,7 @@ class Frame:
 
     @operator
     def distinct(self, by: Names = ()) -> Frame:
-        """δ: the first row of each group of equal `by`; without, of equal rows."""
+        """δ: the first row of each group of equal `by`; without `by`, of equal rows."""
         return self.then("distinct", by if isinstance(by, str) else list(by))
 
     @operator
@@ -335,8 +337,8 @@ class Frame:
         algorithm: str | Mapping[str, Any] = "components",
         vector: str | None = None,
     ) -> Frame:
-        """The rows of `nodes`, each with its cluster by the edges that this relation holds; without
-        `nodes`, its own rows. `algorithm` is forest, components, or a file of `cluster/` with
+        """The rows of `nodes` with their clusters, by the edges in this relation; without `nodes`,
+        the rows of this relation. `algorithm` is forest, components, or a file of `cluster/` with
         parameters: `louvain(resolution=1.2)`.
         """
         ends = {"source": source, "target": target, "weight": weight, "vector": vector}
@@ -354,11 +356,11 @@ class Frame:
         key: Names | None = None,
         distinct: Names | None = None,
     ) -> Frame:
-        """The rows after rounds of `do`, a function from the rows of a round to those of the next;
-        this relation is round 0.
+        """The rows after rounds of `do`, a function from the rows of a round to the rows of the
+        next one; this relation is round 0.
 
-        Groups of equal `by` end one by one: without rows, after `times` rounds, or when `until`
-        holds of a round. `until` sees the row of the round before with the same `key` as `was`.
+        Groups of equal `by` end separately: without rows, after `times` rounds, or when `until`
+        holds for a round. `until` reads the row of the previous round with the same `key` as `was`.
 
         >>> from semgraph.frontend.frame import table
         >>> numbers = table([{"n": 1}], name="numbers")
@@ -376,7 +378,7 @@ class Frame:
         return replace(made, made=replace(made.made, arguments=arguments))
 
     def _looped(self, do: Callable[[Frame], Frame]) -> tuple[Frame, Frame]:
-        """The last round of a loop over these rows, and its body. Raises PlanError."""
+        """The last round of a loop over these rows, and the loop's body. Raises PlanError."""
         depth = LOOPS.get()
         name = next(iter(inspect.signature(do).parameters), "last")
         node = Round(
@@ -417,9 +419,9 @@ class Frame:
         """For each row the best `k` hits of a label, of a frame, or of `[label, frame]`, as the
         struct column `alias`.
 
-        `vectors` adds stored vectors; `source` and `target` name columns with the nodes at an
-        edge's ends. `key` names the rows of a frame that is searched alone; default: the graph's
-        key.
+        `vectors` adds stored vectors. `source` and `target` name columns with the nodes at an
+        edge's ends. `key` is the key column of a frame that is searched without a label; default:
+        the graph's key.
         """
 
     @operator
@@ -431,7 +433,7 @@ class Frame:
         partition: str | None = None,
         vectors: Names | None = None,
     ) -> Frame:
-        """For each row the paths of the graph that fit; the pattern's variables become struct
+        """For each row the matching paths of the graph. The pattern's variables become struct
         columns.
         """
 
@@ -440,8 +442,8 @@ class Frame:
 
     @operator
     def embed(self, add: Columns) -> Frame:
-        """Each row with vectors, the embeddings of texts; a text is embedded once a run, NULL stays
-        NULL.
+        """Each row with vectors, the embeddings of texts. A text is embedded once per run; NULL
+        stays NULL.
 
         >>> from semgraph.frontend.frame import table
         >>> table([{"id": 1, "body": "The kettle leaks."}]).embed({"vector": "body"})
@@ -461,15 +463,15 @@ class Frame:
         refs: Mapping[str, Mapping[str, Any]] | None = None,
         check: Mapping[str, Any] | None = None,
     ) -> Frame:
-        """Each row with typed columns that the model answers; rows without `when` are not sent to
-        it and take `otherwise`.
+        """Each row with typed columns that the model answers. Rows for which `when` is not true are
+        not sent and take `otherwise`.
 
-        `schema` is a column with the JSON Schema of the answer, row by row: `{"field": {"type":
-        "string"}}`. `refs` are relations whose rows the answers name: `{"known": {"of": rows,
-        "using": "id", "shows": ["text"]}}` shows numbered records where the prompt says `{known}`,
-        and an answer of type `ref<known>` is the row. `check` is a condition of the answers: `{"where":
-        "length(product) < 30", "message": "'too long'"}` requests an answer again that does not
-        meet it.
+        `schema` is a column with the JSON Schema of each row's answer: `{"field": {"type":
+        "string"}}`. `refs` are relations to whose rows the answers refer: `{"known": {"of": rows,
+        "using": "id", "shows": ["text"]}}` inserts numbered records for `{known}` in the prompt,
+        and an answer of type `ref<known>` is the row. `check` is a condition on answers: with
+        `{"where": "length(product) < 30", "message": "'too long'"}` an answer that fails it is
+        requested again.
 
         >>> from semgraph.frontend.frame import table
         >>> tickets = table([{"id": 1, "body": "The kettle leaks."}])
@@ -488,9 +490,11 @@ class Frame:
         otherwise: str | bool | None = None,
         check: Mapping[str, Any] | None = None,
     ) -> Frame:
-        """The rows for which the model says yes, with typed columns that it answers before that;
-        rows without `when` are not sent to it and stay if `otherwise` is true. Answers that do not
-        meet the `check` are requested again.
+        """The rows for which the model says yes, with typed columns that it answers before the
+        verdict.
+
+        Rows for which `when` is not true are not sent; they stay if `otherwise` is true. Answers
+        that fail the `check` are requested again.
 
         >>> from semgraph.frontend.frame import table
         >>> tickets = table([{"id": 1, "body": "The kettle leaks."}])
@@ -514,8 +518,8 @@ class Frame:
         role: str | None = None,
         check: Mapping[str, Any] | None = None,
     ) -> Frame:
-        """Pairs for which the model says yes, among those that `using` and `where` allow; answers
-        about them that do not meet the `check` are requested again.
+        """Pairs for which the model says yes, among the pairs that `using` and `where` allow.
+        Answers that fail the `check` are requested again.
         """
         pairs = {"other": other, "alias": alias, "using": using, "where": where}
         rest = {"keep": keep, "order": order, "how": how, "returns": returns, "on_error": on_error}
@@ -536,9 +540,10 @@ class Frame:
         role: str | None = None,
         check: Mapping[str, Any] | None = None,
     ) -> Frame:
-        """A row for each group of equal `by`, with answers made from its rows and aggregates `add`;
-        groups without `when`, an aggregate, are not sent to the model and take `otherwise`; answers
-        that do not meet the `check` are requested again.
+        """A row for each group of equal `by`, with answers about its rows and aggregates `add`.
+
+        Groups for which the aggregate `when` is not true are not sent and take `otherwise`. Answers
+        that fail the `check` are requested again.
 
         >>> from semgraph.frontend.frame import table
         >>> tickets = table([{"id": 1, "city": "Riga", "body": "The kettle leaks."}])
@@ -574,7 +579,7 @@ class Frame:
         only: Literal["existing"] | None = None,
         first: bool = False,
     ) -> Frame:
-        """What writes these rows as nodes or edges; give it to `plan(writes=[...])`."""
+        """A write of these rows as nodes or edges; pass it to `plan(writes=[...])`."""
         ends = {"key": key, "source": source, "target": target}
         rest = {"set": set, "create": create, "unite": unite, "only": only, "first": first}
         return self.then("merge", {"node": node, "edge": edge, **ends, **rest})
@@ -587,7 +592,7 @@ class Frame:
         key: str | None = None,
         detach: bool = False,
     ) -> Frame:
-        """What deletes the nodes or edges of these rows; give it to `plan(writes=[...])`."""
+        """A deletion of the nodes or edges of these rows; pass it to `plan(writes=[...])`."""
         return self.then("delete", {"node": node, "edge": edge, "key": key, "detach": detach})
 
     # -- plans
@@ -611,16 +616,16 @@ class Frame:
 
     @checks_arguments
     def to_yaml(self, name: str = "query", *, use: Mapping[str, str] | None = None) -> str:
-        """The text of that plan's file."""
+        """The text of the plan file of `to_plan`."""
         return dump(self.to_plan(name, use=use))
 
     @checks_arguments
     def save(self, path: str | Path, use: Mapping[str, str] | None = None) -> Path:
-        """Write that plan's file; it is named after the file.
+        """Write the plan of `to_plan` to a file, which also names it.
 
         Raises:
-            PlanError: There it would not be the same plan: prompts or called plans are not beside
-                it.
+            PlanError: The file would be another plan, because its folder lacks prompts or called
+                plans.
         """
         return save(Path(path), self, use=use)
 
@@ -630,7 +635,7 @@ class Frame:
         return any(node.calls_model for node in walk(self.node))
 
 
-_GRAPH = "graph.yaml"  # what a plan calls a graph that was given as an object
+_GRAPH = "graph.yaml"  # the file name in plans of a graph that was passed as an object
 Returns = Frame | Mapping[str, Frame] | Sequence[Frame]
 
 
@@ -649,13 +654,13 @@ def plan(
     Args:
         name: Its name.
         returns: The results: a frame, frames, or frames by name.
-        writes: What `merge` and `delete` of frames gave.
-        use: How steps are done, by name of the step.
+        writes: The writes: results of `merge` and `delete` of frames.
+        use: Implementations of steps, by name of the step.
         allow: Rewrites that may change answers.
-        doc: What it does.
+        doc: A description of the plan.
 
     Raises:
-        PlanError: The frames make no plan.
+        PlanError: The frames do not form a plan.
 
     >>> from semgraph.frontend.frame import table
     >>> tickets = table([{"id": 1, "body": "The kettle leaks."}], name="tickets")
@@ -681,8 +686,8 @@ def save(
     """Write a plan of frames to a file, which also names it. Arguments as `plan`.
 
     Raises:
-        PlanError: There it would not be the same plan: its graph, prompts or called plans are not
-            beside it.
+        PlanError: The file would be another plan, because its folder lacks the graph, prompts or
+            called plans.
     """
     world, document = _document(path.stem, returns, writes, use, allow, doc)
     meant = _load(document, world)
@@ -761,7 +766,7 @@ def _document(
 
 
 def _results(returns: Returns | None) -> list[tuple[str, Frame]]:
-    """The results, each with its name, or "" for that of its step."""
+    """The results, each with its name; "" stands for the name of its step."""
     if isinstance(returns, Mapping):
         return list(returns.items())
     return [("", frame) for frame in ([returns] if isinstance(returns, Frame) else returns or ())]
@@ -793,7 +798,7 @@ def _windows(inputs: Mapping[str, Made]) -> dict[str, Any]:
 
 
 class TableOptions(TypedDict, total=False):
-    """The options of `table` that the readers of files take too."""
+    """The options that `table` and the readers of files share."""
 
     key: str | None
     name: str | None
@@ -824,17 +829,17 @@ def table(
         rows: A data frame of pandas or Polars, an Arrow table or any object with Arrow's stream
             interface, a list of mappings, or the path of a file. The index of pandas is left out:
             `reset_index()` makes it a column.
-        key: The column that names a row; its values must differ.
-        name: The name of the input in plans; default: that of the file, or `table`.
-        types: Types of columns, of plans or of Python, in place of those that their values tell:
-            `{"at": "timestamp"}`. Rows without columns have these.
-        graph: The graph that store reads and writes are about: its file, or a `Graph`.
-        folder: Where `prompts/` and called plans are; else beside the graph file, else the working
-            directory.
-        windows: How the rows are cut into windows, as in a plan's `windows` without `input`.
-        optional: Whether a saved plan runs without these rows too: then there are none; `all`: then
-            they are all partitions of the store.
-        functions: Folders with functions of your own for expressions.
+        key: The key column; its values must be distinct.
+        name: The name of the input in plans; default: the name of the file, or `table`.
+        types: Types of columns, of plans or of Python: `{"at": "timestamp"}`. Other types are
+            inferred from values. Rows without columns have these columns.
+        graph: The graph for store reads and writes: its file, or a `Graph`.
+        folder: The folder of `prompts/` and called plans; default: the folder of the graph file,
+            otherwise the working directory.
+        windows: The windowing of the rows, as in a plan's `windows` without `input`.
+        optional: Whether a saved plan also runs without these rows. It then has no rows; with `all`
+            it has all partitions of the store.
+        functions: Folders with user functions for expressions.
 
     Raises:
         InputError: The rows cannot be read as a table.
@@ -876,9 +881,9 @@ def read_csv(
 ) -> Frame:
     """The rows of a file with a delimiter as a relation.
 
-    The first line names the columns. A column has the type that all its cells are written in: whole
-    number, number, true and false, date, time (ISO 8601; without a zone: UTC), else text; `007` is
-    text. An empty cell is NULL, `""` an empty text.
+    The first line names the columns. A column has the first type that fits all its cells: integer,
+    number, boolean (true and false), date, time (ISO 8601; without a zone: UTC), otherwise text.
+    `007` is text. An empty cell is NULL, `""` an empty text.
 
     Args:
         path: The file.
@@ -894,7 +899,7 @@ def read_csv(
 
 def read_json(path: str | Path, **options: Unpack[TableOptions]) -> Frame:
     """The rows of a JSON file as a relation: an object on each line if it ends in .jsonl or .ndjson,
-    else one list of objects. `options` are those of `table`; the input is named after the file.
+    otherwise one list of objects. `options` are as in `table`; the input is named after the file.
 
     Raises:
         InputError: The file cannot be read as rows.
@@ -903,7 +908,7 @@ def read_json(path: str | Path, **options: Unpack[TableOptions]) -> Frame:
 
 
 def read_parquet(path: str | Path, **options: Unpack[TableOptions]) -> Frame:
-    """The rows of a Parquet file as a relation. `options` are those of `table`; the input is named
+    """The rows of a Parquet file as a relation. `options` are as in `table`; the input is named
     after the file.
 
     Raises:
@@ -941,7 +946,7 @@ def _world(
 
 
 def _spec(rows: Any, name: str, own: Mapping[str, Any]) -> tuple[RowColumns, InputSpec]:
-    """The columns of rows, and the declaration that fits them; `own` are types that the user gave."""
+    """The columns of rows, and the matching declaration; `own` are the types that the user gave."""
     try:
         data = columns_of(rows)
     except Fault as fault:
@@ -982,7 +987,9 @@ def _proposed(column: str, values: list[Any]) -> str | None:
 
 
 def _kinds(values: list[Any]) -> str:
-    """The kinds of the values of a column in words, each with the first row that has it; "" for one."""
+    """The kinds of a column's values in words, each with its first row; "" if there is only one
+    kind.
+    """
     first: dict[str, int] = {}
     for row, value in enumerate(values, 1):
         if value is not None:
@@ -994,7 +1001,7 @@ def _kinds(values: list[Any]) -> str:
 def _declared(
     name: str, own: Mapping[str, Any], columns: Mapping[str, Any] | None
 ) -> dict[str, str]:
-    """The types that the user gave, as plans write them. Raises PlanError or InputError."""
+    """The types that the user gave, in the notation of plans. Raises PlanError or InputError."""
     with errors_of("table", "types"):
         types: dict[str, str] = answer_types(own)
     known = list(columns or types)
@@ -1010,7 +1017,7 @@ def _declared(
 
 
 def _refuse_names(name: str, columns: Mapping[str, Any], rows: Any) -> None:
-    """Refuse columns that no expression and no prompt could name. Raises InputError."""
+    """Refuse columns that expressions and prompts cannot name. Raises InputError."""
     odd = [column for column in columns if not NAME.match(column)]
     if not odd:
         return
@@ -1028,8 +1035,8 @@ def _name_like(text: str) -> str:
 
 
 def _typed(values: Any, declared: str | None, bad: Container[int]) -> tuple[Any, str]:
-    """A column as an array, or as it is if its type is `declared`, and its type as plans write it. A
-    NULL in the values, but for those of bad rows, makes it `T null`. Raises Fault.
+    """A column as an array, or unchanged if its type is `declared`, and its type in the notation of
+    plans. A NULL in a row that is not bad makes it `T null`. Raises Fault.
     """
     listed = isinstance(values, list)
     good = [v for i, v in enumerate(values) if i not in bad] if listed else values
@@ -1043,8 +1050,8 @@ def _typed(values: Any, declared: str | None, bad: Container[int]) -> tuple[Any,
 
 
 def _array(values: list[Any]) -> Any:
-    """Values as an array; NaN among other values than numbers is NULL, as pandas has it. Without
-    those that no array can have: their rows are set aside.
+    """Values as an array. A NaN among values that are no numbers is NULL, as in pandas. Values that
+    no array can hold are left out: their rows are set aside.
     """
     flat = [value for value in values if is_flat(value)]
     try:
@@ -1074,7 +1081,7 @@ def _fits(value: Any) -> bool:
 
 
 def _type_of(array: Any) -> Type:
-    """The type of a column, with `null` where its values hold one, also inside lists and structs.
+    """The type of a column, with `null` if its values contain NULL, also inside lists and structs.
     Raises Fault.
     """
     array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
@@ -1088,7 +1095,7 @@ def _type_of(array: Any) -> Type:
 
 
 def input_frames(frame: Frame) -> dict[str, Frame]:
-    """The inputs that a frame is made from, with the rows of them that cannot be read."""
+    """The inputs of a frame, including their unreadable rows."""
     return {
         made.spec.name: Frame(made, frame.world)
         for made in walk_made([frame.made])
@@ -1105,8 +1112,8 @@ def scan(
     folder: str | Path | None = None,
     functions: Sequence[str | Path] = (),
 ) -> Frame:
-    """The stored rows of a label: `from: LABEL`. `partition="all"` reads those of all
-    partitions. `functions` are folders, as in `table`.
+    """The stored rows of a label: `from: LABEL`. `partition="all"` reads all partitions.
+    `functions` are folders, as in `table`.
     """
     world = _world(graph, folder, functions)
     arguments = label if partition is None else {"label": label, "partition": partition}
@@ -1117,8 +1124,8 @@ def scan(
 
 @checks_arguments
 def union(relations: Sequence[Frame], *, fill: bool = False, step: str | None = None) -> Frame:
-    """∪: all rows of relations with the same columns, the first relation's first. With `fill`, a
-    column that one lacks is NULL. `step` names the step.
+    """∪: all rows of relations with the same columns, relation by relation. With `fill`, a missing
+    column is NULL. `step` names the step.
 
     >>> union([table([{"id": 1}], name="a"), table([{"id": 2}], name="b")])
     Frame(union: id int64)
@@ -1145,7 +1152,7 @@ def call(
     """Another plan as a step: its results by name. `step` names the step.
 
     Raises:
-        PlanError: There is no such plan, it is wrong, or the inputs do not fit it.
+        PlanError: The plan does not exist or has errors, or the inputs do not fit.
     """
     arguments: dict[str, Any] = {"plan": plan, "inputs": dict(inputs)}
     arguments |= {"params": dict(params)} if params else {}

@@ -1,7 +1,7 @@
-"""The functions of one's own that plans may call: files `<name>.py` in the shipped folder and in the
-user's.
+"""The user functions that plans may call: files `<name>.py` in the shipped folder and in the user's
+folders.
 
-A file is run by its path when a plan first calls its function. A plan cannot name a folder.
+A file is run, by its path, when a plan first calls its function. Plans cannot name folders.
 """
 
 from __future__ import annotations
@@ -85,12 +85,12 @@ class Functions:
         return function
 
     def list(self) -> list[ListedFunction]:
-        """All of them, with their signatures. Runs their files."""
+        """All functions, with their signatures. Runs their files."""
         return [_listed(name, file) for name, file in sorted(self.files.items())]
 
 
 def _refused(name: str) -> str | None:
-    """Why no function can have a name."""
+    """The reason why a function cannot have a name, or None."""
     from semgraph.expr.duckdb import taken_names
 
     if not name.isidentifier() or name != name.lower() or not name.isascii():

@@ -64,7 +64,7 @@ def _type(value: Any) -> Type:
 
 
 def _derived(value: Any) -> tuple[str, str]:
-    """How a property is made, and of which."""
+    """The derivation of a property, and its source property."""
     if isinstance(value, Mapping):
         return "embed", kinds.all_keys(value, "a derived property", _EMBEDDED)["embed"]
     call = _CALL.fullmatch(str(value))
@@ -74,7 +74,7 @@ def _derived(value: Any) -> tuple[str, str]:
     return call[1], call[2]
 
 
-OPEN = ("labels", "attributes")  # what rows may bring to a label besides its properties
+OPEN = ("labels", "attributes")  # what rows may add to a label besides its properties
 _EMBEDDED: Keys = {"embed": Key(kinds.NAME_OF, "the property that is embedded", required=True)}
 _FUNCTION: Schema = {
     "type": "string",
@@ -89,7 +89,7 @@ DRAW: Keys = {
     "to": Key(kinds.TEXT, "until when it holds"),
     "sources": Key(kinds.TEXT, "a list of keys of the nodes that an edge was learnt from"),
 }
-_FIELDS = {"from": "start", "to": "end"}  # of `Draw`, where they are called otherwise
+_FIELDS = {"from": "start", "to": "end"}  # keys whose field in `Draw` has another name
 _DRAW = Key(
     kinds.plain(partial(kinds.all_keys, what="draw", keys=DRAW), kinds.keys_schema(DRAW)),
     "the properties that a picture of the graph shows",
@@ -134,7 +134,7 @@ GRAPH: Keys = {
 
 
 def read_graph(path: Path) -> Graph:
-    """A graph file. Raises PlanError with all its problems, each with its place."""
+    """A graph file. Raises PlanError with all its problems, each with its position."""
     return _graph_of_file(read_text(path, "graph"), shown(path))
 
 
@@ -153,9 +153,9 @@ def graph_of(data: Any) -> Graph:
 
 
 class _GraphReader:
-    """Reads a graph, and collects what is wrong with it.
+    """Reads a graph, and collects its faults.
 
-    A label that is wrong is known by the names of its properties, so that these are not missed.
+    A faulty label keeps the names of its properties, so that these are not reported as missing.
     """
 
     def __init__(self, data: Any) -> None:
@@ -182,7 +182,7 @@ class _GraphReader:
         return Graph(name, self.key, self.partition, self.labels, _draw(draw), self.draws)
 
     def _label(self, name: str, kind: str, body: Any) -> Iterator[Fault]:
-        """Read a label; what is wrong with it."""
+        """Read a label, and yield its faults."""
         if name in self.known:
             yield Fault(f'"{name}" is a node label already')
             return
@@ -217,7 +217,7 @@ class _GraphReader:
                 yield Fault(f'no {kind} has a property "{prop}"', key, hint=hint)
 
     def _property_faults(self, label: str, body: Any, index: Iterable[str]) -> Iterator[Fault]:
-        """Names of properties that the label does not have."""
+        """The faults of property names that the label lacks."""
         known = self.known[label][1]
         for name, (_, of) in _right_in(body, "derived", _derived):
             yield from _among(of, _names_in(body, "properties"), "derived", name)
@@ -254,13 +254,13 @@ class _GraphReader:
 
 
 def _names_in(body: Any, key: str) -> list[str]:
-    """The names of a mapping, also if what they name is wrong."""
+    """The names of a mapping, including names with faulty values."""
     named = body.get(key) if isinstance(body, Mapping) else None
     return list(named) if isinstance(named, Mapping) else []
 
 
 def _right_in(body: Any, key: str, read: Callable[[Any], Any]) -> Iterator[tuple[str, Any]]:
-    """The values of a mapping that are right."""
+    """The valid values of a mapping."""
     for name in _names_in(body, key):
         with suppress(Fault):
             yield name, read(body[key][name])

@@ -48,7 +48,7 @@ _UNORDERED = (pa.types.is_list, pa.types.is_struct, pa.types.is_fixed_size_list)
 
 
 def check_keys(data: Any) -> None:
-    """Refuse what is no plan, and keys that no plan has. Raises Faults."""
+    """Refuse data that is no plan, and unknown keys. Raises Faults."""
     kinds.all_keys(data, "a plan", PLAN)
 
 
@@ -59,7 +59,7 @@ def _name_of_plan(value: Any) -> str:
 
 
 def read_inputs(value: Any) -> tuple[dict[str, InputSpec], list[Fault]]:
-    """The declared inputs without problems, and the problems of the others. Raises Fault."""
+    """The valid declared inputs, and the problems of the other inputs. Raises Fault."""
     specs: dict[str, InputSpec] = {}
     faults: list[Fault] = []
     for name, columns in mapping(value, "a mapping of inputs").items():
@@ -82,14 +82,14 @@ def read_optional(
     ordered: str,
     graph: Graph | None,
 ) -> dict[str, InputSpec]:
-    """The inputs, with the optional ones marked: a list of names, or what each stands for where it is
-    not given, `none` or `all`. Raises Faults.
+    """The inputs, with optional inputs marked. `optional` is a list of names, or the meaning of
+    each omitted input, `none` or `all`. Raises Faults.
 
     Args:
         value: The value of `optional`.
-        inputs: The declared inputs without problems.
-        broken: The names of the others; "" if they are not known.
-        ordered: The input that is cut into windows.
+        inputs: The valid declared inputs.
+        broken: The names of the other inputs; "" if they are unknown.
+        ordered: The windowed input.
         graph: The plan's graph; None if its file has problems.
     """
     what = "names of inputs, or {NAME: all}"
@@ -118,7 +118,7 @@ def read_optional(
 def _meaning_faults(
     name: str, meaning: Any, spec: InputSpec | None, graph: Graph | None
 ) -> Iterator[Fault]:
-    """What is wrong with the meaning of an input that is not given."""
+    """The faults of the meaning of an omitted input."""
     if meaning not in ("none", ALL):
         what = f'an input that is not given has no rows or all partitions, not "{meaning}"'
         yield Fault(what, name, hint=f"write {name}: none, or {name}: all")
@@ -208,8 +208,8 @@ WINDOWS: Keys = {
 
 
 def read_windows(value: Any, inputs: Mapping[str, InputSpec], partition: str) -> Windowing | None:
-    """How an input is cut into windows. `partition` is the graph's, where the plan names none.
-    Raises Faults.
+    """The windowing of an input. `partition` is the graph's, used if the plan names none. Raises
+    Faults.
     """
     if value is None:
         return None
@@ -235,7 +235,7 @@ def read_windows(value: Any, inputs: Mapping[str, InputSpec], partition: str) ->
 
 
 def _window_faults(values: Mapping[str, Any], spec: InputSpec, partition: str) -> Iterator[Fault]:
-    """What is wrong with the columns of windows."""
+    """The faults of the columns of windows."""
     types = dict(spec.columns)
     for name in (POSITION, TURN):
         if name in types:
@@ -262,7 +262,7 @@ def _window_faults(values: Mapping[str, Any], spec: InputSpec, partition: str) -
 def _column_faults(
     key: str, names: Iterable[str], spec: InputSpec, *, text: bool
 ) -> Iterator[Fault]:
-    """What is wrong with columns that a key of `windows` names."""
+    """The faults of the columns that a key of `windows` names."""
     types = dict(spec.columns)
     for name in names:
         if name == POSITION and key == "order":
@@ -277,8 +277,8 @@ def _column_faults(
 
 
 def input_schema(spec: InputSpec, *, windowed: bool) -> pa.Schema:
-    """The columns of an input as steps see it: of the one that is cut into windows, with the two
-    that the engine adds.
+    """The columns of an input in steps; the windowed input includes the two columns that the engine
+    adds.
     """
     if not windowed or {POSITION, TURN} & set(spec.schema.names):
         return spec.schema
@@ -383,7 +383,7 @@ PLAN: Keys = {
     "example": Key(kinds.kept(kinds.keys_schema(EXAMPLE)), "what runs when no input is given"),
 }
 MOST_PARAMETER_ITEMS = 100_000  # items: about four thousand a second are loaded
-MOST_OPERATORS = 1_000  # with those of called plans: some seconds to load, and as many to run
+MOST_OPERATORS = 1_000  # including called plans: some seconds to load, and as many to run
 NO_GRAPH = Graph("", "uuid", "group_id", {})
 
 
@@ -392,14 +392,14 @@ class LoadState:
     """The state that one load and the plans it calls share.
 
     Args:
-        folders: Where plans are looked for first.
-        functions: The functions of one's own that expressions may call.
+        folders: The folders in which plans are searched first.
+        functions: The user functions that expressions may call.
         problems: All problems so far.
         open: The plans being read, outermost first.
-        graphs: Graph files read so far; None for one with problems.
-        operators: How many operators have been built.
-        parameter_items: How many items the lists of parameters have in their expressions.
-        counted: All that was counted, with the operators and items of plans that were replaced.
+        graphs: Graph files read so far; None for a file with problems.
+        operators: The number of operators built.
+        parameter_items: The number of list items that parameters add to expressions.
+        counted: The sum of both, including replaced plans.
         shared: Called plans that other loads of the same files have loaded.
     """
 
@@ -415,9 +415,9 @@ class LoadState:
     _too_many: Problem | None = None
 
     def count(self, origin: Position, parameter_items: int = 0) -> None:
-        """Count an operator, and the items that lists of parameters bring into it.
+        """Count an operator, and the items that lists of parameters add to it.
 
-        Raises PlanError for one too many, and then each time with the place of the first.
+        Raises PlanError above the limit, each time with the position of the first excess.
         """
         self.operators += 1
         self.parameter_items += parameter_items
@@ -436,19 +436,19 @@ class LoadState:
 
 @dataclass
 class Head:
-    """The head of one plan. It is read part after part: a part that fails leaves problems, and
-    the rest goes on.
+    """The head of one plan. It is read part by part: a part that fails adds problems, and reading
+    continues.
 
     Args:
-        state: What the load shares.
-        document: The plan as plain data with places.
-        folder: Where its graph file, its prompts and the plans it calls are.
-        prefix: Put before the names of its steps: the calling step's name and "/".
-        confined: Whether the files that it names must be in its folder; not where Python code names
+        state: The shared state of the load.
+        document: The plan as plain data with positions.
+        folder: The folder of its graph file, prompts and called plans.
+        prefix: The prefix of the names of its steps: the calling step's name and "/".
+        confined: Whether the files that it names must be in its folder; False if Python code names
             them.
-        use: Choices by step, each with its place in the plan.
+        use: Choices by step, each with its path in the plan.
         unknown_graph: Whether the graph file has problems.
-        unknown_inputs: Inputs with problems. With "" among them, any unknown name may be one.
+        unknown_inputs: Inputs with problems. If it contains "", any unknown name may be one.
     """
 
     state: LoadState
@@ -471,8 +471,8 @@ class Head:
         self.expansion = Expansion(self.params)
 
     def attempt(self, action: Callable[[], Any], *path: str | int, step: str | None = None) -> bool:
-        """Do something; report what is wrong with it, at its place below `path`. True if it was
-        done.
+        """Run an action, and report its faults at their positions below `path`. Returns whether it
+        succeeded.
         """
         try:
             action()
@@ -487,18 +487,18 @@ class Head:
         return False
 
     def report(self, fault: Fault, *path: str | int, step: str | None = None) -> None:
-        """Report faults at their places below `path`."""
+        """Report faults at their positions below `path`."""
         self.state.problems += [
             self.document.problem(part, *path, step=step) for part in each(fault)
         ]
 
     def report_all(self, error: PlanError) -> None:
-        """Report problems that have their places, each once."""
+        """Report problems that have positions, each once."""
         problems = self.state.problems
         problems += [problem for problem in error.problems if problem not in problems]
 
     def attempt_option(self, option: str, action: Callable[[], None]) -> None:
-        """Do something with an option of a run; what is wrong has no place in a file."""
+        """Run an action on an option of a run; its faults have no position in a file."""
         try:
             action()
         except Fault as fault:
@@ -509,19 +509,17 @@ class Head:
 
 
 class Expansion:
-    """Puts parameters in place of texts that are one as a whole, and keeps where each part of a
-    plan stands in it.
+    """Replaces texts that are a whole parameter by its value, and records the path of each part of
+    a plan.
     """
 
     def __init__(self, params: Mapping[str, Any]) -> None:
         self.params = params
         self._places: dict[int, Trail] = {}
-        self._expanded_parts: list[Any] = []  # so that no two parts ever have one id
+        self._expanded_parts: list[Any] = []  # kept alive, so that ids stay unique
 
     def expand(self, value: Any, path: Trail) -> Any:
-        """Plain data that stands at `path`, with parameters in place. Raises Faults, with paths
-        below it.
-        """
+        """The plain data at `path`, with parameters replaced. Raises Faults, with paths below it."""
         faults: list[Fault] = []
         expanded = self._expanded(value, path, len(path), faults)
         if faults:
@@ -564,13 +562,13 @@ _LARGEST = 1 << 63
 def read_head(
     head: Head, preset: str | None, params: Mapping[str, Any], use: Mapping[str, Any]
 ) -> None:
-    """Read everything before the steps; mistakes are added to the problems.
+    """Read all sections before the steps; faults are added to the problems.
 
     Args:
         head: The plan.
         preset: The chosen preset.
-        params: Values of parameters, in place of all others.
-        use: Choices for steps, in place of all others.
+        params: Values of parameters, which override all others.
+        use: Choices for steps, which override all others.
     """
     head.attempt(partial(check_keys, head.document.data))
     head.attempt(partial(check_calls, head.data.get("calls")), "calls")
@@ -601,7 +599,7 @@ def _settings(
         if name == preset:
             chosen = settings
     for step, value in (chosen.get("use") or {}).items():
-        head.use.pop(step, None)  # of several entries for a step the last one counts
+        head.use.pop(step, None)  # the last of several entries for a step counts
         head.use[step] = (value, ("presets", str(preset), "use", step))
     for step, value in use.items():
         head.use.pop(step, None)
@@ -620,11 +618,11 @@ def _settings(
 
 
 def _settle_choice(head: Head, step: str, value: Any, path: Trail) -> None:
-    """Put the values of parameters into an entry of `use`: `read_fast(shown=$shown)`. Raises Fault."""
+    """Substitute parameters in an entry of `use`: `read_fast(shown=$shown)`. Raises Fault."""
     try:
         choice = Choice.parse(value)
     except Fault:
-        return  # reported where the step is known
+        return  # reported later, when the step is known
     named = {name: parameter for name, v in choice.params if (parameter := whole_parameter(v))}
     for name, parameter in named.items():
         if parameter not in head.params:
@@ -653,7 +651,7 @@ def check_kinds(data: Mapping[str, Any], params: Mapping[str, Any]) -> None:
     """Refuse values of a wrong kind for parameters that a plan declares. Raises Fault.
 
     Args:
-        data: The plan. A value that one of its presets has is not refused.
+        data: The plan. Values that one of its presets has are accepted.
         params: The values by name.
     """
     declared = data.get("params") or {}
@@ -677,8 +675,8 @@ def check_kinds(data: Mapping[str, Any], params: Mapping[str, Any]) -> None:
 
 
 def _plan_for(head: Head, value: Any) -> str | None:
-    """The `step=plan` that a value names: with `extract=combined`, read_combined in the place of
-    read_separate.
+    """The entry `step=plan` that a parameter's value suggests: for `extract=combined`, the plan
+    read_combined instead of read_separate.
     """
     for path, plan in walk_paths(head.data.get("steps")):
         if path[-2:] == ("call", "plan") and isinstance(plan, str):
@@ -739,7 +737,7 @@ def _optional(head: Head) -> None:
 
 
 def _cut_input(head: Head) -> str:
-    """The input that is cut into windows, though the rest of the section may have problems."""
+    """The windowed input, even if the rest of the section has problems."""
     windows = head.data.get("windows", head.data.get("order"))
     return str(windows.get("input")) if isinstance(windows, Mapping) else ""
 
@@ -753,7 +751,7 @@ def _windows(head: Head) -> None:
 
 
 def own_inputs(head: Head) -> dict[str, Node]:
-    """The plan's inputs as relations; the ordered one with the columns that the engine adds."""
+    """The plan's inputs as relations; the ordered input has the columns that the engine adds."""
     relations: dict[str, Node] = {}
     cut = _cut_input(head)
     for name, spec in head.inputs.items():
@@ -769,7 +767,7 @@ def own_inputs(head: Head) -> dict[str, Node]:
 
 
 def defaults(declared: Mapping[str, Any]) -> list[Fault]:
-    """What is wrong with the names of declared parameters."""
+    """The faults of the names of declared parameters."""
     return [
         KeyFault(
             f'"{name}" cannot name a parameter',
@@ -782,8 +780,8 @@ def defaults(declared: Mapping[str, Any]) -> list[Fault]:
 
 
 def parameter_values(declared: Mapping[str, Any], *changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The parameters' values: defaults, then each of the changes in turn. Raises Fault for one that
-    is not declared.
+    """The values of parameters: defaults, then each of the changes in turn. Raises Fault for an
+    undeclared parameter.
     """
     values = dict(declared)
     for change in changes:

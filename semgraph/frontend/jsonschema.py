@@ -1,6 +1,6 @@
-"""JSON Schemas of the files that users write, from what their readers accept: of plans by the
-arguments that the node classes declare, of graphs and of the front matter of prompts by their keys.
-Editors complete and check these files with them.
+"""JSON Schemas of the files that users write, generated from what their readers accept: plans from
+the arguments that node classes declare, graphs and the front matter of prompts from their keys.
+Editors use them for completion and checks.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _sources() -> Schema:
 
 
 def _arguments(cls: type[Node]) -> Schema:
-    """What may stand after an operator's keyword."""
+    """The schema of the value after an operator's keyword."""
     keys = plan_keys(cls)
     described = {"description": getdoc(cls) or ""}
     if cls.sole and len(keys) == 1:

@@ -1,5 +1,5 @@
-"""Kinds of values in files: what a plan may write, what becomes of it, and its JSON Schema; those of
-operators' arguments belong to a scope.
+"""Kinds of values in files: their notation, their conversion, and their JSON Schema. Kinds of
+operator arguments are read in a scope.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ValueKind:
     """A kind of values.
 
     Args:
-        read: What becomes of plain data, with the scope that names belong to. Raises Fault.
+        read: Converts plain data, with the scope of its names. Raises Fault.
         schema: The JSON Schema of the plain data.
     """
 
@@ -45,8 +45,8 @@ class Key:
 
     Args:
         kind: The kind of its value.
-        doc: What it says.
-        required: Whether it must be there.
+        doc: Its description.
+        required: Whether it is required.
     """
 
     kind: ValueKind
@@ -60,14 +60,14 @@ Keys = Mapping[str, Key]
 def read_keys(
     value: Any, what: str, keys: Keys, scope: Any = None
 ) -> tuple[dict[str, Any], list[Fault]]:
-    """The values of a mapping by key, without those that are left out or null, and all that is
-    wrong. Raises Fault for what is no mapping.
+    """The values of a mapping by key, without omitted and null values, and all faults. Raises Fault
+    if the value is no mapping.
 
     Args:
         value: The mapping.
-        what: What messages call it.
+        what: Its name in messages.
         keys: Its keys.
-        scope: What names mean.
+        scope: The meaning of names.
     """
     data = mapping(value, f"{what}: {{{', '.join(keys)}}}")
     faults = known_keys(data, keys, what)
@@ -85,7 +85,7 @@ def read_keys(
 
 
 def all_keys(value: Any, what: str, keys: Keys, scope: Any = None) -> dict[str, Any]:
-    """As `read_keys`. Raises Faults for all that is wrong."""
+    """The values of `read_keys`. Raises Faults with all faults."""
     values, faults = read_keys(value, what, keys, scope)
     if faults:
         raise Faults(faults)
@@ -93,12 +93,12 @@ def all_keys(value: Any, what: str, keys: Keys, scope: Any = None) -> dict[str, 
 
 
 def each_item(value: Any, read: Callable[[Any], Any]) -> list[Any]:
-    """What becomes of every item of a list, or of a single value. Raises Faults."""
+    """The converted items of a list, or of a single value. Raises Faults."""
     if not isinstance(value, (list, tuple)):
         return [read(value)]
     items, faults, skipped = [], list[Fault](), 0
     for i, item in enumerate(value):
-        if skipped:  # a piece of the item before, which a comma cut
+        if skipped:  # a piece of the previous item, which a comma cut
             skipped -= 1
             continue
         skipped = len(rest_of(item, [(more, None) for more in value[i + 1 :]]))
@@ -112,7 +112,7 @@ def each_item(value: Any, read: Callable[[Any], Any]) -> list[Any]:
 
 
 def each_value(values: Mapping[str, Any], read: Callable[[str, Any], Any]) -> dict[str, Any]:
-    """What becomes of every value of a mapping, by its name. Raises Faults."""
+    """The converted values of a mapping, by name. Raises Faults."""
     found: dict[str, Any] = {}
     faults: list[Fault] = []
     for name, value in values.items():
@@ -129,7 +129,7 @@ def each_value(values: Mapping[str, Any], read: Callable[[str, Any], Any]) -> di
 
 
 def keys_schema(keys: Keys) -> Schema:
-    """The schema of a mapping with these keys and no others; null is what is left out."""
+    """The schema of a mapping with these keys and no others; null equals an omitted key."""
     properties: dict[str, Schema] = {}
     for name, key in keys.items():
         schema = key.kind.schema if key.required else either(key.kind.schema, {"type": "null"})
@@ -156,7 +156,7 @@ def either(*schemas: Schema) -> Schema:
 
 
 def or_null(schema: Schema) -> Schema:
-    """The schema, or nothing."""
+    """The schema, or null."""
     return {**schema, "type": [schema["type"], "null"]}
 
 
@@ -177,8 +177,8 @@ def whole(pattern: re.Pattern[str]) -> Schema:
 
 
 def of_schemas(pattern: re.Pattern[str]) -> str:
-    """A pattern for JSON Schema, where the classes of letters are those of ASCII: what is no blank and
-    no sign of ASCII is a letter.
+    """A pattern for JSON Schema, where character classes are ASCII. It treats every character as a
+    letter that is neither white space nor an ASCII sign.
     """
     text = pattern.pattern.removesuffix(r"\Z")
     return text.replace(r"[^\W\d]", rf"[^\d{_SIGNS}]").replace(r"\w", f"[^{_SIGNS}]")
@@ -189,7 +189,7 @@ NAMED, OF_PATH, OF_PARAMETER = whole(NAME), whole(PATH), whole(PARAMETER)
 TEXT_SCHEMA: Schema = {"type": "string"}
 
 
-# -- kinds of values that mean the same everywhere
+# -- kinds of values that do not depend on a scope
 
 
 def plain(read: Callable[[Any], Any], schema: Schema) -> ValueKind:
@@ -255,7 +255,7 @@ def _decimal(value: Any) -> float:
 
 
 def read_positive(value: Any) -> int:
-    """A whole number from 1. Raises Fault."""
+    """An integer from 1. Raises Fault."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise wrong("a number from 1", value)
     return value
@@ -276,7 +276,7 @@ def one_of(*words: str) -> ValueKind:
 
 
 def mapped(what: str, schema: Schema) -> ValueKind:
-    """A mapping, of which messages say `what` it is."""
+    """A mapping with the name `what` in messages."""
     return plain(lambda value: mapping(value, what), schema)
 
 
@@ -304,7 +304,7 @@ class Scope(Protocol):
 
     @property
     def functions(self) -> FunctionsByName:
-        """The functions of one's own that expressions may call."""
+        """The user functions that expressions may call."""
 
     @property
     def graph(self) -> Graph | None:
@@ -314,32 +314,32 @@ class Scope(Protocol):
         """A relation by name, or a nested step. Raises Fault."""
 
     def is_relation(self, name: str) -> bool:
-        """Whether a name is that of an input, a step or a result."""
+        """Whether a name denotes an input, a step or a result."""
 
     def check_free(self, name: str) -> None:
-        """Refuse a name that means something already. Raises Fault."""
+        """Refuse a name that is already used. Raises Fault."""
 
     def body(self, value: Any, name: str, source: Node) -> tuple[Node, int]:
-        """The body of a loop over `source`, in which the last round has a name, and the number of
-        loops around it. Raises Fault.
+        """The body of a loop over `source`, in which the last round is called `name`, and the
+        number of loops around it. Raises Fault.
         """
 
     def prompt(self, value: Any, answers: Any) -> PromptSet:
         """The prompts that a value names; `answers` are the types of an inline prompt. Raises
-        Fault, or Reported if a file of theirs is wrong.
+        Fault, or Reported if one of their files has faults.
         """
 
 
 class Reported(Faults):
-    """What is read has mistakes, which are reported already: what reads it is not checked."""
+    """A relation or file has faults that are already reported. Its readers are not checked."""
 
     def __init__(self) -> None:
         super().__init__(())
 
 
 class Pruned(Exception):
-    """A relation that is read was pruned by its `if`. Carries the names of the steps, each with
-    the values of its parameters.
+    """A relation was pruned by its `if`, but is read. Holds the names of the steps, each with the
+    values of its parameters.
     """
 
     def __init__(self, *steps: tuple[str, str]) -> None:
@@ -348,7 +348,7 @@ class Pruned(Exception):
 
     @property
     def fault(self) -> Fault:
-        """The fault of a step that reads nothing but pruned steps."""
+        """The fault of a step that reads only pruned steps."""
         names, values = (
             " and ".join(dict.fromkeys(part))
             for part in zip(*((f'"{name}"', value) for name, value in self.steps), strict=True)
@@ -363,7 +363,7 @@ class Pruned(Exception):
 
 
 def whole_parameter(value: object) -> str:
-    """The name of the parameter that a text is as a whole, or ""."""
+    """The name of the parameter if the whole text is one, or ""."""
     match = PARAMETER.fullmatch(value) if isinstance(value, str) else None
     return "" if match is None or match[1] == NOW else match[1]
 
@@ -371,7 +371,7 @@ def whole_parameter(value: object) -> str:
 def unknown_parameter(
     name: str, params: Iterable[str], *path: str | int, value: bool = False
 ) -> Fault:
-    """The fault of a parameter that the plan does not have."""
+    """The fault of an unknown parameter."""
     return unknown(name, params, "no parameter", "parameters", *path, value=value)
 
 
@@ -381,7 +381,7 @@ _IF_HINT = "write if: $flag, or if: {$param: value}; a condition over rows is a 
 def holds(condition: Any, params: Mapping[str, Any]) -> bool:
     """Whether an `if` holds: `$flag`, or `{$param: value}`, or `{$param: [values]}`. Raises Fault.
 
-    False, null, 0 and what is empty do not hold.
+    False, null, 0 and empty values do not hold.
 
     >>> holds({"$extract": "combined"}, {"extract": "combined"})
     True
@@ -422,14 +422,14 @@ _LENGTH = re.compile(rf"{PARAMETER.pattern}(\s*-\s*\d+)?")
 
 
 def read_new_name(value: Any, scope: Scope) -> str:
-    """A name that nothing has yet."""
+    """A new name."""
     name = read_name(value)
     scope.check_free(name)
     return name
 
 
 def read_number(value: Any, scope: Scope) -> int:
-    """A count, or a text that makes one of parameters: `2 * $limit`."""
+    """A count, or a text that computes one from parameters: `2 * $limit`."""
     if isinstance(value, str) and "$" in value:
         value = constant(read_scalar(value, scope))
     if isinstance(value, float) and value.is_integer():
@@ -451,7 +451,7 @@ def read_algorithm(value: Any) -> str:
 
 
 def read_scalar(value: Any, scope: Scope) -> Scalar:
-    """An SQL expression; of a list of conditions all must hold."""
+    """An SQL expression, or a list of conditions that must all hold."""
     return (
         _all_of(value, scope)
         if isinstance(value, list) and value
@@ -460,7 +460,7 @@ def read_scalar(value: Any, scope: Scope) -> Scalar:
 
 
 def read_expression(value: Any, scope: Scope) -> Scalar:
-    """One SQL expression; a list literal is written in SQL, as text."""
+    """One SQL expression; a list literal must be SQL text."""
     if isinstance(value, list):
         hint = f'a list is written as text: "[{", ".join(map(str, value))}]"' if value else None
         raise wrong("an SQL expression", value, hint)
@@ -470,7 +470,7 @@ def read_expression(value: Any, scope: Scope) -> Scalar:
 
 
 def _all_of(values: list[Any], scope: Scope) -> Scalar:
-    """A conjunction, without what holds whatever the rows are."""
+    """A conjunction, without the parts that hold for all rows."""
 
     def condition(value: Any) -> Scalar:
         if isinstance(value, list):
@@ -488,8 +488,8 @@ def _all_of(values: list[Any], scope: Scope) -> Scalar:
 
 
 def read_columns(value: Any, scope: Scope) -> Columns:
-    """`{name: expression}`; without expression, the column of that name; or a list of names, or
-    one.
+    """`{name: expression}`, a list of names, or one name. Without expression it is the column of
+    that name.
     """
     if not isinstance(value, Mapping):
         return tuple((name, column_scalar(name)) for name in read_names(value))
@@ -539,7 +539,7 @@ def read_using(value: Any) -> Using:
 
 
 def read_relations(value: Any, scope: Scope) -> tuple[Node, ...]:
-    """A list of relations; those that are pruned are left out."""
+    """A list of relations, without pruned ones."""
     if not isinstance(value, list) or not value:
         raise wrong("a list of relations", value)
     relations: list[Node] = []
@@ -573,8 +573,8 @@ def read_label(value: Any, scope: Scope) -> str:
 
 
 def read_pattern(value: Any, scope: Scope) -> Pattern:
-    """A path in openCypher's notation; a parameter in it, or one less a number, stands for a whole
-    number.
+    """A path in openCypher's notation. A parameter in it, or a parameter minus a number, stands for
+    an integer.
     """
     if not isinstance(value, str):
         raise wrong('a pattern such as "(a:Label {uuid: uuid})-[r:TYPE]-(b:Label)"', value)
@@ -589,8 +589,8 @@ def read_pattern(value: Any, scope: Scope) -> Pattern:
 
 
 def read_prompt(value: Any, scope: Scope, returns: Any, role: Any) -> PromptSet:
-    """A prompt file, an inline question, or one of several by a column; for the model of a role, if
-    one is named beside it.
+    """A prompt file, an inline question, or one of several by a column; for the model of `role`, if
+    set.
     """
     name = "" if role is None else under("role", read_name, role)
     prompts = scope.prompt(value, returns)
@@ -598,7 +598,7 @@ def read_prompt(value: Any, scope: Scope, returns: Any, role: Any) -> PromptSet:
 
 
 def read_check(value: Any, scope: Scope) -> Check:
-    """A condition of answers, and what is said about one that does not meet it."""
+    """A condition on answers, and the message about an answer that fails it."""
     values, faults = read_keys(value, "check", CHECK, scope)
     if values.get("retries", 0) > _MOST_RETRIES:
         faults.append(Fault(f"at most {_MOST_RETRIES} retries, not {values['retries']}", "retries"))
@@ -611,7 +611,7 @@ _MOST_RETRIES = 10
 
 
 def read_message(value: Any, scope: Scope) -> Scalar:
-    """An expression that gives a text."""
+    """An expression with a text as value."""
     try:
         return read_scalar(value, scope)
     except Fault:
@@ -622,7 +622,7 @@ def read_message(value: Any, scope: Scope) -> Scalar:
 
 
 def read_over(value: Any, scope: Scope) -> dict[str, Any]:
-    """What is searched: a label, a step, or [label, step]."""
+    """The target of a search: a label, a step, or [label, step]."""
     if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str):
         label = read_label(value[0], scope)
         return {"label": label, "within": under(1, scope.relation, value[1])}
@@ -632,7 +632,7 @@ def read_over(value: Any, scope: Scope) -> dict[str, Any]:
 
 
 def read_methods(value: Any, scope: Scope) -> tuple[SearchMethod, ...]:
-    """Methods of a search: one, or a list. Methods with an `if` that does not hold are left out."""
+    """The methods of a search: one, or a list. Methods whose `if` does not hold are left out."""
 
     def method(item: Any) -> SearchMethod | None:
         if isinstance(item, Mapping) and not _wanted(item.get("if", True), scope):
@@ -649,7 +649,7 @@ def read_methods(value: Any, scope: Scope) -> tuple[SearchMethod, ...]:
 
 
 def _wanted(condition: Any, scope: Scope) -> bool:
-    """Whether an `if` holds; a parameter that is it as a whole is its value by now."""
+    """Whether an `if` holds. A whole parameter has already been replaced by its value."""
     if not isinstance(condition, Mapping):
         return bool(condition)
     return bool(under("if", holds, condition, scope.params))
@@ -670,8 +670,8 @@ def _method(value: Any, scope: Scope) -> SearchMethod:
 
 
 def read_partition(value: Any) -> dict[str, Any]:
-    """The partitions that are read: those in a column, `all`, or [column, all]: all where the
-    column is NULL.
+    """The partitions to read: the partitions in a column, `all`, or [column, all], which reads all
+    partitions if the column is NULL.
     """
     parts = value if isinstance(value, list) else [value]
     if len(parts) == 2 and parts[1] == "all" and parts[0] != "all":
@@ -682,7 +682,7 @@ def read_partition(value: Any) -> dict[str, Any]:
 
 
 def under(key: str | int, read: Callable[..., Any], *args: Any) -> Any:
-    """Read something; its faults are at `key`."""
+    """Call `read`; its faults get the path `key`."""
     try:
         return read(*args)
     except Fault as fault:
@@ -746,8 +746,8 @@ CHECK: Keys = {
     "retries": Key(_NUMBER, "how often it is asked again"),
 }
 _EACH_METHOD = [keys_schema(keys) for keys in METHODS.values()]
-# The kinds of arguments that operators have, but those that need more than their value: a choice, a
-# prompt, a body, refs.
+# The kinds of operator arguments, except kinds that need more than the value: a choice, a prompt, a
+# body, refs.
 KINDS: Mapping[str, ValueKind] = {
     "check": ValueKind(read_check, keys_schema(CHECK)),
     "relation": _RELATION,

@@ -1,7 +1,7 @@
 """Plan files to logical plans: one recursive loader, from plain data with positions to nodes.
 
-Everything that is wrong with a plan is reported at once, each mistake at its place, except in what
-reads something wrong: that is `Reported`, so that no mistake causes follow-up errors.
+All faults of a plan are reported at once, each with its position. A part that reads a faulty part
+is not checked (`Reported`), so that no fault causes follow-up errors.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ from semgraph.optimizer import APPROXIMATE
 
 __all__ = ["LoadedPlans", "Loader", "dump", "find_plan", "load_document", "load_plan"]
 
-MOST_CALLS = 50  # of plans in plans
+MOST_CALLS = 50  # the maximum depth of nested calls of plans
 _SINKS = by_keyword(SINKS)
 _SCHEMA = "schema"
 _WRITES = (*_SINKS, _SCHEMA)
@@ -113,7 +113,7 @@ SCHEMA_WRITE: Keys = {"drop": Key(kinds.FLAG, "first drop indexes of its names")
 class Loader:
     """Loads the body of one plan: steps, writes, results and choices. A `Scope` for `build`.
 
-    A called plan is loaded by a loader of its own, with relations of the caller as inputs.
+    Each called plan has its own loader, with relations of the caller as inputs.
     """
 
     def __init__(self, head: Head, caller: Loader | None = None) -> None:
@@ -127,13 +127,13 @@ class Loader:
         self.built: dict[str, Relation | Pruned | Reported] = {}
         self.called: list[Loader] = []
         self.calls: dict[str, PlanCall] = {}
-        self.call_steps: list[str] = []  # with those of plans that were replaced
+        self.call_steps: list[str] = []  # including calls in replaced plans
         self.writes: list[Sink] = []
         self.schema: SchemaWrite | None = None
         self.returns: dict[str, Node] = {}
-        self.pruned: dict[str, Pruned] = {}  # of its results
+        self.pruned: dict[str, Pruned] = {}  # the pruned results
         self.choices: dict[str, Choice] = {}
-        self.has_lists = False  # among the parameters
+        self.has_lists = False  # whether a parameter is a list
         self.broken = False  # whether it has problems
         self._open: list[str] = []
         self._rounds: dict[str, Round] = {}
@@ -167,7 +167,7 @@ class Loader:
                 head.attempt_option(f"--use {name}", choose)
 
     def all_steps(self) -> dict[str, Node]:
-        """Every step that was built, those of called plans as `caller/inner`."""
+        """Every step that was built; steps of called plans as `caller/inner`."""
         steps: dict[str, Node] = {}
         for inner in self.called:
             steps |= inner.all_steps()
@@ -188,7 +188,7 @@ class Loader:
 
     @property
     def functions(self) -> Functions:
-        """The functions of one's own that expressions may call."""
+        """The user functions that expressions may call."""
         return self.head.state.functions
 
     @property
@@ -197,7 +197,7 @@ class Loader:
         return None if self.head.unknown_graph else self.head.graph
 
     def is_relation(self, name: str) -> bool:
-        """Whether a name is that of an input, a step or a result."""
+        """Whether a name denotes an input, a step or a result."""
         root = name.split(".", maxsplit=1)[0]
         named = {*self._rounds, *self.inputs, *self.head.unknown_inputs}
         return name in named or root in self.raw
@@ -208,7 +208,7 @@ class Loader:
         return relation if isinstance(relation, Node) else relation.single("name one of them")
 
     def check_free(self, name: str) -> None:
-        """Refuse a name that means something already. Raises Fault."""
+        """Refuse a name that is already used. Raises Fault."""
         kinds = {"an input": self.inputs, "a label of the graph": self.head.graph.labels,
                  "a step": self.raw, "the round of a loop around this one": self._rounds}  # fmt: skip
         for kind, names in kinds.items():
@@ -216,8 +216,8 @@ class Loader:
                 raise Fault(f'"{name}" is {kind} already', hint="choose another name")
 
     def body(self, value: Any, name: str, source: Node) -> tuple[Node, int]:
-        """The body of a loop over `source`, in which the last round has a name, and the number of
-        loops around it. Raises Fault or Pruned.
+        """The body of a loop over `source`, in which the last round is called `name`, and the
+        number of loops around it. Raises Fault or Pruned.
         """
         if not isinstance(value, list):
             raise wrong("a list of operators", value, f"write [{{from: {name}}}, ...]")
@@ -235,11 +235,11 @@ class Loader:
 
     @property
     def depth(self) -> int:
-        """The number of loops around what is loaded."""
+        """The number of loops around the current part."""
         return self._outer_loops + len(self._rounds)
 
     def prompt(self, value: Any, answers: Any) -> PromptSet:
-        """The prompts that a value names. Raises Fault, or Reported if a file is wrong."""
+        """The prompts that a value names. Raises Fault, or Reported if a file has faults."""
         try:
             return self.prompts.read(value, answers)
         except PlanError as error:
@@ -297,7 +297,7 @@ class Loader:
             raise KeyFault(f'"{name}" is a label of the graph', hint="give the step another name")
 
     def _step_relation(self, name: str) -> Relation:
-        """A step's relation, built when first asked for. Raises Fault for a cycle, or Pruned."""
+        """A step's relation, built on first access. Raises Fault for a cycle, or Pruned."""
         if name in self._open:
             ring = " → ".join([*self._open[self._open.index(name) :], name])
             raise Fault(f"steps read each other: {ring}")
@@ -309,7 +309,7 @@ class Loader:
     def _built(self, name: str) -> Relation | Pruned | Reported:
         if name not in self.built:
             self._open.append(name)
-            rounds, self._rounds = self._rounds, {}  # a step means the same wherever it is read
+            rounds, self._rounds = self._rounds, {}  # a step does not depend on its reader
             with self._naming(name, reported=True):
                 self.built[name] = self._build(name)
             self._rounds = rounds
@@ -337,7 +337,7 @@ class Loader:
 
     @contextmanager
     def _naming(self, step: str, *, reported: bool = False) -> Iterator[None]:
-        """Nodes built inside belong to this step; whether problems name it."""
+        """Assign nodes that are built inside to a step. `reported`: problems name the step."""
         outer = self._step, self._reported_step
         self._step = self.head.prefix + step
         self._reported_step = self._step if reported else None
@@ -395,7 +395,7 @@ class Loader:
             raise Faults(map(self.prompts.located, each(fault))) from None
 
     def _switch(self, value: Any) -> Relation:
-        """The form of a step that a parameter picks. Raises Fault or Pruned."""
+        """The form of a step that a parameter selects. Raises Fault or Pruned."""
         if not isinstance(value, Mapping) or "on" not in value:
             hint = "write {on: $param, VALUE: [...], VALUE: [...]}"
             raise Fault("switch needs on and a form for each value", hint=hint)
@@ -493,14 +493,14 @@ class Loader:
     # -- choices
 
     def plans_called(self) -> Iterator[tuple[str, PlanCall]]:
-        """The calls by their steps, those of called plans as `caller/inner`."""
+        """The calls by step; calls in called plans as `caller/inner`."""
         yield from self.calls.items()
         for inner in self.called:
             yield from inner.plans_called()
 
     def all_replaced(self) -> Iterator[tuple[str, Replaced]]:
-        """The calls whose plans were replaced, those in called plans as `caller/inner`; with the
-        steps of the plans that were replaced, named so too.
+        """The calls with replaced plans, and the steps of these plans; inside called plans named
+        `caller/inner`.
         """
         for step, replaced in self.replaced.items():
             names = frozenset(name.removeprefix(self.head.prefix) for name in replaced.steps)
@@ -525,7 +525,7 @@ class Loader:
         steps = match_steps(name, names)
         chosen = [
             step for step in steps if prefix + step in swappable
-        ]  # of those inside calls, too
+        ]  # including steps inside calls
         replaced = dict(self.all_replaced())
         if calls := match_steps(name, replaced):
             if chosen and calls != chosen:
@@ -536,7 +536,7 @@ class Loader:
             if not option and any(match_steps(name, each.steps) for each in replaced.values()):
                 return  # a step of the plan that was replaced
             if self.has_pruned(name) or any(isinstance(b, Reported) for b in self.built.values()):
-                return  # or it may be in what is not checked
+                return  # or it may be in an unchecked part
             calls = [step.removeprefix(prefix) for step, _ in self.plans_called()]
             raise unknown(name, dict.fromkeys([*calls, *names]), "use names no step", "steps")
         choice = Choice.parse(value)
@@ -559,15 +559,15 @@ class Loader:
     def call(
         self, value: Any, step: str, origin: Position | None, scope: Scope | None = None
     ) -> Results:
-        """The results of a called plan; its steps are named `step/inner`, and its writes are the
-        caller's.
+        """The results of a called plan. Its steps are named `step/inner`; its writes become writes
+        of the caller.
 
-        Its inputs are relations of the caller with at least the declared columns, of the declared
-        types: a missing column that may be NULL is added as NULL, and further columns pass through.
-        Its `windows` cut nothing: the caller's windows rule.
+        Its inputs are relations of the caller with at least the declared columns and types. A
+        missing nullable column is added as NULL; further columns pass through. Its `windows` have
+        no effect, because the caller's windows apply.
 
         Raises:
-            Fault: The call is wrong.
+            Fault: The call has faults.
         """
         arguments = self._call_arguments(value)
         path = at("plan", self._called_file, arguments["plan"])
@@ -585,8 +585,8 @@ class Loader:
         return self._replacing(replacement, reference, arguments, step, origin, scope)
 
     def _call_arguments(self, value: Any) -> dict[str, Any]:
-        """The arguments of a call; names in a list are those of relations and parameters of the
-        same name. Raises Faults.
+        """The arguments of a call. A list of names means relations and parameters with the same
+        names. Raises Faults.
         """
         arguments = kinds.all_keys(value, "call", CALL)
         if isinstance(inputs := arguments.get("inputs"), list):
@@ -606,9 +606,7 @@ class Loader:
         origin: Position | None,
         scope: Scope | None,
     ) -> Loader:
-        """The loader of a called plan, which is broken if it has problems. Raises Fault or
-        Pruned.
-        """
+        """The loader of a called plan; it is `broken` if it has problems. Raises Fault or Pruned."""
         state = self.head.state
         before, outer = len(state.problems), state.open
         head = Head(state, read_file(path), path.parent, f"{step}/")
@@ -648,8 +646,8 @@ class Loader:
         return Results(name, inner.returns, inner.pruned)
 
     def replacement(self, step: str) -> Replacement | None:
-        """The plan that `use` puts in the place of a called one; of several, that of the outermost
-        plan.
+        """The entry of `use` that replaces a called plan, or None. The outermost plan's entry has
+        priority.
         """
         found: Replacement | None = None
         loader: Loader | None = self
@@ -671,8 +669,8 @@ class Loader:
         origin: Position | None,
         scope: Scope | None,
     ) -> Results:
-        """The results of a plan in the place of the reference. What does not fit is reported at
-        the entry of `use`.
+        """The results of a plan that replaces the reference. If it does not fit, this is reported
+        at the entry of `use`.
         """
         name = step.removeprefix(self.head.prefix)
         self.replaced[name] = Replaced(str(arguments["plan"]), frozenset(reference.all_steps()))
@@ -749,8 +747,8 @@ class Loader:
 class SharedCalls:
     """Called plans that loads of one plan with several presets or choices share.
 
-    Two calls of one step are the same if plan, parameters and inputs are, and if `use` of the
-    callers replaces the same plans in it. A called plan with problems is loaded again, so that each
+    Two calls of one step are equal if plan, parameters and inputs are equal, and if `use` of the
+    callers replaces the same plans in it. A called plan with problems is reloaded, so that each
     load reports them.
     """
 
@@ -765,7 +763,7 @@ class SharedCalls:
         arguments: Mapping[str, Any],
         read: Callable[[Head, Mapping[str, Any]], None],
     ) -> Head:
-        """The head of a called plan, read if no other load has read it for such arguments."""
+        """The head of a called plan, read unless another load has read it with equal arguments."""
         params, preset = canonical(arguments.get("params")), canonical(arguments.get("preset"))
         key = (id(head.document), params, preset, id(caller.head.graph))
         if key in self._heads:
@@ -773,7 +771,7 @@ class SharedCalls:
         problems = len(head.state.problems)
         read(head, arguments)
         if len(head.state.problems) == problems and not head.unknown_graph:
-            self._heads[key] = head, caller.head.graph  # held, so that no other has its id
+            self._heads[key] = head, caller.head.graph  # kept alive, so that its id stays unique
         return head
 
     def loaded(
@@ -817,7 +815,7 @@ class _SharedCall:
         used: The plans that `use` of the callers names for the calls in it.
         operators: The number of its operators.
         parameter_items: The number of items that lists of parameters have in its expressions.
-        counted: The most that these were while it was loaded, or more.
+        counted: An upper bound of both during its load.
     """
 
     loader: Loader
@@ -827,7 +825,7 @@ class _SharedCall:
     counted: int
 
     def serves(self, caller: Loader) -> bool:
-        """Whether a call by this loader is the same, and surely within the limits of a plan."""
+        """Whether a call by this loader is equal, and certainly within the limits of a plan."""
         state = caller.head.state
         return max(state.operators, state.parameter_items) + self.counted <= MOST_OPERATORS and all(
             _plan_used(caller, step) == value for step, value in self.used.items()
@@ -835,7 +833,7 @@ class _SharedCall:
 
 
 def _plan_used(caller: Loader, step: str) -> str:
-    """The plan that `use` of a caller puts in the place of the one that a step calls, as a text."""
+    """The plan that `use` of a caller substitutes for the plan that a step calls, as a text."""
     replacement = caller.replacement(step)
     return "" if replacement is None else canonical(replacement.value)
 
@@ -854,7 +852,7 @@ def _is_loop(value: Any, name: str) -> bool:
 
 
 def _nothing_to_choose(step: str, nodes: Iterable[Node]) -> Fault:
-    """The fault of an entry of `use` for a step that has one way to be computed."""
+    """The fault of an entry of `use` for a step with only one implementation."""
     for node in nodes:
         if isinstance(node, Cluster):
             there = f"it clusters by {node.algorithm}, which is exact"
@@ -864,7 +862,7 @@ def _nothing_to_choose(step: str, nodes: Iterable[Node]) -> Fault:
 
 
 def _refuse_both(step: str, nodes: Iterable[Node]) -> None:
-    """Refuse a choice for a step that asks and clusters. Raises Fault."""
+    """Refuse a choice for a step that both asks a model and clusters. Raises Fault."""
     words = dict.fromkeys(node.keyword for node in nodes if node.swappable)
     if Cluster.keyword in words and len(words) > 1:
         hint = f"put {Cluster.keyword} in a step of its own"
@@ -872,8 +870,8 @@ def _refuse_both(step: str, nodes: Iterable[Node]) -> None:
 
 
 def _brought(value: Any, params: Mapping[str, Any]) -> int:
-    """How many list items parameters add to the expressions of an operator, not counting nested
-    operators.
+    """The number of list items that parameters add to the expressions of an operator, without
+    nested operators.
     """
     if isinstance(value, str):
         names = kinds.PARAMETER.findall(value) if "$" in value else ()
@@ -899,7 +897,7 @@ def word(value: Any) -> str:
 
 
 def _check_first(sink: Sink) -> None:
-    """Refuse a sink that is to be written first, but depends on a model or store. Raises Fault."""
+    """Refuse a sink with `first` that depends on a model or store. Raises Fault."""
     nodes = walk(*sink.inputs)
     if getattr(sink, "first", False) and any(
         n.calls_model or n.reads_store or n.embeds for n in nodes
@@ -930,20 +928,20 @@ def load_document(
 
     Args:
         document: The plan.
-        path: Its file, which need not exist: its graph file, prompts and called plans are looked
-            for beside it.
-        params: Values of parameters, in place of the plan's.
+        path: Its file, which need not exist: its folder has the graph file, prompts and called
+            plans.
+        params: Values of parameters, which override the plan's.
         preset: One of the plan's presets.
-        use: Choices for steps, in place of the plan's.
-        folders: Where called plans are looked for after the plan's own folder.
-        graphs: Graphs that are known already, by the path of their file.
+        use: Choices for steps, which override the plan's.
+        folders: The folders in which called plans are searched after the plan's folder.
+        graphs: Graphs that are already read, by the path of their file.
         confined: Whether the files that the plan names must be in its folder, or shipped.
-        functions: The functions of one's own that it may call; None: the shipped ones.
-        shared: Called plans of other loads of this plan, while its files stay as they are.
+        functions: The user functions that it may call; None: the shipped ones.
+        shared: Called plans of other loads of this plan, valid while its files are unchanged.
         blame: Whether errors name the parameters of the caller that cause them.
 
     Raises:
-        PlanError: With everything that is wrong.
+        PlanError: The plan has faults; all are reported.
     """
     functions = functions or Functions()
     state = LoadState(folders, functions, open=(path,), graphs=dict(graphs or {}), shared=shared)
@@ -982,7 +980,9 @@ def load_document(
 def _blamed(
     problems: Sequence[Problem], params: Mapping[str, Any], load: Callable[..., object]
 ) -> Sequence[Problem]:
-    """Problems that are not there without a parameter, said of the value that the caller set."""
+    """The problems. A problem that disappears without a parameter is reported for the caller's
+    value.
+    """
     for name, value in params.items():
         try:
             load({}, {other: params[other] for other in params if other != name}, blame=False)
@@ -1032,7 +1032,7 @@ def _check_allow(head: Head) -> None:
 
 
 def _check_example(head: Head) -> None:
-    """Check the example's rows, as a user's are. Raises Faults."""
+    """Check the example's rows, in the same way as a user's rows. Raises Faults."""
     example, faults = at(
         "example", kinds.read_keys, head.data.get("example"), "an example", EXAMPLE
     )
@@ -1040,7 +1040,7 @@ def _check_example(head: Head) -> None:
     rows = example.get("inputs", {})
     for name, listed in rows.items():
         faults += _example_faults(head, name, listed)
-    if not faults and not head.state.problems:  # else what is missing may follow from them
+    if not faults and not head.state.problems:  # otherwise these may be follow-up errors
         what = "the example lacks rows of {}, which must be given"
         faults = [
             Fault(what.format(name), "example", "inputs")
@@ -1076,7 +1076,7 @@ def _example_faults(head: Head, name: str, rows: Any) -> list[Fault]:
 
 
 def _refuse_mixed_prompts(plan: LogicalPlan) -> None:
-    """Refuse a plan that may show rows of two partitions in one prompt. Raises PlanError."""
+    """Refuse a plan with a prompt that may contain rows of two partitions. Raises PlanError."""
     partitions = frozenset(
         {plan.graph.partition, *([plan.windows.partition] if plan.windows else [])}
     )
@@ -1086,7 +1086,7 @@ def _refuse_mixed_prompts(plan: LogicalPlan) -> None:
 
 
 def _place(first: str, problem: Problem) -> tuple[bool, str, int, int]:
-    """Problems of the plan's own file first, each file's in its order."""
+    """The sort key of a problem: the plan's own file first, then by file and position."""
     position = problem.position
     if position is None:
         return False, "", 0, 0
@@ -1105,16 +1105,16 @@ def load_plan(
     """A checked plan.
 
     Args:
-        ref: A path or a name; looked for in the working directory, then among the shipped plans.
-        params: Values of parameters, in place of the plan's.
+        ref: A path or a name, searched in the working directory, then among the shipped plans.
+        params: Values of parameters, which override the plan's.
         preset: One of the plan's presets: a set of parameters and choices.
-        use: Implementations of steps, such as `{"linked": "block(left=10)"}`, in place of the
+        use: Implementations of steps, such as `{"linked": "block(left=10)"}`, which override the
             plan's choices.
-        folders: Folders to look in first, for the plan and for those it calls.
-        functions: Folders with functions of your own; code is run from nowhere else.
+        folders: Folders to search first, for the plan and for called plans.
+        functions: Folders with user functions; code is run only from there.
 
     Raises:
-        PlanError: With everything that is wrong, each at its place.
+        PlanError: The plan has faults; all are reported, each with its position.
     """
     paths = tuple(Path(folder) for folder in folders)
     path, _ = find_plan(ref, paths)
@@ -1125,9 +1125,7 @@ def load_plan(
 
 
 def dump(plan: LogicalPlan) -> str:
-    """A plan as the text of a plan file: the document it was made from, parameters and presets
-    included.
-    """
+    """The text of a plan file: the plan's source document, including parameters and presets."""
     return write_yaml(plan.document)
 
 
@@ -1139,14 +1137,13 @@ _Identity = tuple[str, ...]
 
 @dataclass(frozen=True)
 class _Loaded:
-    """A plan, and the files that decide what it is.
+    """A plan, and the files on which it depends.
 
     Args:
         plan: The plan.
         there: The files that were read.
-        missing: Where files were looked for that were not there, from the folders that are looked
-            into.
-        within: Which of those folders hold a file of it: for others it need not be the same plan.
+        missing: The paths in the searched folders where files were missing.
+        within: Which of these folders hold a file of the plan. Other folders may give another plan.
     """
 
     plan: LogicalPlan
@@ -1156,7 +1153,7 @@ class _Loaded:
 
     @classmethod
     def of(cls, plan: LogicalPlan, files: Mapping[Path, Stamp], folders: tuple[Path, ...]) -> Self:
-        """What was noticed while a plan was loaded."""
+        """The entry of a plan, from the files that were noticed during its load."""
         inside = [
             (n, path)
             for path in files
@@ -1170,7 +1167,7 @@ class _Loaded:
         return cls(plan, files, missing, tuple(n in held for n in range(len(folders))))
 
     def serves(self, folders: tuple[Path, ...]) -> bool:
-        """Whether no file has changed, and none has appeared that would be used instead."""
+        """Whether all files are unchanged, and no file has appeared that would be used instead."""
         return not any((folders[n] / path).exists() for n, path in self.missing) and all(
             stamp(path) == before for path, before in self.there.items()
         )
@@ -1181,11 +1178,11 @@ _lock = threading.Lock()
 
 
 class LoadedPlans:
-    """A cache of loaded plans, valid while their files (plans, graph, prompts) stay as they are.
+    """A cache of loaded plans, valid while their files (plans, graph, prompts) are unchanged.
 
-    It holds the most recent plans and is shared by all sessions of the process, in whatever folder,
-    so that a session for each request loads and optimizes a plan once: in 10 ms of CPU for
-    `search`, 70 ms for `add_episode`. A plan of the cache takes 0.1 ms.
+    It holds the most recent plans. All sessions of the process share it, in any folder, so that a
+    plan is loaded and optimized only once even with one session per request. That takes 10 ms of
+    CPU for `search` and 70 ms for `add_episode`; a cached plan takes 0.1 ms.
     """
 
     def __init__(self, folder: Path, functions: Sequence[Path] = ()) -> None:
@@ -1195,7 +1192,7 @@ class LoadedPlans:
     def load(
         self, ref: str | Path, params: Mapping[str, Any], preset: str | None, use: Mapping[str, str]
     ) -> LogicalPlan:
-        """As `load_plan`, looking into the folder first. Raises PlanError."""
+        """The plan of `load_plan`, searched in the folder first. Raises PlanError."""
         folders = (self._folder, Path.cwd())
         own = map(str, self._functions)
         asked = (str(ref), canonical(params), repr(preset), canonical(use), *own)

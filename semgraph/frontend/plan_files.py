@@ -1,5 +1,5 @@
-"""Plan files of a folder: found, listed, checked, and copied so that they can be changed; and their
-comments, which say what inputs, parameters, presets and steps mean.
+"""Plan files of a folder: search, list, check and copy; and their comments, which describe inputs,
+parameters, presets and steps.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class PlanFile:
 
     @cached_property
     def name(self) -> str:
-        """The name that commands and calls take; of a plan that is in no folder of plans its path."""
+        """The name for commands and calls; for a plan outside of the folders of plans, its path."""
         for folder in (_OWN, plans_folder()):
             if (path := self.path.resolve()).is_relative_to(folder.resolve()):
                 return path.relative_to(folder.resolve()).with_suffix("").as_posix()
@@ -102,7 +102,7 @@ def plan_file(ref: str, functions: tuple[Path, ...] = ()) -> PlanFile:
 
 
 def listed(functions: tuple[Path, ...] = ()) -> list[PlanFile]:
-    """The plans in `./plans`, with its folders, and the shipped ones that these do not hide."""
+    """The plans in `./plans` and its folders, and the shipped plans that these do not hide."""
     files: dict[str, PlanFile] = {}
     for folder, is_shipped in ((_OWN, False), (plans_folder(), True)):
         shipped = is_shipped or folder.resolve() == plans_folder().resolve()
@@ -113,18 +113,18 @@ def listed(functions: tuple[Path, ...] = ()) -> list[PlanFile]:
 
 
 def _yaml_in(folder: Path) -> list[Path]:
-    """The YAML files of a folder, then those of its folders; hidden ones are left out."""
+    """The YAML files of a folder, then the files of its subfolders, without hidden files."""
     paths = [path.relative_to(folder) for path in folder.rglob("*.yaml")]
     visible = [path for path in paths if not any(part.startswith(".") for part in path.parts)]
     return [folder / path for path in sorted(visible, key=lambda path: (len(path.parts) > 1, path))]
 
 
 def callers(files: Sequence[PlanFile]) -> dict[str, tuple[str, ...]]:
-    """The plans that others of their folder call, or name in the `use` of a preset, each with the
-    plans that do.
+    """The plans that other plans of their folder call, or name in the `use` of a preset, each with
+    its callers.
 
-    Plans that cut their own input into windows are not among them: add_episode is called too, and
-    is no part of another. A plan with errors calls nothing.
+    Plans with their own windowed input are left out: for example add_episode is called, but is no
+    part of another plan. A plan with errors calls nothing.
     """
     by_path = {file.path.resolve(): file for file in files}
     windowed: set[str] = set()
@@ -145,7 +145,7 @@ def callers(files: Sequence[PlanFile]) -> dict[str, tuple[str, ...]]:
 
 
 def _named_plans(plan: LogicalPlan) -> Iterator[str]:
-    """The plans that a plan itself calls, and those that its presets put in their place."""
+    """The plans that a plan itself calls, and the plans that its presets substitute for them."""
     own = [call for step, call in plan.called.items() if "/" not in step]
     yield from (call.plan for call in own)
     yield from (choice.name for choice in plan.replaced.values())
@@ -164,13 +164,14 @@ def is_plan(path: Path) -> bool:
 
 
 def copied(ref: str, folder: Path, functions: tuple[Path, ...] = ()) -> list[Path]:
-    """Copy a plan with all that it needs, so that the copy can be changed.
+    """Copy a plan with all files that it needs, so that the copy can be changed.
 
     Returns:
-        The written files; existing files with the same content are left alone, and so are schemas.
+        The written files. Existing files with the same content are unchanged, and so are schemas.
 
     Raises:
-        PlanError: There is no such plan, or a file exists with other content; nothing was written.
+        PlanError: The plan does not exist, or a file exists with other content. Nothing was
+            written.
     """
     texts: dict[Path, bytes] = {}
     _gather(plan_file(ref, functions), texts)
@@ -194,7 +195,7 @@ def copied(ref: str, folder: Path, functions: tuple[Path, ...] = ()) -> list[Pat
 
 
 def _prompt_files(document: Mapping[str, Any], home: Path) -> Iterator[Path]:
-    """The prompts of all steps, including those that only other parameters use."""
+    """The prompts of all steps, including prompts that only other parameter values use."""
     for _, value in walk_paths(document):
         if isinstance(value, dict) and (prompt := value.get("prompt")):
             names = (
@@ -211,7 +212,7 @@ def _prompt_files(document: Mapping[str, Any], home: Path) -> Iterator[Path]:
 
 
 def _gather(file: PlanFile, texts: dict[Path, bytes]) -> None:
-    """The files of a plan and of the plans it calls, by their place beside the plan."""
+    """Collect the files of a plan and of its called plans, by path relative to the plan's folder."""
     home = file.path.resolve().parent
     if Path(file.path.name) in texts:
         return
@@ -229,8 +230,8 @@ def _gather(file: PlanFile, texts: dict[Path, bytes]) -> None:
 
 
 def _take(path: Path, inner: Path, texts: dict[Path, bytes]) -> None:
-    """A file, to be copied to `inner`, with the schema that its first line names. A line whose
-    schema would not be found there is left out.
+    """Collect a file, to be copied to `inner`, and the schema that its first line names. A line is
+    dropped if its schema would not be found there.
     """
     texts[inner] = path.read_bytes()
     first, _, rest = texts[inner].partition(b"\n")
@@ -246,9 +247,7 @@ def _take(path: Path, inner: Path, texts: dict[Path, bytes]) -> None:
 
 
 def _plans_named(file: PlanFile) -> Iterator[str]:
-    """The plans that a plan calls, in any form of its steps, and those that a preset puts in the
-    place of one.
-    """
+    """The plans that a plan calls, in any form of its steps, and the plans that presets substitute."""
     document = file.plan.document
     for _, value in walk_paths(document):
         if isinstance(value, dict) and isinstance(call := value.get("call"), dict):
@@ -260,15 +259,15 @@ def _plans_named(file: PlanFile) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class CalledPlan:
-    """A call of a plan: its interface, and the plans that can stand for the one it names.
+    """A call of a plan: its interface, and the plans that can replace the plan it names.
 
     Args:
-        step: The step that calls.
+        step: The calling step.
         plan: The plan that the call names.
         inputs: The inputs that it declares; optional ones end with `?`.
         params: Its parameters.
         results: Its results.
-        fitting: The plans beside it that fit.
+        fitting: The plans in its folder that fit.
     """
 
     step: str
@@ -280,7 +279,7 @@ class CalledPlan:
 
 
 def called_plans(file: PlanFile) -> list[CalledPlan]:
-    """The calls of a plan, those of called plans too. Raises PlanError."""
+    """The calls of a plan and of its called plans. Raises PlanError."""
     home = file.path.resolve().parent
     return [_called_plan(file, home, step, call.plan) for step, call in file.plan.called.items()]
 
@@ -301,7 +300,7 @@ def _called_plan(file: PlanFile, home: Path, step: str, name: str) -> CalledPlan
 
 
 def _may_fit(path: Path, reference: LogicalPlan) -> bool:
-    """Whether a plan needs no input, and lacks no result, that the reference has; by its text."""
+    """Whether a plan's text requires only inputs of the reference, and has all results of it."""
     try:
         data = read_file(path).data
         needed = {name for name, optional in declared_inputs(data).items() if not optional}
@@ -331,7 +330,7 @@ class PlanCheck:
 
 
 def files_in(names: Sequence[str]) -> list[Path]:
-    """The named plan files, and those in the named folders. Raises PlanError."""
+    """The named plan files, and the plan files in named folders. Raises PlanError."""
     paths: list[Path] = []
     for name in names:
         path = Path(name)
@@ -364,7 +363,7 @@ def checked(
 
     Args:
         path: The file.
-        check_choices: Refuses implementations that do not exist or do not fit. Raises PlanError.
+        check_choices: Refuses unknown and unsuitable implementations. Raises PlanError.
         functions: Folders of functions that plans may call.
     """
     kind = "graph" if not is_plan(path) and _is_graph(path) else "plan"
@@ -399,7 +398,7 @@ def _plan(
     ):
         warnings |= dict.fromkeys(loaded.warnings)
         named = [node for node in walk(*loaded.roots) if node.swappable and not node.calls_model]
-        if loaded.use or named:  # the reference of an operator does all of it
+        if loaded.use or named:  # references support everything
             check_choices(loaded)
     writes = len(plan.writes) + bool(plan.schema)
     made_of = f"{plural(len(plan.steps), 'step')}, {len(file.semantic)} semantic, {plural(writes, 'write')}"
@@ -422,8 +421,8 @@ def schema_line(schema: Path, file: Path) -> str:
 
 
 class Notes:
-    """The comments of a plan file: those at its head, and those of keys: on the line of the key or on
-    lines of their own above it.
+    """The comments of a plan file: at its head, and of keys. The comment of a key is on its line or
+    on separate lines above it.
     """
 
     def __init__(self, text: str, document: Document) -> None:
@@ -437,12 +436,12 @@ class Notes:
 
     @property
     def params(self) -> dict[str, str]:
-        """What each parameter means; "" where the plan does not say."""
+        """The description of each parameter; "" if the plan has none."""
         return {name: self.at("params", name) for name in self._document.data.get("params") or ()}
 
     @property
     def presets(self) -> dict[str, str]:
-        """What each preset means: its `doc`, or its comment."""
+        """The description of each preset: its `doc`, or its comment."""
         presets = self._document.data.get("presets") or {}
         return {
             name: " ".join(body.get("doc", "").split()) or self.at("presets", name)

@@ -1,5 +1,5 @@
-"""Prompts as plans name them: files `prompts/NAME.md` with front matter and sections, inline
-questions, and Python types as types of answers.
+"""The prompts of plans: files `prompts/NAME.md` with front matter and sections, inline questions,
+and Python types as types of answers.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ Described = tuple[tuple[str, str], ...]
 
 
 class Prompts:
-    """The prompts of one plan: files beside it, in `prompts/`, with its parameters in place.
+    """The prompts of one plan: files in `prompts/` of its folder, with its parameters substituted.
 
-    With `confined`, files that are really outside the plan's folder are refused.
+    With `confined`, files outside the plan's folder are refused, also through symbolic links.
     """
 
     def __init__(self, folder: Path, params: Mapping[str, Any], confined: bool = True) -> None:
@@ -81,7 +81,7 @@ class Prompts:
 
         Raises:
             Fault: The value is wrong.
-            PlanError: A prompt file is wrong; its problems have their places in it.
+            PlanError: A prompt file has faults; its problems have positions in the file.
         """
         if not isinstance(value, Mapping):
             return PromptSet((("", self._one(value, answers)),))
@@ -138,7 +138,7 @@ class Prompts:
         return Prompt(name, returns, describe, item=item)
 
     def located(self, fault: Fault) -> Fault:
-        """A fault about a placeholder of a prompt file, with its position; any other as it is."""
+        """A fault about a placeholder of a prompt file, with its position; other faults unchanged."""
         match = _NO_COLUMN.match(fault.what)
         path = self.folder / f"{match[1]}.md" if match else None
         if match is None or path is None or not inside(path, (self.folder,)) or not path.is_file():
@@ -186,7 +186,7 @@ def read_prompt(path: Path, params: Mapping[str, Any] | None = None) -> Prompt:
 
 
 def _prompt_of(parts: _Parts, name: str, params: Mapping[str, Any]) -> Prompt:
-    """A prompt of the parts of its file. Raises PlanError."""
+    """The prompt from the parts of its file. Raises PlanError."""
     problems = list(parts.problems)
     returns, describe, role, max_tokens = _front(parts.front, problems)
     sections: dict[str, Template] = {}
@@ -221,9 +221,7 @@ def _prompt_of(parts: _Parts, name: str, params: Mapping[str, Any]) -> Prompt:
 
 
 class _Parts:
-    """A prompt file, taken apart: front matter, and each section's text with the line that it
-    starts on.
-    """
+    """The parts of a prompt file: front matter, and each section's text with its first line number."""
 
     def __init__(self, front: Document) -> None:
         self.front = front
@@ -269,7 +267,7 @@ def _sections(
     ends = [*(i for i, _ in heads[1:]), len(lines)]
     for (i, name), end in zip(
         heads, ends, strict=False
-    ):  # without a section there is one end too many
+    ):  # without a section, `ends` has one element more
         if name not in SECTIONS:
             there = "sections: " + ", ".join(SECTIONS)
             hint = did_you_mean(name, SECTIONS) or "a heading inside a section has two #"
@@ -303,8 +301,8 @@ def _template(name: str, text: str, params: Mapping[str, Any]) -> Template:
 
 
 def _offset(text: str, fault: Fault) -> int:
-    """The position of a fault in a section: the placeholder or parameter that it names, else the
-    lone brace.
+    """The position of a fault in a section: the placeholder or parameter that it names, otherwise
+    the single brace.
     """
     named = re.search(r"\{[^{}\"]+\}|\$[A-Za-z_]\w*", fault.what)
     at = text.find(named[0]) if named else -1
@@ -379,8 +377,8 @@ def _paths(answers: Answers, prefix: str = "") -> Iterator[str]:
 
 
 def answer_types(returns: Any) -> Any:
-    """What a plan writes in `returns`: types by name. A model gives its fields, with their
-    descriptions; a single type is that of `answer`. Raises Fault.
+    """The types in `returns` of a plan, by name. A Pydantic model becomes its fields, with
+    descriptions; a single type becomes the type of `answer`. Raises Fault.
 
     >>> answer_types({"topic": str, "tone": Literal["calm", "cross"], "at": "timestamp null"})
     {'topic': 'string', 'tone': 'enum<calm, cross>', 'at': 'timestamp null'}
@@ -403,7 +401,7 @@ def answer_types(returns: Any) -> Any:
 
 
 def _written(name: str, value: Any) -> Any:
-    """A type as a plan writes it; what a plan may write stays as it is."""
+    """A type in the notation of plans; a value that is already in it is unchanged."""
     if value is None or isinstance(value, (str, Mapping, int, float, list, tuple, set, frozenset)):
         return value
     try:
@@ -443,7 +441,7 @@ def _text(kind: Any) -> str:
 
 
 def _enum(values: tuple[Any, ...]) -> str:
-    """The type of a few words. Raises Fault if a plan cannot write them."""
+    """The enum type of some words. Raises Fault if plans cannot write them."""
     if not all(isinstance(value, str) for value in values):
         raise Fault(f"{values} are no values of an enum", hint="give texts")
     return str(Type("enum", values=values))

@@ -46,8 +46,7 @@ _ROWS = {
 }
 _COUNT = dict.fromkeys(("K", "n", "top", "limit"), 'did you mean "k"?')
 
-# By place, keys and arguments that belong to other operators or other libraries, and what to write
-# instead.
+# By place, keys and arguments of other operators or other libraries, and their replacements.
 INSTEAD: Mapping[str, Mapping[str, str]] = {
     "filter": _ROWS,
     "join": _PAIRS,
@@ -107,7 +106,7 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
     },
 }
 
-# Methods of data frames elsewhere, and what a frame has in their place.
+# Methods of other data frame libraries, and the methods of a frame that replace them.
 ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("select", "drop"), "columns are chosen by project"),
     **dict.fromkeys(("assign", "with_columns", "mutate"), "columns are added by add"),
@@ -129,7 +128,7 @@ ELSEWHERE: Mapping[str, str] = {
 
 
 def new_word(place: str, key: object) -> str | None:
-    """The key that replaced another at a place of a plan; None: it was not renamed.
+    """The new name of a key at a place of a plan; None if it was not renamed.
 
     >>> new_word("limit", "per")
     'by'

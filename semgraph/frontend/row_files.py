@@ -1,8 +1,8 @@
-"""Files of rows, and the inputs of a plan as a command names them: files, standard input, a text.
+"""Files of rows, and the inputs that a command names: files, standard input, a text.
 
-Files of a format without types are read as text; for the fluent API, where no plan declares types,
-the types of a delimited file are read from its cells. A row that cannot be read is an `Unreadable`
-in its place.
+Formats without types are read as text. For the fluent API, where no plan declares types, the types
+of a delimited file are inferred from its cells. An unreadable row becomes an `Unreadable` at its
+index.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ from semgraph.frontend.rows import (
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan, Windowing
 
 R = TypeVar("R")
-BATCH = 20_000  # rows that are read at one time
+BATCH = 20_000  # rows per batch
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _LINES = (".jsonl", ".ndjson")
 
 
 def rows_of_path(path: Path, texts: Collection[str] = ()) -> Any:
-    """The rows of a file, by its ending. Columns of `texts` are not typed. Raises InputError."""
+    """The rows of a file, by its extension. Columns of `texts` stay text. Raises InputError."""
     if path.suffix.lower() in _DELIMITERS:
         return delimited_rows(path, None, texts)
     return rows_of(_existing(path))
 
 
 def delimited_rows(path: Path, delimiter: str | None, texts: Collection[str] = ()) -> Any:
-    """The rows of a file with a delimiter, each column of the type that all its cells are written in.
-    Columns of `texts` stay text. Raises InputError.
+    """The rows of a file with a delimiter. Each column has the type that fits all its cells;
+    columns of `texts` stay text. Raises InputError.
     """
     between = delimiter or _DELIMITERS.get(path.suffix.lower(), ",")
     if len(between) != 1:
@@ -70,14 +70,14 @@ def delimited_rows(path: Path, delimiter: str | None, texts: Collection[str] = (
 
 
 def json_rows(path: Path) -> Any:
-    """The rows of a JSON file: an object on each line if it ends in .jsonl or .ndjson, else a list of
-    objects. Raises InputError.
+    """The rows of a JSON file: an object on each line if it ends in .jsonl or .ndjson, otherwise a
+    list of objects. Raises InputError.
     """
     return reading(_existing(path), json_lines if path.suffix.lower() in _LINES else json_list)
 
 
 def parquet_rows(path: Path) -> pa.Table:
-    """The rows of a Parquet file, whatever it is called. Raises InputError."""
+    """The rows of a Parquet file with any name. Raises InputError."""
     return reading(_existing(path), parquet)
 
 
@@ -95,8 +95,8 @@ def _existing(path: Path) -> Path:
 
 _INTEGER = r"-?(0|[1-9]\d{0,18})"
 _TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?"
-# How the cells of a column are written, and as which type they are read; the first that fits all of
-# them. `007` is text.
+# The notations of cells, each with its type; the first notation that fits all cells of a column
+# counts. `007` is text.
 _WRITTEN: tuple[tuple[str, Callable[[Any], Any]], ...] = (
     (rf"^{_INTEGER}$", lambda cells: cells.cast(pa.int64())),
     (rf"^{_INTEGER}(\.\d+)?([eE][+-]?\d+)?$", lambda cells: cells.cast(pa.float64())),
@@ -108,8 +108,9 @@ _WRITTEN: tuple[tuple[str, Callable[[Any], Any]], ...] = (
 
 
 def typed(cells: Any) -> Any:
-    """A column of texts as the type that all its cells are written in: whole number, number, true and
-    false, date, time (ISO 8601; without a zone: UTC). Any other column stays text.
+    """A column of texts, converted to the first type that fits all its cells: integer, number,
+    boolean (true and false), date, time (ISO 8601; without a zone: UTC). Any other column stays
+    text.
 
     >>> typed(pa.chunked_array([["1", None, "-20"]])).type, typed(pa.chunked_array([["007"]])).type
     (DataType(int64), DataType(string))
@@ -126,8 +127,8 @@ def typed(cells: Any) -> Any:
 
 
 def read_csv(path: Path, delimiter: str = ",") -> Any:
-    """All columns as text; the plan has their types. An empty cell is NULL, `""` an empty text. A
-    table, or a list of rows if some cannot be read.
+    """The rows with all columns as text, because the plan declares types. An empty cell is NULL,
+    `""` an empty text. Returns a table, or a list of rows if some rows are unreadable.
 
     Raises InputError.
     """
@@ -142,8 +143,8 @@ def _with_unreadable(table: pa.Table, bad: Mapping[int, Unreadable]) -> Any:
 
 
 def _delimited(path: Path, delimiter: str) -> tuple[pa.Table, dict[int, Unreadable]]:
-    """The rows of a file as a table, and by place those that cannot be read. Where all rows are plain,
-    Arrow reads the same ones, faster.
+    """The rows of a file as a table, and the unreadable rows by index. If all rows are simple,
+    Arrow reads them, which is faster and gives the same result.
     """
     raw, between = path.read_bytes().removeprefix(BOM_UTF8), delimiter.encode()
     if not raw.strip(b"\r\n"):
@@ -184,7 +185,7 @@ _OPEN = (
 )
 _BREAK = re.compile(rb"\r\n?|\n")
 _CELL = rb'(?:"([^"]*+(?:""[^"]*+)*+)"|)([^D\r\n]*+)(D|\r\n?|\n|\Z)'
-# A cell that is closed in a later line and goes on, or what may be one. `D` is the delimiter.
+# A possible cell that is closed in a later line and then continues. `D` is the delimiter.
 _STRAY = rb'(?:\A|[D\r\n])"[^"\r\n]*+(?:""[^"\r\n]*+)*+[\r\n][^"]*+(?:""[^"]*+)*+"[^D"\r\n]'
 
 
@@ -197,8 +198,8 @@ def _records(
 ) -> Iterator[tuple[int, int, bytes, list[bytes | None] | None]]:
     """The rows of a delimited file: the first byte, the number of the line, the text, and the cells.
 
-    Text after a closing quote belongs to the cell, as in Arrow. A quote that is never closed, or is
-    closed inside a cell of a later line, costs its line alone, which has no cells then.
+    Text after a closing quote belongs to the cell, as in Arrow. If a quote is never closed, or is
+    closed inside a cell of a later line, only its line is unreadable and has no cells.
     """
     pattern = _pattern(_CELL, delimiter)
     at, line = 0, 1
@@ -238,7 +239,7 @@ def _table(raw: bytes, names: Sequence[str], delimiter: str) -> pa.Table:
 
 
 def _refuse_other_separator(path: Path, names: Sequence[str], delimiter: str) -> None:
-    """A file with one column, with a name that is several names."""
+    """Refuse a file with a single column whose name contains several names."""
     known = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
     for other in known if len(names) == 1 else ():
         if len(parts := names[0].split(other)) > 1 and all(
@@ -249,14 +250,14 @@ def _refuse_other_separator(path: Path, names: Sequence[str], delimiter: str) ->
             raise InputError(Problem(f"{path}: {what}", hint=hint))
 
 
-_OWN = ("_step", "_error")  # what a run adds to the rows that it sets aside
+_OWN = ("_step", "_error")  # the columns that a run adds to rows that it sets aside
 STDIN, STDIN_ROWS = "-", "-.jsonl"
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 PACKED = (".gz", ".zip", ".bz2", ".xz", ".zst", ".tar", ".tgz")
 
 
 def standard_input() -> str:
-    """All of standard input as text, without its last line breaks. Raises InputError."""
+    """Standard input as text, without trailing line breaks. Raises InputError."""
     raw = sys.stdin.buffer.read()
     wrong = not_utf8(raw, "FILE")
     if wrong is not None:
@@ -268,8 +269,8 @@ def standard_input() -> str:
 
 
 def rows_of(path: Path) -> Any:
-    """The rows of a file, untyped: text where the format knows no types. `-.jsonl` is standard
-    input, an object a line.
+    """The untyped rows of a file: text if the format has no types. `-.jsonl` is standard input, one
+    object per line.
     """
     if str(path) == STDIN_ROWS:
         return list(_objects("standard input", iter(standard_input().split("\n"))))
@@ -280,8 +281,8 @@ def rows_of(path: Path) -> Any:
 
 
 def row_batches(path: Path, size: int = BATCH) -> Iterator[Any]:
-    """The rows of `rows_of`, at most so many at a time: those of a file with an object on each line, or
-    in Parquet, are read as they are asked for.
+    """The rows of `rows_of`, at most `size` at a time. Files with one object per line and Parquet
+    files are read lazily.
     """
     suffix = path.suffix.lower()
     if str(path) != STDIN_ROWS and suffix in _IN_BATCHES:
@@ -294,7 +295,7 @@ def row_batches(path: Path, size: int = BATCH) -> Iterator[Any]:
 
 
 def reading(path: Path, reader: Callable[[Path], R]) -> R:
-    """The rows that a reader reads of a file. Raises InputError."""
+    """The rows that `reader` reads from a file. Raises InputError."""
     with _read_errors(path):
         return reader(path)
 
@@ -317,7 +318,7 @@ def _read_errors(path: Path) -> Iterator[None]:
 
 
 def _unreadable(path: Path) -> Problem:
-    """The problem of a file that no reader is for."""
+    """The problem of a file without a reader."""
     suffix = path.suffix.lower()
     if suffix in SPREADSHEETS:
         hint = "save the sheet as CSV (UTF-8), and name that file"
@@ -348,7 +349,7 @@ def _objects(path: Path | str, lines: Iterator[str]) -> Iterator[dict[str, Any]]
                 raise
             yield Unreadable(error.problems[0], line)
             continue
-        if LINE in row and row.keys() <= {*_OWN, LINE}:  # the text of a row that was set aside
+        if LINE in row and row.keys() <= {*_OWN, LINE}:  # the text of an earlier set-aside row
             yield Unreadable(Problem(str(row.get("_error") or "no columns")), str(row[LINE]))
         else:
             yield {name: value for name, value in row.items() if name not in _OWN}
@@ -399,14 +400,14 @@ _OTHER_JSON = "one object on each line; a file with a list of objects ends in .j
 
 
 def _json_kind(value: Any) -> str:
-    """What a JSON value is, in words."""
+    """The kind of a JSON value, in words."""
     if isinstance(value, dict):
         return f"an object with {', '.join(value) or 'nothing'}"
     return f"a list of {len(value)}" if isinstance(value, list) else shown(value)
 
 
 def _json_fault(error: Exception) -> str:
-    """What is wrong with a JSON text, with the column."""
+    """The fault of a JSON text, with the column."""
     if not isinstance(error, json.JSONDecodeError):
         return "nested too deeply" if isinstance(error, RecursionError) else str(error)
     what = error.msg[:1].lower() + error.msg[1:]
@@ -414,7 +415,7 @@ def _json_fault(error: Exception) -> str:
 
 
 def _fix(error: Exception) -> str | None:
-    """What to do about the usual slips in JSON; None for others."""
+    """The fix for a common mistake in JSON; None for other errors."""
     if not isinstance(error, json.JSONDecodeError):
         return None
     before, rest = error.doc[: error.pos].rstrip(), error.doc[error.pos :].lstrip()
@@ -488,10 +489,11 @@ class LoadedInput:
 
 
 def read_inputs(options: Sequence[str], plan: LogicalPlan) -> dict[str, LoadedInput]:
-    """Every `NAME=FILE`, `NAME=-`, `NAME=-.jsonl`, `NAME=[]`, `NAME=all` or `NAME=text`, by input.
+    """The inputs of options `NAME=FILE`, `NAME=-`, `NAME=-.jsonl`, `NAME=[]`, `NAME=all` or
+    `NAME=text`, by name.
 
     Raises:
-        PlanError: An option names no input of the plan, or none at all, or one twice.
+        PlanError: An option has no name, the plan lacks the input, or an input occurs twice.
         InputError: A file cannot be read, or its rows do not fit; with file, row and column.
     """
     inputs_read: dict[str, LoadedInput] = {}
@@ -541,13 +543,13 @@ def _read(plan: LogicalPlan, spec: InputSpec, value: str) -> LoadedInput:
 
 @dataclass(frozen=True)
 class _RowSource:
-    """Where rows are read from.
+    """A source of rows.
 
     Args:
-        name: What messages call it.
-        batches: Gives the rows, untyped, some at a time, as often as it is called.
-        renames: The columns that have another name there, with that name.
-        written: As the command names it.
+        name: Its name in messages.
+        batches: Returns the untyped rows in batches; each call starts from the beginning.
+        renames: The columns that have another name in the source, with that name.
+        written: Its text in the command.
     """
 
     name: str
@@ -558,8 +560,8 @@ class _RowSource:
     def tables(
         self, spec: InputSpec, partition: str, key: str, bad: list[tuple[str, dict[str, Any]]]
     ) -> Iterator[pa.Table]:
-        """The rows, some at a time, with the declared columns and types; those that cannot be read go
-        to `bad`. Raises InputError.
+        """The rows in batches, with the declared columns and types. Unreadable rows are added to
+        `bad`. Raises InputError.
         """
         if self.renames:
             names = list(dict.fromkeys(name for rows in self.batches() for name in _names(rows)))
@@ -587,7 +589,7 @@ def _source(spec: InputSpec, value: str, cut: Windowing | None) -> _RowSource:
 
 
 def _text_source(spec: InputSpec, value: str, cut: Windowing | None) -> _RowSource:
-    """A text, or standard input as one text: a row."""
+    """The source of one row: a text, or standard input as one text."""
     column = _text_column(spec, (cut.key, cut.partition) if cut else ())
     now = _times_of_reading(spec, cut.order if cut else ())
     text, name = (standard_input(), "standard input") if value == STDIN else (value, "the text")
@@ -598,8 +600,8 @@ def _text_source(spec: InputSpec, value: str, cut: Windowing | None) -> _RowSour
 
 
 def _matching(value: str) -> list[str]:
-    """The files of a pattern (`chats/*.parquet`) in the order of their names, each with the renames;
-    none if it is no pattern. Raises InputError if there are none.
+    """The files of a pattern (`chats/*.parquet`), sorted by name, each with the renames; [] if the
+    value is no pattern. Raises InputError if no file matches.
     """
     pattern, colon, rest = value.partition(":")
     path = Path(pattern)
@@ -646,10 +648,10 @@ def _is_file(path: Path) -> bool:
 
 
 def _text_column(spec: InputSpec, naming: Sequence[str]) -> str:
-    """The one column that a bare text can be: of type string, and it has to be there; where none
-    has, the first one.
+    """The column for a bare text: the only required column of type string. If a windowed input has
+    no required one, it is the first string column.
 
-    `naming` are those that name the row and its partition: a text does neither.
+    `naming` are the columns with the row's key and partition, which a text cannot fill.
     """
     texts = [(n, kind) for n, kind in spec.columns if kind.name == "string" and n not in naming]
     needed = [n for n, kind in texts if not kind.nullable] or (
@@ -666,8 +668,8 @@ def _text_column(spec: InputSpec, naming: Sequence[str]) -> str:
 
 
 def _times_of_reading(spec: InputSpec, by: Sequence[str]) -> dict[str, datetime]:
-    """A bare text has no time of its own: where one has to be there, or rows are ordered by it, it
-    is that of reading it.
+    """The times of a bare text: the time of reading, for columns that are required or order the
+    rows.
     """
     now = datetime.now(UTC)
     times = [(name, kind.nullable) for name, kind in spec.columns if kind.name == "timestamp"]
@@ -675,8 +677,8 @@ def _times_of_reading(spec: InputSpec, by: Sequence[str]) -> dict[str, datetime]
 
 
 def _refuse_rows(text: str, spec: InputSpec, column: str) -> None:
-    """Refuse rows that would be taken for one text: a JSON object on each of several lines, or one
-    that names its column.
+    """Refuse rows that would be read as one text: a JSON object on each of several lines, or an
+    object with the name of the column.
     """
     lines = [line for line in text.split("\n") if line.strip()]
     try:
@@ -698,9 +700,7 @@ def _names(rows: Any) -> list[str]:
 def _refuse_renames(
     renames: Mapping[str, str], names: Sequence[str], spec: InputSpec, value: str
 ) -> None:
-    """Refuse renames of columns that a file has not, or to those that are not declared. Raises
-    InputError.
-    """
+    """Refuse renames of columns that a file lacks, or to undeclared columns. Raises InputError."""
     declared = [name for name, _ in spec.columns]
     problems = [
         Problem(f'{value}: input {spec.name} has no column "{column}"', there="it has: " + ", ".join(declared),
@@ -716,7 +716,7 @@ def _refuse_renames(
 
 
 def _renamed(rows: Any, renames: Mapping[str, str]) -> Any:
-    """Rows with renamed columns, as in `column=source`; a column that had the name already is
+    """Rows with renamed columns, as in `column=source`. A column that already had the new name is
     dropped.
     """
     if not renames:
@@ -724,7 +724,7 @@ def _renamed(rows: Any, renames: Mapping[str, str]) -> Any:
     gone = {*renames, *renames.values()}
     if isinstance(rows, pa.Table):
         names = names_of(rows)
-        if len(set(names)) < len(names):  # refused as it is checked
+        if len(set(names)) < len(names):  # the later check refuses it
             return rows
         kept = {name: rows[name] for name in names if name not in gone}
         return pa.table({**kept, **{name: rows[source] for name, source in renames.items()}})
@@ -739,20 +739,20 @@ def _renamed(rows: Any, renames: Mapping[str, str]) -> Any:
     ]
 
 
-IN_MEMORY = 64 * 2**20  # bytes of a table that are in memory; a larger one is in a file
+IN_MEMORY = 64 * 2**20  # the maximum bytes of a table in memory; a larger table is in a file
 
 
 def joined(schema: pa.Schema, batches: Iterable[pa.Table], most: int = IN_MEMORY) -> pa.Table:
     """Batches of rows as one table.
 
-    Above `most` bytes they are written to a temporary file, and the table reads from it: the
-    system keeps in memory what is read, as long as there is room. The file has no name, so that
-    it is gone with the table, and with the process, however that ends.
+    Above `most` bytes they are written to a temporary file, from which the table reads: the system
+    caches the file as long as memory is free. The file has no name, so that it disappears with the
+    table, and with the process, even after a crash.
 
     Args:
         schema: The columns of each batch.
-        batches: The rows, in their order.
-        most: Bytes that are kept in memory.
+        batches: The rows, in order.
+        most: The maximum number of bytes in memory.
 
     Raises:
         InputError: The file cannot be written.
@@ -782,7 +782,7 @@ def _mapped(schema: pa.Schema, first: list[pa.Table], others: Iterable[pa.Table]
 def _write(
     file: IO[Any], schema: pa.Schema, first: list[pa.Table], others: Iterable[pa.Table]
 ) -> None:
-    sink = pa.PythonFile(file, mode="w")  # type: ignore[arg-type]  # its stubs know no IO
+    sink = pa.PythonFile(file, mode="w")  # type: ignore[arg-type]  # its stubs lack IO
     with pa.ipc.new_file(sink, schema) as writer:
         while first:
             writer.write_table(first.pop(0))

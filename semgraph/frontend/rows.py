@@ -1,5 +1,5 @@
-"""Rows of mappings, Arrow tables and data frames as tables of the types that a plan declares. A row
-that cannot be read as such is set aside: its error and its values are in the table's metadata.
+"""Rows of mappings, Arrow tables and data frames as tables with the types that a plan declares. An
+unreadable row is set aside: its error and its values are in the table's metadata.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LEAST, _MOST = -(2**63), 2**63 - 1
 
 
 def convert(value: Any, kind: Type) -> Any:
-    """A value as its type's Python value, None for NULL. Raises Fault.
+    """A value converted to the Python value of its type, None for NULL. Raises Fault.
 
     >>> convert("2025-01-15T10:00:00+02:00", Type("timestamp")).isoformat()
     '2025-01-15T08:00:00+00:00'
@@ -52,19 +52,19 @@ def _items(values: list[Any], kind: Type) -> list[Any]:
 
 
 def is_empty(value: object) -> bool:
-    """Whether it is the text without a letter, which is NULL where no text belongs."""
+    """Whether a value is the empty text, which means NULL in columns of other types."""
     return isinstance(value, str) and not value
 
 
 def is_null(value: object) -> bool:
-    """Whether it is None, or what data frames put for nothing: NaN, NaT and NA."""
+    """Whether a value is None, or a missing value of data frames: NaN, NaT and NA."""
     if isinstance(value, float):
         return math.isnan(value)
     return type(value).__name__ in {"NoneType", "NaTType", "NAType"}
 
 
 def shown(value: object) -> str:
-    """A value in a message: short, text in quotes."""
+    """A value in a message: shortened, text in quotes."""
     text = f'"{value}"' if isinstance(value, str) else _written(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -77,8 +77,8 @@ def _written(value: object) -> str:
 
 
 def is_flat(value: Any, levels: int = 100) -> bool:
-    """Whether lists and mappings in it are nested at most so deeply: not without end. Arrow crashes, and
-    JSON and messages have no form, for others.
+    """Whether lists and mappings are nested at most `levels` deep. Deeper or cyclic values crash
+    Arrow, and cannot be written as JSON or in messages.
     """
     if not isinstance(value, (list, tuple, Mapping)):
         return True
@@ -88,7 +88,7 @@ def is_flat(value: Any, levels: int = 100) -> bool:
 
 
 def check_text(text: str) -> str:
-    """The text, unless it is none. Raises Fault. A run sets rows with a NUL aside."""
+    """A valid text. Raises Fault for others. (A run sets rows with a NUL aside.)"""
     if not text.isascii():
         try:
             text.encode()
@@ -136,7 +136,7 @@ def _number(value: Any) -> float:
 
 
 def _plain_number(value: object) -> str | None:
-    """A hint for a number as people write it in a country: 1.234,5 or 1,234.5."""
+    """A hint for a number in local notation: 1.234,5 or 1,234.5."""
     written = isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d[\d., '\u00a0]*\s*", value)
     return "write it with digits and at most one point: 1234.5" if written else None
 
@@ -186,7 +186,7 @@ def _iso(text: str, read: Callable[[str], Any]) -> Any:
 
 
 def _unix(value: object) -> str:
-    """How a time is written; for seconds or milliseconds since 1970, this one."""
+    """A hint with the notation of times; for seconds or milliseconds since 1970, with that time."""
     number = re.fullmatch(r"\s*(\d{9,10}|\d{13})(\.\d+)?\s*", str(value))
     if number is None:
         return 'write it in ISO 8601, such as "2025-01-15T10:30:00Z"'
@@ -256,24 +256,22 @@ _ATOMS: dict[str, Callable[[Any], Any]] = {
     "date": _date,
     "json": _json,
 }
-_SHOWN = 3  # faults of one column that are reported; the rest are counted
+_SHOWN = 3  # the faults per column that are reported; further faults are counted
 
 
 class RowFault(NamedTuple):
-    """A mistake in rows: in which row (from 0; None: all), in which column, what, and
-    what to do.
-    """
+    """A fault in rows: the row (from 0; None: all), the column, the message and the hint."""
 
     row: int | None
     column: str
     what: str
     hint: str | None = None
-    refuses: bool = False  # all rows: it is not the mistake of this one alone
+    refuses: bool = False  # whether all rows are refused, not only this one
 
 
 class Unreadable(dict[str, Any]):
-    """A row of a file that cannot be read, in its place among the others: without columns, with what
-    is wrong and its text, in which bytes that are not UTF-8 are surrogates.
+    """An unreadable row of a file, at its index. It has no columns, but the error and the text of
+    the row, in which bytes that are not UTF-8 are surrogates.
     """
 
     def __init__(self, problem: Problem, text: str) -> None:
@@ -285,8 +283,8 @@ class Unreadable(dict[str, Any]):
 
 @dataclass(frozen=True)
 class RowColumns:
-    """The columns of rows, as Arrow arrays or lists, their number, and by place the rows that have
-    none.
+    """The columns of rows, as Arrow arrays or lists, the number of rows, and by index the rows
+    without columns.
     """
 
     values: dict[str, Any]
@@ -294,7 +292,7 @@ class RowColumns:
     unreadable: Mapping[int, Unreadable] = field(default_factory=dict)
 
     def row(self, place: int) -> dict[str, Any]:
-        """The row at a place as it is, to be kept as JSON."""
+        """The unconverted row at an index, to be stored as JSON."""
         if place in self.unreadable:
             return {LINE: self.unreadable[place].text}
         return {
@@ -304,7 +302,7 @@ class RowColumns:
 
 
 def _kept(value: Any) -> Any:
-    """A value as JSON has it, or as text."""
+    """A value that JSON can hold, otherwise its text."""
     try:
         kept = plain(value) if is_flat(value) else _written(value)
         json.dumps(kept, default=str, skipkeys=True)
@@ -316,17 +314,19 @@ def _kept(value: Any) -> Any:
 
 
 _SET_ASIDE = b"semgraph.set_aside"
-LINE = "_line"  # the column in `failed.jsonl` of a row that has none
+LINE = "_line"  # the column in `failed.jsonl` of a row without columns
 
 
 def set_aside(rows: Any) -> list[tuple[str, dict[str, Any]]]:
-    """The rows that are not in a table of `with_set_aside`, each with its error."""
+    """The set-aside rows of a table of `with_set_aside`, each with its error."""
     metadata = (rows.schema.metadata if isinstance(rows, pa.Table) else None) or {}
     return [tuple(each) for each in json.loads(metadata.get(_SET_ASIDE, b"[]"))]
 
 
 def with_set_aside(table: pa.Table, bad: Sequence[tuple[str, Mapping[str, Any]]]) -> pa.Table:
-    """A table that knows the rows that cannot be read. Raises InputError if there are no others."""
+    """A table with its unreadable rows in the metadata. Raises InputError if all rows are
+    unreadable.
+    """
     if bad and not table.num_rows:
         raise InputError(*few([error for error, _ in bad]))
     return table.replace_schema_metadata(
@@ -335,7 +335,7 @@ def with_set_aside(table: pa.Table, bad: Sequence[tuple[str, Mapping[str, Any]]]
 
 
 def few(texts: Sequence[str], most: int = _SHOWN) -> list[str]:
-    """The first texts, the last of them with the number of the others."""
+    """The first texts; the last of them has the number of further texts."""
     more = f" (and {len(texts) - most} more rows)" if len(texts) > most else ""
     return [*texts[: most - 1], *(text + more for text in texts[most - 1 : most])]
 
@@ -348,9 +348,7 @@ def read_rows(
     partition: str = "",
     key: str = "",
 ) -> pa.Table:
-    """The rows that `check_rows` accepts, with the others, and with `bad`, set aside. Raises
-    InputError.
-    """
+    """The rows that `check_rows` accepts; other rows and `bad` are set aside. Raises InputError."""
     aside = list(bad)
     table = check_rows(spec, rows, partition=partition, key=key, bad=aside)
     return with_set_aside(table, aside)
@@ -368,21 +366,20 @@ def check_rows(
 ) -> pa.Table:
     """Rows as a table with the declared columns and types.
 
-    A column that may be NULL may be missing. RowColumns that are not declared are left out. Text is
-    taken for numbers, times (ISO 8601; without a zone: UTC), lists and structs (JSON), as files
-    without types have it.
+    Nullable columns may be missing. Undeclared columns are left out. Text is converted to numbers,
+    times (ISO 8601; without a zone: UTC), lists and structs (JSON), as in files without types.
 
     Args:
         spec: The declared input.
         rows: Mappings, an Arrow table, or a data frame of pandas or Polars.
-        partition: The column in which NULL becomes "", if it may be NULL.
-        key: The column with values that must differ.
-        source: What messages call the rows, such as a file's name.
-        first: How many rows of the source are before these.
-        bad: Where rows go that cannot be read, each with its error; None: they are refused.
+        partition: The column in which NULL becomes "", if it is nullable.
+        key: The column whose values must be distinct.
+        source: The name of the rows in messages, such as a file's name.
+        first: The number of rows of the source before these.
+        bad: Receives unreadable rows, each with its error; None: they are refused.
 
     Raises:
-        InputError: With what is wrong, by row (from 1) and column.
+        InputError: Rows have faults; they are reported by row (from 1) and column.
     """
     columns, faults, raw = _typed_columns(spec, rows, partition, key, source, first)
     if bad is None or any(fault.row is None or fault.refuses for fault in faults):
@@ -409,12 +406,12 @@ def _refuse(faults: Iterable[RowFault], spec: InputSpec, source: str, first: int
 
 
 def refuse_doubles(spec: InputSpec, table: pa.Table, key: str, source: str) -> None:
-    """Refuse rows with the key of an earlier one. Raises InputError."""
+    """Refuse rows with the key of an earlier row. Raises InputError."""
     _refuse(_doubles(key, table.column(key)), spec, source)
 
 
 def _shortened(faults: Iterable[RowFault]) -> Iterator[RowFault]:
-    """The first faults of each kind in a column, the last of them with the number of the others."""
+    """The first faults of each kind in a column; the last of them has the number of further faults."""
     alike: dict[Any, list[RowFault]] = {}
     for fault in faults:
         once = fault.what if fault.row is not None and fault.what[:3] == "is " else ""
@@ -430,21 +427,21 @@ def _problem(fault: RowFault, spec: InputSpec, source: str, first: int) -> Probl
         place += f", from row {first + 1}: " if first else " "
     elif fault.column:
         place += f", row {first + fault.row + 1}, column {fault.column}: "
-    else:  # of a line of a file, which the message names
+    else:  # a line of a file; the message names it
         place = ""
     return Problem(place + fault.what, hint=fault.hint)
 
 
 def row_faults(spec: InputSpec, rows: Any, *, partition: str = "", key: str = "") -> list[RowFault]:
-    """The mistakes in rows that `check_rows` reports."""
+    """The faults in rows that `check_rows` reports."""
     return list(_shortened(_typed_columns(spec, rows, partition, key, "")[1]))
 
 
 def _typed_columns(
     spec: InputSpec, rows: Any, partition: str, key: str, source: str, first: int = 0
 ) -> tuple[list[Any], list[RowFault], RowColumns]:
-    """The declared columns, each an Arrow array or a list of values of its type; none, if the rows
-    have none. What is wrong with the rows, by place, and the rows as they are.
+    """The declared columns, the faults by row, and the unconverted rows. A column is an Arrow array
+    or a list of values of its type; there are none if the rows have no columns.
     """
     rows = list(rows) if isinstance(rows, Iterator) else rows
     try:
@@ -510,7 +507,7 @@ def columns_of(rows: Any) -> RowColumns:
 
 
 def is_pandas(rows: object) -> bool:
-    """Whether it is a data frame of pandas."""
+    """Whether an object is a data frame of pandas."""
     return _library(rows) == "pandas" and hasattr(rows, "columns")
 
 
@@ -519,7 +516,7 @@ def _library(value: object) -> str:
 
 
 def _refuse_other_frames(rows: Any) -> None:
-    """Refuse one column, and a frame that is not computed yet. Raises Fault."""
+    """Refuse a single column, and a lazy frame. Raises Fault."""
     kind, library = type(rows).__name__, _library(rows)
     if library == "polars" and kind == "LazyFrame":
         raise Fault("is a LazyFrame, which has no rows yet", hint="compute it: frame.collect()")
@@ -579,7 +576,7 @@ def _missing(spec: InputSpec, columns: Mapping[str, Any], source: str) -> Iterat
 
 
 def _slips(spec: InputSpec, columns: Mapping[str, Any], rows: Any) -> Iterator[RowFault]:
-    """Rows that have a column, which most have, under a name that looks like it."""
+    """The faults of rows that have a misspelt name instead of a column that most rows have."""
     declared = dict(spec.columns)
     present = [name for name in declared if name in columns]
     for name in columns if isinstance(rows, (list, tuple)) else ():
@@ -596,7 +593,7 @@ def _guess(name: str, extra: Sequence[str]) -> str:
 
 
 def _column(name: str, kind: Type, values: Any) -> tuple[Any, list[RowFault]]:
-    """A column as an Arrow array, or a list of values of its type, and what is wrong with it."""
+    """A column as an Arrow array or a list of values of its type, and its faults."""
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         quick = _cast(kind, values)
         if quick is not None:
@@ -609,15 +606,15 @@ def _column(name: str, kind: Type, values: Any) -> tuple[Any, list[RowFault]]:
         except Fault as fault:
             converted.append(None)
             faults.append(RowFault(i, name, fault.what, fault.hint or fault.there))
-        except (ArithmeticError, ValueError, RecursionError):  # of Python, at its limits
+        except (ArithmeticError, ValueError, RecursionError):  # limits of Python
             converted.append(None)
             faults.append(RowFault(i, name, f"{shown(value)} is not {kind}"))
     return converted, faults
 
 
 def _cast(kind: Type, values: Any) -> Any:
-    """A column that is of the type already, but for widths and units; None where values must be
-    looked at.
+    """A column that has the type except for widths and units, cast to it; None if values must be
+    converted one by one.
     """
     array: Any = values
     if pa.types.is_null(array.type):
@@ -633,14 +630,14 @@ def _cast(kind: Type, values: Any) -> Any:
             array = array.dictionary.cast(kind.arrow).take(array.indices)
         converted: Any = array.cast(options=pc.CastOptions(kind.arrow, allow_time_truncate=True))
         if kind.name == "string":
-            converted.validate(full=True)  # that each text is UTF-8
+            converted.validate(full=True)  # checks that each text is UTF-8
     except (Fault, pa.ArrowException):
         return None
     return converted if _clean(converted) else None
 
 
 def _clean(array: Any) -> bool:
-    """Whether no number of a column is NaN or infinite, and no time outside the years of Python."""
+    """Whether all numbers of a column are finite, and all times within the years of Python."""
     import pyarrow.compute as pc
 
     if pa.types.is_temporal(array.type):
@@ -657,7 +654,7 @@ def _without_null(column: Any) -> Any:
 
 
 def _nulls(name: str, column: Any, bad: Collection[int | None]) -> list[RowFault]:
-    """The rows without a value that are not bad already."""
+    """The faults of rows without a value, except rows that are already bad."""
     if not isinstance(column, list) and not column.null_count:
         return []
     hint = f"fill it, or declare {name} with null after its type"
@@ -671,7 +668,9 @@ def _nulls(name: str, column: Any, bad: Collection[int | None]) -> list[RowFault
 def _doubles(
     key: str, column: Any, before: int = 0, bad: Collection[int | None] = ()
 ) -> Iterator[RowFault]:
-    """The first row with the key of an earlier one, but for bad ones; so many rows are before these."""
+    """The fault of the first row with the key of an earlier row, without bad rows. `before` rows
+    precede these.
+    """
     if not isinstance(column, list):
         import pyarrow.compute as pc
 

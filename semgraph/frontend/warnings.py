@@ -1,4 +1,4 @@
-"""Warnings about a plan without errors: what its author hardly means."""
+"""Warnings about a plan without errors: parts that its author probably did not intend."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from semgraph.logical.sinks import Sink
 
 
 class LoadedPart(Protocol):
-    """A plan, or one that it calls, as its loader has read it."""
+    """A plan or called plan, as read by its loader."""
 
     head: Head
     prompts: Prompts
@@ -28,7 +28,7 @@ class LoadedPart(Protocol):
     returns: dict[str, Node]
 
     def parts(self) -> Iterator[LoadedPart]:
-        """This plan and those that it calls."""
+        """This plan and its called plans."""
 
     def all_steps(self) -> dict[str, Node]:
         """Every step by name."""
@@ -44,8 +44,8 @@ _CONDITIONS = frozenset({"where", "filter", "having"})
 
 
 def warnings(plan: LoadedPart) -> tuple[Problem, ...]:
-    """The warnings about a plan without errors and about the plans it calls, in the order of their
-    places.
+    """The warnings about a plan without errors and about its called plans, in the order of
+    positions.
     """
     roots = [*plan.writes, *plan.returns.values()]
     reached = set(walk(*roots))
@@ -59,7 +59,7 @@ def warnings(plan: LoadedPart) -> tuple[Problem, ...]:
 
 
 def _order(position: Position | None, first: str) -> tuple[bool, str, int, int]:
-    """The plan's own file before those of the plans it calls, each in the order of its lines."""
+    """The sort key of a position: the plan's own file first, then called plans, each by line."""
     assert position is not None
     return position.file != first, position.file, position.line, position.column
 
@@ -81,7 +81,7 @@ def _unused_parameters(part: LoadedPart) -> Iterator[Problem]:
     declared = part.head.data.get("params") or {}
     mentions = _mentions(part.head.document)
     if mentions.takes_conditions or not part.raw:
-        return  # what a condition of a caller names is not known; a plan without steps is an interface
+        return  # a caller's condition may name any parameter; a plan without steps is an interface
     unused = [name for name in declared if name not in mentions.parameters]
     texts = _prompt_files(part) if unused else ()
     in_prompts = {name for text in texts for name in PARAMETER.findall(text)}
@@ -94,12 +94,12 @@ def _unused_parameters(part: LoadedPart) -> Iterator[Problem]:
 
 @dataclass(frozen=True)
 class _Mentions:
-    """The names in a plan's text, whatever its parameters choose.
+    """The names in a plan's text, independent of its parameters.
 
     Args:
         parameters: Parameters, without those in prompt files.
         prompts: Values of the key `prompt`, each once.
-        takes_conditions: Whether a condition is a parameter as a whole: it may name any other.
+        takes_conditions: Whether a condition is a whole parameter, which may name any other one.
     """
 
     parameters: frozenset[str]
@@ -112,7 +112,7 @@ def _mentions(document: Document) -> _Mentions:
     body = {key: value for key, value in document.data.items() if key not in _SILENT}
     texts = _texts(list(body.values()), keys=True)
     of_key: dict[str, list[str]] = {}
-    passed: list[str] = []  # to called plans, by name
+    passed: list[str] = []  # parameters passed to called plans by name
     for key, value in _entries(document.data):
         if key == "call" and isinstance(value, dict) and isinstance(value.get("params"), list):
             passed += _texts(value["params"])
@@ -138,7 +138,7 @@ def _entries(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _prompt_files(part: LoadedPart) -> Iterator[str]:
-    """The texts of all prompt files that the plan names, also in steps that its parameters leave
+    """The texts of all prompt files that the plan names, including steps that its parameters leave
     out.
     """
     folder = part.prompts.folder
@@ -147,13 +147,13 @@ def _prompt_files(part: LoadedPart) -> Iterator[str]:
         if "\0" not in name and path.is_file():
             try:
                 yield read_text(path, "prompt")
-            except PlanError:  # of a step that is left out: reported when it is not
+            except PlanError:  # the step is left out; the error is reported when it is not
                 continue
 
 
 def _unread_steps(part: LoadedPart, reached: set[Node]) -> Iterator[Problem]:
-    """Steps with model calls that nothing names: they are never run. A step that parameters cut off
-    is named somewhere.
+    """The problems of steps with model calls that nothing names: they never run. A step that
+    parameters cut off is named somewhere.
     """
     for name, built in part.built.items():
         nodes = [built] if isinstance(built, Node) else [*getattr(built, "tables", {}).values()]

@@ -1,8 +1,8 @@
-"""What a plan computes: immutable, typed nodes, the schema of the graph, and prompts.
+"""Logical plans: immutable, typed nodes, the schema of the graph, and prompts.
 
 `node` is the base of operators: `relational`, `semantic`, `graph`, `search`, `cluster` and `sinks`.
-`plan` is the whole with its order, `schema` the graph, `prompt` the prompts. `partitions` checks
-whose rows a step reads.
+`plan` defines the whole plan with its order, `schema` the graph, `prompt` the prompts. `partitions`
+checks from which partitions a step reads rows.
 
-Imports `expr` and `errors` only; everything that plans, rewrites or runs imports it.
+Imports only `expr` and `errors`; all code that plans, rewrites or runs imports it.
 """

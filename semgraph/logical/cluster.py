@@ -13,7 +13,7 @@ from semgraph.expr.types import type_of_arrow
 from semgraph.logical.node import Needs, Node, argument, check_names, fresh
 from semgraph.logical.plan import Choice
 
-# Algorithms with one possible answer, which the engine computes: `use` does not replace them.
+# Algorithms with exactly one answer. The engine computes them; `use` does not replace them.
 EXACT = ("forest", "components")
 
 
@@ -115,7 +115,9 @@ class Cluster(Node, keyword="cluster", rows="any"):
 
     @property
     def swappable(self) -> bool:
-        """A partition has many good answers; `forest` and `components` have one."""
+        """Whether `use` may replace the algorithm: not `forest` and `components`, which have one
+        answer.
+        """
         return self.choice.name not in EXACT
 
     @property
@@ -125,7 +127,7 @@ class Cluster(Node, keyword="cluster", rows="any"):
         return frozenset((of_edges | of_nodes) - {""})
 
     def first_needs(self, needed: Needs) -> Needs:
-        """Without `nodes`, also what is read of its rows."""
+        """As the base class; without `nodes`, also the paths that are read of the input's rows."""
         if self.nodes is not None:
             return self.read_paths
         return None if needed is None else self.read_paths | (needed - {self.alias})
@@ -138,7 +140,7 @@ class Cluster(Node, keyword="cluster", rows="any"):
 def _check_equal(
     edges: pa.Schema, name: str, nodes: pa.Schema, other: str, path: tuple[str | int, ...]
 ) -> None:
-    """Refuse a column of the edges of another type than the nodes' that it is compared with."""
+    """Refuse a column of the edges that differs in type from the column of the nodes."""
     one, two = edges.field(name).type, nodes.field(other).type
     if one != two:
         msg = (

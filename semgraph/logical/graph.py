@@ -34,8 +34,8 @@ Direction = Literal["out", "in", "any"]
 
 @dataclass(frozen=True)
 class PatternNode:
-    """`(var:Label {property: column})`; `var` is "" when the plan names none, `label` too, at the
-    end of a variable-length path.
+    """`(var:Label {property: column})`. `var` is "" if the plan names none; so is `label`, which is
+    optional at the end of a variable-length path.
     """
 
     tag: ClassVar[str] = "PatternNode"
@@ -64,10 +64,10 @@ class PatternEdge:
 
 @dataclass(frozen=True)
 class PatternPath:
-    """`-[var:A|B*1..3]->`: from `least` to `most` edges of these types, all in one direction, none
-    twice.
+    """`-[var:A|B*1..3]->`: from `least` to `most` edges of these types, all in one direction and
+    distinct.
 
-    Of no edges, both its ends are one node.
+    Both ends of a path without edges are the same node.
     """
 
     tag: ClassVar[str] = "PatternTrail"
@@ -110,7 +110,7 @@ class Pattern:
 
     @property
     def elements(self) -> tuple[Element, ...]:
-        """Nodes and edges as they stand in the path."""
+        """Nodes and edges in the order of the path."""
         elements: list[Element] = [self.nodes[0]]
         for edge, node in zip(self.edges, self.nodes[1:], strict=True):
             elements += [edge, node]
@@ -118,17 +118,19 @@ class Pattern:
 
     @property
     def variables(self) -> tuple[Element, ...]:
-        """The named elements: struct columns; a variable-length path is a list of structs."""
+        """The named elements, which become struct columns; a variable-length path becomes a list of
+        structs.
+        """
         return tuple(element for element in self.elements if element.var)
 
     @property
     def fixed(self) -> tuple[PatternNode | PatternEdge, ...]:
-        """The elements that are one node or one edge each."""
+        """The elements that stand for one node or one edge."""
         return tuple(element for element in self.elements if not isinstance(element, PatternPath))
 
     @property
     def variable_path(self) -> PatternPath | None:
-        """The variable-length path that it begins with, if it does."""
+        """The variable-length path at its beginning, or None."""
         return next((edge for edge in self.edges if isinstance(edge, PatternPath)), None)
 
     @property
@@ -231,15 +233,15 @@ def _unreadable(text: str, position: int, expected: str) -> Fault:
 
 
 def step_type(graph: Graph) -> pa.StructType:
-    """What is returned of each edge of a variable-length path."""
+    """The type of an edge in a variable-length path."""
     return pa.struct([(name, pa.string()) for name in (graph.key, "label", "source", "target")])
 
 
 def path_ends(
     graph: Graph, pattern: Pattern, path: PatternPath
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The labels that the two nodes around a variable-length path can have. Raises Fault for an edge type that is
-    not there.
+    """The possible labels of the two nodes around a variable-length path. Raises Fault for an
+    unknown edge type.
     """
     types = [graph.label(name) for name in path.labels]
     out, back = (
@@ -253,11 +255,10 @@ def path_ends(
 
 
 def elements_of(graph: Graph, pattern: Pattern) -> list[tuple[Element, Label | None]]:
-    """The elements of a path, each with its label; None for a variable-length path. Raises Fault for a name that
-    is not there.
+    """The elements of a path, each with its label; None for a variable-length path. Raises Fault
+    for an unknown name.
 
-    A node that can have several labels has what they have in common: properties of the same name
-    and type.
+    A node with several possible labels has the common properties of these: same name and type.
     """
     if pattern.variable_path is None:
         return [(element, graph.label(element.label)) for element in pattern.fixed]
@@ -286,7 +287,7 @@ How = Literal["inner", "left"]
 def hit_fields(
     label: Label, graph: Graph, properties: tuple[str, ...] | None
 ) -> dict[str, pa.DataType]:
-    """The contents of a stored row: its key, an edge's ends, and the properties that are read (None:
+    """The fields of a stored row: its key, the ends of an edge, and the properties to read (None:
     all).
     """
     columns = label.columns
@@ -346,12 +347,12 @@ class Scan(StoreRead, keyword="scan", sole="label"):
 
     @cached_property
     def partitioned(self) -> bool:
-        """Whether its rows are those of a window's own partition."""
+        """Whether each window reads the rows of its partition."""
         return self.partition != "all"
 
     @cached_property
     def fingerprint(self) -> str:
-        """As of every node, with the filter and the limit that were pushed into it."""
+        """The fingerprint of a node, with the pushed-down filter and limit."""
         own = super().fingerprint
         if self.limit is not None:
             own += f"limit={self.limit}"
@@ -425,14 +426,14 @@ class Match(StoreRead, keyword="match", rows="expand", carries=True):
         ]
 
     def brought(self, var: str, label: Label) -> dict[str, pa.DataType]:
-        """The fields of a variable of a label: those that are read, if known, else all; and
-        vectors.
+        """The fields of a variable of a label: the fields that are read if known, otherwise all
+        fields; and vectors.
         """
         fields = hit_fields(label, self.graph, dict(self.properties).get(var))
         return fields | dict.fromkeys(self.vectors_of(label), VECTOR)
 
     def vectors_of(self, label: Label) -> tuple[str, ...]:
-        """The stored vectors that a variable of a label holds."""
+        """The stored vectors in a variable of a label."""
         return tuple(name for name in self.vectors if name in label.vectors.values())
 
     def _check_vectors(self) -> None:

@@ -1,4 +1,4 @@
-"""Bounded recursion: a body that is computed again and again over its own last result."""
+"""Bounded recursion: a body that is applied repeatedly to its last result."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Iterate(Node, keyword="iterate", rows="any"):
             yield fault.under("until")
 
     def _wrong_body(self) -> Iterator[Fault]:
-        """Why the body cannot be the next round."""
+        """The reasons why the body cannot compute the next round."""
         above, below = self.input.schema, self.body.schema
         if self.depth not in self.body.rounds:
             yield Fault(f'do does not read "{self.name}": every round would be the same', "body")
@@ -141,7 +141,7 @@ class Iterate(Node, keyword="iterate", rows="any"):
 
     @property
     def judged(self) -> pa.Schema:
-        """The columns that `until` sees."""
+        """The columns that `until` may read."""
         schema = self.input.schema
         return schema.append(pa.field(WAS, struct_of(schema))) if self.key else schema
 
@@ -151,8 +151,8 @@ class Iterate(Node, keyword="iterate", rows="any"):
 
     @cached_property
     def each_round(self) -> frozenset[Node]:
-        """The nodes that are computed in each round: those that rest on the one before, and the
-        same of loops among them.
+        """The nodes that are computed in each round: nodes that depend on the previous round, and
+        such nodes of inner loops.
         """
         found: set[Node] = set()
         pending = [self.body]
@@ -168,7 +168,7 @@ class Iterate(Node, keyword="iterate", rows="any"):
 
     @cached_property
     def own_rounds(self) -> tuple[Round, ...]:
-        """The leaves of the body that stand for the last round; none of a body that has lost them."""
+        """The leaves of the body that stand for the last round; () if rewrites have removed them."""
         return tuple(
             node
             for node in walk(self.body)
@@ -177,7 +177,7 @@ class Iterate(Node, keyword="iterate", rows="any"):
 
     @cached_property
     def once(self) -> tuple[Node, ...]:
-        """The nodes that rounds read and that are the same in all: computed once."""
+        """The loop-invariant nodes that rounds read; they are computed once."""
         if self.body not in self.each_round:
             return (self.body,)
         read = (child for node in self.each_round for child in node.inputs)
@@ -185,7 +185,7 @@ class Iterate(Node, keyword="iterate", rows="any"):
         return tuple(node for node in walk(self.body) if node in outside)
 
     def first_needs(self, needed: Needs) -> Needs:  # noqa: ARG002
-        """All columns: each round is of the same."""
+        """All columns, because all rounds have the same columns."""
         return None
 
     def empty_over(self, empty: Sequence[bool]) -> bool:
@@ -193,14 +193,14 @@ class Iterate(Node, keyword="iterate", rows="any"):
 
 
 def loops_of(*roots: Node) -> list[Iterate]:
-    """The loops below the roots that are in no other, in the order of computation."""
+    """The outermost loops below the roots, in the order of computation."""
     loops = [node for node in walk(*roots) if isinstance(node, Iterate)]
     inner = frozenset().union(*(loop.each_round for loop in loops))
     return [loop for loop in loops if loop not in inner]
 
 
 def of_first_round(roots: tuple[Node, ...], node: Node) -> tuple[Node, ...]:
-    """The inputs of an operator below the roots; in a loop, those that it has in the first round."""
+    """The inputs of an operator below the roots; in a loop, its inputs in the first round."""
     loops = [n for n in walk(*roots) if isinstance(n, Iterate) and node in n.each_round]
     inputs = node.inputs
     for loop in sorted(loops, key=lambda loop: -loop.depth):

@@ -1,8 +1,8 @@
 """The logical node: one operator of a plan, immutable, with its schema, its traits and a
 fingerprint of its content; and the checks of arguments that all operators share.
 
-Rules and planners look at traits, never at class names; their defaults are conservative, so an
-operator that declares nothing is never moved.
+Rules and planners use traits, never class names. The defaults of traits are conservative, so that
+no rule moves an operator without declared traits.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def argument(kind: str, **options: Any) -> Any:
     """A field of a node that plans set.
 
     Args:
-        kind: How YAML and Python values become its value (see `frontend.build`).
-        options: `default` (a field without one is required); `choices`; `key`, its name in plans,
-            if it has another; `tag`, its name in fingerprints, once the field was renamed;
-            `added`, if the operator is older than it: fingerprints then leave its default out;
+        kind: The conversion of YAML and Python values (see `frontend.build`).
+        options: `default` (a field without default is required); `choices`; `key`, its name in
+            plans, if it differs; `tag`, its name in fingerprints, if the field was renamed;
+            `added`, if the operator is older than the field, so that fingerprints omit its default;
             `doc` for the JSON Schema.
     """
     default = options.pop("default", dataclasses.MISSING)
@@ -54,17 +54,19 @@ def argument(kind: str, **options: Any) -> Any:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Node(ABC):
-    """One operator over its inputs: immutable, equal to itself alone.
+    """One operator over its inputs: immutable, compared by identity.
 
-    Traits of a class, which are its keywords (`class Filter(Node, keyword="filter", rows="subset")`):
+    The traits of a class are its keywords (`class Filter(Node, keyword="filter", rows="subset")`):
 
     - `keyword`: its name in plans; `sole`: the argument that may stand alone as the operator's
       value (`filter: "n > 1"` for `filter: {where: "n > 1"}`).
-    - `tag`: its name in fingerprints: that of the class, or the first one of a class that was renamed.
-    - `relational`: DuckDB computes it. `calls_model`, `reads_store`: what it calls.
+    - `tag`: its name in fingerprints: the name of the class, or the original name of a renamed
+    class.
+    - `relational`: DuckDB computes it. `calls_model`, `reads_store`: it calls a model, reads the
+    store.
     - `rows`: how many rows of the result a row of the first input becomes.
-    - `carries`: columns that the operator does not add come from its first input, unchanged.
-    - `by_row`: the result of a row depends on that row and on the other inputs only, never on other
+    - `carries`: all columns that the operator does not add come unchanged from its first input.
+    - `by_row`: the result of a row depends only on that row and on the other inputs, never on other
       rows of the first input.
     - `is_empty`: the result never has rows.
     """
@@ -95,23 +97,24 @@ class Node(ABC):
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The columns of the result. In a copy that a rule makes, inferred when first used."""
+        """The columns of the result. A copy that a rule makes infers them on first use."""
         _known_below(self, "schema")
         return self.infer()
 
     @abstractmethod
     def infer(self) -> pa.Schema:
-        """The schema of the result; checks all arguments. Raises Fault, with the path of the
-        argument at fault.
+        """The schema of the result; checks all arguments. Raises Fault, with the path of the wrong
+        argument.
         """
 
     # Traits that depend on arguments and inputs
 
     @property
     def adds(self) -> frozenset[str]:
-        """Columns of the result that the operator computes or replaces: no input passes them on.
+        """The columns of the result that the operator computes or replaces.
 
-        Default: none for one that carries the columns of its input and has no others, else all.
+        Default: none for an operator that only carries the columns of its input, otherwise all
+        columns.
         """
         names = self.schema.names
         same = self.carries and bool(self.inputs) and names == self.inputs[0].schema.names
@@ -119,19 +122,19 @@ class Node(ABC):
 
     @property
     def reads(self) -> frozenset[str]:
-        """Columns of the first input that the operator itself reads."""
+        """The columns of the first input that the operator itself reads."""
         return frozenset(self.inputs[0].schema.names) if self.inputs else frozenset()
 
     @cached_property
     def passes(self) -> frozenset[str]:
-        """Columns of the result that are its first input's, unchanged."""
+        """The columns of the result that come unchanged from its first input."""
         if not self.carries or not self.inputs:
             return frozenset()
         return frozenset(self.schema.names) - self.adds
 
     @cached_property
     def row_local(self) -> bool:
-        """Whether it is `by_row` and none of its scalars is a window function."""
+        """Whether it is `by_row` without window functions."""
         return self.by_row and not any(scalar.has_window for scalar in scalars_of(self))
 
     @property
@@ -141,7 +144,7 @@ class Node(ABC):
 
     @property
     def swappable(self) -> bool:
-        """Whether `use` chooses how it is computed."""
+        """Whether `use` can choose its implementation."""
         return self.calls_model
 
     @property
@@ -151,22 +154,22 @@ class Node(ABC):
 
     @property
     def label_reads(self) -> frozenset[LabelRead]:
-        """What it reads of the graph, as (label, property)."""
+        """The (label, property) pairs that it reads."""
         return frozenset()
 
     @cached_property
     def partitioned(self) -> bool:
-        """Whether its rows derive from the rows that the plan cuts into windows."""
+        """Whether its rows derive from windowed rows."""
         _known_below(self, "partitioned")
         return any(node.partitioned for node in self.inputs)
 
     @cached_property
     def rounds(self) -> frozenset[int]:
-        """The loops on whose last round it rests, each by the number of loops around it."""
+        """The loops on whose last round it depends; a loop is the number of loops around it."""
         _known_below(self, "rounds")
         return frozenset().union(*(node.rounds for node in self.inputs))
 
-    # Projection pruning: which columns are needed, and the operator without the others
+    # Projection pruning: the needed columns, and the operator without the other columns
 
     @cached_property
     def read_paths(self) -> frozenset[str]:
@@ -182,11 +185,13 @@ class Node(ABC):
         return frozenset(own | (self.reads - {path.split(".")[0] for path in own}))
 
     def paths_for(self, needed: Needs) -> frozenset[str]:  # noqa: ARG002
-        """Paths of the first input that its arguments read if only `needed` is used of its result."""
+        """The paths of the first input that its arguments read if only `needed` is used of its
+        result.
+        """
         return self.read_paths
 
     def first_needs(self, needed: Needs) -> Needs:
-        """Paths of the first input that it needs if only `needed` is used of its result."""
+        """The paths of the first input that it needs if only `needed` is used of its result."""
         own = self.paths_for(needed)
         if not self.carries:
             return own
@@ -195,25 +200,25 @@ class Node(ABC):
         return own | {path for path in needed if path.split(".")[0] not in self.adds}
 
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:  # noqa: ARG002
-        """Paths of each further input that it needs if only `needed` is used of its result."""
+        """The paths of each further input that it needs if only `needed` is used of its result."""
         return (None,) * (len(self.inputs) - 1)
 
     def narrowed(self, needed: frozenset[str]) -> Node:  # noqa: ARG002
-        """The same operator without columns and properties that are not needed. Default: itself."""
+        """The same operator without unneeded columns and properties. Default: itself."""
         return self
 
     # Filter pushdown: a condition that the operator can apply itself
 
     def take_filter(self, where: Scalar) -> Node | None:  # noqa: ARG002
-        """The same operator with a conjunct of a filter above it taken in, or None."""
+        """The same operator including a conjunct of a filter above it, or None."""
         return None
 
-    # Empty inputs: what is left of the operator where inputs have no rows
+    # Empty inputs: simplification of the operator over inputs without rows
 
     def empty_over(self, empty: Sequence[bool]) -> bool:
         """Whether it has no rows if the inputs marked in `empty` have none.
 
-        Default: if the first input is marked, for operators that make rows from the rows of it.
+        Default: whether the first input is marked, for operators that make rows from its rows.
         """
         makes_rows_of_rows = self.by_row or self.rows in {"1:1", "subset", "expand"}
         return empty[0] and (self.relational or makes_rows_of_rows)
@@ -228,17 +233,17 @@ class Node(ABC):
 
     @property
     def is_identity(self) -> bool:
-        """Whether its rows are just those of its input."""
+        """Whether its rows are exactly the rows of its input."""
         return False
 
     @classmethod
     def arguments(cls) -> tuple[dataclasses.Field[Any], ...]:
-        """The fields that plans set, inputs included."""
+        """The fields that plans set, including inputs."""
         return _arguments(cls)
 
     @cached_property
     def inputs(self) -> tuple[Node, ...]:
-        """The relations it reads, the pipeline's own first."""
+        """The relations that it reads, the pipeline's relation first."""
         relations: list[Node] = []
         for name in relation_fields(type(self)):
             value = getattr(self, name)
@@ -259,15 +264,15 @@ class Node(ABC):
 
     @cached_property
     def content(self) -> str:
-        """A hash of the operator alone: all its fields, including those that only rules set, but
-        not its relations, step name and position.
+        """A hash of the operator alone: all fields, including fields that only rules set, but not
+        relations, step name and position.
         """
         text = "\n".join((self.tag, *(f"{name}={text}" for name, text in self._texts.items())))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
     @cached_property
     def _texts(self) -> dict[str, str]:
-        """The canonical text of each field that holds no relation."""
+        """The canonical texts of all fields except relations."""
         values = ((name, getattr(self, name)) for name in _content_fields(type(self)))
         return {
             name: canonical(value)
@@ -276,8 +281,8 @@ class Node(ABC):
         }
 
     def with_fields(self, **values: Any) -> Self:
-        """The same operator with other values of some fields, which are not checked. Returns itself
-        if they are equal.
+        """The same operator with other values of some fields. The values are not checked. Returns
+        itself if they are equal.
         """
         if all(getattr(self, name) == value for name, value in values.items()):
             return self
@@ -286,7 +291,7 @@ class Node(ABC):
         return self._copy((), values)
 
     def _texts_with(self, changed: Mapping[str, Any]) -> dict[str, str]:
-        """The canonical texts of the fields, with other values of some."""
+        """The canonical texts of the fields, with some values changed."""
         cls = type(self)
         texts: dict[str, str] = {}
         for name in _content_fields(cls):
@@ -297,7 +302,7 @@ class Node(ABC):
         return texts
 
     def with_inputs(self, *inputs: Node) -> Self:
-        """The same operator over other relations, given in the order of `inputs`."""
+        """The same operator over other relations, in the order of `inputs`."""
         if len(inputs) == len(self.inputs) and all(map(operator.is_, inputs, self.inputs)):
             return self
         rest = iter(inputs)
@@ -319,12 +324,12 @@ class Node(ABC):
         return new
 
     def faults_at(self, *path: str | int) -> _FaultsAt:
-        """Faults raised inside `with node.faults_at("by"):` are at that argument."""
+        """A context that adds the argument to faults: `with node.faults_at("by"):`."""
         return _FaultsAt(path)
 
     def __repr__(self) -> str:
-        """The operator, its own arguments and the kinds of its inputs: inputs are shared, so a text
-        of all below may be exponential in the plan.
+        """The operator, its own arguments and the kinds of its inputs. Inputs are shared, so that
+        the full text may be exponential in the plan.
 
         `union() over filter, 2 add`
         """
@@ -348,10 +353,10 @@ def _brief(value: object) -> str:
 
 
 def _known_below(node: Node, name: str) -> None:
-    """Compute a cached property of all nodes below, deepest first, so that plans of any depth fit
-    Python's stack.
+    """Compute a cached property of all nodes below, deepest first, so that deep plans do not
+    overflow Python's stack.
     """
-    done: set[Node] = set()  # classes with a plain property of that name cache nothing
+    done: set[Node] = set()  # needed because some classes do not cache this property
 
     def known(below: Node) -> bool:
         return name in vars(below) or below in done
@@ -374,7 +379,7 @@ def same_columns(one: Node, other: Node) -> bool:
     return one.schema is other.schema or one.schema.equals(other.schema)
 
 
-# Cached properties that stay valid over other relations, and over relations of equal schemas
+# Cached properties that remain valid over other relations, and over relations of equal schemas
 _OF_CONTENT = ("_texts", "content", "row_local")
 _OF_SCHEMAS = ("schema", "passes", "read_paths")
 
@@ -449,8 +454,8 @@ def _scalars_in(value: Any) -> Iterator[Scalar]:
 
 
 def under(paths: Needs, alias: str) -> Needs:
-    """The fields that are needed of the struct `alias`. None: all; an empty set: only whether the
-    struct is NULL.
+    """The needed fields of the struct `alias`. None: all; an empty set: only whether the struct is
+    NULL.
     """
     if paths is None or alias in paths:
         return None
@@ -458,7 +463,7 @@ def under(paths: Needs, alias: str) -> Needs:
 
 
 def owner_column(rows: Node, owner: str) -> frozenset[str]:
-    """The column that names the partition of rows outside windows, if they have it."""
+    """The column with the partition of rows outside windows, if they have that column."""
     return frozenset({owner} if owner in rows.schema.names and not rows.partitioned else ())
 
 
@@ -467,7 +472,7 @@ def _node_text(value: object) -> str | None:
 
 
 def walk(*roots: Node) -> Iterator[Node]:
-    """Every node below the roots once, inputs before the nodes that read them."""
+    """Every node below the roots once, in topological order: inputs first."""
     seen: set[Node] = set()
     pending: list[Node | None] = [*reversed(roots)]  # after None: a node whose inputs are done
     while pending:
@@ -481,7 +486,7 @@ def walk(*roots: Node) -> Iterator[Node]:
 
 @lru_cache(maxsize=4)
 def nodes_of(roots: tuple[Node, ...]) -> tuple[Node, ...]:
-    """As `walk`, cached, because rules walk the same plan many times."""
+    """The result of `walk`, cached, because rules walk the same plan many times."""
     return tuple(walk(*roots))
 
 
@@ -520,10 +525,10 @@ class Sort:
 
 @dataclass(frozen=True)
 class Stop:
-    """When enough rows are known: the first `n` by `order`, of the whole relation or of each group
-    of equal `by`.
+    """A limit on the rows to answer: the first `n` by `order`, of the whole relation or of each
+    group of equal `by`.
 
-    The optimizer sets it on an operator of which a limit above needs no more.
+    The optimizer sets it on an operator if a limit above needs no more rows.
     """
 
     tag: ClassVar[str] = "Stop"
@@ -533,14 +538,14 @@ class Stop:
 
 
 def merged(schema: pa.Schema, columns: list[pa.Field[Any]]) -> pa.Schema:
-    """A schema with columns replaced where the name is there, else put at the end."""
+    """A schema with columns replaced by name; new columns are appended."""
     fields = {f.name: f for f in schema}
     fields |= {f.name: f for f in columns}
     return pa.schema(list(fields.values()))
 
 
 def fresh(schema: pa.Schema, name: str, what: str) -> None:
-    """Refuse a name that is a column already."""
+    """Refuse the name of an existing column."""
     if name in schema.names:
         msg = f'{what} "{name}" is a column already'
         raise Fault(
@@ -556,7 +561,7 @@ def struct_of(schema: pa.Schema) -> pa.DataType:
 def combined(
     left: pa.Schema, right: pa.Schema, alias: str, fields: tuple[str, ...] | None = None
 ) -> pa.Schema:
-    """Left columns and the right row as a struct (of some fields): what a join's condition sees."""
+    """The schema of a join's condition: left columns, and the right row as a struct of `fields`."""
     brought = right if fields is None else pa.schema([f for f in right if f.name in fields])
     return left.append(pa.field(alias, struct_of(brought)))
 
@@ -581,7 +586,7 @@ def check_names(names: tuple[str, ...], schema: pa.Schema, key: str) -> None:
 
 
 def check_using(using: Using, left: pa.Schema, right: pa.Schema) -> None:
-    """Both sides of every pair must be there and of one type."""
+    """Refuse pairs with an unknown side or with different types."""
     for i, (a, b) in enumerate(using):
         sides = []
         for path, schema in ((a, left), (b, right)):
@@ -612,8 +617,8 @@ def typed(
 def typed_of_groups(
     columns: Columns, schema: pa.Schema, key: str, groups: Sequence[str] = ()
 ) -> list[pa.Field[Any]]:
-    """The fields of columns that are computed from groups of rows, which are equal in `groups`
-    (SQL).
+    """The fields of columns that are computed from groups of rows. `groups` is the SQL of the
+    values that are equal in a group.
     """
     return _all_typed(columns, key, lambda scalar: type_over_groups(scalar, schema, groups))
 
@@ -637,8 +642,9 @@ def check_standing_in(
     answers: Iterable[pa.Field[Any]],
     groups: Sequence[str] | None = None,
 ) -> None:
-    """Refuse columns that cannot replace the answers of rows without a call; a NULL replaces an answer
-    of any type. With `groups`, SQL of what is equal in a group, they are those of groups of rows.
+    """Refuse columns that cannot replace the answers of rows without a call. NULL replaces an
+    answer of any type. `groups`, the SQL of the values that are equal in a group, means answers
+    about groups.
     """
     kinds = {f.name: f.type for f in answers}
     for name, scalar in columns:
@@ -673,7 +679,7 @@ def _check_stands_for(
 def expect_type_of_groups(
     scalar: Scalar, schema: pa.Schema, wanted: pa.DataType, groups: Sequence[str]
 ) -> None:
-    """Refuse a scalar over groups of rows that has another type. Raises Fault."""
+    """Refuse a scalar over groups of rows with a type other than `wanted`. Raises Fault."""
     kind = type_over_groups(scalar, schema, groups)
     if kind != wanted:
         raise Fault(
@@ -682,7 +688,7 @@ def expect_type_of_groups(
 
 
 def computed_sql(scalar: Scalar, kind: pa.DataType) -> str:
-    """SQL of a computed column, cast to the type that the schema has."""
+    """SQL of a computed column, cast to its type in the schema."""
     plain = len(scalar.columns) == 1 and scalar.sql == f'"{scalar.columns[0]}"'
     return scalar.sql if plain else f"CAST({scalar.sql} AS {sql_type(kind)})"
 
@@ -693,13 +699,13 @@ def column_scalar(path: str) -> Scalar:
 
 
 def needed_columns(columns: Columns, needed: frozenset[str]) -> Columns:
-    """The computed columns that are needed, by paths."""
+    """The computed columns that needed paths refer to."""
     roots = {path.split(".")[0] for path in needed}
     return tuple((name, scalar) for name, scalar in columns if name in roots)
 
 
 def read_through(columns: Columns, needed: frozenset[str]) -> frozenset[str]:
-    """The paths that computed columns read, where only these paths of them are needed."""
+    """The paths that computed columns read if only `needed` is used of them."""
     paths: set[str] = set()
     for name, scalar in columns:
         fields = frozenset(p.split(".", 1)[1] for p in needed if p.startswith(f"{name}.")) - {""}
@@ -710,8 +716,8 @@ def read_through(columns: Columns, needed: frozenset[str]) -> frozenset[str]:
 def with_own(
     needed: frozenset[str] | None, alias: str, using: Using, scalars: Iterable[Scalar]
 ) -> frozenset[str] | None:
-    """What a join needs of its other side: what is needed of `alias`, and what its own conditions
-    read of it.
+    """The paths that a join needs of its other side: needed fields of `alias`, and paths in its own
+    conditions.
     """
     own = frozenset().union(*(s.fields for s in scalars))
     if needed is None or alias in own:
@@ -723,8 +729,8 @@ def with_own(
 def joined_fields(
     needed: frozenset[str], alias: str, using: Using, scalars: Iterable[Scalar], right: pa.Schema
 ) -> tuple[str, ...] | None:
-    """The fields of the other row that a join must bring: what is needed of `alias`, and what its
-    conditions read.
+    """The fields of the other row that a join must return: needed fields of `alias`, and fields
+    that its conditions read.
     """
     own = frozenset().union(*(s.fields for s in scalars), needed)
     if alias in own:

@@ -1,11 +1,11 @@
-"""Refusal of prompts that may show text of two partitions.
+"""Refusal of prompts that may contain text of two partitions.
 
-A row belongs to the partition of its window or, without windows, to the one that its partition
-column names. A row without either belongs to no partition, and its text may be shown to all.
+A row belongs to the partition of its window or, without windows, to the partition in its partition
+column. A row without either belongs to no partition, and any prompt may contain its text.
 
-- A join may bring text of another partition, unless both sides have windows, or it compares the
+- A join may add text of another partition, unless both sides have windows, or it compares the
   partition columns.
-- An aggregate of rows without windows may, unless it groups by the partition.
+- An aggregate of rows without windows may add such text, unless it groups by the partition.
 - In a plan without windows, other columns that a join compares or an aggregate groups by count as
   keys that differ between partitions.
 - `partition: all` reads all partitions on purpose.
@@ -47,7 +47,7 @@ class PartitionsOf:
 
     Args:
         owned: Whether its rows belong to partitions.
-        external: Columns that may hold text of another partition than that of their row.
+        external: Columns that may hold text of a partition other than that of their row.
     """
 
     owned: bool
@@ -65,18 +65,18 @@ class _Plan:
 def mixed_prompts(
     roots: Iterable[Node], partitions: frozenset[str], *, windows: bool
 ) -> Iterator[Problem]:
-    """A problem for each operator below the roots with a prompt that may show rows of two
+    """A problem for each operator below the roots with a prompt that may contain rows of two
     partitions.
 
     Args:
         roots: The plan's results and writes, as written: the optimizer drops partition columns.
-        partitions: The names of partition columns: the graph's, and that of the plan's windows.
+        partitions: The names of the partition columns of the graph and of the plan's windows.
         windows: Whether the plan cuts windows.
     """
     known: dict[Node, PartitionsOf] = {}
     plan = _Plan(partitions, windows)
     nodes = list(walk(*roots))
-    while True:  # what a loop brings into its rows is in those of its next round
+    while True:  # text that a loop adds to its rows is in the rows of its next round
         for node in nodes:
             if not isinstance(node, Round) or node not in known:
                 known[node] = _owners(node, [known[child] for child in node.inputs], plan)
@@ -88,7 +88,7 @@ def mixed_prompts(
 
 
 def _fed_back(nodes: Iterable[Node], known: dict[Node, PartitionsOf]) -> bool:
-    """Make the rounds of loops as mixed as the loops; whether one was less so."""
+    """Set the partitions of each loop's rounds to those of the loop; return whether one changed."""
     changed = False
     for node in nodes:
         for leaf in node.own_rounds if isinstance(node, Iterate) else ():
@@ -146,8 +146,8 @@ def _(node: Project | Add, below: list[PartitionsOf], plan: _Plan) -> Partitions
     if owner is None or node.partitioned or owner.roots & plan.partitions:
         owned = first.owned and (node.partitioned or bool(plan.partitions & set(node.schema.names)))
         return PartitionsOf(owned, external)
-    # The rows get another owner: text of the former one is external from here on, text of the new
-    # one no longer is.
+    # The rows change their owner: text of the former owner becomes external, text of the new owner
+    # is no longer external.
     own = {name for name, scalar in node.columns if scalar.roots <= owner.roots} | (
         passed & owner.roots
     )
@@ -158,8 +158,8 @@ def _(node: Project | Add, below: list[PartitionsOf], plan: _Plan) -> Partitions
 def _external(
     node: Project | Add, first: PartitionsOf, partitions: frozenset[str]
 ) -> frozenset[str]:
-    """The computed columns that may hold text of other owners: made of such text, or of other rows
-    by a window function.
+    """The computed columns that may hold text of other owners: computed from such text, or from
+    other rows by a window function.
     """
     loose = first.owned and not node.partitioned
     texts = _texts(node, node.columns) if loose else frozenset[str]()
@@ -259,7 +259,7 @@ def _(node: _Joining, below: list[PartitionsOf], plan: _Plan) -> PartitionsOf:
 
 
 def _confined(node: _Joining, partitions: frozenset[str]) -> bool:
-    """Whether a join only pairs rows of one partition."""
+    """Whether a join pairs only rows of one partition."""
     if node.input.partitioned and node.other.partitioned:
         return True
     if any(left in partitions and right in partitions for left, right in node.using):
@@ -290,7 +290,7 @@ def _conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _compares(term: exp.Expr, alias: str, partitions: frozenset[str]) -> bool:
-    """Whether a condition requires that both rows are of one partition, or that one of them has
+    """Whether a condition requires that both rows have the same partition, or that one of them has
     none.
     """
     if isinstance(term, exp.Paren):

@@ -1,5 +1,5 @@
-"""A logical plan: named relations over typed inputs, the sinks that write, and how inputs are cut
-into windows. Inputs that are not given can stand for all partitions of the store.
+"""A logical plan: named relations over typed inputs, the sinks that write, and the windowing of
+inputs. Omitted inputs can stand for all partitions of the store.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from semgraph.logical.sinks import Merge, Sink
 
 POSITION = "position"
 TURN = "turn"
-ALL = "all"  # given for an input that may be left out: all partitions of the store
+ALL = "all"  # the value of an optional input that stands for all partitions of the store
 
 
 @dataclass(frozen=True)
 class InputSpec:
-    """A declared input: typed columns. A nullable one may be missing; the key of `windows` may be
-    NULL and is then made.
+    """A declared input: typed columns. Nullable columns may be missing; a NULL key of `windows` is
+    generated.
 
-    An optional input that is not given is empty or, with `or_all`, has all partitions of the store.
+    An omitted optional input is empty or, with `or_all`, has all partitions of the store.
     """
 
     name: str
@@ -54,17 +54,18 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class Windowing:
-    """How the rows of one input are cut into windows, which run one after another in a partition.
+    """The windowing of one input: its rows are cut into windows, which run sequentially in a
+    partition.
 
     Args:
-        input: The input that is cut.
-        partition: Its column with the partition value; NULL, where it is declared so, becomes "".
-        order: Its columns that order the rows of a partition; `position` (the row's place in the
+        input: The input.
+        partition: Its column with the partition value; NULL becomes "" if the column is nullable.
+        order: Its columns that order the rows of a partition; `position` (the row's index in the
             input) breaks ties.
-        key: Its column that names a row; where NULL, it is made from the columns `key_of` and the
-            ordinal among equal rows.
-        size: Rows in a window; None: all; `ready`: all rows of a partition whose part ahead is
-            computed when the window before is committed, at most `ahead`.
+        key: Its column with the row's key; a NULL key is generated from the columns `key_of` and
+            the ordinal among equal rows.
+        size: Rows in a window; None: all; `ready`: all rows of a partition that are computed ahead
+            when the previous window commits, at most `ahead`.
         ahead: Windows that may be computed ahead of the last commit.
         on_error: `set_aside` leaves a failed row out and continues; `stop` ends its partition.
 
@@ -88,20 +89,21 @@ class Windowing:
         return self.size == "ready"
 
     def window_size(self, rows: int) -> int:
-        """The size of the windows that a partition is cut into before the run.
+        """The size of a partition's windows before the run.
 
         Args:
-            rows: The rows of the partition.
+            rows: The number of rows of the partition.
         """
         return 1 if self.size == "ready" else self.size or rows
 
 
 @dataclass(frozen=True)
 class SchemaWrite:
-    """A write of the schema: creates what the graph needs and the store lacks, once, before the run.
+    """A write of the schema. It creates missing schema objects of the graph in the store, once,
+    before the run.
 
     Args:
-        drop: First drop the indexes that bear names of the graph.
+        drop: Whether to first drop the indexes with names of the graph.
     """
 
     tag: ClassVar[str] = "SchemaWrite"
@@ -118,8 +120,8 @@ class Choice:
 
     @classmethod
     def parse(cls, value: object) -> Choice:
-        """Read a choice as plans and options write it: `block`, `block(left=10)`, `{block: {left:
-        10}}`. Raises Fault.
+        """Read a choice in the notation of plans and options: `block`, `block(left=10)`,
+        `{block: {left: 10}}`. Raises Fault.
 
         A name may also be the path of a file, `my_ops/sem_join/sorted.py(rows=12)`. Values are
         JSON, text in single quotes, or bare words.
@@ -150,7 +152,7 @@ _WORD = re.compile(r"(?!(?:true|false|null)\Z)[A-Za-z_][\w./-]*\Z")  # text that
 
 
 def _unclosed(written: str) -> str:
-    """A hint for a choice that lacks its last bracket; "" for another."""
+    """A hint for a choice without its closing bracket; "" if it is closed."""
     closed = f"{written.rstrip(' ,')})"
     if written.count("(") != 1 or ")" in written or not _CHOICE.match(closed):
         return ""
@@ -209,8 +211,8 @@ def _chosen(step: str, value: object) -> Choice:
 
 
 def match_steps(pattern: str, steps: Iterable[str]) -> list[str]:
-    """The steps that a name in `use` means: the step itself, else every step of that name inside
-    calls.
+    """The steps that a name in `use` refers to: the step itself, otherwise every step of that name
+    inside calls.
 
     >>> match_steps("told", ["told_first", "named/told", "strays/told"])
     ['named/told', 'strays/told']
@@ -223,8 +225,8 @@ def match_steps(pattern: str, steps: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class PlanCall:
-    """A call of a plan: the plan that the step names, the one that `use` puts in its place, and the
-    relations that go in and come out.
+    """A call of a plan: the plan that the step names, the plan that `use` substitutes, and the
+    relations that enter and leave it.
     """
 
     plan: str
@@ -233,7 +235,7 @@ class PlanCall:
     results: Mapping[str, Node] = field(default_factory=dict, compare=False, repr=False)
 
     def over(self, changed: Mapping[Node, Node]) -> PlanCall:
-        """The call with these relations in the place of its own."""
+        """The call with its relations replaced as in `changed`."""
         inputs, results = (
             {name: changed[node] for name, node in relations.items()}
             for relations in (self.inputs, self.results)
@@ -252,12 +254,12 @@ class PlanNeeds:
 
 @dataclass(frozen=True, eq=False)
 class LogicalPlan:
-    """A checked plan. `document` is the plan as plain data, which `to_yaml` writes; everything else
-    is built from it.
+    """A checked plan. `document` is the plan as plain data, which `to_yaml` writes; all other
+    fields are built from it.
 
-    `called` has the calls by their steps; `load` loads it again with more entries of `use`.
-    `warnings` do not keep it from running. It is equal to itself alone, as nodes are, so that what
-    is computed of a plan can be cached with it.
+    `called` holds the calls by step; `load` reloads the plan with more entries of `use`. A plan
+    with `warnings` can run. Plans are compared by identity, as nodes are, so that derived values
+    can be cached by plan.
     """
 
     name: str
@@ -279,8 +281,8 @@ class LogicalPlan:
     load: Callable[[Mapping[str, Any]], LogicalPlan] | None = field(default=None, compare=False)
 
     def using(self, use: Mapping[str, Any]) -> LogicalPlan:
-        """The plan with other implementations of steps, and other plans in the place of called
-        ones. Raises PlanError.
+        """The plan with other implementations of steps, and with called plans replaced by other
+        plans. Raises PlanError.
         """
         calls = {pattern for pattern in use if match_steps(pattern, self.called)}
         if calls and self.load is not None:
@@ -296,14 +298,14 @@ class LogicalPlan:
 
     @cached_property
     def functions(self) -> dict[str, str]:
-        """The functions of one's own that it calls, each with the SHA-256 of its file."""
+        """The user functions that it calls, each with the SHA-256 of its file."""
         scalars = (scalar for node in walk(*self.roots) for scalar in scalars_of(node))
         calls = (own for scalar in scalars for own in own_calls(scalar.sql))
         return {own.name: own.digest for own in calls}
 
     @cached_property
     def needs(self) -> PlanNeeds:
-        """Its needs, with the models of its choices."""
+        """The needs of the plan, including the models of its choices."""
         nodes = list(walk(*self.roots))
         semantic = [node for node in nodes if isinstance(node, Semantic)]
         roles = {prompt.role for node in semantic for prompt in node.prompt.all}
@@ -321,17 +323,17 @@ class LogicalPlan:
 
     @property
     def recording(self) -> Path:
-        """The file of its own recording, which may not exist."""
+        """The file of the plan's recording, which may not exist."""
         return Path(self.file).parent / "recordings" / f"{self.name}.jsonl"
 
     @property
     def replaced(self) -> dict[str, Choice]:
-        """The plans in the place of called ones, by the steps of the calls."""
+        """The plans that replace called plans, by the steps of the calls."""
         return {step: call.by for step, call in self.called.items() if call.by is not None}
 
     @property
     def roots(self) -> tuple[Node, ...]:
-        """What must be computed: the sinks, then the results."""
+        """The nodes to compute: the sinks, then the results."""
         return (*self.writes, *self.returns.values())
 
     @cached_property
@@ -340,14 +342,14 @@ class LogicalPlan:
         return any(node.reads_store for node in walk(*self.roots))
 
     def choice(self, step: str) -> Choice | None:
-        """The implementation that the plan chooses for a step, by its name or the last part of
-        `outer/inner`; None: the reference.
+        """The implementation that the plan chooses for a step, by the step's name or the last part
+        of `outer/inner`; None: the reference.
         """
         return self.use.get(step) or self.use.get(step.rsplit("/", 1)[-1])
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 over all that decides what the plan writes and returns, its choices included."""
+        """SHA-256 of everything that determines the plan's writes and results, including choices."""
         parts = [
             self.name,
             *(node.fingerprint for node in self.roots),
@@ -361,12 +363,12 @@ class LogicalPlan:
 
 
 def all_partitions(graph: Graph, step: str, origin: Position | None) -> Node:
-    """The partitions that a store has nodes of, each once; NULL is "", as in windows.
+    """The partitions with nodes in a store, each once; NULL becomes "", as in windows.
 
     Args:
         graph: The graph, with at least one node label.
-        step: The step that the operators belong to.
-        origin: Their place in the plan.
+        step: The step of the operators.
+        origin: Their position in the plan.
     """
     owner = graph.partition
     column = (owner, parse_scalar(f"coalesce({column_scalar(owner).sql}, '')"))
@@ -380,7 +382,7 @@ def all_partitions(graph: Graph, step: str, origin: Position | None) -> Node:
 
 
 def without_absent(plan: LogicalPlan, given: Collection[str]) -> LogicalPlan:
-    """The plan in which inputs that are not given, and stand for all partitions, are these.
+    """The plan with all partitions in place of omitted inputs that stand for them.
 
     Args:
         plan: The plan.

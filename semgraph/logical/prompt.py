@@ -1,9 +1,9 @@
 """Prompts of semantic operators, the same for all implementations.
 
 A prompt has sections: `rules` (static, sent first), `examples` (static), `context` (equal for all
-rows of a call), `item` (the row), `other` (the other row of a pair) and `reflexion` (static: what
-is asked about an answer). Placeholders name columns and nothing else; they are what the node reads,
-and no other column leaves the machine.
+rows of a call), `item` (the row), `other` (the other row of a pair) and `reflexion` (static: the
+question about an answer). Placeholders name only columns. The node reads exactly these columns, and
+no other column leaves the machine.
 """
 
 from __future__ import annotations
@@ -64,13 +64,11 @@ class Template:
         return tuple(dict.fromkeys(name for _, name in self.parts if name))
 
     def render(self, values: Mapping[str, Any]) -> str:
-        """The text with the values in place, as `show` writes them."""
+        """The text with the values inserted, in the notation of `show`."""
         return "".join(text + (show(values[name]) if name else "") for text, name in self.parts)
 
     def question(self) -> str:
-        """The text with field names in place of values: how a packed call states the question
-        once.
-        """
+        """The text with field names instead of values: the question of a packed call."""
         return "".join(text + (f"<{name}>" if name else "") for text, name in self.parts)
 
     def __bool__(self) -> bool:
@@ -78,9 +76,9 @@ class Template:
 
 
 def _no_placeholder(text: str) -> str:
-    """What to write in place of a placeholder that is not a name."""
+    """A hint for a placeholder that is not a name."""
     column, _, side = text.partition(":")
-    if side in {"left", "right"} and PATH.match(column):  # as LOTUS names the rows of a pair
+    if side in {"left", "right"} and PATH.match(column):  # LOTUS's names for the rows of a pair
         if side == "left":
             return f"write {{{column}}}"
         return f"in a join, name the other row by its alias: {{other.{column}}}"
@@ -97,8 +95,8 @@ def _parameter(name: str, params: Mapping[str, Any]) -> str:
 
 
 def show(value: Any) -> str:
-    """A value as models read it: text as it is, NULL as nothing, times in ISO 8601, all else as
-    JSON.
+    """A value in a prompt: text unchanged, NULL as an empty text, times in ISO 8601, other values
+    as JSON.
     """
     if value is None:
         return ""
@@ -112,7 +110,7 @@ def show(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: times in ISO 8601, inside lists and structs too."""
+    """A value for JSON: times in ISO 8601, also inside lists and structs."""
     if value is None or isinstance(value, (str, int, float)):
         return value
     if isinstance(value, date):
@@ -129,16 +127,16 @@ class Prompt:
     """One question, for every implementation of its operator.
 
     Args:
-        name: File name without its ending, or the first words of an inline prompt.
+        name: File name without extension, or the first words of an inline prompt.
         returns: Typed answers, in order.
-        describe: What an answer means, for the JSON Schema, by name (dotted inside lists and
+        describe: The meaning of each answer, for the JSON Schema, by name (dotted inside lists and
             structs).
-        role: The configured model that is called.
-        max_tokens: The longest answer to one item; packed calls allow more.
+        role: The role of the configured model.
+        max_tokens: The token limit of an answer to one item; packed calls allow more.
         reflexion: The question about an answer, for implementations that review answers;
             empty: a general question.
-        alias: In a sem_join, the other row's name: `{alias.column}` in `item` is a column of the
-            other row.
+        alias: In a sem_join, the name of the other row: `{alias.column}` in `item` is a column of
+            the other row.
     """
 
     tag: ClassVar[str] = "Prompt"
@@ -158,7 +156,7 @@ class Prompt:
 
     @cached_property
     def canonical_text(self) -> str:
-        """Equal for equal prompts."""
+        """The canonical text, equal for equal prompts."""
         return text_of_fields(self)
 
     def _of_other(self, path: str) -> bool:
@@ -166,24 +164,24 @@ class Prompt:
 
     @cached_property
     def item_fields(self) -> tuple[str, ...]:
-        """Columns of the row that its item names."""
+        """The columns of the row that its item names."""
         return tuple(path for path in self.item.fields if not self._of_other(path))
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
-        """Columns of the row that it reads."""
+        """The columns of the row that it reads."""
         return tuple(dict.fromkeys((*self.context.fields, *self.item_fields)))
 
     @cached_property
     def shared_fields(self) -> tuple[tuple[str, str], ...]:
-        """What `item` names of the other row: pairs (placeholder, column of the other relation)."""
+        """The placeholders of `item` for the other row: pairs (placeholder, column of that row)."""
         return tuple(
             (path, path[len(self.alias) + 1 :]) for path in self.item.fields if self._of_other(path)
         )
 
     @cached_property
     def other_fields(self) -> tuple[str, ...]:
-        """Columns of the other row that it reads."""
+        """The columns of the other row that it reads."""
         return tuple(dict.fromkeys((*self.other.fields, *(path for _, path in self.shared_fields))))
 
 
@@ -192,9 +190,9 @@ class PromptSet:
     """The prompts of an operator: one, or one by the value of a column, all with the same answers.
 
     Args:
-        prompts: (value, prompt) pairs; with `on` empty there is one pair, with value "".
-        on: The column with the value that picks.
-        otherwise: The prompt of all other values; without it such a row is that row's error.
+        prompts: (value, prompt) pairs; if `on` is empty there is one pair, with value "".
+        on: The column whose value selects the prompt.
+        otherwise: The prompt of all other values; without it a row with another value fails.
     """
 
     tag: ClassVar[str] = "PromptSet"
@@ -219,18 +217,18 @@ class PromptSet:
 
     @property
     def first(self) -> Prompt:
-        """The one that represents all in names and answers."""
+        """The prompt that represents all prompts in names and answers."""
         return self.all[0]
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Columns of the row that any of them reads, and the column that picks."""
+        """The columns of the row that any prompt reads, and the column that selects the prompt."""
         own = (self.on,) if self.on else ()
         return tuple(dict.fromkeys((*own, *(f for p in self.all for f in p.fields))))
 
     @property
     def other_fields(self) -> tuple[str, ...]:
-        """Columns of the other row that any of them reads."""
+        """The columns of the other row that any prompt reads."""
         return tuple(dict.fromkeys(f for p in self.all for f in p.other_fields))
 
     def of_pairs(self, alias: str) -> PromptSet:
@@ -239,7 +237,7 @@ class PromptSet:
         return PromptSet(named, self.on, self.otherwise and replace(self.otherwise, alias=alias))
 
     def pick(self, value: str | None) -> Prompt | None:
-        """The prompt for a value of `on`, as it is written or in other case."""
+        """The prompt for a value of `on`; an exact match precedes a match without case."""
         if not self.on:
             return self.prompts[0][1]
         named, word = dict(self.prompts), (value or "").strip()
@@ -248,7 +246,7 @@ class PromptSet:
 
 
 def without_forms(answers: tuple[tuple[str, Type], ...]) -> tuple[tuple[str, Type], ...]:
-    """The answers, with json of any form."""
+    """The answers, with JSON answers of any structure."""
     return tuple(
         (name, replace(kind, fields=()) if kind.name == "json" else kind) for name, kind in answers
     )
@@ -259,7 +257,7 @@ RESERVED = ("item", "error", "calls")
 
 
 def check_sections(prompt: Prompt, *, pairs: bool) -> None:
-    """Refuse a prompt that lacks what its operator needs, or repeats something. Raises Fault."""
+    """Refuse a prompt that lacks a section its operator needs, or repeats one. Raises Fault."""
     name = f'prompt "{prompt.name}"'
     if not prompt.item:
         raise Fault(f"{name} has no item: nothing of the row would be sent", "prompt")

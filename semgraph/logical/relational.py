@@ -1,9 +1,9 @@
-"""Relational operators: what DuckDB computes between calls to models and stores.
+"""Relational operators: DuckDB computes them between calls to models and stores.
 
-A relation is a flat list of unique columns. What `join` and `unnest` bring is one struct column,
-named by `alias`, NULL where nothing matched. Rows are ordered, by an ordinal that no plan sees: a
-join's by left then right, an unnest's by row then position, an aggregate's by its first row; every
-other order is broken by it.
+A relation is a flat list of unique columns. `join` and `unnest` add one struct column, named by
+`alias`, which is NULL without a match. Rows are ordered by an ordinal that plans cannot read: for a
+join by left row, then right row; for an unnest by row, then position; for an aggregate by first
+row. The ordinal breaks the ties of every other order.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Add(Computing, keyword="add", carries=True):
         return frozenset(name for name, _ in self.columns)
 
     def first_needs(self, needed: Needs) -> Needs:
-        """As of every node; a column that is replaced keeps its place only if the input has it."""
+        """As the base class. A replaced column keeps its position only if the input has it."""
         needs = super().first_needs(needed)
         if needs is None or needed is None:
             return needs
@@ -247,7 +247,7 @@ class Aggregate(Node, keyword="aggregate", relational=True, rows="collapse"):
     def empty_over(self, empty: Sequence[bool]) -> bool:
         return empty[0] and (
             bool(self.by) or self.partitioned
-        )  # one over everything has a row where there is none
+        )  # an aggregate over everything has a row even for an empty input
 
     def narrowed(self, needed: frozenset[str]) -> Node:
         add = needed_columns(
@@ -292,7 +292,7 @@ class Unnest(Node, keyword="unnest", relational=True, rows="expand", carries=Tru
         return frozenset({self.column})
 
     def paths_for(self, needed: Needs) -> frozenset[str]:
-        """Of the list, what is needed of its elements."""
+        """The needed paths of the list's elements."""
         fields = under(needed, self.alias)
         if fields is None:
             return frozenset({self.column})
@@ -349,7 +349,7 @@ class Join(Node, keyword="join", relational=True, carries=True, by_row=True):
 
     @cached_property
     def partitioned(self) -> bool:
-        """A semi or anti join only keeps left rows."""
+        """Whether the left side is windowed or, if the join adds columns, the right side."""
         return self.input.partitioned or (
             self.how not in {"semi", "anti"} and self.other.partitioned
         )
@@ -358,7 +358,7 @@ class Join(Node, keyword="join", relational=True, carries=True, by_row=True):
         return empty[0] or (empty[1] and self.how in {"inner", "semi"})
 
     def without_empty(self, empty: Sequence[bool]) -> Node:
-        """Without another side an anti join keeps every row, and a left join adds NULL."""
+        """Over an empty other side an anti join keeps every row, and a left join adds NULL."""
         if not empty[1] or self.how not in {"anti", "left"}:
             return self
         if self.how == "anti":
@@ -439,7 +439,7 @@ class GroupJoin(Node, keyword="group_join", relational=True, rows="1:1", carries
         return (with_own(frozenset(), self.alias, self.using, scalars),)
 
     def narrowed(self, needed: frozenset[str]) -> Node:
-        """Without aggregates that are not needed; a list of the matches has their needed fields."""
+        """The operator without unneeded aggregates; a list of matches has only needed fields."""
         add = needed_columns(self.add, needed) or self.add[:1]
         row = self.other.schema
         return self.with_fields(
@@ -452,7 +452,7 @@ class GroupJoin(Node, keyword="group_join", relational=True, rows="1:1", carries
 def _listed(
     scalar: Scalar, alias: str, row: pa.Schema, needed: frozenset[str], name: str
 ) -> Scalar:
-    """A list of whole rows with the fields that are needed of it."""
+    """A list of whole rows, reduced to the needed fields."""
     fields = under(needed, name)
     if fields is None or not lists_of(scalar, alias):
         return scalar
@@ -461,7 +461,7 @@ def _listed(
 
 
 def narrowed_struct(path: str, kind: pa.StructType, fields: frozenset[str]) -> str:
-    """A struct with some of its fields, NULL where it is NULL; without any, one field of it."""
+    """A struct reduced to some of its fields, or to one field if `fields` is empty; NULL stays NULL."""
     names = {field.split(".")[0] for field in fields}
     chosen = [f for f in kind if f.name in names] or [kind.field(0)]
     parts = []
@@ -474,8 +474,8 @@ def narrowed_struct(path: str, kind: pa.StructType, fields: frozenset[str]) -> s
 
 
 def common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """The type of what two structs both have, in the order of the first; None for types of which
-    one is no struct.
+    """The type of the common fields of two structs, in the order of the first. None if a type is no
+    struct.
     """
     if one == other:
         return one
@@ -550,8 +550,8 @@ class Union(Node, keyword="union", sole="of", relational=True):
         return (self.first_needs(needed),) * (len(self.relations) - 1)
 
     def with_inputs(self, *inputs: Node) -> Self:
-        """As of every node. Rules may narrow structs, each of these relations in its own way: what
-        all have is left.
+        """As the base class. Rules may narrow the structs of each relation differently; the common
+        fields remain.
         """
         if self.fields is None and any(
             a is not b for a, b in zip(inputs, self.inputs, strict=True)
@@ -568,8 +568,8 @@ class Union(Node, keyword="union", sole="of", relational=True):
         return all(empty)
 
     def without_empty(self, empty: Sequence[bool]) -> Node:
-        """The relations that may have rows, in their order; the columns stay in that of the
-        first.
+        """The union of the relations that may have rows; columns keep the order of the first
+        relation.
         """
         rest = tuple(node for node, none in zip(self.relations, empty, strict=True) if not none)
         if len(rest) == len(self.relations) or not rest:

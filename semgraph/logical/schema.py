@@ -1,7 +1,7 @@
 """The schema of a graph: labels, properties, indexes, and properties derived from others.
 
 A `Graph` is read from `graph.yaml` and is the same for every store. It is the only source of labels
-and property names in queries, so no value of a row ever becomes part of one, except where a label
+and property names in queries, so values of rows never become part of a name, except where a label
 is `open`.
 """
 
@@ -21,18 +21,18 @@ from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import Type
 
 NAME = re.compile(r"[^\W\d]\w*\Z")  # a name: letters of any script, digits and _; no digit first
-PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*\Z")  # of a column or a field of it
+PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*\Z")  # a column or a field of it
 
 
 @dataclass(frozen=True)
 class Derived:
-    """A property that `merge` fills from another: by a text function (`key(name)`), or by
+    """A property that `merge` derives from another property, by a text function (`key(name)`) or by
     embedding.
     """
 
     tag: ClassVar[str] = "Derived"
     name: str
-    by: Literal["embed"] | str  # noqa: PYI051 - the one that is not a text function
+    by: Literal["embed"] | str  # noqa: PYI051 - the only value that is no text function
     of: str
 
 
@@ -41,18 +41,19 @@ class Label:
     """A node label or an edge type.
 
     Args:
-        name: As in the store.
+        name: The name in the store.
         kind: `node` or `edge`.
         properties: Types by name: key, partition and common properties first, derived text
             properties last, no vectors.
         derived: Derived properties by name, vectors included.
         fulltext: Properties by name of the full-text index.
         index: Properties with a range index, in addition to key and partition.
-        open: What rows may add: `labels` (column `labels`, list<string>) and `attributes` (column
-            `attributes`, json, stored as properties of their own where the store can).
+        open: The extensions that rows may add: `labels` (column `labels`, list<string>) and
+            `attributes` (column `attributes`, json, stored as separate properties if the store
+            supports this).
         source: Label of an edge's source.
         target: Label of an edge's target.
-        ignore: Properties that other programs store with such rows, which are not attributes.
+        ignore: Properties that other programs store with such rows; they are no attributes.
     """
 
     tag: ClassVar[str] = "Label"
@@ -69,12 +70,12 @@ class Label:
 
     @cached_property
     def vectors(self) -> Mapping[str, str]:
-        """Vector property by the text property that it embeds."""
+        """The vector properties, by the text property that each embeds."""
         return {d.of: d.name for d in self.derived.values() if d.by == "embed"}
 
     @cached_property
     def columns(self) -> Mapping[str, Type]:
-        """All that a hit can have: an edge's ends, open columns and properties; no vectors."""
+        """The columns that a hit can have: ends of an edge, open columns and properties; no vectors."""
         columns = dict(self.properties)
         if self.kind == "edge":
             columns |= {"source": Type("string"), "target": Type("string")}
@@ -87,16 +88,15 @@ class Label:
 
 @dataclass(frozen=True)
 class Draw:
-    """Which properties a picture of the graph shows, where a label has them. "" shows nothing of
-    that kind.
+    """The properties that a picture of the graph shows, if a label has them. "" shows none.
 
     Args:
-        node: What a node is called.
-        edge: What an edge is called, instead of its label.
+        node: The property with the name of a node.
+        edge: The property with the name of an edge, instead of its label.
         text: The property with the text of an edge.
-        start: From when an edge holds (`from` in `graph.yaml`).
-        end: Until when it holds (`to` in `graph.yaml`).
-        sources: A list of keys of the nodes that an edge was learnt from.
+        start: The property with the start of an edge's validity (`from` in `graph.yaml`).
+        end: The property with the end of its validity (`to` in `graph.yaml`).
+        sources: The property with the list of keys of the nodes from which an edge was learnt.
     """
 
     tag: ClassVar[str] = "Draw"
@@ -110,8 +110,8 @@ class Draw:
 
 @dataclass(frozen=True)
 class Graph:
-    """All labels of a graph, its key property and its partition property; `draw` tells what a
-    picture of it shows, `draws` what it shows of a label instead.
+    """All labels of a graph, its key property and its partition property. `draw` defines what a
+    picture shows, `draws` the exceptions for labels.
     """
 
     tag: ClassVar[str] = "Graph"
@@ -123,8 +123,8 @@ class Graph:
     draws: Mapping[str, Draw] = field(default_factory=dict, compare=False)
 
     def drawn(self, name: str) -> Draw:
-        """Which properties of a label a picture shows: what the label itself says, else what the
-        graph says, as far as the label has it.
+        """The properties of a label that a picture shows: those of the label itself, otherwise
+        those of the graph that the label has.
         """
         own, label = self.draws.get(name, Draw()), self.labels[name]
         shown = {
@@ -135,13 +135,15 @@ class Graph:
 
     @cached_property
     def canonical_text(self) -> str:
-        """Equal for equal graphs."""
+        """The canonical text, equal for equal graphs."""
         return canonical(
             {"name": self.name, "key": self.key, "partition": self.partition, "labels": self.labels}
         )
 
     def contains(self, other: Graph) -> bool:
-        """Whether another graph, whatever its name, has some of these labels and no others."""
+        """Whether the labels of another graph are a subset of these, with equal key and partition
+        properties. Its name may differ.
+        """
         return (other.key, other.partition) == (self.key, self.partition) and all(
             self.labels.get(name) == label for name, label in other.labels.items()
         )
@@ -158,29 +160,29 @@ class Graph:
 
     @property
     def nodes(self) -> tuple[Label, ...]:
-        """Node labels, as declared."""
+        """The node labels, in declaration order."""
         return tuple(label for label in self.labels.values() if label.kind == "node")
 
     @property
     def edges(self) -> tuple[Label, ...]:
-        """Edge types, as declared."""
+        """The edge types, in declaration order."""
         return tuple(label for label in self.labels.values() if label.kind == "edge")
 
 
-_TELLING = 4  # letters from which a name is hardly another one by chance
+_TELLING = 4  # the minimum length of names that are rarely similar by chance
 
 
 def misspelt(label: Label, schema: pa.Schema, written: Mapping[str, Scalar]) -> Iterator[Fault]:
-    """Columns that nothing reads, nearly named like a property that is not written, and of its
-    type.
+    """A fault for each column that looks like a misspelt property: nothing reads it, and an
+    unwritten property has a similar name and the same type.
 
-    A merge leaves out what its label does not have, which is often meant (`position`, a column of a
-    join): only what looks like a slip is refused.
+    A merge ignores columns that its label lacks, often on purpose (`position`, a column of a join).
+    So only columns that look like typing errors are refused.
 
     Args:
-        label: What is merged.
-        schema: Of its rows.
-        written: What is written, by property.
+        label: The merged label.
+        schema: The schema of its rows.
+        written: The written values, by property.
     """
     read = frozenset().union(*(scalar.roots for scalar in written.values()))
     ends = {"source", "target"} if label.kind == "edge" else set[str]()
@@ -202,10 +204,10 @@ def misspelt(label: Label, schema: pa.Schema, written: Mapping[str, Scalar]) -> 
 
 
 def nearly(a: str, b: str) -> bool:
-    """Whether two names differ in one letter (lacking, added, another, or two that changed places),
+    """Whether two names differ in one letter (missing, added, changed, or swapped with the next),
     or in case and "_".
 
-    Digits are meant.
+    Names with different digits are not similar.
 
     >>> [
     ...     nearly(*pair)

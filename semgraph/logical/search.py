@@ -34,7 +34,7 @@ RANKING = (("rank", pa.int64()), ("score", pa.float64()), ("via", pa.string()))
 
 @dataclass(frozen=True)
 class SearchMethod:
-    """One method of a search: how, which property, and what of the row it is compared with, for
+    """One method of a search: its kind, the property, and the value of the row to compare; for
     `nearest` a text or vector.
     """
 
@@ -114,7 +114,7 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
 
     @property
     def properties(self) -> tuple[str, ...] | None:
-        """The properties of the label that hits bring; None: all."""
+        """The properties of the label that hits return; None: all."""
         if self.fields is None:
             return None
         columns = self.graph.label(self.label).columns if self.label else ()
@@ -132,7 +132,7 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
 
     @cached_property
     def ranked_by(self) -> frozenset[str]:
-        """The fields of a hit that its rank depends on."""
+        """The fields of a hit on which its rank depends."""
         terms = {
             path.split(".")[1]
             for term in self.order
@@ -143,7 +143,7 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
 
     @property
     def hit_key(self) -> str:
-        """The field of a hit that names it."""
+        """The field of a hit that identifies it."""
         return self.key or self.graph.key
 
     @property
@@ -153,8 +153,8 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
 
     @property
     def ends(self) -> dict[str, pa.StructType]:
-        """What the nodes at the ends of an edge come as: the struct by `source`, `target`, where
-        these have names.
+        """The structs of the nodes at the ends of an edge, by `source` and `target`, if these are
+        named.
         """
         label = self.graph.label(self.label) if self.label else None
         wanted = self.end_properties or (None, None)
@@ -227,8 +227,8 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
             )
 
     def _refuse_ranking(self, where: Scalar) -> None:
-        """Refuse a condition on columns that hits get when they are ranked, after the condition. Raises
-        Fault.
+        """Refuse a condition on columns of the ranking, because ranking follows the condition.
+        Raises Fault.
         """
         stored = self.graph.label(self.label).columns if self.label else {}
         own = {*stored, *(self.within.schema.names if self.within is not None else ())}
@@ -276,21 +276,19 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
                 raise Fault("a step's rows have no BM25 rank", hint="write rank: overlap")
 
     def given_as_vector(self, by: SearchMethod) -> bool:
-        """Whether a method `nearest` compares with a vector of the row, not with a text that is
-        embedded for it.
-        """
+        """Whether a method `nearest` compares a vector of the row instead of an embedded text."""
         kind = type_of(by.to, self.input.schema)
         return by.via == "nearest" and type_of_arrow(kind).name == "vector"
 
     @cached_property
     def by_window(self) -> bool:
-        """Whether a row finds rows of the step in its own window's partition only."""
+        """Whether a row finds only rows of the step in the partition of its window."""
         return self.within is not None and self.within.partitioned and self.input.partitioned
 
     @cached_property
     def by_owner(self) -> bool:
-        """Whether a row finds rows of the step only if both name one partition: where not both
-        sides have windows.
+        """Whether a row finds rows of the step only if both have the same partition column value.
+        This applies unless both sides have windows.
         """
         if self.within is None or self.by_window or self.partition:
             return False
@@ -376,7 +374,7 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
 
     @property
     def _vectors(self) -> Mapping[str, str]:
-        """The texts of the label that have vectors, and what these are called."""
+        """The vectors of the label, by the text property that each embeds."""
         return self.graph.label(self.label).vectors if self.label else {}
 
     @property
@@ -403,7 +401,7 @@ def _paths(where: Scalar | None, order: Iterable[Sort]) -> frozenset[str]:
 
 
 def _refuse_own(where: Scalar, label: str) -> None:
-    """Refuse a function of one's own, which no store can call. Raises Fault."""
+    """Refuse a user function, which no store can call. Raises Fault."""
     own = next(own_calls(where.sql), None)
     if own is not None:
         what = (

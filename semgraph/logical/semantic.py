@@ -1,6 +1,7 @@
-"""The five operators that a language model answers (LOTUS's names). An implementation only answers
-about row numbers; what a row is, which pairs are asked about, what becomes of errors and how
-results are put together is the engine's.
+"""The five operators that a language model answers, with the names of LOTUS, and `embed`.
+
+An implementation only answers items by number. The engine defines rows and pairs, handles errors
+and assembles results.
 """
 
 from __future__ import annotations
@@ -80,9 +81,7 @@ class Semantic(Node, calls_model=True, returns_types=True):
     input: Node = argument("input")
     prompt: PromptSet = argument("prompt")
     on_error: OnError = argument("choice", choices=("raise", "null"), default="raise")
-    owner: str = (
-        ""  # the column that names the partition of a row, where it is not that of a window
-    )
+    owner: str = ""  # the column with the partition of a row without a window
 
     @property
     def gated(self) -> bool:
@@ -510,9 +509,7 @@ class Embed(Node, keyword="embed", sole="add", rows="1:1", carries=True, by_row=
 
     input: Node = argument("input")
     add: Columns = argument("columns")
-    owner: str = (
-        ""  # the column that names the partition of a row, where it is not that of a window
-    )
+    owner: str = ""  # the column with the partition of a row without a window
 
     def infer(self) -> pa.Schema:
         result = self.input.schema

@@ -26,7 +26,7 @@ from semgraph.logical.schema import Graph, Label, misspelt
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sink(Node, reads_store=True):
-    """An operator that writes. `label_writes` is what it changes, as (label, property)."""
+    """An operator that writes. `label_writes` are the (label, property) pairs that it changes."""
 
     graph: Graph = field(metadata={"kind": "graph"}, repr=False)
     input: Node = argument("input")
@@ -35,8 +35,8 @@ class Sink(Node, reads_store=True):
 
     @cached_property
     def label(self) -> Label:
-        """The label that it writes. Raises Fault unless there is exactly one of node and edge, of
-        that kind.
+        """The label that it writes. Raises Fault unless exactly one of `node` and `edge` is set and
+        is a label of that kind.
         """
         if bool(self.node) == bool(self.edge):
             raise Fault("write node or edge, and its label")
@@ -49,7 +49,7 @@ class Sink(Node, reads_store=True):
 
     @property
     def label_writes(self) -> frozenset[LabelRead]:
-        """What it changes, as (label, property)."""
+        """The (label, property) pairs that it changes."""
         return frozenset((self.label.name, name) for name in self.label.columns)
 
 
@@ -103,7 +103,7 @@ class Merge(Sink, keyword="merge"):
         )
 
     def _as_property(self, name: str, scalar: Scalar) -> Scalar:
-        """What is NULL whatever the row has the property's type."""
+        """The scalar, cast to the property's type if it is NULL for every row."""
         kind = self.label.columns[name].arrow
         if (
             "NULL" not in scalar.sql
@@ -140,7 +140,7 @@ class Merge(Sink, keyword="merge"):
         return written
 
     def _wrong_type(self, column: pa.Field[Any]) -> Fault:
-        """The fault of a column with another type than its property."""
+        """The fault of a column whose type differs from its property."""
         kind = self.label.columns[column.name]
         scalar = {**dict(self.set), **dict(self.create)}.get(column.name)
         is_there = "the relation has" if scalar is None else f'"{scalar}" is'

@@ -1,11 +1,12 @@
-"""Rewrites of logical plans: two tuples of rules, in the order they are applied.
+"""Rewrites of logical plans: two tuples of rules, in the order of application.
 
-EXACT rules keep the answer if the model is a function of the row. APPROXIMATE rules may change it
-and act only where a plan's `allow` names them. Every rule must keep the schema of each root, must
-not duplicate a semantic operator, and must reach a fixpoint; an error names the rule that does not.
+EXACT rules preserve the answer if the model is a function of the row. APPROXIMATE rules may change
+it, and act only if a plan's `allow` names them. Every rule must preserve the schema of each root,
+must not duplicate a semantic operator, and must reach a fixpoint. An error names the rule that
+violates this.
 
-One rule a file; `_patterns.py` holds what rules share, `_prompts.py` how questions are fused. The
-package imports `logical` and `expr` only.
+Each rule has its own file; `_patterns.py` holds the code that rules share. The package imports only
+`logical` and `expr`.
 """
 
 from __future__ import annotations
@@ -55,16 +56,16 @@ EXACT: tuple[Rule, ...] = (
     share_round_trips,
 )
 APPROXIMATE: tuple[Rule, ...] = (fuse_maps, join_to_classify, fuse_predicates)
-_GROWTH = 100  # a rule may not multiply the nodes of a plan by more
+_GROWTH = 100  # the maximum factor by which a rule may multiply the nodes of a plan
 _OPTIMIZED: WeakKeyDictionary[LogicalPlan, dict[frozenset[str], LogicalPlan]] = WeakKeyDictionary()
 
 
 def optimize(plan: LogicalPlan, observe: Observer | None = None) -> LogicalPlan:
-    """The plan, rewritten. `observe` is called with the name of every rule that changed
-    something.
+    """The rewritten plan. `observe` is called with the name of every rule that changed the plan.
 
     Raises:
-        PlanError: Two steps that ask the same of the same rows have different implementations.
+        PlanError: Two steps ask the same question about the same rows with different
+            implementations.
         EngineError: A rule changed a schema, duplicated a semantic operator, or reached no fixpoint.
     """
     check_choices(plan)
@@ -78,7 +79,7 @@ def optimize(plan: LogicalPlan, observe: Observer | None = None) -> LogicalPlan:
 
 
 def mark_empty(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> LogicalPlan:
-    """The plan with inputs that have no rows marked as empty, except the one cut into windows."""
+    """The plan with inputs without rows marked as empty, except the windowed input."""
 
     def change(node: Node) -> Node:
         table = inputs.get(node.name) if isinstance(node, Input) and not node.windowed else None
@@ -88,8 +89,8 @@ def mark_empty(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> LogicalPlan
 
 
 def optimized(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> LogicalPlan:
-    """`optimize(mark_empty(plan, inputs))`, computed once for a plan and its empty inputs. Raises as
-    `optimize`.
+    """`optimize(mark_empty(plan, inputs))`, computed once per plan and set of empty inputs. Raises
+    the errors of `optimize`.
     """
     plans = _OPTIMIZED.setdefault(plan, {})
     empty = frozenset(name for name, table in inputs.items() if not table.num_rows)
@@ -99,8 +100,8 @@ def optimized(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> LogicalPlan:
 
 
 def rules_for(plan: LogicalPlan) -> tuple[Rule, ...]:
-    """The rules that act on a plan, in order. Rules about calls run last, when the questions are
-    known.
+    """The rules that act on a plan, in order. Rules about calls run last, because they need the
+    final questions.
     """
     allowed = tuple(rule for rule in APPROXIMATE if rule.__name__ in plan.allow)
     before = EXACT.index(stop_early)
@@ -108,15 +109,15 @@ def rules_for(plan: LogicalPlan) -> tuple[Rule, ...]:
 
 
 def with_roots(plan: LogicalPlan, roots: Roots) -> LogicalPlan:
-    """A plan with its sinks and results as rules left them."""
+    """A plan with its sinks and results replaced by `roots`."""
     count = len(plan.writes)
     writes = cast("tuple[Sink, ...]", roots[:count])
     return replace(plan, writes=writes, returns=dict(zip(plan.returns, roots[count:], strict=True)))
 
 
 def check_choices(plan: LogicalPlan) -> None:
-    """Refuse different implementations of steps that ask the same: they are computed once. Raises
-    PlanError.
+    """Refuse different implementations of steps with the same question, which is computed once.
+    Raises PlanError.
     """
     first: dict[str, Node] = {}
     for node in nodes_of(plan.roots):
@@ -138,7 +139,7 @@ def apply(rule: Rule, roots: Roots, facts: PlanFacts = NO_FACTS) -> Roots:
     """Apply one rule until the plan's fingerprint no longer changes.
 
     Raises:
-        EngineError: The rule is at fault: see `optimize`.
+        EngineError: The rule is faulty; see `optimize`.
     """
     nodes, seen = len(nodes_of(roots)), list[_Content]()
     while True:
@@ -162,7 +163,7 @@ _Content = list[tuple[str, str, list[int]]]
 
 
 def _content(roots: Roots) -> _Content:
-    """Equal for plans that are equal in all that rules may change, names of steps included."""
+    """The content of a plan that rules may change, including names of steps; equal for equal plans."""
     numbers = {node: number for number, node in enumerate(nodes_of(roots))}
     return [(node.content, node.step, [numbers[n] for n in node.inputs]) for node in numbers]
 

@@ -1,9 +1,9 @@
-"""What rules share: the facts of a plan, named predicates of what may be moved, the wording of combined
-questions, and scalars that fail on no row, so that they may be computed over rows that a plan would
-have screened first.
+"""The code that rules share: the facts of a plan, predicates of the operators that may be moved,
+the wording of combined questions, and the scalars that never fail. Only these may be computed over
+rows that the plan would have filtered out before.
 
-That is a list of what cannot fail, and all else may: integers overflow, texts are no numbers,
-divisors are 0, and of two types that meet, DuckDB casts one.
+Scalars that never fail are listed explicitly. All others may fail: integers overflow, texts are no
+numbers, divisors are 0, and DuckDB casts one of two different types.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ Roots = tuple[Node, ...]
 
 @dataclass(frozen=True)
 class PlanFacts:
-    """The facts of a plan that rules know in addition to its operators.
+    """The facts of a plan that rules use in addition to its operators.
 
     Args:
-        choice_of_step: The implementation that the plan chooses for a step; None: none.
+        choice_of_step: Returns the implementation that the plan chooses for a step, or None.
     """
 
     choice_of_step: Callable[[str], Choice | None] = lambda _: None
@@ -51,7 +51,7 @@ NO_FACTS = PlanFacts()
 
 
 def outline(*roots: Node) -> str:
-    """The operators of a plan, inputs first: what examples show."""
+    """The operators of a plan, inputs first, as text for examples."""
     return " → ".join(node.keyword for node in walk(*roots))
 
 
@@ -63,7 +63,7 @@ def rewrite_alone(roots: tuple[Node, ...], change: Change) -> tuple[Node, ...]:
     """Apply `change` to every node below the roots, bottom up; shared nodes stay shared.
 
     The second argument of `change` tells whether a node has one reader. Equal nodes that call the
-    model count as one: they will be shared, so none may be moved away from the others.
+    model count as one node: they will be shared, so that none may be moved away from the others.
     """
     nodes = nodes_of(roots)
     children = (child for node in nodes for child in node.inputs)
@@ -89,10 +89,10 @@ def _name(node: Node) -> object:
 
 
 def without_conjuncts(node: Node, take: Callable[[Scalar, Node], Node | None]) -> Node:
-    """A filter without the conjuncts that the operator below it takes; any other node as it is.
+    """A filter without the conjuncts that the operator below it takes; other nodes unchanged.
 
-    `take` returns the operator with a conjunct in it, or None. A filter with window functions is
-    left whole: they see the rows before any of its conjuncts.
+    `take` returns the operator including a conjunct, or None. A filter with window functions is
+    unchanged, because these read the rows before any conjunct is applied.
     """
     if not isinstance(node, Filter) or node.where.has_window:
         return node
@@ -116,7 +116,7 @@ def may_move(scalar: Scalar, node: Node) -> bool:
 
 
 def may_see_more(node: Node) -> bool:
-    """Whether an operator may see further rows: its scalars fail on none."""
+    """Whether an operator may read additional rows, because its scalars never fail."""
     scalars = list(scalars_of(node))
     schema = _readable(node) if scalars else node.schema
     return all(never_fails(scalar, schema) for scalar in scalars)
@@ -139,13 +139,13 @@ def text(literal: str) -> Template:
 
 
 def joined(*templates: Template) -> Template:
-    """Templates, one after another."""
+    """Templates, concatenated."""
     return Template(tuple(part for template in templates for part in template.parts))
 
 
 def can_share(first: Semantic, second: Semantic, facts: PlanFacts) -> bool:
-    """Whether two questions may be one: one model, one implementation, one prompt each, and one
-    `on_error`.
+    """Whether two questions may be combined: each has one prompt, and both have the same model,
+    implementation and `on_error`.
     """
     if first.prompt.on or second.prompt.on:
         return False
@@ -156,7 +156,7 @@ def can_share(first: Semantic, second: Semantic, facts: PlanFacts) -> bool:
 
 
 def together(prompts: Sequence[Prompt], heads: Sequence[str], before: str = "") -> PromptSet:
-    """Some questions as one, each behind its head. Static parts stay first; equal contexts are
+    """Several questions as one, each after its heading. Static parts stay first; equal contexts are
     merged.
     """
     items = [joined(text(head), prompt.item) for head, prompt in zip(heads, prompts, strict=True)]
@@ -195,9 +195,7 @@ def _sections(*parts: str) -> str:
 
 
 _Kind = pa.DataType
-_DIGITS = (
-    17  # of a decimal constant: with more, DuckDB finds no decimal that also holds every int64
-)
+_DIGITS = 17  # digits of a decimal constant: with more, no decimal of DuckDB also holds every int64
 _COMPARED = (
     exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ,
     exp.Coalesce, exp.Greatest, exp.Least, exp.Nullif, exp.Between, exp.Array, exp.ArrayOverlaps,
@@ -227,7 +225,7 @@ _LEAVES = (
     exp.Star,
     exp.Identifier,
 )
-_REFUSED = (exp.Lambda, exp.Comprehension, exp.Window)  # their inner names are no columns
+_REFUSED = (exp.Lambda, exp.Comprehension, exp.Window)  # names inside them are no columns
 _NOT_CONSTANT = (
     exp.Column,
     exp.Parameter,
@@ -244,7 +242,7 @@ _MOST_KNOWN = 4096
 
 
 def never_fails(scalar: Scalar, schema: pa.Schema) -> bool:
-    """Whether a scalar over a relation has a value for every row, whatever the row holds."""
+    """Whether a scalar over a relation can be computed for every possible row."""
     names = schema.names
     paths = [path for path in scalar.columns if path.split(".")[0] in names]
     key = (scalar, tuple(type_of_path(path, schema) for path in paths))
@@ -297,8 +295,8 @@ def _tree_never_fails(tree: exp.Expr, schema: pa.Schema) -> bool:  # noqa: PLR09
 
 
 def _is_plain(tree: exp.Expr) -> bool:
-    """Whether a literal needs no database to be known as a constant; a list may hold thousands of
-    them.
+    """Whether a literal is recognized as a constant without the database; a list may hold
+    thousands.
     """
     return isinstance(tree, exp.Literal) and (
         tree.is_string or (tree.is_int and len(tree.this) <= _DIGITS)
@@ -306,7 +304,7 @@ def _is_plain(tree: exp.Expr) -> bool:
 
 
 def _takes(tree: exp.Expr, parts: Sequence[exp.Expr], schema: pa.Schema) -> bool:
-    """Whether an operator or a function fails on no values of its operands' types."""
+    """Whether an operator or a function never fails on values of its operands' types."""
     if isinstance(tree, (*_OF_ANYTHING, exp.PropertyEQ)):
         return True
     if isinstance(tree, exp.Anonymous):
@@ -333,7 +331,9 @@ def _is_text_function(tree: exp.Anonymous, schema: pa.Schema) -> bool:
 
 
 def _total_case(tree: exp.Case | exp.If, schema: pa.Schema) -> bool:
-    """Conditions that are true or false, and values of one type."""
+    """Whether a CASE never fails: its conditions are booleans, or its subject and tests have one
+    type; and its values have one type.
+    """
     branches = tree.args["ifs"] if isinstance(tree, exp.Case) else [tree]
     tests, subject = (
         [branch.this for branch in branches],
@@ -351,8 +351,8 @@ def _total_case(tree: exp.Case | exp.If, schema: pa.Schema) -> bool:
 
 
 def _same(parts: Sequence[exp.Expr], schema: pa.Schema) -> bool:
-    """Whether operands meet without a cast that may fail: one type, numbers, NULL, or texts that
-    say such a value.
+    """Whether operands combine without a cast that may fail: equal types, numbers, NULL, or
+    literals of such values as text.
     """
     if not all(_tree_never_fails(part, schema) for part in parts):
         return False
@@ -377,7 +377,7 @@ def _holds(listed: exp.Expr, item: exp.Expr, schema: pa.Schema) -> bool:
 
 
 def _widens(tree: exp.Cast, schema: pa.Schema) -> bool:
-    """Whether a cast is to text, to what the value is, or from a whole number to any."""
+    """Whether a cast is to text, to the type of the value, or from an integer to DOUBLE."""
     kind, to = _kind(tree.this, schema), _kind(tree, schema)
     plain = to == pa.string() and tree.to.this in (exp.DType.VARCHAR, exp.DType.TEXT)
     whole = pa.types.is_integer(kind) and tree.to.this == exp.DType.DOUBLE
@@ -413,7 +413,7 @@ def _has_length(kind: _Kind) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_constant(sql: str) -> bool:
-    """Whether what depends on no row has a value, of a type in which numbers meet all others."""
+    """Whether an expression without columns has a value, of a type that combines with all numbers."""
     try:
         kind = kind_of_value(sql)
     except duckdb.Error:

@@ -13,11 +13,12 @@ def ask_late(roots: Roots, _facts: PlanFacts) -> Roots:
     """Pull semantic filters above joins that may drop rows, as long as the joins pass through the
     columns that the filter reads.
 
-    Equal questions share one call, so a join that repeats rows costs no call, nor does a row count
-    as failed twice. The join gets the name of the filter's step: it is computed before it. A filter
-    is not pulled above an operator with other readers, nor, where a plan has windows, above a join
-    with rows from a store, which would end running ahead. What is asked once for all rounds of a
-    loop stays so.
+    Equal questions share one call. So a join that repeats rows adds no calls, and a row fails only
+    once. The join gets the name of the filter's step, because it is computed before the filter.
+
+    A filter is not pulled above an operator with other readers. In a plan with windows it is not
+    pulled above a join with rows from a store, which would prevent running ahead. A loop-invariant
+    question remains loop-invariant.
 
     >>> import semgraph as sg
     >>> from semgraph.optimizer._patterns import outline

@@ -17,10 +17,10 @@ from semgraph.optimizer._patterns import (
 
 
 def filter_first(roots: Roots, _facts: PlanFacts) -> Roots:
-    """Move each conjunct of a filter below the lowest operator that calls the model and does not
-    make a column that the conjunct reads.
+    """Move each conjunct of a filter below the lowest operator that calls the model, unless that
+    operator adds a column that the conjunct reads.
 
-    Nothing moves past an operator that looks at several rows, or that has other readers.
+    Conjuncts never move past an operator that reads several rows or has other readers.
 
     >>> import semgraph as sg
     >>> from semgraph.optimizer._patterns import outline
@@ -40,7 +40,7 @@ def filter_first(roots: Roots, _facts: PlanFacts) -> Roots:
 
 
 def _below(condition: Node, part: Scalar, node: Node, alone: Alone) -> Node | None:
-    """`node` with the conjunct below it, if that saves calls."""
+    """`node` with the conjunct below it, if that saves calls, or None."""
     if not alone(node) or not node.row_local or node.reads_store or not part.roots <= node.passes:
         return None
     below = _below(condition, part, node.inputs[0], alone)

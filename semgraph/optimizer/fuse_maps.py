@@ -14,10 +14,10 @@ from semgraph.optimizer._patterns import Alone, PlanFacts, Roots, can_share, rew
 
 
 def fuse_maps(roots: Roots, facts: PlanFacts) -> Roots:
-    """Fuse two operators that answer for each row, where neither reads an answer of the other.
+    """Fuse two operators that answer about each row, if neither reads an answer of the other.
 
-    They stand one above the other, or side by side over the same rows, with the same implementation.
-    Gated operators, and those with refs or a check, are left alone.
+    They are stacked or side by side over the same rows, with the same implementation. Gated
+    operators and operators with refs or a check are unchanged.
 
     >>> import semgraph as sg
     >>> from semgraph.optimizer._patterns import outline
@@ -63,8 +63,8 @@ def _fused(first: Semantic, second: Semantic, step: str) -> Semantic:
 
 
 def _side_by_side(roots: Roots, facts: PlanFacts) -> Roots:
-    """Fuse such operators over one relation, and project what each made from the fused one."""
-    fused: dict[Node, Semantic] = {}  # by their relation
+    """Fuse such operators over one relation, and project the columns of each from the fused one."""
+    fused: dict[Node, Semantic] = {}  # by relation
     parts: dict[Node, list[Node]] = {}
     for node in nodes_of(roots):
         if not _is_map(node):
@@ -81,7 +81,7 @@ def _side_by_side(roots: Roots, facts: PlanFacts) -> Roots:
 
 
 def _replaced(roots: Roots, fused: Mapping[Node, Semantic]) -> Roots:
-    """Project what each operator made from the one that it became a part of."""
+    """Project the columns of each operator from the fused operator."""
     done: dict[Node, Node] = {}
     for node in nodes_of(roots):
         below = tuple(done[child] for child in node.inputs)

@@ -22,7 +22,7 @@ _ALL = "The answer is yes only if the answer to each of the numbered questions i
 
 
 def fuse_predicates(roots: Roots, facts: PlanFacts) -> Roots:
-    """Fuse two questions that each keep or drop a row, or a pair, and see the same columns: filters
+    """Fuse two questions that each keep or drop a row or a pair, and read the same columns: filters
     over the same rows, or a filter over the pairs of a join.
 
     >>> import semgraph as sg
@@ -64,8 +64,8 @@ def _both(first: Semantic, second: Semantic) -> PromptSet:
 
 
 def _sees_the_pair(node: Semantic, join: SemJoin) -> bool:
-    """Whether a filter reads only what is asked about in each pair of the join, and the join gives
-    a row for each pair.
+    """Whether a filter reads only columns of the join's question, and the join returns a row for
+    each pair.
     """
     if join.how != "inner" or join.keep != "all" or join.check is not None or node.gated:
         return False

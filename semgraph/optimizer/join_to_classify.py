@@ -24,9 +24,9 @@ _TASK = (
 def join_to_classify(roots: Roots, facts: PlanFacts) -> Roots:
     """Turn a semantic join into a question for each left row, with its candidates as a list.
 
-    A number that is not in the list is asked for again, and is then that row's error. Meant for a
-    small right side: a list must fit one call. Joins with answers of their own, `keep: one`,
-    several prompts, or a chosen implementation are left alone.
+    After a number that is not in the list the question is repeated; then the row fails. The rule
+    suits a small right side, because a list must fit one call. Joins with additional answers,
+    `keep: one`, several prompts or a chosen implementation are unchanged.
 
     >>> import semgraph as sg
     >>> from semgraph.optimizer._patterns import outline
@@ -113,7 +113,7 @@ def _prompt(prompt: Prompt, alias: str) -> Prompt:
 
 
 def _without(template: Template, names: dict[str, str]) -> Template:
-    """A template with the names of some placeholders in place of their values."""
+    """A template with names instead of values for some placeholders."""
     parts: list[tuple[str, str]] = []
     literal = ""
     for before, name in template.parts:

@@ -7,9 +7,9 @@ from semgraph.optimizer._patterns import PlanFacts, Roots
 
 
 def prune_columns(roots: Roots, _facts: PlanFacts) -> Roots:
-    """Narrow every operator to what the operators above it read, as far as it can be narrowed.
+    """Narrow every operator to the columns that the operators above it read, as far as possible.
 
-    Results keep all their columns; a sink needs what it writes.
+    Results keep all their columns; a sink needs the columns that it writes.
 
     >>> import semgraph as sg
     >>> wide = sg.table([{"id": "a"}]).add({"n": "length(id)", "m": "upper(id)"}).project(["n"])
@@ -27,7 +27,7 @@ def prune_columns(roots: Roots, _facts: PlanFacts) -> Roots:
 
 
 def _narrowed(node: Node, needed: frozenset[str]) -> Node:
-    """The narrowed operator, or the very same where there is nothing to narrow."""
+    """The narrowed operator, or the same object if it cannot be narrowed."""
     small = node.narrowed(needed)
     unchanged = small is node or (
         small.fingerprint == node.fingerprint and small.schema.equals(node.schema)
@@ -36,7 +36,7 @@ def _narrowed(node: Node, needed: frozenset[str]) -> Node:
 
 
 def _narrow_all(roots: Roots) -> dict[Node, Node]:
-    """Every operator, narrowed to what those above it read of it once these are narrowed."""
+    """Every operator, narrowed to the columns that the narrowed operators above it read."""
     needs: dict[Node, Needs] = dict.fromkeys(roots)
     narrowed: dict[Node, Node] = {}
     for node in reversed(nodes_of(roots)):

@@ -8,10 +8,11 @@ from semgraph.optimizer._patterns import PlanFacts, Roots
 
 
 def prune_empty(roots: Roots, _facts: PlanFacts) -> Roots:
-    """Replace operators that have no rows over empty relations by such a relation; simplify others.
+    """Replace operators without rows over empty relations by an empty relation; simplify other
+    operators.
 
-    An aggregate over everything has a row, and a left join its left rows: they stay, or become
-    something simpler.
+    An aggregate over everything has a row, and a left join has its left rows. They remain, or
+    become simpler operators.
 
     >>> import semgraph as sg
     >>> notes = sg.table([{"id": "a"}])
@@ -37,7 +38,7 @@ def prune_empty(roots: Roots, _facts: PlanFacts) -> Roots:
 
 
 def nothing(node: Node) -> Nothing:
-    """A relation without rows in the place of another one."""
+    """An empty relation that replaces another one."""
     return Nothing(
         step=node.step,
         origin=node.origin,

@@ -7,7 +7,7 @@ from semgraph.optimizer._patterns import PlanFacts, Roots
 
 
 def prune_steps(roots: Roots, _facts: PlanFacts) -> Roots:
-    """Replace identities by their input. (Steps that nothing reads cannot be reached from a root.)
+    """Replace identities by their input. (Unread steps are not reachable from a root.)
 
     >>> import semgraph as sg
     >>> from semgraph.optimizer._patterns import outline

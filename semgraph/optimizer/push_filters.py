@@ -16,9 +16,9 @@ from semgraph.optimizer._patterns import (
 def push_filters(roots: Roots, _facts: PlanFacts) -> Roots:
     """Move the conjuncts that a store read takes from the filter above it into the read.
 
-    A read with other readers is left alone. A search takes none: its `where` acts before `k`, a
-    filter above it after. A conjunct that may fail stays where the filters before it screen its
-    rows.
+    A read with other readers is unchanged. A search takes no conjuncts, because its `where` is
+    applied before `k` and a filter above it after `k`. A conjunct that may fail stays above the
+    filters that select its rows.
 
     >>> from semgraph.frontend.frame import scan
     >>> from semgraph.frontend.graph_files import graph_of

@@ -19,12 +19,13 @@ def push_limits(roots: Roots, _facts: PlanFacts) -> Roots:
     """Lower the `k` of a search below a filter such as `hit.rank < 3`, and limit a scan below a
     limit. Filter and limit stay.
 
-    A search only where fewer hits are the first of more: by order, or by one method that the store
-    ranks exactly. Fused ranks, and those of a vector index, depend on how far it is read.
+    A search changes only if its fewer hits are the first of the original hits: by order, or by one
+    method that the store ranks exactly. Fused ranks, and ranks of a vector index, depend on the
+    number of hits.
 
-    A limit without an order keeps the rows that come first, by key where a label is read; it passes
-    operators that make one row of each. A read of several partitions returns more rows than the
-    limit. Equal reads will be shared, and are left alone.
+    A limit without an order keeps the first rows; for a label these are the first by key. It passes
+    operators that return one row per row. A read of several partitions returns more rows than the
+    limit. Equal reads are unchanged, because they will be shared.
 
     >>> from semgraph.frontend.frame import scan
     >>> from semgraph.frontend.graph_files import graph_of
@@ -79,7 +80,7 @@ def _prefix(search: Search) -> bool:
 
 
 def _ranks_passed(part: Scalar, alias: str) -> int | None:
-    """How many ranks, from 0, pass a conjunct that bounds them."""
+    """The number of ranks, from 0, for which a conjunct that bounds them holds."""
     tree = part.ast
     if not isinstance(tree, (exp.LT, exp.LTE, exp.EQ)) or part.columns != (f"{alias}.rank",):
         return None

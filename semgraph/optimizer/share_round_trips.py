@@ -11,9 +11,11 @@ from semgraph.optimizer._patterns import PlanFacts, Roots
 
 
 def share_round_trips(roots: Roots, _facts: PlanFacts) -> Roots:
-    """Give searches over the same rows and label a common store batch (`trip`), unless a search
-    would then depend on itself: the step that it searches needs another of the batch. Searches that
-    are made once and those of each round of a loop have batches of their own.
+    """Give searches over the same rows and label a common store batch (`trip`).
+
+    A search does not join a batch if it would then depend on itself: the step that it searches
+    needs another search of the batch. Loop-invariant searches and searches of each round have
+    separate batches.
 
     >>> import semgraph as sg
     >>> from semgraph.frontend.graph_files import graph_of
@@ -54,7 +56,7 @@ def share_round_trips(roots: Roots, _facts: PlanFacts) -> Roots:
 
 
 def _depends_on_itself(group: Sequence[Node], together: dict[Node, list[Node]]) -> bool:
-    """Whether what a store batch reads needs one of its own searches, or a batch that does."""
+    """Whether the inputs of a store batch need one of its searches, or a batch that needs one."""
     searches = set(group)
     seen: set[Node] = set()
     pending = [child for search in group for child in search.inputs]

@@ -9,8 +9,8 @@ from semgraph.optimizer._patterns import PlanFacts, Roots
 def share_subplans(roots: Roots, _facts: PlanFacts) -> Roots:
     """Replace all nodes with equal content and inputs by one of them.
 
-    That is the first that is the last of its step, because rows are recorded under the name of the
-    step that they are the result of; else the first.
+    It is the first such node that is the last of its step, because rows are recorded under the step
+    whose result they are; otherwise the first node.
 
     >>> import semgraph as sg
     >>> from semgraph.optimizer._patterns import outline
@@ -22,8 +22,8 @@ def share_subplans(roots: Roots, _facts: PlanFacts) -> Roots:
     nodes = nodes_of(roots)
     last = {node.step: node for node in nodes}
     first: dict[tuple[str, tuple[Node, ...]], Node] = {}
-    equal: dict[Node, Node] = {}  # each node, and the first that is equal to it
-    results: dict[Node, Node] = {}  # a first node, and the equal one that is the last of its step
+    equal: dict[Node, Node] = {}  # each node, and the first node that is equal to it
+    results: dict[Node, Node] = {}  # a first node, and the equal node that is the last of its step
     for node in nodes:
         key = (node.content, tuple(equal[child] for child in node.inputs))
         equal[node] = first.setdefault(key, node)

@@ -11,12 +11,13 @@ from semgraph.optimizer._patterns import Alone, PlanFacts, Roots, never_fails, r
 
 
 def stop_early(roots: Roots, _facts: PlanFacts) -> Roots:
-    """Give the `n` and order of a limit to the operator below it that asks about each row by itself.
+    """Give the `n` and order of a limit to the operator below it that asks about each row
+    separately.
 
-    The limit must order by columns that exist before the model is called; between the two there may
-    be operators that make one row of each. Operators right below that ask about each row are asked
-    as the upper one needs rows. The order is then computed of all rows, so it must never fail. The
-    limit stays: the operator may return more rows.
+    The limit must order by columns that exist before the model call. Operators between the two must
+    return one row per row. Operators directly below that ask about each row answer only the rows
+    that the upper operator needs. The order is then computed for all rows, so it must never fail.
+    The limit remains, because the operator may return more rows.
 
     >>> import semgraph as sg
     >>> notes = sg.table([{"id": "a", "text": "x"}])
@@ -53,7 +54,7 @@ def _stopping(node: Node, stop: Stop, reads: frozenset[str], alone: Alone) -> No
 
 
 def _pulled_by_need(node: Node, reads: frozenset[str], alone: Alone) -> Node:
-    """The operators right below one that stops early: they are asked as it needs rows, too."""
+    """The operators directly below one that stops early; they answer only the rows that it needs."""
     if (
         not isinstance(node, (SemMap, SemFilter))
         or not alone(node)

@@ -1,5 +1,5 @@
-"""Failed rows: those that break a requirement, and input rows with which a segment fails, found by
-bisection.
+"""Failed rows: rows that violate a requirement, and input rows that make a segment fail. The latter
+are found by bisection.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from semgraph.semantic.ask import Failure, failures
 async def required(
     node: Require, rows: Batch, now: datetime | None, *, windows: bool
 ) -> tuple[Batch, tuple[Failure, ...]]:
-    """The rows that hold, and a failure for each that does not.
+    """The rows that meet a requirement, and a failure for each other row.
 
     Args:
-        node: What must hold.
+        node: The requirement.
         rows: The rows.
         now: The value of `$now`.
         windows: Whether the plan cuts windows.
 
     Raises:
-        InputError: A row does not hold that belongs to no window of such a plan.
+        InputError: The plan cuts windows, and a row outside of them violates the requirement.
     """
     holds = (await column_of(node.where, node.input, rows, now, pa.bool_())).column("x")
     wrong = [place for place, value in enumerate(holds) if not value]
@@ -53,19 +53,19 @@ async def required(
 async def without_faulty(
     segment: Segment, inputs: Sequence[Batch], now: datetime, error: DataError
 ) -> tuple[list[Batch], list[Failure]]:
-    """The inputs of a statement that failed without the input rows that it fails with, and these.
+    """The inputs of a failed statement without the faulty input rows, and the failures of these.
 
     Args:
         segment: The statement.
         inputs: The rows of its inputs.
         now: The value of `$now`.
-        error: What it failed with.
+        error: The error of the statement.
 
     Raises:
-        DataError: `error`, unless it is the fault of some input rows alone.
+        DataError: `error`, if removing input rows does not help.
     """
     if isinstance(error.__cause__, duckdb.InterruptException):
-        raise error  # the time is up
+        raise error  # the statement timed out
     numbers = {row for batch in inputs for row in batch.input_rows() if row is not None}
     if not numbers or await _error_with(segment, inputs, now, []) is not None:
         raise error
@@ -80,7 +80,7 @@ async def without_faulty(
 async def _faulty(
     segment: Segment, inputs: Sequence[Batch], now: datetime, rows: Sequence[int]
 ) -> dict[int, DataError]:
-    """The input rows with which alone a statement fails, by bisection."""
+    """The errors of the input rows that fail a statement alone, by input row; found by bisection."""
     error = await _error_with(segment, inputs, now, rows)
     if error is None:
         return {}
@@ -94,7 +94,7 @@ async def _faulty(
 async def _error_with(
     segment: Segment, inputs: Sequence[Batch], now: datetime, rows: Sequence[int]
 ) -> DataError | None:
-    """The error of a statement over what derives from some input rows, if it has one."""
+    """The error of a statement over the rows that derive from some input rows, or None."""
     try:
         await run_segment(segment, _deriving(inputs, rows), now)
     except DataError as error:

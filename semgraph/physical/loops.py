@@ -1,4 +1,4 @@
-"""Loops: rounds of a body over its own last rows, group by group, until each group has ended."""
+"""Loops: rounds that apply a body to the rows of the previous round, until each group has ended."""
 
 from __future__ import annotations
 
@@ -28,30 +28,31 @@ Group = tuple[Hashable, ...]  # the window of a group, None without windows, and
 
 @dataclass(frozen=True, eq=False)
 class RoundTable(PhysicalNode):
-    """The rows of the last round, which the loop gives.
+    """The rows of the last round, which the loop provides.
 
     Args:
-        loop: The loop; where several share it, the last of them: their rounds are observed.
+        loop: The loop. If several loops share this node, it is the last one: its rounds are
+            observed.
     """
 
     loop: Iterate
 
     def content(self) -> list[str]:
-        """What it holds depends on the body of the loop."""
+        """Identifies the node by the body of the loop."""
         return [*super().content(), self.loop.body.fingerprint]
 
     async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:  # noqa: ARG002
-        """Raises DryRunEnded: outside of the loop no round is at hand."""
+        """Raises DryRunEnded, because outside of the loop there is no round."""
         raise DryRunEnded
 
 
 @dataclass(frozen=True, eq=False)
 class IterateRows(PhysicalNode):
-    """A loop. Its inputs are the rows of round 0, then what rounds read and is the same in all.
+    """A loop. Its inputs are the rows of round 0, then the loop-invariant inputs of the rounds.
 
     Args:
         body: Computes the next round.
-        rounds: The nodes in whose place the body is given the last round.
+        rounds: The nodes of the body that are replaced by the last round.
     """
 
     logical: Iterate
@@ -78,11 +79,11 @@ class IterateRows(PhysicalNode):
         return loop.result(self.schema)
 
     def content(self) -> list[str]:
-        """What the loop does, and its body."""
+        """The arguments of the loop, and the content of its body."""
         return [*super().content(), self.logical.body.fingerprint]
 
     def as_round(self, rows: Batch) -> Batch:
-        """Rows of the body with their columns in the order of the input's."""
+        """Rows of the body, with the columns in the order of the input."""
         return _in_order(rows, self.inputs[0].schema)
 
     @cached_property
@@ -134,8 +135,8 @@ class _Rounds:
         ]
 
     def take(self, rows: Batch) -> None:
-        """Take the rows of the next round, without those of groups that have ended, and those that
-        were there already. Raises DataError for a group that the input has not.
+        """Take the rows of the next round, without rows of ended groups and without rows of earlier
+        rounds. Raises DataError if the input lacks a group.
         """
         self.number += 1
         self.last, self._groups = rows, self._groups_of(rows)
@@ -154,7 +155,7 @@ class _Rounds:
             self._groups = list(compress(self._groups, wanted))
 
     def _unseen(self) -> list[bool]:
-        """Which rows of the last round have values of `distinct` that their group has not had."""
+        """Which rows of the last round have values of `distinct` that are new in their group."""
         names = self.logical.distinct
         unseen = []
         for row in zip(self._groups, _tuples(self.last, names), strict=True) if names else ():
@@ -166,7 +167,7 @@ class _Rounds:
         return _in_windows(rows, self.logical.by)
 
     async def judge(self, before: Batch | None, ctx: ExecutionContext) -> None:
-        """End groups without rows, and those of which `until` holds; keep what is to be kept."""
+        """End groups without rows and groups for which `until` holds; keep rows for the result."""
         held = await self._held(before, ctx)
         over = held | (self._open - set(self._groups))
         done = over if self.number < self.logical.times else self._open
@@ -182,7 +183,7 @@ class _Rounds:
         self._kept.append((self.number, self.last.take(places), groups))
 
     async def _held(self, before: Batch | None, ctx: ExecutionContext) -> set[Group]:
-        """The groups of the last round of which `until` holds. Raises DataError."""
+        """The groups of the last round for which `until` holds. Raises DataError."""
         keys = self._keys(self.last)
         segment = self.node.until
         if segment is None or not self.last.num_rows:
@@ -203,7 +204,7 @@ class _Rounds:
         return {group for group, held in zip(self._groups_of(verdicts), holds, strict=True) if held}
 
     def _keys(self, rows: Batch) -> list[Group]:
-        """The key of each row, in its window. Raises DataError if two rows have one."""
+        """The key of each row, in its window. Raises DataError if two rows share a key."""
         if not self.logical.key:
             return []
         keys = _in_windows(rows, self.logical.key)
@@ -215,12 +216,12 @@ class _Rounds:
         return keys
 
     def result(self, schema: pa.Schema) -> Batch:
-        """The rows that were kept: groups by their first row, or rounds in each window."""
+        """The kept rows, ordered by the first row of each group, or by round in each window."""
         every = self.logical.keep == "all"
         parts = [_with_round(rows, n, schema) if every else rows for n, rows, _ in self._kept]
         rows = Batch.concatenated(parts)
         groups = [group for _, _, own in self._kept for group in own]
-        if every:  # windows are apart, whatever windows are computed together
+        if every:  # the order of a window does not depend on other windows
             first: dict[Hashable, int] = {}
             for (window, *_), place in self._places.items():
                 first.setdefault(window, place)
@@ -243,7 +244,7 @@ def _in_order(rows: Batch, schema: pa.Schema) -> Batch:
 
 
 def _with_round(rows: Batch, number: int, schema: pa.Schema) -> Batch:
-    """The rows with the number of their round, which stands before the hidden columns."""
+    """The rows with the number of their round, before the hidden columns."""
     place = len(schema) - (2 if rows.has_input_rows else 0) - 1
     if rows.in_tuples:
         own = [(*row[:place], number, *row[place:]) for row in rows.rows]
@@ -254,7 +255,7 @@ def _with_round(rows: Batch, number: int, schema: pa.Schema) -> Batch:
 
 
 def _with_was(rows: Batch, before: Batch, places: Sequence[int | None]) -> Batch:
-    """The rows with the row at a place of the round before as a struct, NULL where there is none."""
+    """The rows with a struct of the row at `places` of the previous round; NULL without such a row."""
     visible = rows.visible()
     taken = before.visible().take(pa.array(places, pa.int64())).combine_chunks()
     columns = [column.combine_chunks() for column in taken.columns]
@@ -265,7 +266,7 @@ def _with_was(rows: Batch, before: Batch, places: Sequence[int | None]) -> Batch
 
 
 def _tuples(rows: Batch, names: Collection[str]) -> list[Group]:
-    """The values of some columns, equal where the rows are."""
+    """The values of some columns, as tuples that are equal for equal rows."""
     if not names:
         return [()] * rows.num_rows
     return list(zip(*(map(_comparable, rows.column(name)) for name in names), strict=True))
@@ -279,7 +280,7 @@ def _in_windows(rows: Batch, names: Collection[str]) -> list[Group]:
 
 
 def _comparable(value: Any) -> Hashable:
-    """A value that equals those that a group of rows has in common."""
+    """A hashable value that is equal for values of one group."""
     if isinstance(value, float) and math.isnan(value):
         return "NaN", None
     if isinstance(value, Mapping):

@@ -60,7 +60,7 @@ T = TypeVar("T")
 
 
 class GroupEnd(NamedTuple):
-    """Whether a group of a loop has ended; the input row that its first row derives from."""
+    """Whether a group of a loop has ended, and the input row from which its first row derives."""
 
     group: Hashable
     input_row: int | None
@@ -68,7 +68,7 @@ class GroupEnd(NamedTuple):
 
 
 class ExecutionContext(Protocol):
-    """What a physical node may use while it runs, and where it reports to."""
+    """The services of a running physical node, and the receiver of its reports."""
 
     now: datetime  # the value of `$now`
 
@@ -88,15 +88,15 @@ class ExecutionContext(Protocol):
         ...
 
     def windows(self) -> Mapping[str, Sequence[tuple[int, int]]]:
-        """The windows at hand by partition: the number of each, and an input row in it."""
+        """The current windows by partition: the number of each, and an input row in it."""
         ...
 
     def by_partition(self, batch: Batch) -> Batch:
-        """Rows confined by partition, as searches see them."""
+        """Rows confined by partition, for searches."""
         ...
 
     def by_window(self, batch: Batch) -> Batch:
-        """Rows confined by window, as steps see them."""
+        """Rows confined by window, for steps."""
         ...
 
     def store(self, step: str) -> StoreReads:
@@ -116,7 +116,7 @@ class ExecutionContext(Protocol):
         ...
 
     def leave_out(self, failures: Iterable[Failure]) -> None:
-        """Set rows aside; those of no input row at hand are noted."""
+        """Set rows aside; add a note for rows that derive from no current input row."""
         ...
 
     @property
@@ -125,7 +125,7 @@ class ExecutionContext(Protocol):
         ...
 
     def with_new_ids(self, rows: Batch) -> Batch:
-        """New rows with ids; their lineage is recorded. Without lineage, the rows as they are."""
+        """New rows with ids and recorded lineage; the unchanged rows if lineage is off."""
         ...
 
     def report(self, node: PhysicalNode, inputs: Sequence[Batch], batch: Batch) -> None:
@@ -133,7 +133,7 @@ class ExecutionContext(Protocol):
         ...
 
     def observe(self, node: PhysicalNode, rows_in: int, rows_out: int) -> None:
-        """Remember how many rows a node made of how many, for later estimates."""
+        """Remember the numbers of rows in and out of a node, for later estimates."""
         ...
 
     async def again(
@@ -143,7 +143,7 @@ class ExecutionContext(Protocol):
 
         Args:
             node: The node.
-            known: The rows of the round before, and those that are the same in all rounds.
+            known: The rows of the previous round, and the loop-invariant rows.
         """
         ...
 
@@ -166,19 +166,19 @@ class ExecutionContext(Protocol):
         Args:
             node: The operator.
             inputs: Its rows.
-            known: Answers to earlier chunks of the same relation; the new ones are added. None: the
-                inputs are whole.
+            known: Answers to earlier chunks of the same relation; the new answers are added. None:
+                the inputs are no chunks.
         """
         ...
 
 
 @dataclass(frozen=True, eq=False)
 class PhysicalNode(ABC):
-    """Computes the rows of a logical node from those of its inputs.
+    """Computes the rows of a logical node from the rows of its inputs.
 
     Args:
-        logical: The node whose rows it computes.
-        inputs: What it reads.
+        logical: The logical node.
+        inputs: The physical nodes that it reads.
     """
 
     reported: ClassVar[bool] = True  # whether its rows are counted and recorded
@@ -202,27 +202,27 @@ class PhysicalNode(ABC):
         """Compute the rows. Raises DataError."""
 
     def computes_at_once(self, inputs: Sequence[Batch]) -> bool:
-        """Whether `run` waits for no model, store or thread with these inputs."""
+        """Whether `run` needs no model, store or thread for these inputs."""
         return bool(inputs) and not inputs[0].num_rows
 
     @property
     def operators(self) -> tuple[Node, ...]:
-        """The logical operators that it computes, inputs before what reads them."""
+        """The logical operators that it computes, in topological order: inputs first."""
         return (self.logical,)
 
     def known_rows(self, inputs: Sequence[Batch], batch: Batch) -> dict[Node, Batch | None]:
-        """The rows of its operators and of their first inputs, where the result determines them."""
+        """The rows of its operators and of their first inputs, as far as the result determines them."""
         known: dict[Node, Batch | None] = {self.logical: batch}
         if inputs and self.inputs[0].logical is self.logical.inputs[0]:
             known[self.logical.inputs[0]] = inputs[0]
         return known
 
     def rows_in(self, inputs: Sequence[Batch]) -> int:
-        """How many rows it was given, as estimates count them."""
+        """The number of input rows that estimates use."""
         return inputs[0].num_rows if inputs else 0
 
     def content(self) -> list[str]:
-        """What it does, independent of the rows: equal for the same operator in another run."""
+        """A description that is independent of the rows: equal for the same operator in another run."""
         node = self.logical
         texts = [
             f"{tag}={canonical(getattr(node, name), _as_input)}"
@@ -237,7 +237,7 @@ class PhysicalNode(ABC):
         inputs: Sequence[Batch],  # noqa: ARG002
         now: datetime,  # noqa: ARG002
     ) -> DataError:
-        """An error of `run` with the place in the plan where it arose."""
+        """An error of `run` with its position in the plan."""
         return place_error(error, self.logical)
 
 
@@ -251,7 +251,7 @@ async def with_vectors(
     ctx: ExecutionContext,
     compute: Callable[[Sequence[Batch]], Awaitable[T]],
 ) -> T:
-    """What is computed of rows with vectors; rows of the inputs that lack one are left out."""
+    """The result of `compute` over the rows with vectors; rows without a vector are left out."""
     while True:
         try:
             return await compute(inputs)
@@ -264,19 +264,19 @@ async def with_vectors(
 
 @dataclass(frozen=True, eq=False)
 class InputTable(PhysicalNode):
-    """The rows of an input, which the executor is given."""
+    """The rows of an input, which the caller passes to the executor."""
 
     async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:  # noqa: ARG002
-        """Raises EngineError: there is nothing to compute."""
+        """Raises EngineError, because inputs are not computed."""
         node = self.logical
         raise EngineError(f"no rows were given for {node!r} of step {node.step}")
 
 
 @dataclass(frozen=True, eq=False)
 class WholeRun(PhysicalNode):
-    """The rows of a step of the whole run, whatever windows are at hand.
+    """The rows of a step over the whole run, independent of the current windows.
 
-    The executor computes its one input beforehand. Where it does not, they are the rows at hand.
+    The executor computes its one input beforehand. Otherwise these are the current rows.
     """
 
     reported: ClassVar[bool] = False
@@ -286,7 +286,7 @@ class WholeRun(PhysicalNode):
         return inputs[0]
 
     def computes_at_once(self, inputs: Sequence[Batch]) -> bool:  # noqa: ARG002
-        """It computes nothing."""
+        """True: the node only passes rows on."""
         return True
 
 
@@ -297,7 +297,7 @@ class SqlSegment(PhysicalNode):
     segment: Segment
 
     async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
-        """Run the segment; input rows that it fails with are set aside."""
+        """Run the segment; input rows that make it fail are set aside."""
         if gives_nothing(self.segment, inputs):
             return Batch.of_tuples([], self.schema)
         clock = time.thread_time if self.computes_at_once(inputs) else time.perf_counter
@@ -319,16 +319,16 @@ class SqlSegment(PhysicalNode):
         return await run_segment(self.segment, inputs, ctx.now)
 
     def computes_at_once(self, inputs: Sequence[Batch]) -> bool:
-        """Whether there are few rows; a statement over many has a thread of its own."""
+        """Whether there are few rows. A statement over many rows runs in a thread."""
         return sum(batch.num_rows for batch in inputs) <= FEW
 
     @property
     def operators(self) -> tuple[Node, ...]:
-        """All that the statement computes."""
+        """All operators of the statement."""
         return self.segment.operators
 
     def known_rows(self, inputs: Sequence[Batch], batch: Batch) -> dict[Node, Batch | None]:
-        """As the base class; inside the statement, rows are known beside operators that are 1:1."""
+        """As the base class. Inside the statement, rows are known next to operators that are 1:1."""
         known: dict[Node, Batch | None] = dict(
             zip((node for _, node in self.segment.inputs), inputs, strict=True)
         )
@@ -344,13 +344,13 @@ class SqlSegment(PhysicalNode):
         return known
 
     def content(self) -> list[str]:
-        """The statement, with the names of its inputs replaced by their places."""
+        """The statement, with the names of its inputs replaced by their indices."""
         return [self.segment.content]
 
     async def place_error(
         self, error: DataError, inputs: Sequence[Batch], now: datetime
     ) -> DataError:
-        """The place of the first operator that fails."""
+        """The error, with the position of the first operator that fails."""
         return await place_segment_error(error, self.segment, inputs, now)
 
 
@@ -360,8 +360,8 @@ class SearchGroup:
 
     Args:
         specs: The searches.
-        queries: Their store queries, if another group of the plan has equal ones for other rows.
-            The groups then share hits: equal values are searched for once.
+        queries: Their store queries, if another group of the plan has equal queries for other rows.
+            These groups share hits: equal values are searched once.
     """
 
     specs: tuple[SearchSpec, ...]
@@ -371,8 +371,7 @@ class SearchGroup:
         """The rows of each search.
 
         Args:
-            inputs: The rows that are searched for, then the step's rows of each search that has
-                any.
+            inputs: The rows that search, then for each search over a step the rows of that step.
             ctx: The context.
         """
         step = self.specs[0].node.step
@@ -399,14 +398,14 @@ async def _no_hits() -> Remembered:
 
 @dataclass(frozen=True, eq=False)
 class StoreSearch(PhysicalNode):
-    """One search of a group. All searches of a group have the same inputs: those of the group."""
+    """One search of a group. All searches of a group have the inputs of the group."""
 
     logical: Search
     group: SearchGroup
     place: int
 
     async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
-        """Run the group once, and take the rows of this search."""
+        """Run the group once, and return the rows of this search."""
         if not inputs[0].num_rows:
             return Batch.of_tuples([], self.schema)
         results = await ctx.once(self.group, partial(self.group.run, inputs, ctx))
@@ -443,7 +442,7 @@ class ClusterRows(PhysicalNode):
     """Rows with their cluster.
 
     Args:
-        algorithm: The partitioning algorithm; None: an exact one, which the engine computes.
+        algorithm: The partitioning algorithm; None: an exact algorithm of the engine.
     """
 
     logical: Cluster
@@ -466,11 +465,11 @@ class ClusterRows(PhysicalNode):
         return rows.with_sources([(n, ids[c]) for n, c in zip(nodes.ids, numbers, strict=True)])
 
     def computes_at_once(self, inputs: Sequence[Batch]) -> bool:
-        """Whether the engine computes it; the algorithms of files have a thread of their own."""
+        """Whether the engine computes the clusters. Algorithms in files run in a thread."""
         return self.algorithm is None or not inputs[-1].num_rows
 
     def content(self) -> list[str]:
-        """What the operator does, and the algorithm."""
+        """The arguments of the operator, and the algorithm."""
         chosen = [] if self.algorithm is None else [str(self.algorithm.choice)]
         return [*super().content(), *chosen]
 
@@ -482,7 +481,7 @@ class RequireRows(PhysicalNode):
     logical: Require
 
     async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
-        """Set aside the rows that do not."""
+        """Set aside the rows that violate the requirement."""
         rows, failures = await required(self.logical, inputs[0], ctx.now, windows=ctx.has_windows)
         ctx.fail(failures)
         return rows.derived_from(rows)
@@ -516,8 +515,8 @@ class AskModel(PhysicalNode):
     """A semantic operator with its implementation.
 
     Args:
-        implementation: Answers for it.
-        choice: How the implementation is written in plans.
+        implementation: The implementation that answers.
+        choice: The name and parameters of the implementation, as in plans.
     """
 
     logical: Semantic
@@ -529,22 +528,22 @@ class AskModel(PhysicalNode):
         return (await ctx.ask(self, inputs)).of(inputs)
 
     def content(self) -> list[str]:
-        """What the operator does, and its implementation."""
+        """The arguments of the operator, and its implementation."""
         return [*super().content(), str(self.choice)]
 
 
 @dataclass(frozen=True, eq=False)
 class EarlyStop(PhysicalNode):
-    """Semantic operators that are given rows in chunks until enough come through.
+    """Semantic operators that process rows in chunks until enough rows pass.
 
     Args:
-        chain: The operators, the lowest first; each reads the one before.
+        chain: The operators, the lowest first; each operator reads its predecessor.
     """
 
     chain: tuple[AskModel, ...]
 
     async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
-        """Give rows to the lowest operator until the uppermost has enough."""
+        """Pass rows to the lowest operator until the uppermost operator has enough."""
         base = inputs[0]
         operators = [_row_by_row(node) for node in self.chain]
         at_once = max(
@@ -575,11 +574,11 @@ class EarlyStop(PhysicalNode):
         return result
 
     def rows_in(self, inputs: Sequence[Batch]) -> int:  # noqa: ARG002
-        """0: the uppermost operator reads chunks, which are no relation of their own."""
+        """0: the uppermost operator reads chunks, not a relation."""
         return 0
 
     def content(self) -> list[str]:
-        """What the uppermost operator does."""
+        """The content of the uppermost operator."""
         return self.chain[-1].content()
 
 
@@ -590,7 +589,7 @@ def _row_by_row(node: AskModel) -> SemMap | SemFilter:
 
 @dataclass(frozen=True)
 class SinkSpec:
-    """A sink and what computes its rows: the written columns and derived text properties."""
+    """A sink, and the node that computes its rows: the written columns and derived text properties."""
 
     sink: Sink
     rows: PhysicalNode
@@ -598,16 +597,17 @@ class SinkSpec:
 
 @dataclass(frozen=True)
 class PhysicalPlan:
-    """How a plan is run.
+    """The physical plan of a run.
 
     Args:
         logical: The optimized plan.
         nodes: The physical node of each logical node that is materialised.
         sinks: The sinks with their rows, in the order of the plan.
-        ordered: The nodes that depend on the run's own writes; all others may run ahead.
-        exchange: Nodes that run ahead and that the ordered part, the commits or the results read.
-        whole: Steps that depend on inputs only and are searched: every window sees their rows of
-            the whole run.
+        ordered: The nodes that depend on the run's own writes; all other nodes may run ahead.
+        exchange: The nodes that run ahead and are read by the ordered part, the commits or the
+            results.
+        whole: The searched steps that depend on inputs only: every window sees their rows of the
+            whole run.
     """
 
     logical: LogicalPlan
@@ -619,7 +619,7 @@ class PhysicalPlan:
 
     @property
     def returns(self) -> dict[str, PhysicalNode]:
-        """What computes the plan's results, by name."""
+        """The nodes that compute the plan's results, by name."""
         return {name: self.nodes[node] for name, node in self.logical.returns.items()}
 
     @property
@@ -628,19 +628,19 @@ class PhysicalPlan:
         return (*(spec.rows.logical for spec in self.sinks), *self.logical.returns.values())
 
     def named(self, *roots: Node) -> dict[str, Node]:
-        """The last node of each step, by step name, below the roots (default: of the whole plan)."""
+        """The last node of each step, by step name, below the roots (default: the whole plan)."""
         return {node.step: node for node in walk(*(roots or self.roots)) if node.step}
 
     def of_kind(self, kind: type[P]) -> list[P]:
-        """The physical nodes of one class, inputs before what reads them."""
+        """The physical nodes of one class, in topological order: inputs first."""
         return [node for node in self.nodes.values() if isinstance(node, kind)]
 
     def runs_ahead(self, node: Node) -> bool:
-        """Whether a node waits for nothing that the run writes."""
+        """Whether a node is independent of the run's writes."""
         return self.logical.windows is None or node not in self.ordered
 
     def model_call(self, node: Semantic) -> AskModel:
-        """The operator that asks for a semantic node, also where it is part of a chain."""
+        """The physical operator of a semantic node, also if it is part of a chain."""
         physical = self.nodes[node]
         if isinstance(physical, EarlyStop):
             return physical.chain[-1]
@@ -664,7 +664,7 @@ def clusters(
         node: The operator.
         edges: Its edges.
         nodes: Its nodes.
-        algorithm: The partitioning algorithm; None for an exact one.
+        algorithm: The partitioning algorithm; None for an exact algorithm.
 
     Raises:
         DataError: The edges are no forest, a weight or vector is missing, or the algorithm cannot
@@ -692,12 +692,12 @@ def clusters(
 
 
 def _names(table: pa.Table, column: str) -> list[Any]:
-    """The values of a column of keys or ends of edges; a NaN is equal to another."""
+    """The values of a column of keys or ends of edges; all NaN are equal."""
     return list(map(ordered, values(table.column(column))))
 
 
 def _value(name: Any) -> Any:
-    """A key as it is stored."""
+    """A key as stored."""
     return math.nan if name is ordered(math.nan) else name
 
 
@@ -725,7 +725,7 @@ def _first_of(by: Sequence[str]) -> str:
 def _edges_by_scope(
     node: Cluster, edges: pa.Table, scope: Sequence[str]
 ) -> dict[Hashable, list[Edge]]:
-    """The edges of each group; an end that is NULL names no node."""
+    """The edges of each group; edges with a NULL end are skipped."""
     by_scope: dict[Hashable, list[Edge]] = {}
     if not node.source:
         return by_scope
@@ -740,8 +740,8 @@ def _edges_by_scope(
 def rows_within(
     node: Cluster, edges: pa.Table, clustered: pa.Table
 ) -> tuple[list[int], list[list[int]]]:
-    """The number of the cluster of each row, and the rows that each cluster was made of: the edges
-    within it; without edges, its members.
+    """The cluster number of each row, and the source rows of each cluster: the edges within it;
+    without edges, its members.
 
     Args:
         node: The operator.
@@ -769,7 +769,7 @@ def rows_within(
 
 
 def _scope(node: Cluster, edges: pa.Table, nodes: pa.Table) -> list[str]:
-    """The columns of which rows with different values never share a cluster."""
+    """The columns that separate clusters: rows with different values never share a cluster."""
     both = PARTITION in nodes.column_names and PARTITION in edges.column_names
     return [*node.by, *([PARTITION] if both else [])]
 
@@ -809,7 +809,7 @@ def _components(_node: Cluster, keys: Iterable[Any], edges: Sequence[Edge]) -> d
 
 
 def _named(groups: Iterable[Iterable[Any]]) -> dict[Any, Any]:
-    """Each member with the smallest of its group."""
+    """For each member the smallest member of its group."""
     listed = [list(group) for group in groups]
     least = map(min, listed)
     return {member: name for name, group in zip(least, listed, strict=True) for member in group}
@@ -821,7 +821,7 @@ _EXACT = {"forest": _forest, "components": _components}
 def _partitioned(
     node: Cluster, algorithm: Algorithm, vectors: Mapping[Any, Any], edges: Sequence[Edge]
 ) -> dict[Any, Any]:
-    """The clusters of one group: sorted keys and edges, so that the order of rows is no part."""
+    """The clusters of one group. Keys and edges are sorted, so that the order of rows is irrelevant."""
     keys = sorted(vectors)
     numbers = algorithm.labels(
         list(map(_value, keys)),
@@ -837,8 +837,8 @@ def _partitioned(
 def _between(
     keys: Sequence[Any], edges: Sequence[Edge], weight: str
 ) -> list[tuple[int, int, float]]:
-    """The edges between different keys by their places, sorted, the weights of a pair summed. A
-    pair whose weights sum to 0 has none.
+    """The edges between different keys, by index, sorted. The weights of a pair are summed; a pair
+    with the sum 0 is omitted.
     """
     place = {key: i for i, key in enumerate(keys)}
     weights: dict[tuple[int, int], list[float]] = {}
@@ -852,7 +852,7 @@ def _between(
 
 
 def _checked(weight: Any, what: str, name: str) -> float:
-    """A weight as a double. Raises DataError if algorithms cannot compute with it."""
+    """A weight as a double. Raises DataError if it is no usable number."""
     if weight is None or not math.isfinite(weight):
         shown = "NULL" if weight is None else weight
         hint = f"filter such edges, or write coalesce({name}, 1)"
@@ -876,7 +876,7 @@ def _array(node: Cluster, keys: Sequence[Any], vectors: Mapping[Any, Any]) -> Ve
         listed = ", ".join(f"{size} ({key!r})" for size, key in sorted(sizes.items()))
         raise DataError(f'vectors "{node.vector}" have different lengths: {listed}')
     array = np.array([vectors[key] for key in keys], dtype=float)
-    wrong = np.argwhere(~(np.abs(array) <= _GREATEST))  # NaN, too, which stands for NULL
+    wrong = np.argwhere(~(np.abs(array) <= _GREATEST))  # also NaN, which stands for NULL
     if len(wrong):
         row, place = map(int, wrong[0])
         number = vectors[keys[row]][place]

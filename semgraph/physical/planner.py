@@ -1,5 +1,5 @@
-"""From an optimized logical plan to a physical one: statements, shared round trips, implementations,
-and what may run ahead.
+"""The planner. It compiles an optimized logical plan to a physical plan: statements, shared round
+trips, implementations, and the nodes that may run ahead.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def compile_plan(
     """Compile an optimized plan for a store.
 
     Raises:
-        PlanError: An unknown implementation, or one that refuses its node.
+        PlanError: An implementation is unknown or refuses its node.
     """
     if plan not in _LAYOUTS:
         _LAYOUTS[plan] = _layout(plan)
@@ -80,10 +80,10 @@ _OPERATORS: dict[type[Node], Callable[[Any, tuple[PhysicalNode, ...]], PhysicalN
 
 
 class _TreeBuilder:
-    """Makes the physical nodes of a plan, inputs before what reads them.
+    """Makes the physical nodes of a plan, in topological order: inputs first.
 
     Args:
-        layout: What is materialised.
+        layout: The materialised nodes.
         nodes: All logical nodes.
         store: The store, for its searches.
         chosen: The implementations of nodes.
@@ -100,7 +100,7 @@ class _TreeBuilder:
         self._loops = {each: loop for loop in loops for each in loop.own_rounds}
 
     def add(self, node: Node) -> None:
-        """Make the physical node, if the rows of this one are materialised."""
+        """Make the physical node of a logical node, if its rows are materialised."""
         if node in self.physical:
             return
         segment = self._layout.segments.get(node)
@@ -132,7 +132,7 @@ class _TreeBuilder:
     def _search(self, node: Search) -> StoreSearch:
         group = self._groups[node]
         steps = [spec.node.within for spec in group.specs if spec.node.within is not None]
-        for below in walk(*steps):  # those of the other searches may come later in the plan
+        for below in walk(*steps):  # the steps of the other searches may come later in the plan
             self.add(below)
         inputs = (self.physical[group.specs[0].node.input], *map(self._step, steps))
         place = next(i for i, spec in enumerate(group.specs) if spec.node is node)
@@ -146,7 +146,7 @@ class _TreeBuilder:
         return IterateRows(node, inputs, body, rounds)
 
     def _step(self, node: Node) -> PhysicalNode:
-        """What computes the rows of a step that is searched."""
+        """The node that computes the rows of a searched step."""
         if node not in self._layout.whole:
             return self.physical[node]
         if node not in self.whole:
@@ -162,7 +162,7 @@ class _TreeBuilder:
         return ask if len(chain) == 1 else EarlyStop(node, chain[0].inputs, tuple(chain))
 
     def _fed(self, ask: AskModel) -> AskModel | None:
-        """The operator below, where it computes rows only as far as this one needs them."""
+        """The operator below, if it computes only the rows that this operator needs; else None."""
         below = ask.inputs[0]
         pulled = (
             getattr(below.logical, "pulled", False) and below.logical not in self._layout.exchange
@@ -171,7 +171,7 @@ class _TreeBuilder:
 
 
 def _outside(body: PhysicalNode, rounds: Iterable[PhysicalNode]) -> list[PhysicalNode]:
-    """What the nodes that rest on a round read of those that do not, the body itself included."""
+    """The loop-invariant nodes that nodes of the body read; the body if it depends on no round."""
     rests = dict.fromkeys(rounds, True)
     outside: dict[PhysicalNode, None] = {}
 
@@ -194,7 +194,7 @@ class _Layout:
 
     Args:
         segments: The statements of relational nodes.
-        sinks: Each sink, and the relation that it writes.
+        sinks: Each sink with the relation that it writes.
         ordered: As in `PhysicalPlan`.
         exchange: The logical nodes of `PhysicalPlan.exchange`.
         whole: The logical nodes of `PhysicalPlan.whole`.
@@ -248,12 +248,12 @@ def _is_first(sink: Sink) -> bool:
 
 
 def _row_by_row(node: Node) -> bool:
-    """Whether its rows are the same, window by window or all at once."""
+    """Whether a node gives the same rows for single windows as for all rows at once."""
     return node.relational and (not node.inputs or (len(node.inputs) == 1 and node.row_local))
 
 
 def _refuse_rows_without_window(nodes: Iterable[Node]) -> None:
-    """Rows that belong to no window cannot stand among rows that do: no window would see them."""
+    """Refuse rows outside of windows among windowed rows: no window would see them."""
     problems = []
     for node in nodes:
         kinds = {part.partitioned for part in node.inputs}
@@ -268,8 +268,9 @@ def _refuse_rows_without_window(nodes: Iterable[Node]) -> None:
 
 
 def _refuse_scans_without_partition(nodes: Iterable[Node]) -> None:
-    """Without windows a run has no partitions: what reads a label must say that it means those of
-    everybody.
+    """Refuse scans without `partition` in a plan without windows.
+
+    Such a run has no partitions, so that a scan must state explicitly that it reads all of them.
     """
     problems = [
         Problem(
@@ -286,9 +287,7 @@ def _refuse_scans_without_partition(nodes: Iterable[Node]) -> None:
 
 
 def sink_rows(sink: Sink) -> Node:
-    """The relation of what a sink writes: its columns, and the text properties derived from
-    them.
-    """
+    """The relation that a sink writes: its columns, and the text properties derived from them."""
     graph = sink.graph
     if isinstance(sink, Delete):
         columns: Columns = (
@@ -311,9 +310,10 @@ def sink_rows(sink: Sink) -> Node:
 
 
 def _ordered(plan: LogicalPlan, nodes: list[Node], whole: frozenset[Node]) -> frozenset[Node]:
-    """Draw an edge from each write to each read that shares a (label, property); a read over [L, r]
-    does not depend on the merge of r itself into L, if all rows of r are known beforehand. A loop is
-    ordered as a whole.
+    """The nodes that depend on the run's writes, with all nodes above them.
+
+    A read depends on each write that shares a (label, property). A read over [L, r] is independent
+    of the merge of r into L if all rows of r are known beforehand. A loop is ordered as a whole.
     """
     ordered: set[Node] = {
         node
@@ -335,7 +335,7 @@ def _ordered(plan: LogicalPlan, nodes: list[Node], whole: frozenset[Node]) -> fr
 
 
 def _above(nodes: list[Node], some: set[Node]) -> set[Node]:
-    """Some nodes and all above them."""
+    """Some nodes and all nodes above them."""
     found = set(some)
     for node in nodes:
         if not found.isdisjoint(node.inputs):
@@ -354,7 +354,7 @@ def _exchange(
     sinks: Iterable[tuple[Sink, Node]],
     returns: Iterable[Node],
 ) -> tuple[Node, ...]:
-    """What the ordered part, the commits and the results read of what ran ahead."""
+    """The nodes that run ahead and are read by the ordered part, the commits or the results."""
     read: dict[Node, None] = {}
     for node in nodes:
         if node in ordered:
@@ -365,7 +365,7 @@ def _exchange(
 
 
 def _search_groups(nodes: Iterable[Node], store: Store) -> dict[Node, SearchGroup]:
-    """The group of each search: those that share a round trip."""
+    """The group of each search: the searches that share a round trip."""
     groups: dict[object, list[SearchSpec]] = {}
     for node in nodes:
         if isinstance(node, Search):
@@ -378,7 +378,7 @@ def _search_groups(nodes: Iterable[Node], store: Store) -> dict[Node, SearchGrou
 
 
 def _asked_of_store(specs: Sequence[SearchSpec]) -> tuple[SearchQuery, ...]:
-    """What searches ask of the store, whatever is read of the hits."""
+    """The store queries of searches, independent of the properties that are read."""
     queries = (spec.query(spec.node.k, f"{n}_") for n, spec in enumerate(specs) if spec.node.label)
     return tuple(replace(query, properties=()) for query in queries)
 
@@ -386,7 +386,7 @@ def _asked_of_store(specs: Sequence[SearchSpec]) -> tuple[SearchQuery, ...]:
 def _sharing(
     queries: tuple[SearchQuery, ...], groups: Sequence[list[SearchSpec]]
 ) -> list[SearchGroup]:
-    """Groups that ask the same of the store; each reads what any of them needs."""
+    """Groups with equal store queries; each reads the properties that any of them needs."""
     if len(groups) < 2 or not queries:
         return [SearchGroup(tuple(specs)) for specs in groups]
     properties = [

@@ -41,9 +41,9 @@ def is_pushed(
     Args:
         store: The store.
         part: The conjunct.
-        alias: What it calls the hit, as in `Store.takes`.
-        labels: Whose properties the names in it have.
-        rows: The rows that ask.
+        alias: The name of the hit in it, as in `Store.takes`.
+        labels: The labels that define the properties, by the names in the conjunct.
+        rows: The schema of the rows that ask.
     """
 
     def type_of(prop: Prop) -> Type | None:
@@ -73,14 +73,13 @@ async def run_scan(
 
     Args:
         node: The operator.
-        windows: The partitions that are read, each with the windows that see its rows: `_p` and
-            `_m`; None: all rows, once.
-        store: Where they are. Conjuncts that it does not take are decided here.
+        windows: The partitions to read, each with the windows that see its rows: `_p` and `_m`;
+            None: all rows, once.
+        store: The store. Conjuncts that it does not take are evaluated here.
         now: The value of `$now`.
     """
     taken = scanned_where(node, store)
-    # The first rows of several partitions are not the first of each, nor those of which conjuncts
-    # are decided here.
+    # The store applies the limit if it evaluates all conjuncts, but not over several partitions.
     first = (
         node.limit
         if len(taken) == len(node.where) and (windows is None or len(windows) < 2)
@@ -110,7 +109,7 @@ def _seen_by(
     partition: pa.ChunkedArray,  # type: ignore[type-arg]
     windows_of: Mapping[str, Sequence[tuple[int, int]]],
 ) -> pa.Table:
-    """The rows once for each window that sees them, with their hidden columns."""
+    """The rows, repeated for each window that sees them, with their hidden columns."""
     parts = []
     for name, windows in windows_of.items():
         own = table.filter(pc.equal(partition, pa.scalar(name)))
@@ -150,15 +149,13 @@ def match_query(node: Match, store: StoreReads) -> tuple[MatchQuery, tuple[Scala
 
 
 def _of_fields(part: Scalar, variables: set[str]) -> bool:
-    """Whether a conjunct reads fields of the pattern's variables and plain columns of the row
-    alone.
-    """
+    """Whether a conjunct reads only fields of the pattern's variables and plain columns of the row."""
     roots = {path.split(".")[0] for path in part.columns if "." in path}
     return variables.isdisjoint(part.columns) and roots <= variables
 
 
 async def run_match(node: Match, rows: Batch, store: StoreReads, now: datetime | None) -> Batch:
-    """Match a pattern for all rows in one round trip; the result in the schema of its node."""
+    """Match a pattern for all rows in one round trip. The result has the schema of the node."""
     schema = runtime_schema(node)
     if not rows.num_rows:
         return Batch.of_tuples([], schema)
@@ -170,7 +167,7 @@ async def run_match(node: Match, rows: Batch, store: StoreReads, now: datetime |
 async def _matches(
     node: Match, left: pa.Table, store: StoreReads, now: datetime | None
 ) -> pa.Table:
-    """The result, with the number of the row that each of its rows is for as `_q`."""
+    """The result, with `_q`: the number of the row to which each result row belongs."""
     schema = runtime_schema(node)
     query, rest = match_query(node, store)
     rows = pa.table({"_q": pa.array(range(left.num_rows), pa.int64())})

@@ -1,8 +1,9 @@
-"""Running searches: one round trip for all over the same rows, then the rest of each of them here.
+"""Execution of searches: one round trip for all searches over the same rows, then the rest of each
+here.
 
-The store ranks and filters what `search_spec` says. `search_rows` does the rest over few rows,
-`search_sql` over many, so that hits of the store and of a step's rows are ranked alike, and `where`
-acts before k.
+The store ranks and filters as `search_spec` defines. `search_rows` does the rest over few rows,
+`search_sql` over many. So hits of the store and of a step's rows are ranked alike, and `where` is
+applied before k.
 """
 
 from __future__ import annotations
@@ -50,11 +51,11 @@ Remembered = dict[tuple[SearchQuery, ...], dict[Hashable, list[pa.Table]]]
 
 
 class RememberedSearches:
-    """The searches of a store, which asks it for rows with new values only.
+    """The searches of a store. It is queried only for rows with new values.
 
     Args:
         store: The store.
-        hits: The hits so far; those of further rows are added.
+        hits: The hits so far; the hits of further rows are added.
     """
 
     def __init__(self, store: StoreSearches, hits: Remembered) -> None:
@@ -92,7 +93,7 @@ def _by_row(hits: pa.Table) -> dict[int, pa.Table]:
 
 
 def _for_rows(hits: Sequence[pa.Table], ordinals: Sequence[int]) -> pa.Table:
-    """The hits of some rows, under their ordinals in place of others."""
+    """The hits of some rows, renumbered with their ordinals."""
     whole = pa.concat_tables(hits)
     own = np.repeat(np.asarray(ordinals, np.int64), [table.num_rows for table in hits])
     return whole.set_column(whole.schema.get_field_index("_q"), "_q", pa.array(own))
@@ -104,11 +105,11 @@ _INNER = re.compile(r'column "_[xy](\d+)_(\d+)" of the rows')
 class StoreQueries:
     """The searches of one round trip, over the same rows and label.
 
-    Where a search sees all partitions for some rows and those of a list for others, it is two
-    queries: in each the rows of the other look for nothing.
+    A search that sees all partitions for some rows and listed partitions for others becomes two
+    queries. In each query the rows of the other query have no value to search for.
 
     Args:
-        searches: By number; those without a label ask nothing of the store.
+        searches: The searches by number; searches without a label do not query the store.
         left: The rows.
     """
 
@@ -142,7 +143,7 @@ class StoreQueries:
         return [confined, replace(spec.query(k, f"_y{n}_"), partition=None)]
 
     async def hits(self, store: StoreSearches, wanted: Mapping[int, int]) -> dict[int, Batch]:
-        """The hits of searches by number, `wanted` says how many of each method; one round trip."""
+        """The hits of searches by number, in one round trip; `wanted` is the limit for each method."""
         queries = {n: self._queries(n, k) for n, k in wanted.items()}
         flat = [query for parts in queries.values() for query in parts]
         try:
@@ -157,13 +158,13 @@ class StoreQueries:
         return hits
 
     def _written(self, column: re.Match[str]) -> str:
-        """What the plan compares, for a column of the store's rows."""
+        """The text in the plan for a column of the store's rows."""
         method = self.searches[int(column[1])].spec.node.methods[int(column[2])]
         return f'"{short(method.to.text)}"'
 
     def _together(self, n: int, confined: pa.Table, everyone: pa.Table) -> pa.Table:
-        """The hits of both queries; of one that has no values to look for, those of its own rows
-        alone.
+        """The hits of both queries. Of `everyone` only the hits of its own rows count: a query
+        without values to search for finds hits for all rows.
         """
         own = [self._free[n][q] for q in values(everyone.column("_q"))]
         both = pa.concat_tables([confined, everyone.filter(pa.array(own, pa.bool_()))])
@@ -175,10 +176,10 @@ def hidden_hits(search: SearchInput, hits: Batch, result: Batch, of: Sequence[in
 
     Args:
         search: The search.
-        hits: Those of the store: `k` for each row and method, or all.
+        hits: The hits of the store: `k` for each row and method, or all.
         result: The result.
-        of: The row that each row of the result is for.
-        k: How many hits were requested.
+        of: The row to which each result row belongs.
+        k: The number of requested hits.
     """
     node, within = search.spec.node, search.within
     if within is None or search.spec.unlimited or not hits.num_rows:
@@ -197,8 +198,8 @@ def hidden_hits(search: SearchInput, hits: Batch, result: Batch, of: Sequence[in
 def _is_complete(
     search: SearchInput, hits: Batch, result: Batch, of: Sequence[int], cut: set[int]
 ) -> bool:
-    """Whether the hits by order of some rows are k each, none of which comes after what the store
-    ranked last.
+    """Whether the rows in `cut` have k certain hits by order: none comes after the stored row with
+    its key, so that hits beyond the store's k cannot precede it.
     """
     key = search.spec.node.graph.key
     names = [key, *(name for name, _ in search.spec.terms if hits.has(name) and name != key)]
@@ -218,7 +219,7 @@ def _is_complete(
 def _no_later(
     hit: dict[str, Any], original: dict[str, Any], terms: Sequence[tuple[str, bool]]
 ) -> bool:
-    """Whether a hit comes where the stored row of its key does, or before; NULLs come last."""
+    """Whether a hit comes at or before the position of the stored row with its key; NULLs come last."""
     for name, descending in terms:
         mine, stored = hit.get(name), original.get(name)
         if mine != stored:
@@ -229,7 +230,7 @@ def _no_later(
 async def method_values(
     node: Search, left: Batch, embed: EmbedTextsOf, now: datetime | None
 ) -> list[pa.Array]:  # type: ignore[type-arg]
-    """For each method, the rows' values: vectors for `nearest`, else the value itself."""
+    """For each method the values of the rows: vectors for `nearest`, otherwise the plain values."""
     columns: list[pa.Array[Any]] = []
     for by in node.methods:
         sought = await column_of(by.to, node.input, left, now)
@@ -250,8 +251,8 @@ async def run_searches(
     embed: EmbedTextsOf,
     now: datetime | None,
 ) -> list[Batch]:
-    """Run searches over the same rows and label in one round trip; one result for each, in the
-    schema of its node.
+    """Run searches over the same rows and label in one round trip. Returns one result for each, in
+    the schema of its node.
     """
     if not left.num_rows:
         return [Batch.of_tuples([], runtime_schema(spec.node)) for spec in specs]
@@ -278,7 +279,7 @@ async def run_searches(
 async def _finish(
     search: SearchInput, hits: Batch | None, embed: EmbedTextsOf, now: datetime | None
 ) -> tuple[Batch, list[int]]:
-    """The result, and for which row each of its rows is."""
+    """The result, and for each result row the row to which it belongs."""
     over_rows = RowSearch(search, hits, now)
     result = await over_rows.result(partial(_step_vectors, search, embed))
     if result is not None and not executors().both:
@@ -307,14 +308,14 @@ async def by_statement(
     *,
     with_step: bool,
 ) -> tuple[Batch, list[int]]:
-    """The result by the statement, and for which row each of its rows is.
+    """The result by the statement, and for each result row the row to which it belongs.
 
     Args:
         search: The search and its rows.
-        hits: Those of the store; None: it was not asked.
+        hits: The hits of the store; None: it was not queried.
         embed: Embeds the texts of the step.
         now: The value of `$now`.
-        with_step: Whether rows of the step may be hits, or stand for stored ones.
+        with_step: Whether rows of the step may be hits or replace stored hits.
     """
     spec = search.spec
     tables = {LEFT: search.left.table}
@@ -340,7 +341,7 @@ async def by_statement(
 
 
 async def _with_vectors(spec: SearchSpec, rows: Batch, embed: EmbedTextsOf) -> pa.Table:
-    """A step's rows with the vectors that hits bring."""
+    """A step's rows with the vectors that hits return."""
     table = rows.table
     for name, text in spec.step_vectors.items():
         vectors = await vectors_of(rows, name, rows.column(text), embed, spec.node.graph.partition)

@@ -1,7 +1,7 @@
 """A search over few rows, as tuples in Python, without DuckDB.
 
-`search_sql.statement` defines the result; it also computes every search for which the Python here is
-not known to give the same.
+`search_sql.statement` defines the result. It also computes every search for which this Python code
+is not guaranteed to give the same result.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from semgraph.relational.rows import RowFunction
 from semgraph.relational.segments import column_segment, execute, executors
 from semgraph.stores.prepare import end_column
 
-Pair = tuple[int, int]  # the places of a row and of a row of the step
+Pair = tuple[int, int]  # the indices of a row and of a row of the step
 # The vectors of the step's rows for a method, as an Arrow column.
 VectorsOf = Callable[[int], Awaitable[Any]]
 
-_MANY_PAIRS = 4_096  # above this number a statement applies `where` faster
+_MANY_PAIRS = 4_096  # above this number a statement evaluates `where` faster
 # Types that Python compares and orders as DuckDB does.
 _COMPARED = frozenset({pa.string(), pa.int64(), pa.bool_(), pa.date32(), TIMESTAMP})
 _COSINES = (
@@ -47,8 +47,8 @@ _COSINE_SCHEMA = pa.schema([("x", pa.float64())])
 class _Hit(NamedTuple):
     """A hit of one method.
 
-    `q` is the place of the row that it is for. `place` is its own place: among the store's hits, or
-    after them among the rows of the step.
+    `q` is the index of the row to which it belongs. `place` is the index of the hit: first the hits
+    of the store, then the rows of the step.
     """
 
     q: int
@@ -59,7 +59,7 @@ class _Hit(NamedTuple):
 
 
 class _Result(NamedTuple):
-    """A hit of the result; `first` is the least `rank * 100 + method` by which it was found."""
+    """A hit of the result. `first` is the least `rank * 100 + method` of the methods that found it."""
 
     q: int
     rank: int
@@ -73,9 +73,9 @@ class _Functions:
     """The conditions and the order of a search, as functions of rows.
 
     Args:
-        where: What a row of the step must fulfil; None: nothing.
-        residual: What a stored hit must fulfil besides what the store decides.
-        terms: What hits are ordered by, each with whether it descends.
+        where: The condition on rows of the step; None: no condition.
+        residual: The condition on stored hits that the store does not evaluate.
+        terms: The terms that order hits, each with whether it descends.
     """
 
     where: RowFunction | None
@@ -85,8 +85,10 @@ class _Functions:
 
 @lru_cache(maxsize=256)
 def _functions_of(spec: SearchSpec) -> _Functions | None:
-    """The functions of a search; None where its result over rows is not known to be that of the
-    statement, and where functions of one's own are called, which belong in a thread.
+    """The functions of a search.
+
+    None if they are not guaranteed to give the result of the statement, or if they call user
+    functions, which run in a thread.
     """
     node = spec.node
     if any(scalar.calls_own for scalar in scalars_of(node)):
@@ -111,12 +113,12 @@ def _functions_of(spec: SearchSpec) -> _Functions | None:
                 for term, kind in zip(node.order, kinds, strict=True)
             ),
         )
-    except (Unsupported, Fault):  # a field that hits do not have
+    except (Unsupported, Fault):  # a field that hits lack
         return None
 
 
 def _equal_kinds(spec: SearchSpec) -> Iterator[pa.DataType]:
-    """The types of what methods `equal` compare with rows of a step."""
+    """The types of the values that methods `equal` compare with rows of a step."""
     within = spec.node.within
     for by in spec.node.methods if within is not None else ():
         if by.via == "equal" and within is not None:
@@ -129,7 +131,7 @@ class RowSearch:
 
     Args:
         search: The search and its rows.
-        hits: Those of the store; None: it was not asked.
+        hits: The hits of the store; None: it was not queried.
         now: The value of `$now`.
     """
 
@@ -151,11 +153,11 @@ class RowSearch:
         return not keys.isdisjoint(self.hits.column(self.node.graph.key))
 
     async def result(self, vectors_of: VectorsOf) -> tuple[Batch, list[int]] | None:
-        """The result, and for which row each of its rows is; None where the statement must compute
-        it.
+        """The result, and for each result row the row to which it belongs; None if the statement
+        must compute it.
 
         Args:
-            vectors_of: Is called only if rows of the step may be hits.
+            vectors_of: Returns vectors; called only if rows of the step may be hits.
         """
         pairs, functions = self.pairs, self.functions
         few = self.left.num_rows + self.stored <= executors().few
@@ -168,7 +170,7 @@ class RowSearch:
                 scores[method] = await _cosines(self.search.values[method], vectors, pairs)
         try:
             hits = [*self._stored_hits(functions), *self._step_hits(pairs, scores)]
-            if any(math.isnan(hit.score) for hit in hits):  # to DuckDB the greatest
+            if any(math.isnan(hit.score) for hit in hits):  # DuckDB treats NaN as the greatest
                 return None
             return self._best(hits, functions)
         except Exception:  # noqa: BLE001 - of generated code: the statement defines with which error
@@ -178,8 +180,8 @@ class RowSearch:
 
     @cached_property
     def pairs(self) -> list[Pair] | None:
-        """Rows, each with every row of the step that it may find; None where the statement must find
-        them.
+        """The pairs of each row with every row of the step that it may find; None if the statement
+        must find them.
         """
         if self.within is None or not self.within.num_rows:
             return []
@@ -200,7 +202,7 @@ class RowSearch:
         return [pair for pair, (holds, *_) in zip(pairs, passes, strict=True) if holds]
 
     def _scopes(self, batch: Batch) -> Sequence[Any]:
-        """A value for each row: a row may find the rows of the step with an equal one."""
+        """A value for each row: a row may find the rows of the step with an equal value."""
         if self.node.by_window:
             return batch.column(PARTITION)
         if self.node.by_owner:
@@ -222,7 +224,7 @@ class RowSearch:
         return hits
 
     def _without_step(self, hits: list[_Hit]) -> list[_Hit]:
-        """The stored hits without those that a row of the step replaces, as it has the same key."""
+        """The stored hits without hits that a row of the step with the same key replaces."""
         if self.within is None or not self.within.num_rows:
             return hits
         keys: dict[Any, set[str]] = defaultdict(set)
@@ -251,12 +253,12 @@ class RowSearch:
             hits += [
                 _Hit(q, method, score, keys[n], self.stored + n)
                 for (q, n), score in zip(pairs, scores, strict=True)
-                if score is not None and score > least  # of a vector of zeros it is NaN: no hit
+                if score is not None and score > least  # a zero vector gives NaN: no hit
             ]
         return hits
 
     def _pair_scores(self, method: int, pairs: Sequence[Pair]) -> list[float]:
-        """The score of each pair: 1.0 if the values are equal, or how many words they share."""
+        """The score of each pair: 1.0 for equal values, or the score of their shared words."""
         assert self.within is not None
         sought = self.search.column(method)
         if self.node.methods[method].via == "equal":
@@ -269,7 +271,7 @@ class RowSearch:
     # -- the best of them
 
     def _best(self, hits: list[_Hit], functions: _Functions) -> tuple[Batch, list[int]]:
-        """The k best hits of each row, and for which row each row of the result is."""
+        """The k best hits of each row, and for each result row the row to which it belongs."""
         counts: dict[Pair, int] = defaultdict(int)
         best = []
         for hit in self._in_order(hits, functions):
@@ -291,7 +293,7 @@ class RowSearch:
         return Batch.of_tuples(rows, runtime_schema(self.node)), result_of
 
     def _in_order(self, hits: list[_Hit], functions: _Functions) -> list[_Hit]:
-        """Hits as each method ranks them; ties by key."""
+        """Hits in the order of each method; ties by key."""
         if self.node.methods:
             return sorted(hits, key=lambda hit: (hit.q, hit.method, -hit.score, hit.key))
         hits = sorted(hits, key=itemgetter(3))
@@ -335,7 +337,7 @@ class RowSearch:
         return [self.within.schema.get_field_index(name) for name in self.spec.fields]
 
     def _joined(self, q: int, place: int) -> Row:
-        """A row with a hit that is not ranked yet."""
+        """A row with an unranked hit."""
         return self._with_hit(self.left.rows[q], self._struct(place), place)
 
     def _row(self, row: Row, result: _Result) -> Row:
@@ -358,8 +360,8 @@ class RowSearch:
 
 
 def _once(best: Sequence[tuple[_Hit, int]], k: int, *, fused: bool) -> list[_Result]:
-    """Each hit once, at most k of each row: those of several methods by the sum of 1 / (rank + 1),
-    those of one by its score.
+    """Each hit once, at most k per row. Hits of several methods are ranked by the sum of
+    1 / (rank + 1), hits of one method by its score.
     """
     scores: dict[tuple[int, str], float] = defaultdict(float)
     firsts: dict[tuple[int, str], Pair] = {}
@@ -384,7 +386,7 @@ def _once(best: Sequence[tuple[_Hit, int]], k: int, *, fused: bool) -> list[_Res
 
 
 def _rounded(score: float) -> float:
-    """To 12 digits; half a digit up, as DuckDB does."""
+    """A score rounded to 12 digits, half up, as DuckDB rounds."""
     return math.floor(score * 1e12 + 0.5) / 1e12
 
 
@@ -397,7 +399,7 @@ def _unfused(best: Sequence[tuple[_Hit, int]]) -> list[_Result]:
 
 
 async def _cosines(sought: Any, vectors: Any, pairs: Sequence[Pair]) -> list[float | None]:
-    """The cosine of each pair by DuckDB, whose sums in float32 define its last bits."""
+    """The cosine of each pair, computed by DuckDB: its float32 sums define the last bits."""
     sought, vectors = of_one_size(sought, vectors)
     rows, others = (pa.array(places, pa.int64()) for places in zip(*pairs, strict=True))
     table = pa.table({"a": sought.take(rows), "b": vectors.take(others)})

@@ -1,5 +1,5 @@
-"""The specification of a search: what the store ranks, filters and returns, and what is left to do
-here.
+"""The specification of a search: the part of the store (ranking, filters, returned properties) and
+the part of the engine.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _NAMES = tuple(name for name, _ in RANKING)
 def conjuncts_for_store(
     node: Search, store: Store
 ) -> tuple[tuple[Scalar, ...], tuple[Scalar, ...]]:
-    """The conjuncts of `where` that the store takes, as it sees them, and those left for DuckDB, as
-    the plan says them.
+    """The conjuncts of `where` that the store takes, as the store sees them, and the others, for
+    DuckDB, as written in the plan.
     """
     names = tuple(name for name in (node.alias, node.source, node.target) if name)
     if node not in _SEEN:
@@ -48,18 +48,20 @@ _SEEN: WeakKeyDictionary[Search, tuple[tuple[Scalar, Scalar], ...]] = WeakKeyDic
 
 
 def _seen_by_store(node: Search) -> Iterator[tuple[Scalar, Scalar]]:
-    """The conjuncts of `where` that can be false for a stored row: as written, and as it sees them."""
+    """The conjuncts of `where` that can be false for a stored row: as written, and as the store
+    sees them.
+    """
     stored = set(node.graph.label(node.label).columns) if node.label else set()
     for part in node.where.conjuncts() if node.where is not None else ():
         if always(part):
             continue
         seen = _without_step_columns(part, node.alias, stored)
-        if seen.ast != exp.true():  # "only what came before": all that is stored did
+        if seen.ast != exp.true():  # such as "only earlier rows": all stored rows are earlier
             yield part, seen
 
 
 def _labels(node: Search) -> dict[str, Label]:
-    """The labels of the hit and of the nodes at its ends, by what conditions call them."""
+    """The labels of the hit and of the nodes at its ends, by their names in conditions."""
     if not node.label:
         return {}
     label = node.graph.label(node.label)
@@ -69,7 +71,7 @@ def _labels(node: Search) -> dict[str, Label]:
 
 
 def _without_step_columns(scalar: Scalar, alias: str, stored: set[str]) -> Scalar:
-    """Columns that only a step's rows have are NULL in a stored one."""
+    """A condition with NULL for the columns that only a step's rows have."""
 
     def change(tree: exp.Expr) -> exp.Expr:
         if isinstance(tree, exp.Column) and tree.table == alias and tree.name not in stored:
@@ -84,8 +86,8 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 
 
 def _folded(tree: exp.Expr) -> exp.Expr:
-    """A comparison with NULL is NULL; a COALESCE whose first term besides NULLs is a truth value is
-    that value.
+    """A folded expression. A comparison with NULL becomes NULL. A COALESCE whose first non-NULL
+    term is a truth value becomes that value.
     """
     for name, value in list(tree.args.items()):
         if isinstance(value, exp.Expr):
@@ -110,13 +112,14 @@ class SearchSpec:
 
     Args:
         node: The operator.
-        taken: Conjuncts that the store evaluates.
-        residual: Conjuncts that DuckDB evaluates on the store's hits, which are then fetched
-            without a limit; so they are where `order` is more than properties.
+        taken: The conjuncts that the store evaluates.
+        residual: The conjuncts that DuckDB evaluates on the store's hits. Hits are then fetched
+            without a limit, and also if `order` has terms that are no properties.
         with_step: Whether there are rows of the step to search.
-        listed: Whether the statement gets the pairs of row and step row that it ranks.
-        nearest: How exact the nearest of the store are, in words.
-        more: Further properties that the store returns: an equal search of the plan reads them.
+        listed: Whether the statement receives the pairs of row and step row to rank.
+        nearest: A description of how exact the store's nearest search is.
+        more: Further properties that the store returns because an equal search of the plan reads
+            them.
     """
 
     node: Search
@@ -135,18 +138,18 @@ class SearchSpec:
 
     @cached_property
     def fields(self) -> tuple[str, ...]:
-        """Fields of a hit, without those of its ranking."""
+        """The fields of a hit, without the fields of its ranking."""
         return tuple(f.name for f in self.node.hit_type if f.name not in _NAMES)
 
     @cached_property
     def ranking(self) -> tuple[str, ...]:
-        """The fields of a hit that say how it was ranked."""
+        """The fields of a hit that describe its ranking."""
         return tuple(f.name for f in self.node.hit_type if f.name in _NAMES)
 
     @cached_property
     def step_vectors(self) -> dict[str, str]:
-        """The vectors of a step's rows that are embedded for the hits, with the texts that they are
-        of.
+        """The vectors of a step's rows that are embedded for the hits, with the columns of their
+        texts.
         """
         within = self.node.within.schema.names if self.node.within is not None else ()
         of = (
@@ -162,8 +165,8 @@ class SearchSpec:
 
     @cached_property
     def properties(self) -> tuple[str, ...]:
-        """What the store must return: what is read of a hit, and what ranking and residual filters
-        need.
+        """The properties that the store must return: for readers of a hit, for ranking and for
+        residual filters.
         """
         label = self.node.graph.label(self.node.label)
         extra = set(self.node.ranked_by)
@@ -180,8 +183,8 @@ class SearchSpec:
         return tuple(sorted(names) if self.more else names)
 
     def query(self, k: int, prefix: str) -> SearchQuery:
-        """The store's part, for the `k` best of each method; row values are in columns that start
-        with `prefix`.
+        """The store's part, for the `k` best hits of each method. Row values are in columns that
+        start with `prefix`.
         """
         node = self.node
         limit = None if self.unlimited else k
@@ -199,7 +202,7 @@ class SearchSpec:
         stored = node.graph.label(node.label).columns
         order = tuple(
             term for term in self.terms if term[0] in stored
-        )  # what a step alone has is NULL in stored rows
+        )  # columns that only the step has are NULL in stored rows
         partition = None if node.partition == "all" else node.partition or node.graph.partition
         return SearchQuery(
             node.label,
@@ -214,7 +217,9 @@ class SearchSpec:
 
     @cached_property
     def end_properties(self) -> dict[str, tuple[str, ...]]:
-        """What the store must return of the nodes at a hit's ends, besides their keys."""
+        """The properties that the store must return for the nodes at a hit's ends, besides their
+        keys.
+        """
         scalars = [*self.residual, *(t.by for t in self.node.order)]
         properties = {}
         for end, kind in self.node.ends.items():
@@ -228,18 +233,14 @@ class SearchSpec:
 
     @cached_property
     def unlimited(self) -> bool:
-        """Whether the store must return all hits: what it cannot evaluate chooses or orders them
-        here.
-        """
+        """Whether the store must return all hits, because the engine filters or orders them."""
         return bool(self.residual) or not all(
             _plain_term(term.by, self.node) for term in self.node.order
         )
 
     @property
     def terms(self) -> tuple[tuple[str, bool], ...]:
-        """The properties that hits are ordered by, and whether descending; none where
-        `unlimited`.
-        """
+        """The properties that order hits, and whether each descends; none if `unlimited`."""
         return (
             ()
             if self.unlimited
@@ -248,7 +249,7 @@ class SearchSpec:
 
     @property
     def row_columns(self) -> frozenset[str]:
-        """Columns of the rows that the store's part reads, besides the methods' values."""
+        """The columns of the rows that the store's part reads, besides the methods' values."""
         own = {path.split(".")[0] for s in self.taken for path in s.columns} - self.node.adds
         partition = (
             {self.node.partition or self.node.graph.partition}
@@ -267,13 +268,14 @@ def _plain_term(scalar: Scalar, node: Search) -> bool:
 
 @dataclass(frozen=True)
 class SearchInput:
-    """A search and the rows that it is run for.
+    """A search and its rows.
 
     Args:
         spec: The search.
         left: The rows.
-        within: The rows of the step that is searched; None: none is.
-        values: What each method compares with hits: for each row a value, words or a vector.
+        within: The rows of the searched step; None: no step is searched.
+        values: The values that each method compares with hits: for each row a value, words or a
+            vector.
     """
 
     spec: SearchSpec
@@ -302,6 +304,6 @@ def step_texts(spec: SearchSpec, method: int) -> list[str]:
 
 
 def joined_texts(columns: Sequence[Sequence[str | None]], count: int) -> list[str]:
-    """The texts of so many rows, each of those in several columns together."""
+    """The texts of `count` rows; each joins the texts of several columns."""
     rows = zip(*columns, strict=True) if columns else [()] * count
     return [" ".join(text for text in row if text is not None) for row in rows]

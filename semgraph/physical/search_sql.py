@@ -1,7 +1,7 @@
 """A search as one DuckDB statement, which defines its result: hits of the store and of a step's rows,
 ranked by each method, fused and cut to k.
 
-It computes searches over many rows; `search_rows` computes the same over few.
+It computes searches over many rows; `search_rows` computes the same result over few rows.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ NAMES = tuple(name for name, _ in RANKING)
 _RANKED, _FUSED, _BEST = '"#ranked"', '"#fused"', '"#best"'  # relations
 _Q, _METHOD, _KEY, _SCORE, _VIA = '"#q"', '"#method"', '"#key"', '"#score"', '"#via"'  # columns
 _PLACE, _FIRST, _RANK, _PARTITION_OF = '"#place"', '"#first"', '"#rank"', '"#partition"'
-_NUMBER = '"#number"'  # of a row of the step
+_NUMBER = '"#number"'  # the number of a row of the step
 # Columns of a pair: the row, the method, the row of the step.
 PAIR = ('"#for"', '"#by"', '"#step_row"')
 _RANKINGS = dict(zip(NAMES, (_RANK, _SCORE, _VIA), strict=True))
 
 
-RESULT_OF = "#of"  # of a result: the row that it is for
+RESULT_OF = "#of"  # the row to which a result row belongs
 
 
 def sought_column(method: int) -> str:
-    """The column of the rows with what a method compares hits with."""
+    """The column of the rows with the values that a method compares."""
     return f"#x{method}"
 
 
@@ -86,7 +86,7 @@ def statement(spec: SearchSpec) -> str:
 
 
 def _fusion(spec: SearchSpec, alias: str) -> tuple[str, str]:
-    """Hits of all methods together, and the best of these."""
+    """The relations of the fused hits of all methods, and of the best of them."""
     node = spec.node
     cases = " ".join(f"WHEN {i} THEN '{by.via}'" for i, by in enumerate(node.methods))
     via = f"CASE {_METHOD} {cases} END" if node.methods else "'order'"
@@ -105,9 +105,7 @@ def _fusion(spec: SearchSpec, alias: str) -> tuple[str, str]:
 
 
 def _terms(spec: SearchSpec) -> list[tuple[str, Sort]]:
-    """The terms of `order`, each with the column that holds it: they may read the row and the
-    hit.
-    """
+    """The terms of `order`, each with its column. Terms may read the row and the hit."""
     return [(f'"#term{i}"', term) for i, term in enumerate(spec.node.order)]
 
 
@@ -129,8 +127,8 @@ def _end(alias: str, end: str, kind: pa.StructType, name: str) -> str:
 
 
 def _base_struct(spec: SearchSpec, present: set[str]) -> str:
-    """A hit with every field that ranking, filters and the plan read; what this side lacks is
-    NULL.
+    """A hit with every field that ranking, filters and the plan read. Fields that this side lacks
+    are NULL.
     """
     kinds = {f.name: f.type for f in spec.node.hit_type}
     if spec.node.label:
@@ -184,8 +182,8 @@ def _stored_hits(spec: SearchSpec) -> str:
 
 
 def _same_partition(node: Search, step: str) -> list[tuple[str, str]]:
-    """What must be equal of a row and a row of the step that it finds: one pair of SQL expressions,
-    or none.
+    """The SQL expressions that must be equal for a row and a step row that it finds: one pair or
+    none.
     """
     if node.by_window:
         return [(f"{LEFT}.{PARTITION}", f"{step}.{PARTITION}")]
@@ -207,7 +205,7 @@ def _step_rows(spec: SearchSpec, within: Node) -> str:
 
 
 def _pairs(spec: SearchSpec, within: Node) -> str:
-    """Rows, each with every row of the step that it may find."""
+    """The pairs of each row with every row of the step that it may find."""
     node = spec.node
     terms = [f"({scalar_sql(node.where, partitioned=False)})"] if node.where is not None else []
     terms += [f"{left} = {RIGHT}.{_PARTITION_OF}" for left, _ in _same_partition(node, STEP)]
@@ -216,7 +214,7 @@ def _pairs(spec: SearchSpec, within: Node) -> str:
 
 @lru_cache(maxsize=256)
 def allowed(spec: SearchSpec) -> str:
-    """The statement of all pairs that `where` lets through; their method is 0."""
+    """The statement of all pairs for which `where` holds; their method is 0."""
     within = spec.node.within
     assert within is not None
     q, method, s = PAIR

@@ -1,5 +1,5 @@
-"""The shortlist of a search: pairs of row and step row that can be among the k best, by numpy, where
-there are too many pairs for a statement to rank all.
+"""The shortlist of a search, computed by numpy: the pairs of row and step row that can be among the
+k best. It serves searches with too many pairs for a statement.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from semgraph.physical.search_sql import PAIR, allowed, sought_column, vector_co
 from semgraph.relational.batch import PARTITION, dense, values
 from semgraph.relational.segments import execute
 
-# Pairs of row and step row from which a shortlist is made: a statement over fewer takes no longer
-# than this does.
+# The number of pairs of row and step row from which a shortlist is faster than a statement.
 MANY = 20_000
-_BLOCK = 8_000_000  # pairs that are looked at together
-# cosines that are nearer than this may come in another order where they are computed exactly
+_BLOCK = 8_000_000  # pairs in one block
+# Cosines that differ by less may have another order in exact arithmetic.
 _CLOSE = 1e-3
 _EQUAL = 1e-6
 _SCHEMA = pa.schema([pa.field(name.strip('"'), pa.int64()) for name in PAIR])
@@ -36,7 +35,7 @@ Tables = dict[str, pa.Table]
 
 
 def worth_it(spec: SearchSpec, tables: Tables) -> bool:
-    """Whether there are so many pairs that a shortlist pays."""
+    """Whether there are enough pairs for a shortlist to be faster."""
     left, step = tables[LEFT], tables[STEP]
     if not spec.node.methods or left.num_rows * step.num_rows <= MANY:
         return False
@@ -48,18 +47,16 @@ def worth_it(spec: SearchSpec, tables: Tables) -> bool:
 
 
 async def shortlist(spec: SearchSpec, tables: Tables, now: datetime | None) -> pa.Table:
-    """Pairs that hold the k best of each row and method among the rows of the step.
+    """Pairs that include the k best of each row and method among the rows of the step.
 
     Args:
         spec: The search.
-        tables: As its statement gets them: the rows with what each method asks, the step's rows
-            with their vectors.
+        tables: The tables of the statement: the rows with the values of each method, and the step's
+            rows with their vectors.
         now: The time of the run.
     """
     left, step = tables[LEFT], tables[STEP]
-    place = np.empty(
-        step.num_rows, np.int64
-    )  # of each key in their order, which decides between equals
+    place = np.empty(step.num_rows, np.int64)  # the rank of each key; it breaks ties
     place[pc.sort_indices(step.column(spec.node.hit_key)).to_numpy()] = np.arange(step.num_rows)
     methods = [_compared(spec, by, n, left, step) for n, by in enumerate(spec.node.methods)]
     shortlisted: list[tuple[int, int, Numbers]] = []
@@ -87,15 +84,14 @@ async def shortlist(spec: SearchSpec, tables: Tables, now: datetime | None) -> p
 
 @dataclass(frozen=True)
 class _Compared:
-    """What a method compares.
+    """The values that a method compares.
 
     Args:
-        left: For each row the number of what it asks; -1: nothing.
-        step: For each row of the step the number of what it is; -1: nothing.
-        scores: How like what is sought is to each different thing of the step, for numbers of
-            `left`.
-        floor: Scores up to this do not count.
-        close: How exact scores are.
+        left: For each row the number of the value that it searches for; -1: no value.
+        step: For each row of the step the number of its value; -1: no value.
+        scores: For some numbers of `left`, the scores with each distinct value of the step.
+        floor: The greatest score that is no hit.
+        close: The tolerance of scores.
     """
 
     left: Numbers
@@ -107,8 +103,8 @@ class _Compared:
     def best(
         self, first: int, may: Numbers, place: Numbers, k: int
     ) -> Iterator[tuple[int, Numbers]]:
-        """Of a block of rows from `first` on: each that finds something, and the step rows that can
-        be its k best.
+        """For each row with hits, of a block from `first` on: its index in the block, and the step
+        rows that can be among its k best.
         """
         own = self.left[first : first + len(may)]
         sought, which = np.unique(own, return_inverse=True)
@@ -135,7 +131,7 @@ class _Compared:
 
 
 def _first_of_each(rows: Numbers, kinds: Numbers, place: Numbers, k: int) -> Numbers:
-    """At most k rows of each kind, those whose keys come first: equals have equal scores."""
+    """At most k rows of each distinct value, by key: rows with equal values have equal scores."""
     order = np.lexsort((place, kinds))
     sorted_kinds = kinds[order]
     starts = np.flatnonzero(np.r_[True, sorted_kinds[1:] != sorted_kinds[:-1]])
@@ -157,7 +153,7 @@ def _compared(
 
 
 def _numbered(things: Sequence[Hashable | None]) -> tuple[Numbers, list[Any]]:
-    """For each thing the number of its kind, -1 for None; and one of each kind."""
+    """For each value a number, equal for equal values, -1 for None; and the distinct values."""
     numbers, firsts = dense(things)
     kinds = [things[first] for first in firsts]
     number_of = np.array(numbers, np.int64)
@@ -182,7 +178,7 @@ def _equals(sought: Sequence[Any], things: Sequence[Any]) -> _Compared:
 
 
 def _texts(sought: Sequence[str | None], texts: Sequence[str]) -> _Compared:
-    """Shared words over the geometric mean of how many there are, as `overlap` has it."""
+    """Texts compared by `overlap`: the shared words over the geometric mean of the numbers of words."""
     left, mine = _numbered(sought)
     step, others = _numbered(texts)
     words = [distinct_words(text) for text in mine]
@@ -215,13 +211,15 @@ def _vectors(
         cosines = mine[which] @ others.T
         return np.where(
             np.isnan(cosines), np.inf, cosines
-        )  # a vector without a direction: the statement's to tell
+        )  # a vector without a direction: the statement decides
 
     return _Compared(left, step, scores, above - _CLOSE, _CLOSE)
 
 
 def _directions(column: pa.ChunkedArray[Any]) -> tuple[Numbers, Numbers]:
-    """For each vector the number of its kind, -1 for NULL; and one of each kind, of length 1."""
+    """For each vector a number, equal for equal vectors, -1 for NULL; and the distinct vectors, of
+    length 1.
+    """
     array: Any = column.combine_chunks()
     size = array.type.list_size
     valid = np.asarray(pc.is_valid(array))

@@ -1,5 +1,5 @@
-"""Vectors of texts, embedded once for each partition, and vectors that rows bring; rows that lack
-one.
+"""Vectors: of texts, embedded once per partition, or from a column of the rows; and rows without
+vectors.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from semgraph.logical.semantic import VECTOR, Embed
 from semgraph.relational.batch import Batch, conform, runtime_schema, values
 from semgraph.relational.segments import column_of
 
-# A partition: its name, or the number that rows have for it; "" where it is not known.
+# A partition: its name or its number in rows; "" if it is unknown.
 Partition = str | int
 EmbedTextsOf = Callable[[Sequence[str], Partition], Awaitable[Embeddings]]
-_SHOWN = 60  # characters of a text without a vector
+_SHOWN = 60  # the characters of a text that an error quotes
 
 
 class NoVectors(DataError):
-    """Rows without a vector that they need.
+    """Rows lack a vector that they need.
 
     Args:
         rows: A batch.
-        errors: Why some rows of it have none, by their places.
+        errors: Why rows of it have no vector, by their indices.
     """
 
     def __init__(self, rows: Batch, errors: Mapping[int, str]) -> None:
@@ -38,12 +38,12 @@ class NoVectors(DataError):
 
     @property
     def others(self) -> Batch:
-        """The rows of the batch that have one."""
+        """The rows of the batch with a vector."""
         return self.rows.take([i for i in range(self.rows.num_rows) if i not in self.errors])
 
 
 def partitions_of(batch: Batch, column: str) -> Sequence[Partition]:
-    """The partition of each row: the one that it names in a column, else that of its window.
+    """The partition of each row: the value of a column, otherwise the partition of its window.
 
     Texts of two partitions never share a request.
     """
@@ -54,14 +54,14 @@ def partitions_of(batch: Batch, column: str) -> Sequence[Partition]:
 async def vectors_of(
     rows: Batch, name: str, texts: Sequence[str | None], embed: EmbedTextsOf, owner: str
 ) -> pa.Array:  # type: ignore[type-arg]
-    """Vectors of texts, each distinct text of a partition embedded once; None gives NULL.
+    """Vectors of texts. Each distinct text of a partition is embedded once; None gives NULL.
 
-    Vectors have one element where there is no text at all: how many a vector has is not known then.
+    If there is no text at all, the length of vectors is unknown, and the vectors have one element.
 
     Args:
-        rows: The rows that have the texts.
-        name: Of the vectors, for errors.
-        texts: One for each row.
+        rows: The rows of the texts.
+        name: The name of the vectors, for errors.
+        texts: A text for each row.
         embed: Embeds texts of a partition.
         owner: The column that names the partition of a row.
 
@@ -118,8 +118,8 @@ async def run_embed(
 
 
 def given_vectors(rows: Batch, column: pa.Array) -> pa.Array:  # type: ignore[type-arg]
-    """The vectors of rows as those of one length. Raises DataError where their lengths differ, or
-    where one has what is not a finite number.
+    """The vectors of rows as a column of fixed length. Raises DataError if lengths differ or an
+    element is no finite number.
     """
     vectors = values(column)
     finite = [
@@ -139,7 +139,7 @@ def given_vectors(rows: Batch, column: pa.Array) -> pa.Array:  # type: ignore[ty
 
 
 def of_one_size(left: pa.Array, right: pa.Array) -> tuple[pa.Array, pa.Array]:  # type: ignore[type-arg]
-    """Two columns of vectors as they are; one without any vector gets the type of the other."""
+    """Two columns of vectors; a column without vectors takes the type of the other."""
     if left.null_count == len(left):
         return pa.nulls(len(left), right.type), right
     return left, pa.nulls(len(right), left.type) if right.null_count == len(right) else right

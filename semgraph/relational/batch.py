@@ -1,9 +1,9 @@
 """Rows with their hidden columns.
 
 Every relation has an ordinal (`_o`), which makes row order part of its meaning. A relation that
-derives from the rows that a plan cuts into windows also has `_p`, its partition, and `_m`,
-the input row that each row derives from. Joins, groups, limits and windows are confined by `_p`, so
-a wave of many partitions computes what each would alone.
+derives from windowed rows also has `_p`, the partition, and `_m`, the input row from which each row
+derives. Joins, groups, limits and window functions stay within `_p`, so that a wave of many
+partitions has the result of each partition alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from semgraph.expr.types import TIMESTAMP
 from semgraph.logical.node import Node
 
 PARTITION, INPUT_ROW = "_p", "_m"
-FEW = 4_000  # rows up to which generated Python over tuples takes less time than a DuckDB statement
+FEW = 4_000  # the number of rows up to which generated Python is faster than a DuckDB statement
 Column = Any  # pa.ChunkedArray or pa.Array
 # The values of a row in the order of its schema: structs as dicts, timestamps as aware datetimes.
 Row = tuple[Any, ...]
@@ -42,8 +42,8 @@ _SCHEMAS: WeakKeyDictionary[Node, pa.Schema] = WeakKeyDictionary()
 
 
 def runtime_schema(node: Node) -> pa.Schema:
-    """The schema of a node's batches: its columns and the hidden ones, without the ordinal, which
-    is the order of the rows.
+    """The schema of a node's batches: its columns and the hidden columns. The ordinal is not
+    included, because it is the order of the rows.
     """
     schema = _SCHEMAS.get(node)
     if schema is None:
@@ -55,17 +55,16 @@ def runtime_schema(node: Node) -> pa.Schema:
 class Batch:
     """The rows of one relation, in order, with their hidden columns.
 
-    A batch holds a list of tuples, an Arrow table, or both: each is made of the other once, when it
-    is needed. Rows are never changed.
+    A batch holds a list of tuples, an Arrow table, or both. Each is made from the other once, when
+    it is needed. Rows are immutable.
 
     Args:
-        schema: The columns, the hidden ones included. The ordinal is no column: it is the place of
-            a row.
+        schema: The columns, including hidden ones. The ordinal is no column: it is the index of a
+            row.
         rows: The rows as tuples.
         table: The rows as a table.
-        ids: A number for each row, of which no other row of the run has it; None where no lineage
-            is recorded.
-        sources: For each row the ids of the rows that it was made of; None where there are no ids.
+        ids: A number for each row, unique in the run; None if no lineage is recorded.
+        sources: For each row the ids of its source rows; None without ids.
     """
 
     __slots__ = ("_none", "_places", "_rows", "_table", "ids", "num_rows", "schema", "sources")
@@ -97,7 +96,7 @@ class Batch:
 
     @classmethod
     def concatenated(cls, parts: Sequence[Batch]) -> Batch:
-        """The rows of several batches of one schema, of which there is at least one."""
+        """The rows of at least one batch, all with the same schema."""
         parts = [part for part in parts if part.num_rows] or parts[:1]
         if len(parts) == 1:
             return parts[0]
@@ -111,7 +110,7 @@ class Batch:
 
     @property
     def in_tuples(self) -> bool:
-        """Whether the rows are there as tuples, so that `rows` costs nothing."""
+        """Whether the batch holds tuples, so that `rows` needs no conversion."""
         return self._rows is not None
 
     @property
@@ -119,7 +118,7 @@ class Batch:
         """The rows as tuples.
 
         Raises:
-            OverflowError: A timestamp lies outside of the years 1 to 9999, which Python's have.
+            OverflowError: A timestamp is outside of the years 1 to 9999, the range of Python.
         """
         if self._rows is None:
             self._rows = tuples_of(self.table)
@@ -155,27 +154,25 @@ class Batch:
         return self.has(INPUT_ROW)
 
     def input_rows(self) -> list[int | None]:
-        """The input row of each row; None where it derives from none."""
+        """The input row of each row; None if it derives from none."""
         return self.column(INPUT_ROW) if self.has_input_rows else [None] * self.num_rows
 
     def partitions(self) -> list[int] | None:
-        """The partition of each row, by number; None if the rows belong to none."""
+        """The partition number of each row; None if the rows have no partitions."""
         return self.column(PARTITION) if self.has(PARTITION) else None
 
     def owners(self, column: str) -> list[str] | None:
-        """The partition that each row names in a column, "" for NULL; None without such a
-        column.
-        """
+        """The partition of each row according to a column, "" for NULL; None without the column."""
         if self.has(column) and self.schema.field(column).type == pa.string():
             return [name or "" for name in self.column(column)]
         return None
 
     def of_rows(self, rows: Collection[int] | None, *, shared: bool = False) -> Batch:
-        """The rows that derive from some input rows; all of them, if they derive from none.
+        """The rows that derive from some input rows; all rows if the batch derives from none.
 
         Args:
             rows: Numbers of input rows; None: all.
-            shared: Also take rows that derive from no single input row.
+            shared: Whether to include rows that derive from no single input row.
         """
         if rows is None or not self.has_input_rows:
             return self
@@ -195,7 +192,7 @@ class Batch:
         return places[0] if len(places) == 1 else sorted(chain.from_iterable(places))
 
     def _by_input_row(self) -> dict[int | None, list[int]]:
-        """The places of the rows that derive from each input row."""
+        """The indices of the rows that derive from each input row."""
         if self._places is None:
             self._places = {}
             for place, row in enumerate(self.input_rows()):
@@ -203,7 +200,7 @@ class Batch:
         return self._places
 
     def take(self, places: Sequence[int]) -> Batch:
-        """The rows at some places, which are in ascending order and different."""
+        """The rows at some indices, which are ascending and distinct."""
         if len(places) == self.num_rows:
             return self
         if not places:
@@ -219,7 +216,7 @@ class Batch:
         return Batch(self.schema, None, table, ids, sources)
 
     def reordered(self, places: Sequence[int]) -> Batch:
-        """All rows, in the order of their places."""
+        """All rows, in the order of `places`, a permutation of their indices."""
         if all(place == i for i, place in enumerate(places)):
             return self
         ids, sources = _at(self.ids, places), _at(self.sources, places)
@@ -230,7 +227,7 @@ class Batch:
         return Batch(self.schema, None, table, ids, sources)
 
     def slice(self, first: int, count: int) -> Batch:
-        """Some rows that follow each other."""
+        """`count` consecutive rows."""
         end = first + count
         ids = None if self.ids is None else self.ids[first:end]
         sources = None if self.sources is None else self.sources[first:end]
@@ -239,12 +236,12 @@ class Batch:
         return Batch(self.schema, None, self.table.slice(first, count), ids, sources)
 
     def with_sources(self, sources: Sources | None) -> Batch:
-        """The rows without own ids, each with the ids of the rows that it is made of. None: unknown."""
+        """The rows without ids, each with the ids of its source rows. None: unknown."""
         return Batch(self.schema, self._rows, self._table, None, sources)
 
     def derived_from(self, others: Batch, places: Sequence[int] | None = None) -> Batch:
-        """The rows without ids, each with one other row as its source: the one at its own place, or
-        at that of `places`.
+        """The rows without ids, each with one row of `others` as its source: the row at the same
+        index, or at the index in `places`.
         """
         ids = others.ids if places is None else _at(others.ids, places)
         return self.with_sources(None if ids is None else [(number,) for number in ids])
@@ -254,7 +251,8 @@ class Batch:
         return Batch(self.schema, self._rows, self._table, ids, self.sources)
 
     def reading(self, names: Collection[str]) -> Batch:
-        """The rows as tuples for a reader of some columns: in those of a table the others are NULL.
+        """The rows as tuples for a reader of some columns. If they come from a table, other columns
+        are NULL.
 
         Raises:
             OverflowError: As `rows`.
@@ -268,10 +266,10 @@ class Batch:
         return Batch.of_tuples(list(zip(*columns, strict=True)), self.schema)
 
     def confined(self, partition_of: Sequence[int]) -> Batch:
-        """The same rows with the partition of their input row.
+        """The same rows, with the partition of their input row.
 
         Args:
-            partition_of: The partition of each input row, by its number.
+            partition_of: The partition of each input row, by the row's number.
         """
         if not self.has_input_rows:
             return self
@@ -288,7 +286,7 @@ class Batch:
         return Batch(table.schema, None, table, self.ids, self.sources)
 
     def with_ordinal(self) -> pa.Table:
-        """The rows with their ordinal, ready to be a relation of a statement."""
+        """The rows with their ordinal, as a relation of a statement."""
         return self.table.append_column(ORDINAL, pa.array(np.arange(self.num_rows)))
 
     def visible(self) -> pa.Table:
@@ -309,7 +307,7 @@ def tuples_of(table: pa.Table) -> list[Row]:
     """The rows of a table as tuples.
 
     Raises:
-        OverflowError: A timestamp lies outside of the years 1 to 9999, which Python's have.
+        OverflowError: A timestamp is outside of the years 1 to 9999, the range of Python.
     """
     if not table.num_rows or not table.num_columns:
         return [()] * table.num_rows
@@ -335,7 +333,7 @@ def values(column: Any) -> list[Any]:
 
 @lru_cache(maxsize=4096)
 def _holds_timestamps(kind: pa.DataType) -> bool:
-    """Whether Arrow converts a type slowly: it looks the time zone of each timestamp up."""
+    """Whether a type contains timestamps. Arrow converts them slowly: it looks up each time zone."""
     nested = [kind.field(i).type for i in range(kind.num_fields)]
     return kind == TIMESTAMP or any(map(_holds_timestamps, nested))
 
@@ -379,7 +377,9 @@ def _array(column: Sequence[Any], kind: pa.DataType) -> Any:
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The same rows with exactly this schema: DuckDB renames list children and widens numbers."""
+    """The same rows with exactly this schema, because DuckDB renames list children and widens
+    numbers.
+    """
     if table.schema.equals(schema):
         return table
     return table.select(schema.names).cast(schema) if table.num_rows else empty_table(schema)
@@ -387,7 +387,7 @@ def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 @lru_cache(maxsize=4096)
 def empty_table(schema: pa.Schema) -> pa.Table:
-    """A table without rows, made once: Arrow takes ten microseconds for each column."""
+    """A table without rows, cached, because Arrow takes ten microseconds per column."""
     return schema.empty_table()
 
 
@@ -399,16 +399,14 @@ def pick(table: pa.Table, path: str) -> pa.ChunkedArray[Any]:
 
 
 def rows_at(table: pa.Table, places: Sequence[int]) -> pa.Table:
-    """The rows of a table at some places."""
+    """The rows of a table at some indices."""
     if places and all(place == i for i, place in enumerate(places, places[0])):
-        return table.slice(places[0], len(places))  # Arrow takes longer for a few single rows
+        return table.slice(places[0], len(places))  # faster than take, even for few rows
     return table.take(pa.array(places, pa.int64()))
 
 
 def dense(values: Sequence[Any]) -> tuple[list[int], list[int]]:
-    """The number of each value in order of first appearance, and where each number first
-    appears.
-    """
+    """The number of each value, in order of first appearance, and the first index of each number."""
     seen: dict[Any, int] = {}
     first: list[int] = []
     numbers = []

@@ -1,9 +1,9 @@
 """Segments over few rows as generated Python: one function of lists of tuples for each segment.
 
 DuckDB takes milliseconds for a statement over a handful of rows, a generated function microseconds.
-A row is a tuple in the order of `runtime_schema`; the ordinal is its position. `sql` defines what
-operators mean. A segment is `Unsupported` as a whole if any part of it is not known to give the same
-result as DuckDB.
+A row is a tuple in the order of `runtime_schema`; the ordinal is its position. `sql` defines the
+semantics of operators. A whole segment is `Unsupported` if any part of it may give another result
+than DuckDB.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _TOO_DEEP = "an expression of hundreds of operands"
 
 
 class RowFunction:
-    """The rows of a segment, as a function of those of its inputs.
+    """The rows of a segment, as a function of the rows of its inputs.
 
     Args:
         source: The generated code, a function `rows(now, in0, in1, ...)`.
@@ -68,16 +68,16 @@ class RowFunction:
         self.source = source
         names = dict(NAMESPACE)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)  # as for `1 is None`
+            warnings.simplefilter("ignore", SyntaxWarning)  # such as of `1 is None`
             code = compile(source, "<segment>", "exec")
-        exec(code, names)  # noqa: S102 - made here of admitted expressions
+        exec(code, names)  # noqa: S102 - generated here from admitted expressions
         self._run: Callable[..., Rows] = names["rows"]
 
     def __call__(self, inputs: Sequence[Rows], now: datetime | None) -> Rows:
         """The rows in the order of the ordinal.
 
-        On any exception DuckDB must compute the segment: it decides whether there is an error, and
-        which.
+        On any exception DuckDB must compute the segment: it defines whether there is an error, and
+        which one.
         """
         return self._run(now and now.astimezone(UTC), *inputs)
 
@@ -90,8 +90,7 @@ def compile_rows(
     Args:
         root: The node whose rows it computes.
         inputs: The nodes that it reads, in the order of the function's arguments.
-        traced: Whether the last value of each row is a tuple: the ids of the rows that it is made
-            of.
+        traced: Whether each row ends with a tuple: the ids of its source rows.
     """
     try:
         return RowFunction(_Generator(inputs, traced).function(root))
@@ -137,7 +136,7 @@ class _Generator:
         return "\n    ".join(lines) + "\n"
 
     def _columns(self, node: Node, row: str = "r") -> dict[str, Code]:
-        """The columns of a row of a node, hidden ones included."""
+        """The columns of a row of a node, including hidden ones."""
         return {f.name: Code(f"{row}[{i}]", f.type) for i, f in enumerate(self._schema(node))}
 
     def _schema(self, node: Node) -> pa.Schema:
@@ -193,7 +192,7 @@ class _Generator:
     def _converted(
         self, scalar: Scalar, scope: NameScope, columns: dict[str, Code], kind: pa.DataType
     ) -> str:
-        """A computed column, with the type that the schema has."""
+        """A computed column, converted to its type in the schema."""
         if len(scalar.columns) == 1 and scalar.sql == f'"{scalar.columns[0]}"':
             return columns[scalar.columns[0]].text
         try:
@@ -218,7 +217,7 @@ class _Generator:
         return _Loop(rows, values), NameScope(columns, window=window)
 
     def _window(self, tree: exp.Window, node: Node, rows: str) -> Code:
-        """A list with a value of a window function for each row."""
+        """A list with the value of a window function for each row."""
         scope, call = NameScope(self._columns(node)), tree.this
         parts = [value(part, scope) for part in tree.args.get("partition_by") or []]
         parts += [scope.columns[PARTITION]] if node.partitioned else []
@@ -253,14 +252,14 @@ class _Generator:
         return Code(name, code.kind)
 
     def _terms(self, terms: Iterable[tuple[str, bool, bool]], row: str = "r") -> str:
-        """Arguments of functions that sort."""
+        """The arguments of sort functions."""
         return "".join(
             f", (lambda {row}: {text}, {descending}, {nulls_first})"
             for text, descending, nulls_first in terms
         )
 
     def _sorted_by(self, order: Sequence[Sort], scope: NameScope, row: str = "r") -> str:
-        """The terms of an operator's order: NULLs last; a constant orders nothing."""
+        """The terms of an operator's order: NULLs last, without constants."""
         terms = (
             (sort_key(value(t.by.ast, scope)), t.descending, False) for t in order if t.by.columns
         )
@@ -412,7 +411,7 @@ class _Generator:
 
 
 class _Loop:
-    """The loop over rows, written once all window functions of its body are known."""
+    """The loop over rows. It is written when all window functions of its body are known."""
 
     def __init__(self, rows: str, values: list[str]) -> None:
         self._rows, self._values = rows, values
@@ -425,7 +424,7 @@ class _Loop:
 
 
 def _narrowed(code: Code, wanted: pa.DataType) -> str:
-    """A column; of a struct, only the wanted fields. Raises Unsupported."""
+    """A column; for a struct, only the wanted fields. Raises Unsupported."""
     if code.kind == wanted:
         return code.text
     if not pa.types.is_struct(code.kind) or not pa.types.is_struct(wanted):

@@ -1,10 +1,10 @@
-"""Segments: each maximal relational run between calls to models and stores is one DuckDB statement,
-and over few rows one generated function.
+"""Segments. Each maximal sequence of relational operators between calls to models and stores is one
+DuckDB statement or, over few rows, one generated function.
 
-A traced segment also computes lineage, the input rows that each of its rows is made of, as a hidden
-column beside the others: joins put the lists of both rows together, groups those of all their rows.
-An operator that makes one row of many ends a piece of the segment, and its rows get ids of their
-own: what reads them names one id in place of many, so that lineage takes no more room than the rows.
+A traced segment also computes lineage, the source rows of each row, as a hidden column. Joins
+concatenate the lists of both rows, groups the lists of all their rows. An operator that makes one
+row of many ends a piece of the segment, and its rows get new ids. Readers then name one id instead
+of many, so that lineage takes no more space than the rows.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ from semgraph.relational.rows import RowFunction, compile_rows
 from semgraph.relational.sql import LINEAGE, InputRelations, operator_sql, quote
 
 T = TypeVar("T")
-_LARGE = MOST_ITEMS  # rows, pairs or items from which a statement leaves the event loop's thread
-_MANY = 50 * _LARGE  # pairs from which a process computes it, where there is one
+_LARGE = MOST_ITEMS  # above this number of rows, pairs or items a statement runs in another thread
+_MANY = 50 * _LARGE  # above this number of pairs it runs in the DuckDB process, if there is one
 
 
 @dataclass(frozen=True)
 class Deadline:
-    """How long a statement outside of the event loop's thread may take.
+    """The time limit of a statement outside of the event loop's thread.
 
     Args:
-        seconds: What is left; None: any time.
-        passed: The error once that time is up.
+        seconds: Returns the remaining seconds; None: no limit.
+        passed: Returns the error for an exceeded limit.
     """
 
     seconds: Callable[[], float | None] = lambda: None
@@ -72,13 +72,13 @@ DEADLINE: ContextVar[Deadline] = ContextVar("deadline", default=Deadline())  # n
 
 @dataclass(frozen=True)
 class Segment:
-    """One statement: SQL over tables named by `inputs`, giving the rows of `root`, in order.
+    """One statement: SQL over tables named by `inputs` that returns the rows of `root`, in order.
 
     Args:
         root: The node whose rows it computes.
         inputs: The nodes that it reads, by the name of their table.
         sql: The statement.
-        traced: Whether it also computes of which rows of its inputs each row is made.
+        traced: Whether it also computes the source rows of each row.
     """
 
     root: Node
@@ -88,12 +88,12 @@ class Segment:
 
     @cached_property
     def function(self) -> RowFunction | Unsupported:
-        """The same over few rows, or why only DuckDB computes it."""
+        """The function of the segment for few rows, or why only DuckDB can compute it."""
         return compile_rows(self.root, [node for _, node in self.inputs], traced=self.traced)
 
     @cached_property
     def content(self) -> str:
-        """The statement, with the names of its inputs replaced by their places."""
+        """The statement, with the names of its inputs replaced by their indices."""
         sql = self.sql
         for i, (name, _) in enumerate(self.inputs):
             sql = re.sub(rf"\b{re.escape(name)}\b", f"in{i}", sql)
@@ -101,11 +101,11 @@ class Segment:
 
     @cached_property
     def calls_own(self) -> bool:
-        """Whether it calls a function of one's own."""
+        """Whether it calls a user function."""
         return calls_own(self.sql)
 
     def pairs(self, inputs: Sequence[Batch]) -> int:
-        """How many pairs of rows one of its joins may look at."""
+        """The maximum number of row pairs that one of its joins may compare."""
         rows = {node: batch.num_rows for (_, node), batch in zip(self.inputs, inputs, strict=True)}
         most = 0
         for node in self.operators:
@@ -118,7 +118,7 @@ class Segment:
 
     @cached_property
     def operators(self) -> tuple[Node, ...]:
-        """The operators that the statement computes, inputs before what reads them."""
+        """The operators that the statement computes, in topological order: inputs first."""
         inputs = {node for _, node in self.inputs}
         operators: dict[Node, None] = {}
 
@@ -134,7 +134,7 @@ class Segment:
 
     @cached_property
     def pieces(self) -> tuple[Segment, ...]:
-        """The traced segments that compute it together, those that others read first."""
+        """The traced segments that together compute it, in topological order: inputs first."""
         names = {node: name for name, node in self.inputs}
         for i, node in enumerate(self._ends()):
             names[node] = f"c{i}"
@@ -142,8 +142,8 @@ class Segment:
         return tuple(compile_segment(node, names, traced=True) for node in (*ends, self.root))
 
     def _ends(self) -> list[Node]:
-        """The operators below the root whose rows get ids: those that make one row of many, and
-        those that two pieces would compute.
+        """The operators below the root whose rows get ids: operators that make one row of many, and
+        operators that two pieces would compute.
         """
         grouped = {node for node in self.operators if isinstance(node, Aggregate | GroupJoin)}
         ends = _ends_of_segments(self.operators, {self.root, *grouped}) - {self.root}
@@ -153,8 +153,8 @@ class Segment:
 def compile_segment(
     root: Node, materialised: Mapping[Node, str], *, traced: bool = False
 ) -> Segment:
-    """Compile a relational node down to the materialised nodes, given with the names of their
-    tables.
+    """Compile a relational node down to the materialised nodes. `materialised` holds the names of
+    their tables.
     """
     names: dict[Node, str] = {}
     source = InputRelations(names, traced)
@@ -184,7 +184,7 @@ def compile_segment(
 
 
 def gives_nothing(segment: Segment, inputs: Sequence[Batch]) -> bool:
-    """Whether a segment has no rows because inputs have none: known without running it."""
+    """Whether a segment has no rows because its inputs have none; determined without running it."""
     empty = {
         node: not batch.num_rows for (_, node), batch in zip(segment.inputs, inputs, strict=True)
     }
@@ -197,11 +197,11 @@ def gives_nothing(segment: Segment, inputs: Sequence[Batch]) -> bool:
 
 
 class Executors(NamedTuple):
-    """How segments and searches are computed.
+    """The choice of executors for segments and searches.
 
     Args:
-        few: The number of rows up to which generated Python computes them, where it can.
-        both: Whether DuckDB computes these too, and the two must agree.
+        few: The number of rows up to which generated Python computes them, if it supports them.
+        both: Whether DuckDB also computes these, and both results must agree.
     """
 
     few: float
@@ -217,8 +217,8 @@ _EXECUTORS = {
 
 
 def executors(*sql: str) -> Executors:
-    """What `SEMGRAPH_SEGMENTS` says; for SQL that may grow DuckDB's process alone, where there is one.
-    Raises EngineError.
+    """The executors of `SEMGRAPH_SEGMENTS`; only DuckDB for SQL that may grow in its process, if
+    there is one. Raises EngineError.
     """
     if PROCESS.get() is not None and any(map(grows, sql)):
         return _EXECUTORS["duckdb"]
@@ -231,10 +231,10 @@ def executors(*sql: str) -> Executors:
 
 
 async def run_segment(segment: Segment, inputs: Sequence[Batch], now: datetime | None) -> Batch:
-    """The rows of a segment over those of its inputs, by its function or its statement.
+    """The rows of a segment over the rows of its inputs, by its function or its statement.
 
     Raises:
-        DataError: A row has no value.
+        DataError: An expression fails on a row.
         EngineError: The executors differ.
     """
     few, both = executors(segment.sql)
@@ -267,11 +267,11 @@ async def run_traced(
         segment: The segment, not traced.
         inputs: The rows of its inputs, with ids.
         now: The value of `$now`.
-        number: Gives the rows of a piece ids, and records their sources. Called for each piece but
-            the last.
+        number: Assigns ids to the rows of a piece, and records their sources. Called for each piece
+            except the last.
 
     Raises:
-        DataError: A row has no value.
+        DataError: An expression fails on a row.
         EngineError: The executors differ.
     """
     batches = {node: batch for (_, node), batch in zip(segment.inputs, inputs, strict=True)}
@@ -291,7 +291,7 @@ def _schema(segment: Segment) -> pa.Schema:
 
 
 def _traced_rows(batch: Batch) -> list[Row]:
-    """The rows, each with its own id as what it is made of."""
+    """The rows, each with its id as its only source."""
     return [(*row, (number,)) for row, number in zip(batch.rows, batch.ids or (), strict=True)]
 
 
@@ -323,7 +323,7 @@ def _distinct(ids: Sequence[int]) -> tuple[int, ...]:
 def _by_function(
     segment: Segment, inputs: Sequence[Batch], now: datetime | None, *, both: bool
 ) -> list[Row] | None:
-    """The rows by the segment's function; None where DuckDB must compute them."""
+    """The rows by the segment's function; None if DuckDB must compute them."""
     if isinstance(segment.function, Unsupported):
         return None
     try:
@@ -334,21 +334,21 @@ def _by_function(
     except Exception:
         if both:
             raise
-        return None  # an error is DuckDB's to report
+        return None  # DuckDB reports the error
 
 
 def check_equal(
     node: Node, what: str, inputs: Sequence[Batch], rows: Sequence[Row], others: Sequence[Row]
 ) -> None:
-    """Refuse rows of the two executors that differ. Raises EngineError."""
+    """Compare the rows of both executors. Raises EngineError if they differ."""
     if len(rows) != len(others) or not all(map(same, rows, others)):
         shown = "\n".join(map(str, [what, *(batch.rows for batch in inputs), rows, others]))
         raise EngineError(f"the executors of step {node.step} differ:\n{shown}")
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether values are equal, their types and NaN included; DuckDB's sorts lose the sign of
-    zero.
+    """Whether values and their types are equal. NaN equals NaN, and 0.0 equals -0.0, because
+    DuckDB's sorts lose the sign of zero.
     """
     if isinstance(a, (tuple, list)) and type(a) is type(b):
         return len(a) == len(b) and all(map(same, a, b))
@@ -366,21 +366,21 @@ async def execute(
     now: datetime | None = None,
     pairs: int | None = None,
 ) -> pa.Table:
-    """Run one statement over Arrow tables and give its rows the canonical types of `schema`.
+    """Run one statement over Arrow tables and cast its rows to the canonical types of `schema`.
 
-    Small ones run on the event loop's thread: a hand-off to another costs more than they do. Those
-    that call a function of one's own never do: it may take its time. What runs in another thread is
-    interrupted when the task is cancelled, or when the deadline has passed.
+    Small statements run in the event loop's thread, because switching threads costs more than they
+    do. Statements with user functions never do, because these may be slow. A statement in another
+    thread is interrupted when the task is cancelled or the deadline has passed.
 
     Args:
         sql: The statement.
         tables: Its tables, by name.
         schema: The schema of its rows.
         now: The value of `$now`.
-        pairs: The most pairs of rows that it looks at; None: those of all tables.
+        pairs: The maximum number of row pairs that it compares; None: the pairs of all tables.
 
     Raises:
-        DataError: A row has no value, or the time is up.
+        DataError: An expression fails on a row, or the deadline has passed.
     """
     numbered = {name: Batch.of_table(table).with_ordinal() for name, table in tables.items()}
     sizes = [table.num_rows for table in tables.values()]
@@ -415,15 +415,15 @@ async def execute(
 
 
 async def apart(run: Callable[[], T], stop: Callable[[], object] = lambda: None) -> T:
-    """The result of what may take its time, in a thread for which no process waits at its end: a
-    function of one's own cannot be interrupted.
+    """The result of slow work, run in a daemon thread: user functions cannot be interrupted, and
+    the process does not wait for them at its end.
 
     Args:
-        run: Computes it.
-        stop: Called when nobody waits for it any longer.
+        run: Computes the result.
+        stop: Called when the result is no longer needed.
 
     Raises:
-        duckdb.InterruptException: The deadline has passed; or what `DEADLINE` names.
+        duckdb.InterruptException: The deadline has passed. `DEADLINE` may define another error.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -438,7 +438,7 @@ async def apart(run: Callable[[], T], stop: Callable[[], object] = lambda: None)
             ended = partial(end, future.set_result, context.run(run))
         except BaseException as error:  # noqa: BLE001 - raised where it is awaited
             ended = partial(end, future.set_exception, error)
-        with suppress(RuntimeError):  # the loop is closed: nobody waits
+        with suppress(RuntimeError):  # the loop is closed: nothing waits
             loop.call_soon_threadsafe(ended)
 
     limit = DEADLINE.get()
@@ -457,9 +457,11 @@ async def apart(run: Callable[[], T], stop: Callable[[], object] = lambda: None)
 
 
 def _end(thread: threading.Thread, stop: Callable[[], object]) -> None:
-    """Stop what a thread does until it has ended: a statement that has not begun is not interrupted. A
-    process waits for this at its end, for a function of one's own up to two seconds: DuckDB cannot
-    close while a statement runs.
+    """Stop the work of a thread, repeatedly until it has ended, because a statement that has not
+    begun ignores an interrupt.
+
+    The process waits for this at its end, at most two seconds for a user function, because DuckDB
+    cannot close while a statement runs.
     """
     for _ in range(40):
         if not thread.is_alive():
@@ -475,7 +477,7 @@ def column_segment(scalar: Scalar, source: Node, kind: pa.DataType | None = None
     Args:
         scalar: The column.
         source: The rows that it reads.
-        kind: The type of the column; None: the one that the scalar has. Raises Fault.
+        kind: The type of the column; None: the type of the scalar. Raises Fault.
     """
     if kind is not None and type_of(scalar, source.schema) != kind:
         cast = exp.Cast(this=scalar.ast, to=exp.DataType.build(sql_type(kind), dialect="duckdb"))
@@ -490,22 +492,22 @@ async def column_of(
     now: datetime | None,
     kind: pa.DataType | None = None,
 ) -> Batch:
-    """A scalar over rows of `source`, as the column `x`, of the type that the plan gives it, or of
-    another.
+    """A scalar over rows of `source`, as the column `x`. `kind` replaces the type that the scalar
+    has.
     """
     names = runtime_schema(source).names
     rows = rows if rows.schema.names == names else Batch.of_table(rows.table.select(names))
     if rows.num_rows <= min(executors(scalar.sql).few, FEW):
-        with suppress(OverflowError):  # of a value that Python cannot hold
+        with suppress(OverflowError):  # Python cannot hold a value
             rows = rows.reading({*scalar.roots, PARTITION, INPUT_ROW})
     return await run_segment(column_segment(scalar, source, kind), [rows], now)
 
 
 def plan_segments(roots: Sequence[Node]) -> dict[Node, str]:
-    """The nodes that are materialised, with the names of their tables.
+    """The materialised nodes, with the names of their tables.
 
-    These are the nodes that are not relational, the inputs of such nodes, the roots, and each
-    relational node that two segments would compute.
+    These are the non-relational nodes, the inputs of such nodes, the roots, and each relational
+    node that two segments would compute.
     """
     order = list(walk(*roots))
     fixed = {node for node in order if not node.relational or not node.inputs} | set(roots)
@@ -515,11 +517,11 @@ def plan_segments(roots: Sequence[Node]) -> dict[Node, str]:
 
 
 def _ends_of_segments(order: Sequence[Node], fixed: set[Node]) -> set[Node]:
-    """The nodes at which segments end: the fixed ones, and those that two segments would compute.
+    """The nodes at which segments end: fixed nodes, and nodes that two segments would compute.
 
     Args:
-        order: The nodes, inputs before what reads them.
-        fixed: Nodes that end a segment in any case.
+        order: The nodes in topological order: inputs first.
+        fixed: The nodes that always end a segment.
     """
     ends = set(fixed)
     owners: dict[Node, set[Node]] = {}
@@ -543,7 +545,7 @@ _HINT = "leave such rows out in a step before, or say what they give: CASE WHEN 
 
 
 def place_error(error: DataError, node: Node) -> DataError:
-    """An error of a node's rows with the place of the node."""
+    """An error of a node's rows, with the position of the node."""
     if error.problem.position is not None or not isinstance(error.__cause__, duckdb.Error):
         return error.at(node.step, node.origin)
     cause = error.__cause__
@@ -567,7 +569,7 @@ def place_error(error: DataError, node: Node) -> DataError:
 async def place_segment_error(
     error: DataError, segment: Segment, inputs: Sequence[Batch], now: datetime | None
 ) -> DataError:
-    """An error of a segment with the place of its first operator that fails."""
+    """An error of a segment, with the position of its first operator that fails."""
     timely = not isinstance(error.__cause__, duckdb.InterruptException)
     if timely and error.problem.position is None and isinstance(error.__cause__, duckdb.Error):
         names = {node: name for name, node in segment.inputs}

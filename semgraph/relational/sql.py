@@ -33,20 +33,20 @@ from semgraph.relational.batch import hidden as hidden_columns
 RIGHT_ORDINAL, _RIGHT_PARTITION, _RIGHT_INPUT_ROW, _BRANCH = '"#o"', '"#p"', '"#m"', '"#branch"'
 LINEAGE, _RIGHT_LINEAGE = '"#from"', '"#right_from"'
 _RANK = "#rank"
-_RANKED_WINDOWS = (exp.RowNumber, exp.Lag, exp.Lead, exp.Ntile)  # each row has a place of its own
+_RANKED_WINDOWS = (exp.RowNumber, exp.Lag, exp.Lead, exp.Ntile)  # each row has a distinct position
 _FRAME_WINDOWS = (exp.FirstValue, exp.LastValue, exp.NthValue)  # one row of the frame
 _PEER_WINDOWS = (
     exp.Rank,
     exp.DenseRank,
     exp.PercentRank,
     exp.CumeDist,
-)  # equal rows have equal places
-_UNORDERED = frozenset({  # aggregates that have one result for every order of the rows
+)  # equal rows have equal positions
+_UNORDERED = frozenset({  # aggregates whose result does not depend on the order of the rows
     "approx_count_distinct", "bit_and", "bit_or", "bit_xor", "bitstring_agg", "bool_and", "bool_or", "count", "count_if",
     "count_star", "countif", "entropy", "histogram", "histogram_exact", "mad", "max", "median", "min", "quantile",
     "quantile_cont", "quantile_disc", "regr_count",
 })  # fmt: skip
-_PICKING = frozenset({  # aggregates that show in which order they see the rows
+_PICKING = frozenset({  # aggregates whose result depends on the order of the rows
     "any_value", "arbitrary", "arg_max", "arg_max_null", "arg_max_nulls_last", "arg_min", "arg_min_null",
     "arg_min_nulls_last", "argmax", "argmin", "array_agg", "first", "group_concat", "last", "list", "listagg", "max_by",
     "min_by", "mode", "string_agg",
@@ -59,8 +59,8 @@ class InputRelations:
 
     Args:
         names: The name of each node's relation.
-        traced: Whether relations have one more hidden column, `LINEAGE`: for each row the list of
-            ids of the rows that it is made of.
+        traced: Whether relations have the hidden column `LINEAGE`: for each row the list of ids of
+            its source rows.
     """
 
     def __init__(self, names: Mapping[Node, str], traced: bool = False) -> None:
@@ -76,7 +76,7 @@ class InputRelations:
 
 
 def quote(name: str) -> str:
-    """An identifier."""
+    """A quoted identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -84,8 +84,10 @@ def quote(name: str) -> str:
 def scalar_sql(
     scalar: Scalar, partitioned: bool, ordinal: str = ORDINAL, order: tuple[Sort, ...] = ()
 ) -> str:
-    """SQL of a scalar: aggregates see rows by their own order, else by `order`, ties by the
-    ordinal; those of distinct values by the values; window functions stay within the partition.
+    """SQL of a scalar.
+
+    Aggregates read rows in their own order, otherwise in `order`; ties are broken by the ordinal.
+    Aggregates of distinct values read them sorted. Window functions stay within the partition.
     The distinct values of a list are sorted: DuckDB's own order is that of a hash table.
     """
     tree = with_bound_fields(scalar.ast)
@@ -109,7 +111,7 @@ def scalar_sql(
 
 
 def _sorted_list(items: exp.Expr, tree: exp.Expr) -> exp.Expr:
-    """A tree in which a list of it is sorted."""
+    """A tree with one of its lists sorted."""
     if items is tree:
         return exp.ArraySort(this=items)
     items.replace(exp.ArraySort(this=items.copy()))
@@ -121,8 +123,8 @@ def _by(ordinal: str) -> list[exp.Ordered]:
 
 
 def _ordered(order: tuple[Sort, ...]) -> list[exp.Ordered]:
-    """The terms of an order. A constant orders nothing; DuckDB would take a number for the place of
-    a column.
+    """The terms of an order, without constants: DuckDB would take a number as the position of a
+    column.
     """
     return [
         exp.Ordered(this=t.by.ast, desc=t.descending, nulls_first=False)
@@ -137,9 +139,7 @@ def _terms(window: exp.Window) -> list[exp.Expr]:
 
 
 def _order_window(window: exp.Window, ordinal: str) -> None:
-    """Have rows that a window function's own order leaves equal go by the ordinal, without a change
-    of its frame.
-    """
+    """Break ties of a window function's order by the ordinal, without changing its frame."""
     terms = _terms(window)
     spec, call = window.args.get("spec"), window.this
     while isinstance(call, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls)):
@@ -152,8 +152,8 @@ def _order_window(window: exp.Window, ordinal: str) -> None:
 
 
 def _order_call(call: exp.Func, rest: Sequence[exp.Expr]) -> None:
-    """Complete the order in which a call sees rows: its own terms, then `rest`, which ends with the
-    ordinal.
+    """Complete the order in which a call reads rows: its own terms, then `rest`, which ends with
+    the ordinal.
 
     DuckDB orders distinct values by the values alone.
     """
@@ -170,7 +170,7 @@ def _order_call(call: exp.Func, rest: Sequence[exp.Expr]) -> None:
 
 
 def _last_argument(call: exp.Func) -> tuple[str | None, int | None]:
-    """Where the last argument of a call is, to which DuckDB's ORDER BY belongs."""
+    """The position of the last argument of a call, which takes DuckDB's ORDER BY."""
     names = ["this"] if isinstance(call, exp.GroupConcat) else reversed(call.arg_types)
     for name in names:
         value = call.args.get(name)
@@ -184,7 +184,7 @@ def _last_argument(call: exp.Func) -> tuple[str | None, int | None]:
 def cast_columns(
     columns: Columns, node: Node, source: Node, ordinal: str = ORDINAL, order: tuple[Sort, ...] = ()
 ) -> list[str]:
-    """Computed columns, each cast to the one canonical type that the schema says."""
+    """Computed columns, each cast to its canonical type in the schema."""
     casts = []
     for name, scalar in columns:
         sql = scalar_sql(scalar, source.partitioned, ordinal, order)
@@ -200,7 +200,7 @@ def order_sql(order: tuple[Sort, ...], node: Node, *last: str) -> str:
     terms = [
         f"{scalar_sql(t.by, node.partitioned)} {'DESC' if t.descending else 'ASC'} NULLS LAST"
         for t in order
-        # a constant orders nothing; DuckDB would take a number for the place of a column
+        # no constants: DuckDB would take a number as the position of a column
         if t.by.columns
     ]
     return ", ".join([*terms, *last])
@@ -311,7 +311,7 @@ def _(node: Union, source: InputRelations) -> str:
 
 
 def _narrowed(wanted: pa.Field[Any], existing: pa.DataType) -> str:
-    """A column, of a struct the fields that are wanted."""
+    """A column; for a struct, only the wanted fields."""
     name = quote(wanted.name)
     return name if existing == wanted.type else f"{_part(name, existing, wanted.type)} AS {name}"
 
@@ -379,7 +379,7 @@ def right_side(
 
 
 def join_condition(node: Node, other: Node, alias: str, using: Using, where: Scalar | None) -> str:
-    """What pairs must satisfy: equal paths, `where`, and one partition."""
+    """The condition of pairs: equal paths, `where`, and the same partition."""
     terms = [f"{LEFT}.{_path(a)} = {quote(alias)}.{_path(b)}" for a, b in using]
     if where is not None:
         terms.append(f"({scalar_sql(where, partitioned=False)})")
@@ -454,7 +454,9 @@ def _(node: GroupJoin, source: InputRelations) -> str:
 
 
 def _of_matches(scalar: Scalar) -> Scalar:
-    """The same, with aggregates of the matches alone: of a left row without any, of nothing."""
+    """The scalar with aggregates restricted to matches, so that a left row without matches
+    aggregates no row.
+    """
     tree = scalar.ast
     matched = exp.column(RIGHT_ORDINAL.strip('"'), quoted=True).is_(exp.Null()).not_()
     for call in [node for node in tree.find_all(exp.Func) if is_aggregate(node)]:

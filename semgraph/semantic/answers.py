@@ -1,14 +1,19 @@
-"""Answers of a model: their JSON Schema, their description in a prompt, and a strict reader; answer
-tables, made from outcomes and checked when an implementation returns them; the answer schemas that
-rows bring; and answers that name records of their row by numbers.
+"""Answers of a model.
 
-An answer that does not fit its schema is `Invalid`, with a reason for the repeated request. A list
-element that does not fit is left out, with a note.
+This module holds
 
-Some questions are answered with one word: yes or no, or a digit. Only the first token is read, with
-the probability of each word. The question is then in the user message, after examples of other
-questions: small models are far more accurate after examples than with JSON
-(`benchmarks/results/real.md`). The examples are equal in all requests, so that they are cached.
+- the JSON Schema of answers, their description in a prompt, and a strict reader;
+- answer tables, made from outcomes and checked when an implementation returns them;
+- answer schemas in a column of the rows;
+- answers that refer to the records of their row by number.
+
+An answer that does not match its schema is `Invalid`, with a reason for the repeated request. A
+list element that does not match is dropped, with a note.
+
+Some questions have one-word answers: yes or no, or a digit. Only the first token is read, with the
+probability of each word. The user message holds the question, after examples of other questions:
+small models are far more accurate after examples than with JSON (`benchmarks/results/real.md`). All
+requests share the examples, so that the provider caches them.
 """
 
 from __future__ import annotations
@@ -45,8 +50,10 @@ _QUOTED = 120
 
 
 def answer_table(node: Semantic, outcomes: Sequence[Outcome], *, scored: bool = False) -> pa.Table:
-    """The table that `answer` returns, from an outcome for each item (for sem_agg: for each group),
-    in order; `scored`: with the `score` of verdicts, for sem_filter and sem_join.
+    """The table that `answer` returns, from one outcome per item (for sem_agg: per group), in
+    order.
+
+    `scored` adds the `score` of verdicts, for sem_filter and sem_join.
     """
     schema = answer_schema(node)
     columns: list[pa.Array[Any]] = [pa.array(range(len(outcomes)), pa.int64())]
@@ -64,7 +71,7 @@ def answer_table(node: Semantic, outcomes: Sequence[Outcome], *, scored: bool = 
 
 
 def outcomes(node: Semantic, table: pa.Table) -> list[Outcome]:  # noqa: ARG001
-    """The outcomes in a table of answers, by item: the reverse of `answer_table`."""
+    """The outcomes in a table of answers, by item: the inverse of `answer_table`."""
     table = table.sort_by("item")
     names = [name for name in table.column_names if name not in {"item", "error", "calls"}]
     rows = zip(*(column_values(table.column(name)) for name in names), strict=True)
@@ -78,8 +85,7 @@ def outcomes(node: Semantic, table: pa.Table) -> list[Outcome]:  # noqa: ARG001
 def with_row_schemas(
     node: SemMap, forms: Sequence[str | None], prompts: Sequence[int]
 ) -> tuple[SemMap, list[int]]:
-    """The node with a prompt for each answer schema of its rows, and the number of each row's prompt
-    in it.
+    """The node with one prompt per answer schema of its rows, and the prompt number of each row.
 
     Args:
         node: A node with `schema`.
@@ -121,7 +127,7 @@ def _with_answer_schema(prompt: Prompt, text: str) -> Prompt:
 def parse_answer_schema(
     text: str,
 ) -> tuple[tuple[tuple[str, Type], ...], tuple[tuple[str, str], ...]]:
-    """The fields of an answer schema in JSON: types by name, and their meanings. Raises Fault."""
+    """The fields of an answer schema in JSON: types and meanings by name. Raises Fault."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
@@ -151,12 +157,12 @@ def _field(name: str, value: Any) -> tuple[Type, str]:
 
 
 _DROPPED = object()
-# The numbers of a row's records, by the column that has them.
+# The numbers of a row's records, by the column that holds the records.
 Numbers = Mapping[str, frozenset[int]]
 
 
 class UnknownNumber(Exception):
-    """An answer has a number that no record has, and may be asked for again."""
+    """An answer has the number of no record; a second request may correct it."""
 
 
 def numbers_of_rows(node: Semantic, left: pa.Table) -> list[Numbers]:
@@ -177,19 +183,22 @@ def numbers_of_rows(node: Semantic, left: pa.Table) -> list[Numbers]:
 def checked_numbers(
     node: Semantic, values: Mapping[str, Any], known: Numbers, note: Note, *, again: bool
 ) -> dict[str, Any]:
-    """The answers of a row, without list entries that hold an unknown number where these are
-    dropped; a number that a list repeats is in it once.
+    """The answers of a row with checked record numbers.
+
+    List entries with an unknown number are dropped where the plan says so. A list holds each number
+    once.
 
     Args:
-        node: A sem_map whose answers name records.
-        values: The answers by name; others pass.
+        node: A sem_map whose answers refer to records.
+        values: The answers by name; answers without numbers are unchanged.
         known: The numbers of the row's records.
-        note: Receives the entries that are dropped.
-        again: Whether numbers can be asked for again; if not, their entries are dropped, too.
+        note: Receives the dropped entries.
+        again: Whether a second request can correct a number. If not, all entries with unknown
+            numbers are dropped.
 
     Raises:
-        UnknownNumber: A number is that of no record, and is asked for again, or nothing is left.
-        RowError: It is in no list, so that there is nothing to drop.
+        UnknownNumber: A number is unknown, and a second request may correct it or no entry is left.
+        RowError: An unknown number is to be dropped, but it is in no list.
     """
     assert isinstance(node, SemMap)
     again = again or all(unknown == "drop" for _, unknown in node.numbers_of)
@@ -233,8 +242,9 @@ def _checked(
 
 
 def checked_outcome(node: Semantic, outcome: Outcome, known: Numbers, note: Note) -> Outcome:
-    """The outcome of a row without unknown numbers: an implementation that writes its own requests
-    asks no second time.
+    """The outcome of a row without unknown numbers.
+
+    It serves implementations that write their own requests: they send no second request.
     """
     if outcome.values is None:
         return outcome
@@ -248,7 +258,9 @@ def checked_outcome(node: Semantic, outcome: Outcome, known: Numbers, note: Note
 
 
 def needed_records(node: Semantic) -> tuple[str, ...]:
-    """The columns with records of which each answer must name one: a row without is not asked."""
+    """The columns of records to which each answer must refer. A row without such records is not
+    sent.
+    """
     if not isinstance(node, SemMap):
         return ()
     return tuple(dict.fromkeys(name for _, kind in node.answers for name in _needed_in(kind)))
@@ -271,10 +283,11 @@ _FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UT
 
 
 def time_in(text: str, *, utc: bool) -> tuple[datetime, bool]:
-    """The time that a text states, and whether it was moved into the years 1 to 9999.
+    """The time in a text, and whether it was moved into the years 1 to 9999.
 
-    A partial date is its first instant, 24:00 the next day, a time without a zone UTC. The order of
-    day and month is never guessed. `utc` converts to UTC. Raises ValueError or OverflowError.
+    A partial date means its first instant, 24:00 means midnight of the next day, and a time without
+    a zone is UTC. The order of day and month is never guessed. `utc` converts to UTC. Raises
+    ValueError or OverflowError.
     """
     if _USUAL.fullmatch(text):
         with suppress(ValueError):  # 24:00
@@ -282,10 +295,10 @@ def time_in(text: str, *, utc: bool) -> tuple[datetime, bool]:
             return moment if moment.tzinfo else moment.replace(tzinfo=UTC), False
     text = re.sub(r"\s*(UTC|GMT|Z)$", "Z", _YEAR_FIRST.sub(r"\1-\3-\4", text.strip().upper()))
     years = next_day = 0
-    if match := _CALENDAR.fullmatch(text):  # else a week, or a date without separators
+    if match := _CALENDAR.fullmatch(text):  # otherwise a week, or a date without separators
         year, month, day, clock = match.groups()
         clock, next_day = _MIDNIGHT.subn("00:00", clock or "00:00")
-        near = 2000 + int(year) % 400  # has the same calendar, and room for offsets
+        near = 2000 + int(year) % 400  # the same calendar, far enough from both limits for offsets
         text, years = f"{near}-{month or 1:0>2}-{day or 1:0>2}T{clock}", int(year) - near
     moment = datetime.fromisoformat(text) + timedelta(days=next_day)
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
@@ -301,7 +314,7 @@ _NOT_JSON = "the answer is not one JSON document"
 
 
 class Invalid(Exception):
-    """An invalid answer. `kind` is `invalid` or `truncated`; the message quotes no data."""
+    """An invalid answer. `kind` is `invalid` or `truncated`; the message holds no data of rows."""
 
     def __init__(self, what: str, kind: str = "invalid") -> None:
         self.kind = kind
@@ -309,17 +322,19 @@ class Invalid(Exception):
 
 
 LEFT_OUT = "left out an element of an answer"
-Note = Callable[[str, str], object]  # receives what was done, and where; see `Context.note`
+Note = Callable[[str, str], object]  # receives what happened, and where; see `Context.note`
 _Notes = list[tuple[str, str]]
-_SOUND = ("", "")  # stands for a list with sound elements among the notes
+_SOUND = ("", "")  # a note that a list has a valid element
 
-# A field of an operator beside those of its prompt: name, type and meaning.
+# A field of the operator itself, in addition to those of its prompt: name, type and meaning.
 Own = tuple[str, Type, str]
 
 
 @dataclass(frozen=True)
 class AnswerSchema:
-    """One JSON object: typed fields in order, and their meanings by dotted path."""
+    """The schema of an answer: typed fields of one JSON object in order, and meanings by dotted
+    path.
+    """
 
     fields: tuple[tuple[str, Type], ...]
     meanings: tuple[tuple[str, str], ...] = ()
@@ -333,13 +348,13 @@ class AnswerSchema:
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        """Its JSON Schema, closed, with descriptions."""
+        """The JSON Schema, without additional properties, with descriptions."""
         meanings = dict(self.meanings)
         return object_schema({name: _described(kind, name, meanings) for name, kind in self.fields})
 
     @cached_property
     def sketch(self) -> str:
-        """A sketch of the object in one line: `{"name": string, "at": time or null}`."""
+        """The object in one line: `{"name": string, "at": time or null}`."""
         return "{" + ", ".join(f'"{name}": {_sketch(kind)}' for name, kind in self.fields) + "}"
 
     @cached_property
@@ -353,7 +368,7 @@ class AnswerSchema:
         return _tokens(Type("struct", fields=self.fields))
 
     def read(self, value: Any, note: Note) -> dict[str, Any]:
-        """The typed values of an answer. Raises Invalid, also if it has elements and none is sound."""
+        """The typed values of an answer. Raises Invalid, also if all its list elements are invalid."""
         notes: _Notes = []
         values = _read_fields(self.fields, value, "", notes)
         for what, where in filter(any, notes):
@@ -364,7 +379,7 @@ class AnswerSchema:
 
 
 def parse(text: str) -> Any:
-    """Parse one JSON document. Objects with a key twice and NaN fit no type. Raises Invalid."""
+    """Parse one JSON document. NaN and objects with duplicate keys match no type. Raises Invalid."""
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError):
@@ -385,7 +400,7 @@ def list_of(text: str, key: str) -> list[Any]:
 
 
 def free_name(wanted: str, taken: Iterable[str]) -> str:
-    """A key that no answer has: the wanted one, with underscores appended if necessary."""
+    """A key that no answer has: `wanted`, with underscores appended if necessary."""
     names = set(taken)
     while wanted in names:
         wanted += "_"
@@ -393,7 +408,7 @@ def free_name(wanted: str, taken: Iterable[str]) -> str:
 
 
 def number(value: Any) -> int | None:
-    """A value as the number of a record, or None."""
+    """The record number that a value holds, or None."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
@@ -418,7 +433,7 @@ def read_value(kind: Type, value: Any, path: str, notes: _Notes) -> Any:
 
 def _object(pairs: list[tuple[str, Any]]) -> Any:
     values = dict(pairs)
-    return values if len(values) == len(pairs) else ...  # which is of no type
+    return values if len(values) == len(pairs) else ...  # a value of no type
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_object)
@@ -548,7 +563,7 @@ def _plain_sketch(kind: Type) -> str:
 
 
 def _described(kind: Type, path: str, meanings: Mapping[str, str]) -> dict[str, Any]:
-    """The JSON Schema of a type, with its meaning and those of its fields."""
+    """The JSON Schema of a type, with the meanings of the type and its fields."""
     schema = (replace(kind, name="struct") if kind.fields else kind).json_schema()
     inner = schema["anyOf"][0] if kind.nullable else schema
     part = kind
@@ -582,22 +597,23 @@ def words_of(node: Semantic) -> Words:
 
 
 def by_default(node: Semantic, yes_no: str) -> Words | None:
-    """The one-word answers for single rows; None for JSON, as of a filter with answers.
+    """The one-word answers for single rows; None if the answer is JSON, as for a filter with
+    answers.
 
-    Pairs are always answered in JSON: the prompts of the shipped plans were written and recorded
-    for it.
+    Answers about pairs are always JSON: the prompts of the shipped plans were written and recorded
+    for JSON.
     """
     single = node.keyword == "sem_filter" and not node.answers
     return YES_NO if single and yes_no == "word" else None
 
 
-# A word that stands alone, as in "No." and "**No**, because …", not in "No idea".
+# A word that is a complete answer: "No." and "**No**, because …" match, "No idea" does not.
 _FIRST_WORD = re.compile(r"""[\s"'*_`(\[]*(\w+)(?!\w|['’/.-]\w|[ \t]+\w)""")
 
 
 def read_word(node: Semantic, words: Words, reply: Reply, yes_from: float) -> dict[str, Any]:
-    """The verdict of a one-word reply, and under `logprobs` the log-probabilities of the words, if
-    any.
+    """The verdict of a one-word reply and, if available, the words' log-probabilities as
+    `logprobs`.
 
     Args:
         node: The node.
@@ -606,7 +622,7 @@ def read_word(node: Semantic, words: Words, reply: Reply, yes_from: float) -> di
         yes_from: The least log-odds of the answer yes.
 
     Raises:
-        Invalid: It is none of the words.
+        Invalid: The reply is none of the words.
     """
     found = _FIRST_WORD.match(reply.text)
     matches = [word for word in words.words if found and found[1].lower() == word]

@@ -1,4 +1,5 @@
-"""Items asked of an implementation, its checked answers, and their evidence, for all operators.
+"""The steps that all operators share: pass items to an implementation, check its answers, and
+record the evidence.
 
 The operators (`rows`, `pairs`, `groups`) make the items and assemble the result from the answers.
 Implementations never see `how`, `keep` or `on_error`.
@@ -51,15 +52,15 @@ _NO_MESSAGE = "it does not meet the check"
 async def refused(
     node: Answering, check: Check, answers: pa.Table, check_input: pa.Table, now: datetime | None
 ) -> dict[int, str]:
-    """The answers that do not meet a check, by their places, each with its message.
+    """The answers that fail a check: the check's message by the index of the answer.
 
-    Errors are not judged, nor are pairs that do not match: they have no answers.
+    Errors and pairs that do not match have no answers, so they are not checked.
 
     Args:
         node: The operator.
         check: Its check.
         answers: The answers of an implementation.
-        check_input: What the check sees beside each of them.
+        check_input: The other columns that the check reads, one row per answer.
         now: The value of `$now`.
     """
     places = _judged(node, answers)
@@ -81,7 +82,7 @@ async def refused(
 
 
 def _judged(node: Answering, answers: pa.Table) -> list[int]:
-    """The places of the answers that a check judges."""
+    """The indices of the answers to check."""
     errors = values(answers.column("error"))
     match = values(answers.column("match")) if node.keyword == "sem_join" else [True] * len(errors)
     return [i for i, error in enumerate(errors) if error is None and match[i]]
@@ -98,7 +99,7 @@ def _seen_by(node: Answering, check: Check) -> Input:
 class Failure:
     """A row without an answer, or with an error in an expression.
 
-    `input_row` is the row of the ordered input that it derives from, if any.
+    `input_row` is the row of the ordered input from which the row derives, if any.
     """
 
     step: str
@@ -131,13 +132,11 @@ class Answered:
         kept: Whether failed rows stay in the result (`on_error: null`).
         evidence: One row per item: `_m`, `left` and `right` (the columns that the prompt reads, as
             JSON), the answers, `error`, `calls`.
-        rows_in: How many rows (for sem_join: pairs) were answered.
+        rows_in: The number of answered rows (for sem_join: pairs).
         stays: The input rows that are in the result, for operators that keep each row at most once.
-        input_rows: The input row of each answered row, if `evidence` does not have a row for each.
-        sources: For each row of the result the rows of the inputs that it is made of, by their places
-            in all inputs, one after the other.
-        about: For each item of `evidence` the rows of the inputs that its question shows, as in
-            `sources`.
+        input_rows: The input row of each answered row, if `evidence` lacks a row for some of them.
+        sources: For each row of the result its source rows: indices into the concatenated inputs.
+        about: For each item of `evidence` the rows in its question: indices as in `sources`.
     """
 
     table: pa.Table
@@ -159,8 +158,8 @@ class Answered:
         return rows.with_sources([tuple(ids[place] for place in own) for own in self.sources])
 
     def evidence_of(self, inputs: Sequence[Batch]) -> pa.Table | None:
-        """The evidence with the ids of the rows of each question, as `_o`: a list of those of the
-        left input, and one of those of the right.
+        """The evidence with a column `_o`, the ids of the rows of each question: a list for the
+        left input and a list for the right input.
         """
         ids = _ids_of(inputs)
         if ids is None or self.evidence is None:
@@ -173,7 +172,9 @@ class Answered:
         return self.evidence.append_column(ORDINAL, pa.array(sides, _SIDES))
 
     def asked_of(self, rows: Collection[int] | None) -> int:
-        """How many answered rows derive from these input rows (None: from any), or from no input row."""
+        """The number of answered rows that derive from these input rows (None: from any) or from
+        none.
+        """
         if rows is None or self.evidence is None:
             return self.rows_in
         selected = set(rows)
@@ -184,7 +185,7 @@ class Answered:
 
     @property
     def unusable(self) -> list[str]:
-        """The ids of the calls with an answer that failed, each once."""
+        """The distinct ids of the calls behind failed answers."""
         if self.evidence is None:
             return []
         errors, calls = values(self.evidence.column("error")), values(self.evidence.column("calls"))
@@ -203,8 +204,8 @@ class AnswerContext:
     """The environment of an operator: implementation, context, partition names by number, and
     `$now`.
 
-    `known` has the answers to earlier chunks of the relation, by question; those to this chunk are
-    added. None: the relation is asked about as a whole.
+    `known` holds the answers to earlier chunks of the relation, by question; the answers to this
+    chunk are added. None: the relation is not cut into chunks.
     """
 
     implementation: Implementation[Any]
@@ -227,10 +228,10 @@ def partition_names(table: pa.Table, context: AnswerContext) -> list[str]:
 
 
 def known_partitions(table: pa.Table, context: AnswerContext) -> list[str] | None:
-    """The partition of each row, which may be ""; None if the relation has none."""
+    """The partition of each row, possibly ""; None if the relation has no partitions."""
     batch = Batch.of_table(table)
     numbers = batch.partitions()
-    if numbers is not None and context.partitions:  # there are none without windows
+    if numbers is not None and context.partitions:  # only windowed plans have partitions
         return [context.partitions[number] for number in numbers]
     return batch.owners(context.partition_column)
 
@@ -248,9 +249,9 @@ async def ask(
     """Pass items to the implementation and check its answers: every item once, in order.
 
     A row without a prompt is not sent: it gets an error. `items` are the columns of `Rows.items`.
-    `times` says how many equal rows each left row stands for. `owners` are the partitions of the
-    left rows, if no column has them. `check_input` is what the node's check sees beside the answer of
-    each item (for sem_agg: of each group).
+    `times` is the number of equal rows that each left row represents. `owners` are the partitions
+    of the left rows, if no column has them. `check_input` holds the other columns that the node's
+    check reads, one row per item (for sem_agg: per group).
     """
     prompts: list[int | None] = [0] * left.num_rows
     if on := node.prompt.on:
@@ -285,7 +286,7 @@ async def ask(
 def _accepted(
     items: Mapping[str, Sequence[int]], units: Sequence[int], unasked: Mapping[int, str]
 ) -> pa.Table:
-    """The items that are asked about, with groups from 0."""
+    """The items to send, with groups renumbered from 0."""
     accepted = [i for i, unit in enumerate(units) if unit not in unasked]
     columns = {name: [column[i] for i in accepted] for name, column in items.items()}
     if "group" in columns:
@@ -296,7 +297,7 @@ def _accepted(
 def answer_columns(
     node: Semantic, answers: pa.Table, places: Sequence[int], rows: int
 ) -> dict[str, Any]:
-    """Answers to the rows at some places, as columns of so many rows; the others are NULL."""
+    """The answers as columns of `rows` rows: each at the index in `places`, NULL elsewhere."""
     number = {place: i for i, place in enumerate(places)}
     positions = pa.array(map(number.get, range(rows)), pa.int64())
     names = [f.name for f in node.answer_fields()]
@@ -304,7 +305,7 @@ def answer_columns(
 
 
 def _table(node: Semantic, answers: Sequence[Outcome], like: pa.Table) -> pa.Table:
-    """Outcomes as a table; with scores of verdicts if another one has some."""
+    """Outcomes as a table, with the `score` of verdicts if `like` has that column."""
     return answer_table(node, answers, scored=like.schema.equals(answer_schema(node, scored=True)))
 
 
@@ -332,14 +333,15 @@ async def _checked(
     check_input: pa.Table,
     context: AnswerContext,
 ) -> pa.Table:
-    """The answers; those that do not meet the check are requested again, then they are errors.
+    """The answers. Those that fail the check are requested again; after the last retry they are
+    errors.
 
     Args:
         node: The operator of the plan.
-        check: Its check, with the retries that are left.
+        check: Its check, with the remaining retries.
         asked: The operator that the implementation answers.
         rows: The items.
-        check_input: What the check sees beside the answer of each.
+        check_input: The other columns that the check reads, one row per item.
         context: The implementation and its environment.
     """
     table = await _answers(asked, rows, context)
@@ -366,8 +368,10 @@ async def _checked(
 
 
 def _replaced(refused: Outcome, later: Outcome) -> Outcome:
-    """The answer to a repeated request, with the score of the refused one if it has none: a verdict
-    may not be asked for again. An error also names the calls of the refused answer.
+    """The answer to a repeated request, combined with the refused one.
+
+    If it has no score it takes that of the refused answer, because a repeated request may leave out
+    the verdict. An error also names the calls of the refused answer.
     """
     score = (refused.values or {}).get(SCORE)
     values = dict(later.values or {})
@@ -383,8 +387,10 @@ def _unasked(
     items: Sequence[tuple[int, int]],
     prompts: Sequence[int | None],
 ) -> dict[int, str]:
-    """The error for each item (for sem_agg: each group) that has a row without a prompt, or without
-    the records of which it must name one; `items` are pairs of item and left row.
+    """The error of each item (for sem_agg: each group) that cannot be asked.
+
+    It has a row without a prompt, or without the records to which an answer must refer. `items` are
+    pairs of item and left row.
     """
     unasked: dict[int, str] = {}
     for name in needed_records(node):
@@ -403,7 +409,7 @@ def _unasked(
 
 
 def prompt_texts(table: pa.Table, paths: Sequence[str]) -> list[str]:
-    """The columns that a prompt reads of each row, as JSON: equal texts make equal prompts."""
+    """For each row the columns that a prompt reads, as JSON: equal texts give equal prompts."""
     rows = python_rows(_flat(table, paths)) if paths else [{}] * table.num_rows
     return [canonical_json(plain(row)) for row in rows]
 
@@ -412,7 +418,7 @@ class QuestionKey(NamedTuple):
     """The key of a row: its partition, the columns that prompts read, its answer schema, and the
     columns that its check reads.
 
-    Rows with equal keys are one question.
+    Rows with equal keys share one question.
     """
 
     partition: str
@@ -431,7 +437,7 @@ def question_keys(node: Semantic, rows: pa.Table, context: AnswerContext) -> lis
 
 
 def check_input_of(node: Semantic, rows: pa.Table) -> pa.Table | None:
-    """The columns of rows that the check of their operator reads; None if it has none."""
+    """The columns that the operator's check reads from the rows; None if it reads none."""
     check = node.check if isinstance(node, Answering) else None
     if check is None:
         return None
@@ -439,7 +445,7 @@ def check_input_of(node: Semantic, rows: pa.Table) -> pa.Table | None:
 
 
 def check_texts(node: Semantic, rows: pa.Table) -> list[str]:
-    """The columns that the check of an operator reads of each row, as JSON."""
+    """For each row the columns that the operator's check reads, as JSON."""
     check_input = check_input_of(node, rows)
     if check_input is None:
         return [""] * rows.num_rows
@@ -458,9 +464,9 @@ def evidence(
     Args:
         left: The left input.
         lefts: The left row of each item.
-        texts: What the prompt reads of it.
+        texts: The columns that the prompt reads from the left row, as JSON.
         answers: The answer of each item.
-        rights: What the prompt reads of its right row; () without a right input.
+        rights: The columns that it reads from the right row, as JSON; () without a right input.
     """
     input_rows = Batch.of_table(left).input_rows()
     columns: dict[str, Any] = {

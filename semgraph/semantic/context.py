@@ -42,12 +42,13 @@ class Context(NodeCalls):
 
     async def ask_packed(self, node: Semantic, rows: Rows, blocks: Iterable[Block]) -> pa.Table:
         """Ask about the items of each block in one call (sem_map, sem_filter, sem_join, and
-        sem_topk with a score for each).
+        sem_topk with a score per item).
 
-        One item is sent in the prompt's words, several as numbered records. A block that mixes
-        partitions, prompts or contexts, or does not fit the model, becomes several calls. Ids and
-        types are checked, and missing or wrong answers are requested again. Items with `reasons` are
-        sent alone. Returns what `answer` must return. An item in no block is an EngineError.
+        A single item is sent in the prompt's words, several items as numbered records. A block that
+        mixes partitions, prompts or contexts, or exceeds the model's context, becomes several
+        calls. Ids and types are checked, and missing or invalid answers are requested again. Items
+        with `reasons` are sent alone. Returns the table that `answer` must return. An item in no
+        block is an EngineError.
         """
         builder = self._builder(node, rows)
         if rows.reasons:
@@ -59,11 +60,11 @@ class Context(NodeCalls):
     async def ask_samples(
         self, node: Semantic, rows: Rows, count: int, temperature: float
     ) -> list[list[Outcome]]:
-        """Ask about each item alone `count` times (sem_map, sem_filter), with answers drawn at a
+        """Ask about each item alone `count` times (sem_map, sem_filter), with answers sampled at a
         temperature.
 
-        Each draw is a request of its own: it is journalled and replayed by its number, and has a
-        seed where the endpoint takes one. Returns the outcomes of each item, in order.
+        Each sample is a separate request. It is journalled and replayed by its number, and has a
+        seed if the endpoint supports seeds. Returns the outcomes of each item, in order.
         """
         builder = SamplePrompts(self, node, rows, temperature)
         outcomes = await self._run(builder, builder.all_works(count))
@@ -75,20 +76,20 @@ class Context(NodeCalls):
         """Ask for one word about each item: yes or no (sem_filter, sem_join), a digit (sem_topk).
 
         Returns an outcome for each item, in order: the verdict, and under `logprobs` the
-        log-probability of each word; see `log_odds`. If it is not known whether the endpoint has
-        log-probabilities, one item is sent first.
+        log-probability of each word; see `log_odds`. One item is sent first if the endpoint may
+        lack log-probabilities.
 
         Args:
             node: The node. Further answers of a sem_join are not requested.
             rows: The items.
-            words: Words instead of the operator's own.
-            role: The role of the model; "": that of each prompt.
+            words: Words to use instead of the operator's default.
+            role: The role of the model; "": the role of each prompt.
 
         Raises:
             ModelUnavailable: The endpoint has no log-probabilities.
         """
-        rows = rows._replace(reasons=())  # an answer is refused, not the word before it
-        if role:  # its calls, counters and notes are those of this context
+        rows = rows._replace(reasons=())  # the check refused an answer, not this word
+        if role:  # both contexts share calls, counters and notes
             other, node = copy(self), replace(node, prompt=node.prompt.of_role(role))
             other._bind(role)  # noqa: SLF001
             other._progress = None  # noqa: SLF001
@@ -103,7 +104,7 @@ class Context(NodeCalls):
     async def ask_groups(self, node: Semantic, rows: Rows, parts: Iterable[Part]) -> list[Outcome]:
         """Aggregate each part in one call (sem_agg). Returns an outcome for each part, in order.
 
-        A part that does not fit the model is not sent; its error is of kind `too_long`.
+        A part that exceeds the model's context is not sent; its error is of kind `too_long`.
         """
         builder = GroupPrompts(self, node, rows, list(parts))
         return await self._run(builder, builder.all_works())
@@ -114,9 +115,9 @@ class Context(NodeCalls):
         """Rank the items of each window in one call (sem_topk). Returns a ranking for each window,
         in order.
 
-        If the endpoint rejects a window, or it does not fit the model, its rows are sent alone, so
-        that one bad row does not fail the rest: rows that fail alone are `faulty`. A window of one
-        row is sent, too.
+        If the endpoint rejects a window, or the window exceeds the model's context, each of its
+        rows is sent alone, so that one bad row does not fail the others. Rows that fail alone are
+        `faulty`. A window of one row is also sent.
         """
         builder = WindowPrompts(self, node, rows, list(windows))
         return await builder.rankings(await self._run(builder, builder.all_works()))
@@ -127,25 +128,25 @@ class Context(NodeCalls):
         """Ask the model to review earlier answers of some items (sem_map), one call per item.
 
         The question is the prompt's section `# reflexion`, or a general one. An outcome has all
-        answers: the additions to a list, and the corrected value of everything else. The outcome of
-        an item without an answer is its error.
+        answers: for a list the additions, otherwise the corrected value. An item without an earlier
+        answer keeps its error.
         """
         builder = ReviewPrompts(self, node, rows, answers)
         await builder.ask(builder.all_works())
         return builder.outcomes
 
 
-_SAMPLE = 200  # requests with counted tokens
+_SAMPLE = 200  # the number of requests whose tokens are counted
 
 
 class DryRunEnded(SemgraphError):
-    """A dry run cannot continue: it needs vectors, an answer or the store, or has enough requests."""
+    """The end of a dry run: it needs vectors, an answer or the store, or has enough requests."""
 
 
 @dataclass
 class PlannedRequests:
-    """Requests to the model of one role: their number, the most tokens of their answers, and the
-    first of them.
+    """The requests to the model of one role: their number, the token limit of their answers, and
+    the first request.
     """
 
     calls: int = 0
@@ -161,14 +162,14 @@ class PlannedRequests:
 
 
 class DryRun(Context):
-    """A context that counts requests and sends none: no item gets an answer, so implementations end
+    """A context that counts requests and sends none. No item gets an answer, so implementations end
     after their first round.
 
     Args:
         embeds: Whether texts are embedded; if not, an implementation that needs vectors ends with
             DryRunEnded.
-        most: The number of requests after which it ends with DryRunEnded; None: no limit.
-        arguments: Those of Context.
+        most: The number of requests after which it raises DryRunEnded; None: no limit.
+        arguments: The arguments of Context.
 
     Attributes:
         batches: The counted requests, by role.

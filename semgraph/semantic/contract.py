@@ -1,4 +1,4 @@
-"""What the engine and the implementations of semantic operators give each other: items and outcomes,
+"""The interface between the engine and the implementations of semantic operators: items, outcomes,
 and the calls of one node to the model and the embedder. Authors import it from `semgraph.operator`.
 """
 
@@ -49,19 +49,20 @@ class Rows(NamedTuple):
 
     Args:
         left: The left rows: the columns that the prompts read (dotted paths flattened to columns
-            named by the path), in row order; equal rows once, except for sem_agg.
-        right: The right rows of a join, equal rows once; None for other operators.
+            named by the path), in row order, without duplicates except for sem_agg.
+        right: The right rows of a join, without duplicates; None for other operators.
         items: One row for each item, in order: `left` int64 for sem_map and sem_filter; `left`,
             `right` int64 for sem_join (the candidate pairs); `group`, `left` int64 for sem_agg and
-            sem_topk (groups from 0, rows in their order). Groups of equal rows are one group; for
-            sem_topk equal rows of a group are one, and a left row may be in several groups.
+            sem_topk (groups from 0, rows in their order). Groups with equal rows become one group.
+            For sem_topk, equal rows of a group become one row, and a left row may be in several
+            groups.
         partition: The partition of each left row: rows of two partitions never share a request.
         prompt: For each left row, the index of its prompt in `node.prompt.all`: rows of two prompts
             never share a request.
         times: For each left row, the number of rows of the relation that it represents because the
             prompt does not distinguish them (sem_map, sem_filter); () if each represents one.
-        reasons: For each item why its earlier answers were refused, if these items are asked again;
-            () if they are asked for the first time. The requests of the context say it.
+        reasons: For each item why its earlier answers were refused; () in the first round. The
+            context adds the reason to the request.
     """
 
     left: pa.Table
@@ -85,10 +86,11 @@ class Rows(NamedTuple):
 
         Args:
             node: The node of the items.
-            left: The most left rows in a block; None: as many as may share a request.
-            right: For pairs: the most distinct right rows; None: each left row keeps its whole
-                list.
-            pairs: For pairs: a block with more pairs than this has one left row only.
+            left: The maximum number of left rows in a block; None: as many as may share a request.
+            right: For pairs: the maximum number of distinct right rows; None: each left row keeps
+                its whole list.
+            pairs: For pairs: the maximum number of pairs in a block; a left row with more pairs is
+                a block of its own.
             order: A column of `left` to sort the items by before they are cut (NULL last); default:
                 their order.
 
@@ -127,13 +129,13 @@ class Rows(NamedTuple):
         return self.items.column(name).to_pylist()  # type: ignore[return-value]
 
     def only(self, items: Sequence[int]) -> Rows:
-        """The same rows with some of the items, renumbered in this order."""
+        """The same rows with a selection of the items, renumbered in this order."""
         own = [self.reasons[item] for item in items] if self.reasons else ()
         return self._replace(items=self.items.take(pa.array(items, pa.int64())), reasons=own)
 
     def again(self, reasons: Mapping[int, str]) -> Rows:
         """The same rows with the items (for sem_agg: the groups) whose answers were refused,
-        renumbered in this order, each with the reason beside earlier ones.
+        renumbered in this order. The reason is added to earlier reasons.
         """
         grouped = "group" in self.items.column_names
         units = self._column("group") if grouped else range(self.items.num_rows)
@@ -171,8 +173,8 @@ class Observed(NamedTuple):
     """Tokens per item and selectivity of the same prompts, from an earlier run or from sample
     prompts.
 
-    With sample prompts, `shared` are the tokens of every call (rules, examples, answer schema), and
-    `own` those of one item.
+    With sample prompts, `shared` is the number of tokens that every call has (rules, examples,
+    answer schema), and `own` the number that one item adds.
     """
 
     tokens_in: float
@@ -185,8 +187,8 @@ class Observed(NamedTuple):
 class Cost(NamedTuple):
     """An estimate: model calls, sequential rounds, and tokens if known.
 
-    With `rounds` above 1 later requests depend on answers: `calls` is then an expectation or, with
-    `least`, the upper end of a range from `least`.
+    If `rounds` is above 1, later requests depend on answers. `calls` is then an expected value or,
+    with `least`, the upper end of the range that begins at `least`.
     """
 
     calls: float
@@ -197,7 +199,7 @@ class Cost(NamedTuple):
 
     @classmethod
     def of_items(cls, calls: float, items: float, seen: Observed | None) -> Cost:
-        """Calls in one round, with the observed tokens of so many items."""
+        """The cost of calls in one round, with the observed tokens of `items` items."""
         if seen is None:
             return cls(calls)
         sent = (
@@ -209,8 +211,8 @@ class Cost(NamedTuple):
 class Outcome(NamedTuple):
     """The outcome of an item: the answers by name (and `keep`, `match` or `score`), or an `error`.
 
-    `error` is a kind in one word, a colon and what happened. `calls` are the ids of the calls that
-    the outcome is based on.
+    `error` is a kind in one word, a colon and a message. `calls` are the ids of the calls on which
+    the outcome is based.
     """
 
     values: Mapping[str, Any] | None
@@ -234,8 +236,8 @@ class Part(NamedTuple):
 
 
 class Ranking(NamedTuple):
-    """The items of one window, best first; None with an `error`. `faulty` are the items that failed
-    alone, too.
+    """The items of one window, best first; None with an `error`. `faulty` are the items that also
+    failed when they were sent alone.
     """
 
     order: tuple[int, ...] | None
@@ -259,21 +261,22 @@ _VERDICTS: dict[str, pa.Field[Any]] = {
 
 
 def verdict_field(node: Semantic) -> pa.Field[Any] | None:
-    """The operator's own answer, beside those of the prompt: `keep`, `match`, `score`, or None."""
+    """The field that the operator adds to the prompt's answers: `keep`, `match`, `score`, or None."""
     return _VERDICTS.get(node.keyword)
 
 
 def refuse_answers(node: Semantic, because: str) -> str | None:
-    """The reason why an implementation of sem_filter that only gives verdicts cannot answer a node
-    with answers, or None.
+    """The reason why a sem_filter implementation that returns only verdicts cannot run a node: the
+    node has answers. None without answers.
     """
     names = ", ".join(name for name, _ in node.answers)
     return f"{because}, and the prompt also returns {names}; use packed" if names else None
 
 
 def refuse_check(node: Semantic, because: str) -> str | None:
-    """The reason why an implementation whose requests do not say why an answer was refused cannot
-    answer a node with a check, or None.
+    """The reason why an implementation cannot run a node with a check, or None.
+
+    It applies to implementations whose requests omit the reason of a refused answer.
     """
     checked = getattr(node, "check", None) is not None
     return (
@@ -285,9 +288,7 @@ SCORE = "score"
 
 
 def answer_schema(node: Semantic, *, scored: bool = False) -> pa.Schema:
-    """The schema of the table that `answer` returns for a node; `scored`: with the score of a
-    verdict.
-    """
+    """The schema of the table that `answer` returns for a node. `scored` adds the verdict's score."""
     verdict = verdict_field(node)
     own = [] if verdict is None else [verdict]
     return pa.schema(
@@ -303,7 +304,7 @@ def answer_schema(node: Semantic, *, scored: bool = False) -> pa.Schema:
 
 
 def prompt_numbers(prompts: PromptSet, picked: Sequence[str | None]) -> list[int | None]:
-    """The number of the prompt of each row, by its value of `on`; None without one."""
+    """The prompt number of each row, by its value of `on`; None if no prompt has that value."""
     first = {id(prompt): i for i, prompt in reversed([*enumerate(prompts.all)])}
     places = {value: first[id(prompt)] for value, prompt in prompts.prompts}
     rest = None if prompts.otherwise is None else first[id(prompts.otherwise)]
@@ -323,7 +324,7 @@ def _sortable(value: Any) -> tuple[bool, Any]:
 
 
 class Keys:
-    """The properties of items that must be equal for them to share a request."""
+    """The properties in which items of one request must be equal."""
 
     def __init__(self, node: Semantic, rows: Rows) -> None:
         self.left = rows.lefts
@@ -376,7 +377,7 @@ def _blocks(
 
 
 def by_key(items: Sequence[int], keys: Sequence[int]) -> list[list[int]]:
-    """Items with equal keys together, in order of first appearance."""
+    """Items grouped by key, in order of first appearance."""
     groups: dict[int, list[int]] = {}
     for item in items:
         groups.setdefault(keys[item], []).append(item)
@@ -384,7 +385,7 @@ def by_key(items: Sequence[int], keys: Sequence[int]) -> list[list[int]]:
 
 
 def _cut(lists: Sequence[list[int]], left: int | None, pairs: int | None) -> Iterator[list[int]]:
-    """Join lists of items, one for each left row, up to `left` rows or `pairs` pairs in a block."""
+    """Join the item lists of left rows into blocks of at most `left` rows and `pairs` pairs."""
     block: list[int] = []
     lefts = 0
     for items in lists:
@@ -399,7 +400,7 @@ def _cut(lists: Sequence[list[int]], left: int | None, pairs: int | None) -> Ite
 
 
 def row_texts(node: Semantic, rows: Rows) -> list[str]:
-    """For each left row the values that its prompt's item names, one per line; "" if all are NULL."""
+    """For each left row the values that the prompt's item reads, one per line; "" if all are NULL."""
     names = [prompt.item_fields for prompt in node.prompt.all]
     columns = {name: python_values(rows.left.column(name)) for fields in names for name in fields}
     return [
@@ -414,21 +415,21 @@ def column_texts(table: pa.Table, column: str) -> list[str]:
 
 
 def question_text(prompt: Prompt) -> str:
-    """The question of a prompt without the rows: the words of its item, else its rules."""
+    """The question of a prompt without the rows: the words of its item, or else its rules."""
     words = " ".join(" ".join(text for text, _ in prompt.item.parts).split())
     return words if any(c.isalnum() for c in words) else prompt.rules.strip() or prompt.name
 
 
 def queries(node: Semantic, rows: Rows) -> list[str]:
-    """The query of each left row: its context if the prompt has one, else the question."""
+    """The query of each left row: its context if the prompt has one, otherwise the question."""
     keys = Keys(node, rows)
     own = [question_text(prompt) for prompt in node.prompt.all]
     return [keys.context(i) or own[p] for i, p in enumerate(rows.prompt)]
 
 
 def cosines(vectors: Vectors, other: Vectors) -> list[float]:
-    """The cosine of each vector, shape (n, dimensions), with another one; 0 for zero vectors,
-    NaN for those of texts without a vector.
+    """The cosine of each vector, shape (n, dimensions), with `other`. It is 0 for zero vectors and
+    NaN for NaN vectors, which stand for texts that the embedder rejected.
     """
     import numpy as np
 
@@ -444,22 +445,22 @@ _Task = asyncio.Task[Reply | RowError]
 
 class NodeCalls:
     """The model and the embedder on behalf of one node: requests, vectors, counters and notes. Each
-    reply is counted for the node when it arrives, whether it is used or not.
+    reply is counted for the node when it arrives, even if it is not used.
 
     The engine opens it as an async context manager: closing it ends all its requests.
 
     Args:
-        llm: The model, or the models of all roles. Limits and token counts are those of the role of
+        llm: The model, or the models of all roles. Limits and token counts come from the role of
             the node's first prompt.
         embedder: The embedder.
         node: The node.
         metrics: The counters of its step.
-        seed: A further seed of `random`, beside the node and the key.
+        seed: A seed of `random`, in addition to the node and the key.
         trial: The number of the independent repetition.
-        paid: Ids of the calls that the run has counted; new ones are counted in `replayed`, or in
-            `metrics` if issued.
+        paid: Ids of the calls that the run has counted. Other calls are counted in `metrics` if
+            they are issued now, otherwise in `replayed`.
         ahead: Whether its requests run ahead.
-        progress: Called with the (left) rows that a reply is about.
+        progress: Called with the (left) rows of each reply.
     """
 
     def __init__(
@@ -485,7 +486,7 @@ class NodeCalls:
         self.calls: list[str] = []
         self.counted = CountedNotes()
         self._paid = paid if paid is not None else set()
-        self.replayed = StepMetrics()  # the cost of answers of earlier runs, each once
+        self.replayed = StepMetrics()  # the cost of reused answers of earlier runs, each call once
 
     def _bind(self, role: str) -> None:
         self._model = bound(self._llm, role)
@@ -508,7 +509,7 @@ class NodeCalls:
 
     @property
     def batch(self) -> int:
-        """The most requests of one of its batches; 0: it sends them directly."""
+        """The maximum number of requests in a batch; 0: requests are sent directly."""
         return self.limits.batch if self._ahead else 0
 
     def count_tokens(self, text: str) -> int:
@@ -516,7 +517,9 @@ class NodeCalls:
         return self._model.count_tokens(text)
 
     def random(self, partition: str, *key: str) -> random.Random:
-        """A generator seeded by step, partition and key alone, so that runs are reproducible."""
+        """A random generator. Its seed depends on step, partition and key only, so that runs are
+        reproducible.
+        """
         trial = [str(self._trial)] if self._trial else []
         text = json.dumps([self._seed, self._node.step, *trial, partition, *key])
         return random.Random(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest())  # noqa: S311
@@ -561,7 +564,8 @@ class NodeCalls:
         """Send requests, enough at a time to keep the model busy, and yield (index, reply or error)
         as they arrive.
 
-        If you leave it early, close it (`contextlib.aclosing`): that cancels requests in flight.
+        A caller that stops early closes the generator (`contextlib.aclosing`): this cancels
+        requests in flight.
 
         Raises:
             ModelUnavailable: No request will be answered; those in flight are cancelled.
@@ -595,7 +599,7 @@ class NodeCalls:
         in_flight: set[_Task],
         arrived: asyncio.Queue[tuple[int, _Task]],
     ) -> None:
-        """Send a request; its task is put into `arrived` when it has ended."""
+        """Send a request. When its task ends, the task is put into `arrived`."""
         task = asyncio.create_task(self._complete(request))
         in_flight.add(task)
         self._running.add(task)
@@ -635,8 +639,8 @@ class NodeCalls:
     async def embed(self, texts: Sequence[str], partition: str = "") -> Vectors:
         """Vectors of texts, shape (texts, dimensions), float32. Equal texts are sent once.
 
-        The vector of a text that the embedder rejects is NaN, and a note names the text: decide
-        about its items without it.
+        The vector of a text that the embedder rejects is NaN, and a note names the text. The caller
+        decides about the items of such a text without a vector.
         """
         distinct = list(dict.fromkeys(texts))
         if not distinct:
@@ -649,9 +653,7 @@ class NodeCalls:
         return embeddings.vectors[[place[text] for text in texts]]
 
     def without_logprobs(self) -> str:
-        """The message for an endpoint without log-probabilities: its name, and what to use
-        instead.
-        """
+        """The message for an endpoint without log-probabilities: its name, and an alternative."""
         reference = REFERENCES[self._node.keyword]
         return (
             f"step {self._node.step}: {self._model.name} returns no log-probabilities, which logit needs. "
@@ -659,13 +661,13 @@ class NodeCalls:
         )
 
     def note(self, what: str, example: str = "") -> None:
-        """Add a note to the run, printed once at its end; with an example, with the step, the number of
-        occurrences and the first example.
+        """Add a note to the run, printed once at its end. A note with an example also has the step,
+        the number of occurrences and the first example.
         """
         self.counted.count(self._node.step if example else "", what, example)
 
     def refused(self, answers: int) -> None:
-        """Count answers that did not meet the check of the node, and are requested again."""
+        """Count answers that failed the check of the node and are requested again."""
         self._metrics.refused += answers
 
 
@@ -677,7 +679,7 @@ async def _end(tasks: set[_Task]) -> None:
 
 
 def count_reply(metrics: StepMetrics, reply: Reply) -> None:
-    """Count a reply for a step, by its origin, with its tokens and dollars if it was issued now."""
+    """Count a reply for a step, by its origin; if it was issued now, also its tokens and dollars."""
     metrics.attempts += reply.attempts
     if reply.origin == "journal":
         metrics.calls_journal += 1
@@ -692,13 +694,13 @@ def count_reply(metrics: StepMetrics, reply: Reply) -> None:
 
 
 def _add_dollars(metrics: StepMetrics, dollars: float | None) -> None:
-    """Add dollars to a step; the sum is unknown if one of them is."""
+    """Add dollars to a step. The sum is unknown if one summand is unknown."""
     unknown = metrics.dollars is None or dollars is None
     metrics.dollars = None if unknown else (metrics.dollars or 0.0) + (dollars or 0.0)
 
 
 def count_failure(metrics: StepMetrics, error: RowError) -> None:
-    """Count a failed request for a step: its attempts, and the paid answer if there was one."""
+    """Count a failed request for a step: its attempts and, if any, the paid answer."""
     spent = error.spent if isinstance(error.spent, Reply) else None
     metrics.attempts += error.attempts
     if spent is not None:

@@ -68,8 +68,8 @@ async def row_groups(
 
 @lru_cache(maxsize=256)
 def _group_segment(node: SemAgg) -> Segment:
-    """The segment that computes `when`, `otherwise` and `add` of each group, in this order, over the
-    rows of the groups, group by group.
+    """The segment that computes `when`, `otherwise` and `add` of each group, in this order. Its
+    input is the rows of the groups, group by group.
     """
     source, kinds = node.input, {f.name: f.type for f in node.schema}
     wanted = [(s, pa.bool_()) for s in [node.when] if s is not None]
@@ -92,7 +92,7 @@ def _cast(scalar: Scalar, kind: pa.DataType) -> Scalar:
 async def _group_values(
     node: SemAgg, table: pa.Table, rows_by_group: Sequence[Sequence[int]], now: datetime | None
 ) -> tuple[Flags, dict[str, pa.Array[Any]], dict[str, pa.Array[Any]]]:
-    """For each group whether it is asked, its `otherwise` by answer, and its `add` by column."""
+    """For each group whether `when` holds, its `otherwise` by answer, and its `add` by column."""
     asked = np.ones(len(rows_by_group), bool)
     if node.when is None and not node.otherwise and not node.add:
         return asked, {}, {}
@@ -108,7 +108,7 @@ async def _group_values(
 
 
 async def sem_agg(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
-    """Answer a question about each group, and make a row of each."""
+    """Answer a question about each group, and return one row per group."""
     (table,) = inputs
     rows_by_group = await row_groups(node.input, node.by, node.order, table, context.now)
     asked, otherwise, add = await _group_values(node, table, rows_by_group, context.now)
@@ -148,7 +148,7 @@ async def sem_agg(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerConte
 
 
 def _check_input(node: SemAgg, groups: Mapping[str, Any], asked: Flags) -> pa.Table | None:
-    """The columns of the groups that are asked about which the check reads; None without a check."""
+    """The columns that the check reads, for the asked groups; None without a check."""
     if node.check is None:
         return None
     columns = {name: column for name, column in groups.items() if name in node.check.roots}
@@ -163,9 +163,7 @@ async def _group_answers(
     check_input: pa.Table | None,
     context: AnswerContext,
 ) -> pa.Table:
-    """The answer for each group; groups of equal rows are one question, if the check sees the same
-    of them.
-    """
+    """The answer for each group. Groups with equal rows and equal check input share one question."""
     kinds, _ = dense(keys)
     seen = [""] * len(groups)
     if check_input is not None and check_input.num_columns:
@@ -222,8 +220,8 @@ async def _scores(
     rows_by_group: Sequence[Sequence[int]],
     context: AnswerContext,
 ) -> pa.Table:
-    """The answer for each row of each group. Equal rows of a group are one, and so are groups of
-    equal rows.
+    """The answer for each row of each group. Equal rows of a group share one question, and so do
+    groups with equal rows.
     """
     kinds, first_rows = dense(keys)
     distinct = [tuple(dict.fromkeys(kinds[row] for row in rows)) for rows in rows_by_group]

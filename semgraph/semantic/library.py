@@ -1,10 +1,12 @@
-"""Implementations of semantic operators: the base class, those that send items alone or packed, the
-algorithms of `cluster`, and the library that finds them: files `<operator>/<name>.py` in the shipped
+"""Implementations of semantic operators.
+
+This module holds the base class, the classes that send items alone or packed, the algorithms of
+`cluster`, and the library that finds implementations: files `<operator>/<name>.py` in the shipped
 folder and in the user's folders.
 
-The engine selects the rows and pairs, and handles `how`, `keep`, errors and assembly; an
-implementation only answers items, by their numbers. A file is loaded by its path, on first use.
-Code is run from these folders only.
+The engine selects the rows and pairs, and handles `how`, `keep`, errors and assembly. An
+implementation only answers items, by number. A file is loaded by its path, on first use. Code is
+run from these folders only.
 """
 
 from __future__ import annotations
@@ -79,16 +81,16 @@ class Implementation(ABC, Generic[N]):
     """An implementation of a semantic operator. Subclasses are frozen dataclasses; their fields are
     the parameters that users set.
 
-    `same`: whether it answers as the reference does, provided that the model is a function of the
-    row. It selects the contract suite. `extra`: the extra of semgraph whose packages it needs; "" if
-    none. The first line of the module's docstring is its description.
+    `same`: whether its answers equal those of the reference if the model is a function of the row;
+    it selects the contract suite. `extra`: the extra of semgraph whose packages it needs, or "".
+    The first line of the module's docstring is its description.
     """
 
     same: ClassVar[bool] = False
     extra: ClassVar[str] = ""
 
     def refuses(self, node: N, limits: Limits) -> str | None:  # noqa: ARG002
-        """The reason why it cannot answer this node, or None."""
+        """The reason why the implementation cannot answer this node, or None."""
         return None
 
     def lacks(self) -> str | None:
@@ -96,8 +98,8 @@ class Implementation(ABC, Generic[N]):
         return lacking(self.extra) if self.extra else None
 
     def refusal(self, node: N, limits: Limits) -> str | None:
-        """The reason why it cannot be used for this node, or None: what `refuses` says, then what
-        is not installed.
+        """The reason why the implementation cannot run this node, or None: the result of `refuses`,
+        otherwise the missing package.
         """
         return self.refuses(node, limits) or self.lacks()
 
@@ -110,13 +112,16 @@ class Implementation(ABC, Generic[N]):
         """Answer every item once.
 
         Returns a table with `item` int64 (index into `rows.items`; for sem_agg: the group), the
-        answers, `error` string (NULL: answered) and `calls` list<string> (ids of the calls that the
-        answer is based on). Answers by operator: sem_map and sem_agg `node.answers`; sem_filter
-        `keep` boolean and `node.answers`; sem_join `match` boolean and `node.answers` (NULL without
-        a match); sem_topk
-        `score` double, higher is better, ties in row order (every row needs a score). sem_filter
-        and sem_join may have a last column `score` double, the evidence for the verdict; it is
-        stored with the answers.
+        answers, `error` string (NULL: answered) and `calls` list<string> (ids of the calls on which
+        the answer is based). The answers are, by operator:
+
+        - sem_map and sem_agg: `node.answers`;
+        - sem_filter: `keep` boolean and `node.answers`;
+        - sem_join: `match` boolean and `node.answers` (NULL without a match);
+        - sem_topk: `score` double for every row; higher is better, ties are in row order.
+
+        sem_filter and sem_join may add a last column `score` double, the evidence for the verdict;
+        it is stored with the answers.
         """
 
 
@@ -137,8 +142,8 @@ class PerItem(Implementation[N]):
 
 @dataclass(frozen=True)
 class Packed(Implementation[N]):
-    """Sends at most `rows` rows in a call, as numbered records; fewer, if they do not fit the model
-    or may not share a request.
+    """Sends at most `rows` rows in a call, as numbered records; fewer if they exceed the model's
+    context or may not share a request.
     """
 
     same = True
@@ -160,11 +165,11 @@ class Packed(Implementation[N]):
 def check_answer(
     node: Semantic, rows: Rows, table: pa.Table, implementation: object = None
 ) -> None:
-    """Check the table of an implementation; `implementation` is named in the error, with its file.
+    """Check the table of an implementation. Errors name `implementation` and its file.
 
     Raises:
-        EngineError: The schema is wrong, an item is missing, unknown or twice, or an item has
-            neither verdict nor error.
+        EngineError: The schema is wrong, an item is missing, unknown or duplicated, or an item
+            lacks both verdict and error.
     """
     expected = answer_schema(node)
     wrong: str | None
@@ -225,7 +230,7 @@ def _columns(schema: pa.Schema) -> str:
     return ", ".join(f"{schema.field(i).name}: {schema.field(i).type}" for i in range(len(schema)))
 
 
-LONGEST = 2.0  # the most seconds without an await in a check
+LONGEST = 2.0  # the maximum seconds without an await in a check
 
 
 _WARN_SECONDS = 5.0  # without an await: the tables of a run are larger than those of a check
@@ -252,10 +257,10 @@ class Watched:
         self.longest = 0.0
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        """Run it step by step, and time the steps.
+        """Run the coroutine step by step, and time the steps.
 
         Raises:
-            EngineError: It raised an error that is not semgraph's; names file and line.
+            EngineError: It raised an error that is not semgraph's; the message names file and line.
         """
         if not hasattr(self._call, "send"):
             raise EngineError(
@@ -289,7 +294,7 @@ class Watched:
             began = time.perf_counter()
 
     async def ended(self) -> Any:
-        """The result, if nothing else ran in the event loop.
+        """The result of a coroutine that ran without other tasks in the event loop.
 
         Raises:
             Blocked: It blocked the event loop for longer than LONGEST.
@@ -323,7 +328,7 @@ class Watched:
 
 
 def seconds_without_processor() -> float:
-    """How long this thread has been ready to run without a processor. 0 except on Linux."""
+    """The seconds that this thread was ready to run but had no processor. 0 except on Linux."""
     try:
         return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
     except OSError:
@@ -336,7 +341,8 @@ async def watched(
     """The answers of an implementation; logs a warning if it blocked the event loop.
 
     Raises:
-        EngineError: It raised an error that is not semgraph's; names step, file and line.
+        EngineError: It raised an error that is not semgraph's; the message names step, file and
+            line.
     """
     call = Watched(implementation.answer(node, rows, ctx), implementation, node.step)
     table: pa.Table = await call
@@ -346,7 +352,7 @@ async def watched(
 
 
 def named(implementation: object, error: BaseException | None = None) -> str:
-    """An implementation with its file, and the line in it that raised the error."""
+    """The name of an implementation, its file, and the line that raised the error."""
     file = getattr(sys.modules.get(type(implementation).__module__), "__file__", None)
     if not file:
         return type(implementation).__name__
@@ -360,7 +366,7 @@ def line_in(file: str, error: BaseException | None) -> str:
     return f":{numbers[-1]}" if numbers else ""
 
 
-# Edges between keys by their places: `(a, b, weight)` with a < b, sorted, each pair once.
+# Edges between keys, by index: `(a, b, weight)` with a < b, sorted, each pair once.
 Edges = Sequence[tuple[int, int, float]]
 Vectors = npt.NDArray[np.floating[Any]]  # the vectors of the keys, a row for each
 SEED = 0
@@ -376,9 +382,9 @@ class ClusterFile(NamedTuple):
         file: The file.
         function: Its function `cluster`.
         parameters: A dataclass with a field for each parameter after the first four.
-        needs: `edges`, `vectors`: those that it cannot do without, by its type hints.
-        refuses: Its function `refuses`, which takes the parameters; None without one.
-        extra: Its `EXTRA`: the extra of semgraph that it needs; "" without one.
+        needs: Which of `edges` and `vectors` it requires, by its type hints.
+        refuses: Its function `refuses`, which takes the parameters, or None.
+        extra: Its `EXTRA`: the extra of semgraph that it needs, or "".
     """
 
     file: Path
@@ -411,7 +417,7 @@ class ClusterFile(NamedTuple):
 
 
 def check_extra(file: Path, extra: object) -> str:
-    """The extra of semgraph that a file names, or "". Raises PlanError if there is no such extra."""
+    """The extra of semgraph that a file names, or "". Raises PlanError if the extra is unknown."""
     if isinstance(extra, str) and (not extra or extra in requirements()):
         return extra
     hint = did_you_mean(str(extra), requirements()) or "a package of your own is named by refuses"
@@ -441,7 +447,7 @@ class Algorithm(NamedTuple):
     """A partitioning algorithm with the values of its parameters.
 
     Args:
-        choice: How it is written in plans.
+        choice: Its name and parameters as in plans.
         source: Its file.
         values: The parameters, an object of `source.parameters`.
     """
@@ -477,8 +483,8 @@ class Algorithm(NamedTuple):
         """A number for each key, equal for keys of one cluster.
 
         Raises:
-            DataError: It raised a ValueError: it cannot cluster these keys.
-            EngineError: It raised another error, or returned something else.
+            DataError: The algorithm cannot cluster these keys: it raised a ValueError.
+            EngineError: It raised another error, or its result is invalid.
         """
         try:
             numbers = self.source.function(keys, edges, vectors, seed, **self.arguments)
@@ -512,8 +518,8 @@ T = TypeVar("T")
 
 
 class Listed(NamedTuple):
-    """An implementation, for tables. `extra` is the extra of semgraph that it needs, `install` the
-    command that installs it where it is not installed; else both are "".
+    """An implementation, for tables. `extra` is the extra of semgraph that it needs; `install` is
+    the command that installs a missing extra. Either may be "".
     """
 
     name: str
@@ -622,12 +628,12 @@ class Library:
             return name
 
     def _parameters(self, operator: str, file: Path) -> type[Any]:
-        """The dataclass of which the fields are the parameters of a file."""
+        """The dataclass whose fields are the parameters of a file."""
         loaded = self._load(operator, file)
         return loaded.parameters if isinstance(loaded, ClusterFile) else loaded
 
     def _load(self, operator: str, file: Path) -> Any:
-        """The implementation in a file; the `ClusterFile` of one of `cluster`."""
+        """The implementation in a file; for `cluster`, its `ClusterFile`."""
         if file not in self._loaded:
             module = module_of("operators", file, f"{operator}_{file.stem}")
             self._loaded[file] = (
@@ -741,8 +747,8 @@ def estimated(
     """The implementation's estimate.
 
     Raises:
-        EngineError: The implementation raised, or returned something other than a `Cost` of numbers
-            that are at least 0; names it with its file.
+        EngineError: The implementation raised, or its result is no `Cost` of numbers of at least 0.
+            The message names the implementation and its file.
     """
     step = f"step {node.step}: " if node.step else ""
     try:
@@ -759,7 +765,7 @@ def estimated(
 
 
 def invalid_cost(cost: object) -> str | None:
-    """The fault of an estimate, or None."""
+    """What is wrong with an estimate, or None."""
     if not isinstance(cost, Cost):
         return f"it estimated {_short(cost)}, not a Cost"
     for name, value in cost._asdict().items():
@@ -792,8 +798,10 @@ class Chosen(NamedTuple):
 def choose(
     plan: LogicalPlan, nodes: Iterable[Node], library: Library, limits: Mapping[str, Limits]
 ) -> Chosen:
-    """The implementation of each node that has some: the plan's choice for its step, else the
-    operator's reference, or the algorithm that a cluster names. Raises PlanError.
+    """The implementation of each semantic node and the algorithm of each cluster.
+
+    The plan's choice for the step comes first, then the operator's reference or the algorithm that
+    the cluster names. Raises PlanError.
     """
     implementations: dict[Node, tuple[Implementation[Any], Choice]] = {}
     algorithms: dict[Node, Algorithm] = {}
@@ -814,7 +822,7 @@ def choose(
 
 
 def _place(node: Node, plan: LogicalPlan) -> Position | None:
-    """Where the choice of a node is written, if it is its own algorithm; else the node's place."""
+    """The position of a cluster's `algorithm` if the node itself chooses it, else of the node."""
     if isinstance(node, Cluster) and node.origin and not plan.choice(node.step):
         return node.origin.algorithm or node.origin
     return node.origin
@@ -840,8 +848,8 @@ _READ_BY = {
 
 
 def algorithm_of(node: Cluster, choice: Choice, library: Library) -> Algorithm:
-    """The algorithm of a choice for a node. Raises PlanError if it is unknown, exact, or cannot do
-    this.
+    """The algorithm of a choice for a node. Raises PlanError if it is unknown, exact, or refuses
+    the node.
     """
     if choice.name in EXACT:
         what = f"{choice.name} is exact: use replaces a partitioning algorithm by another"
@@ -859,10 +867,10 @@ def algorithm_of(node: Cluster, choice: Choice, library: Library) -> Algorithm:
 
 
 def check_implementations(plan: LogicalPlan, library: Library) -> None:
-    """Refuse a plan with invalid implementations, without a store or models. Raises PlanError.
+    """Check the implementations of a plan, without a store or models. Raises PlanError.
 
-    Exact rules change neither prompts nor numbers, which is all that implementations depend on, so
-    a plan without approximate rules is checked unoptimized.
+    Implementations depend only on prompts and numbers, which exact rules preserve. So a plan
+    without approximate rules is checked unoptimized.
     """
     check_choices(plan)
     rewritten = optimized(plan, {}) if plan.allow else plan

@@ -44,7 +44,7 @@ class Pair(NamedTuple):
     Args:
         left: Its left row.
         right: Its right row.
-        owner: The partition in which they are compared.
+        owner: The partition in which both rows are compared.
     """
 
     left: int
@@ -70,7 +70,7 @@ async def sem_join(node: SemJoin, inputs: Sequence[pa.Table], context: AnswerCon
     if node.keep == "one":
         matched = await _first_match(node, matched, context.now)
     result = _assemble(node, left, matched, dropped)
-    # An item of the evidence is a left row with all right rows that show the same.
+    # An item of the evidence is a left row with all right rows whose texts are equal.
     numbers, first = dense([(pair.left, others[pair.right], pair.owner) for pair in pairs])
     about = [[pairs[i].left] for i in first]
     for number, pair in zip(numbers, pairs, strict=True):
@@ -91,8 +91,8 @@ async def sem_join(node: SemJoin, inputs: Sequence[pa.Table], context: AnswerCon
 async def _pairs(
     node: SemJoin, left: pa.Table, right: pa.Table, context: AnswerContext
 ) -> list[Pair]:
-    """The candidate pairs, in order of left then right. A row without a partition pairs with rows of
-    all partitions; so do all rows in a plan that reads `partition: all`.
+    """The candidate pairs, ordered by left row, then by right row. A row without a partition pairs
+    with rows of all partitions; so do all rows in a plan that reads `partition: all`.
     """
     found = await _joined(node, left, right, context.now) if right.num_rows else []
     own, other = known_partitions(left, context), known_partitions(right, context)
@@ -129,7 +129,7 @@ async def _joined(
 
 
 def _keys(table: pa.Table, paths: Sequence[str], partitioned: bool) -> Iterator[tuple[Any, ...]]:
-    """The values that must be equal, of each row."""
+    """For each row the values that both sides of a pair must share."""
     columns = [values(pick(table, path)) for path in paths]
     return zip(*columns, *([values(table.column(PARTITION))] if partitioned else []), strict=True)
 
@@ -138,14 +138,14 @@ _Texts = list[tuple[str, str]]
 
 
 def _texts(node: SemJoin, left: pa.Table, right: pa.Table) -> tuple[_Texts, _Texts]:
-    """What the prompt and the check read of each left and of each right row, as JSON."""
+    """For each left and each right row the columns that the prompt and the check read, as JSON."""
     lefts = zip(prompt_texts(left, node.prompt.fields), check_texts(node, left), strict=True)
     others = prompt_texts(right, node.prompt.other_fields)
     return list(lefts), list(zip(others, _right_check_texts(node, right), strict=True))
 
 
 def _sources(result: pa.Table, first_right: int) -> list[tuple[int, ...]]:
-    """The left row of each row of the result, and the right one where it has one."""
+    """For each row of the result its left row and, if any, its right row."""
     lefts = values(result.column("_l"))
     if "#right" not in result.column_names:
         return [(left,) for left in lefts]
@@ -160,8 +160,8 @@ async def _answers(
     texts: tuple[_Texts, _Texts],
     context: AnswerContext,
 ) -> pa.Table:
-    """The answer for each pair. Pairs of which the prompt and the check read the same are one
-    question; a left row without a partition is one row for each that it is compared with.
+    """The answer for each pair. Pairs with equal texts for prompt and check share one question. A
+    left row without a partition counts as one row per partition with which it is compared.
     """
     kinds, first = dense([(pair.owner, *texts[0][pair.left]) for pair in pairs])
     sides, first_right = dense([texts[1][pair.right] for pair in pairs])
@@ -180,7 +180,7 @@ async def _answers(
 
 
 def _right_check_texts(node: SemJoin, right: pa.Table) -> list[str]:
-    """The columns that the join's check reads of each right row, as JSON."""
+    """For each right row the columns that the join's check reads, as JSON."""
     if node.check is None or node.alias not in node.check.roots:
         return [""] * right.num_rows
     paths = frozenset(path for scalar in node.check.scalars for path in scalar.fields)
@@ -188,7 +188,7 @@ def _right_check_texts(node: SemJoin, right: pa.Table) -> list[str]:
 
 
 def _check_input(node: SemJoin, left: pa.Table, right: pa.Table) -> pa.Table | None:
-    """What the join's check reads of the left and right row of each item; None without a check."""
+    """The columns that the join's check reads, one row per item; None without a check."""
     check_input = check_input_of(node, left)
     if check_input is None or node.check is None or node.alias not in node.check.roots:
         return check_input
@@ -206,8 +206,8 @@ def _right_rows(node: SemJoin, right: pa.Table) -> pa.StructArray:
 def _matched(
     node: SemJoin, inputs: Sequence[pa.Table], pairs: Sequence[Pair], answers: pa.Table
 ) -> pa.Table:
-    """Matching pairs as rows: left columns, the struct `alias`, the answers, and `_l` and `#right`,
-    the numbers of both rows.
+    """Matching pairs as rows: left columns, the struct `alias`, the answers, and the row numbers
+    `_l` and `#right`.
     """
     places = {"_l": [pair.left for pair in pairs], "#right": [pair.right for pair in pairs]}
     result, other = (rows_at(t, rows) for t, rows in zip(inputs, places.values(), strict=True))
@@ -222,7 +222,7 @@ def _matched(
 
 
 def _hidden_of_right(node: SemJoin) -> tuple[str, ...]:
-    """The hidden columns that a pair takes from its right row, if left rows have none."""
+    """The hidden columns that a pair takes from its right row because left rows lack them."""
     return (PARTITION, INPUT_ROW) if node.partitioned and not node.input.partitioned else ()
 
 
@@ -238,7 +238,7 @@ async def _first_match(node: SemJoin, matched: pa.Table, now: datetime | None) -
 
 
 def _assemble(node: SemJoin, left: pa.Table, joined: pa.Table, dropped: set[int]) -> pa.Table:
-    """The result of the join by its `how`, from the matching pairs; with the numbers of its rows."""
+    """The result of the join by its `how`, from the matching pairs, with row numbers."""
     matched = set(values(joined.column("_l")))
     answered = [i for i in range(left.num_rows) if i not in dropped]
     if node.how in {"semi", "anti"}:
@@ -250,5 +250,5 @@ def _assemble(node: SemJoin, left: pa.Table, joined: pa.Table, dropped: set[int]
 
 
 def _numbered(left: pa.Table, places: list[int]) -> pa.Table:
-    """Some left rows with their numbers."""
+    """The left rows at `places`, with their row numbers."""
     return rows_at(left, places).append_column("_l", pa.array(places, pa.int64()))

@@ -1,5 +1,5 @@
-"""Row-wise semantic operators, sem_map and sem_filter; below a limit they answer rows in chunks,
-until enough of them pass. `answer` runs any semantic operator.
+"""Row-wise semantic operators, sem_map and sem_filter. Below a limit they answer rows in chunks
+until enough rows pass. `answer` runs any semantic operator.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ Through = Callable[[Batch], Awaitable[tuple[Batch, Sequence[int]]]]
 
 @dataclass
 class _Queue:
-    """The rows of one group in the limit's order, how many were processed, and how many of these
-    stay in the result.
+    """The rows of one group in the limit's order, the number of processed rows, and how many of
+    these stay in the result.
     """
 
     rows: list[int]
@@ -75,17 +75,18 @@ class _Queue:
 
 
 class Chunks:
-    """The rows of a relation in chunks, in the order of a limit, until enough of each group stay.
-    Iterate over them, and `count` those of the last chunk that stay.
+    """The rows of a relation in chunks, in the order of a limit, until enough rows of each group
+    stay.
 
-    A chunk fills calls: it has `at_once` new questions, or a multiple.
+    The caller iterates over the chunks, and after each chunk passes the rows that stay to `count`.
+    A chunk fills calls: its number of new questions is a multiple of `at_once`.
 
     Args:
         groups: The rows of each group.
-        n: How many rows of each are enough.
-        at_once: How many questions fill a call.
+        n: The number of rows that each group needs.
+        at_once: The number of questions that fill a call.
         questions: The question of each row; None for a row that is not asked about.
-        known: The questions that are answered.
+        known: The answered questions.
     """
 
     def __init__(
@@ -104,8 +105,10 @@ class Chunks:
             yield chunk
 
     def _take(self, queue: _Queue) -> list[int]:
-        """The rows to process next: as many as are likely to be enough, but at most double the
-        number processed so far.
+        """The rows to process next: the number that probably suffices, rounded up to full calls.
+
+        It is at least the number of missing rows, and beyond that at most the number processed so
+        far.
         """
         missing = self._n - queue.stayed
         queue.taken = []
@@ -137,15 +140,15 @@ async def in_chunks(
     now: datetime | None,
     through: Through,
 ) -> Batch:
-    """Pass the rows of a relation through stacked operators, in chunks, until enough come out.
+    """Pass the rows of a relation through stacked operators, in chunks, until enough rows result.
 
     Args:
         node: The lowest operator, which reads the relation.
         stop: The limit.
         rows: The relation.
-        at_once: How many rows fill a call.
+        at_once: The number of rows that fill a call.
         now: `$now`.
-        through: Applies the operators to some rows: the result, and the rows that are in it.
+        through: Applies the operators to a chunk; returns the result, and the rows that are in it.
 
     Returns:
         The result, in the order of the relation.
@@ -166,8 +169,8 @@ async def in_chunks(
 
 
 def rows_a_call(node: SemMap | SemFilter, rows: int, implementation: Implementation[Any]) -> int:
-    """How many rows share a call, by the implementation's estimate: chunks of full calls need no
-    additional call.
+    """The number of rows that share a call, by the implementation's estimate. Chunks of full calls
+    need no additional call.
     """
     cost = estimated(implementation, node, RowEstimate(rows, 0, rows, 0), None)
     return max(1, math.ceil(rows / cost.calls)) if cost.calls else 1
@@ -256,8 +259,8 @@ async def _holds(
 def _failures(
     node: SemFilter, table: pa.Table, answered: Sequence[int], errors: Sequence[str | None]
 ) -> tuple[Failure, ...]:
-    """The rows with an error; a row that an earlier join repeated is one failure, without the
-    columns of its partners.
+    """The rows with an error. A row that an earlier join repeated is one failure, without the
+    joined columns.
     """
     if not node.original_columns:
         return failures(node, table, answered, errors)
@@ -281,10 +284,10 @@ class _RowAnswers:
 
     Args:
         rows: The numbers of the answered rows, ascending.
-        texts: What the prompt reads of them, in that order.
-        answers: Their answers, in that order.
-        reached: For each row of the relation, whether it was processed: all, unless a limit stopped
-            earlier.
+        texts: The columns that the prompt reads from these rows, as JSON.
+        answers: The answers of these rows.
+        reached: For each row of the relation, whether it was processed. A limit may end the work
+            before the last row.
     """
 
     rows: Sequence[int]
@@ -300,8 +303,8 @@ async def _ask_rows(
     context: AnswerContext,
     stay_unasked: Flags,
 ) -> _RowAnswers:
-    """Answer the selected rows of a relation, until `node.stop` has enough; `stay_unasked` are other
-    rows that are in the result.
+    """Answer the selected rows of a relation, until `node.stop` has enough. `stay_unasked` are the
+    rows that are in the result without an answer.
     """
     if node.stop is not None:
         return await _ask_until_enough(node, node.stop, table, selected, context, stay_unasked)
@@ -313,7 +316,7 @@ async def _ask_rows(
         whole = _concat(node, await _reusing_known(node, left, keys, context, context.known))
     elif len(first) == len(keys):
         whole = await _answers(node, left, context)
-    else:  # rows with equal keys are one question
+    else:  # rows with equal keys share one question
         times = np.bincount(np.asarray(numbers)).tolist()
         whole = rows_at(await _answers(node, rows_at(left, first), context, times), numbers)
     return _RowAnswers(index, [key.text for key in keys], whole, np.ones(table.num_rows, bool))
@@ -380,7 +383,7 @@ async def _reusing_known(
     context: AnswerContext,
     known: dict[object, pa.Table],
 ) -> list[pa.Table]:
-    """The answer for each of some rows; rows with equal keys reuse the known answer."""
+    """The answers of the rows; rows with equal keys reuse the known answer."""
     new = {key: i for i, key in reversed(list(enumerate(keys))) if key not in known}
     places = sorted(new.values())
     if places:

@@ -1,4 +1,4 @@
-"""Verdicts by log-odds, for the implementations `logit`, and by votes, for `vote`."""
+"""Verdicts by log-odds (the implementations `logit`) and by votes (`vote`)."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class Labelled(NamedTuple):
 def read_labels(node: Semantic, rows: Rows, path: str) -> Labelled:
     """The labelled rows of a CSV, JSON lines or Parquet file.
 
-    Its columns are those that the prompt reads (right columns of a join with the alias before them,
-    as `c.name`), the column that picks one of several prompts, and the label: `keep` for a
-    sem_filter, `match` for a sem_join.
+    The file has the columns that the prompt reads (right columns of a join with the alias as
+    prefix, such as `c.name`), the column that selects one of several prompts, and the label: `keep`
+    for a sem_filter, `match` for a sem_join.
 
     Args:
         node: The node.
-        rows: Its rows, for the types of the columns.
+        rows: Its rows, which define the types of the columns.
         path: The file.
 
     Raises:
@@ -91,7 +91,7 @@ class _File:
         return _wrong_labels(self._node, self._path, what, hint)
 
     def side(self, like: pa.Table, names: Sequence[str], prefix: str = "") -> pa.Table:
-        """The columns of one side that the prompts read, with its types."""
+        """The columns of one side that the prompts read, with the types of `like`."""
         fields = {name: like.schema.field(name) for name in names}
         return pa.table({name: self.column(prefix + name, f) for name, f in fields.items()})
 
@@ -138,10 +138,10 @@ def _read(file: Path) -> pa.Table:
     raise pa.ArrowInvalid("it must be a .csv, .jsonl or .parquet file")
 
 
-# Pseudo-labels of each answer: a few labels are weak evidence for the share of each answer.
+# Pseudo-labels per answer: few labels are weak evidence for the share of each answer.
 _PRIOR = 5
-# The least spread within an answer, relative to the distance of the two: a clean separation of a
-# few labels is no certainty.
+# The minimum spread within an answer, relative to the distance between the answers: a clean
+# separation of few labels does not prove certainty.
 _SPREAD = 1 / 6
 
 
@@ -164,8 +164,8 @@ def fitted(scores: Sequence[float], labels: Sequence[bool]) -> Curve:
     assume normal distributions.
 
     Args:
-        scores: Of labelled items.
-        labels: Whether their answer is yes; both answers must occur.
+        scores: The scores of labelled items.
+        labels: Whether the answer of each item is yes; both answers must occur.
 
     >>> curve = fitted([-1.0, 0.5, 1.0, 4.0, 5.0, 6.0], [False, False, False, True, True, True])
     >>> curve.log_odds(2.0) < 0 < curve.log_odds(3.0)
@@ -208,7 +208,7 @@ def cut(scores: Sequence[float]) -> float:
     return best[1]
 
 
-_LEAST = 4  # labelled rows of each answer that a curve needs
+_LEAST = 4  # the minimum number of labelled rows of each answer for a curve
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ class ByLogOdds(PerItem[N]):
     """An implementation with verdicts by log-odds.
 
     Args:
-        threshold: The least probability of yes for the answer yes.
+        threshold: The minimum probability of yes for the answer yes.
         labels: A file of labelled rows to calibrate the log-odds on. Empty: no calibration.
         split: Whether the log-odds of each partition and prompt are split into two groups instead.
 
@@ -278,7 +278,7 @@ class ByLogOdds(PerItem[N]):
         return answers
 
     def _stamp(self) -> tuple[int, int] | None:
-        """What changes when the labels do."""
+        """The modification time and size of the file of labels, which invalidate a cached curve."""
         file = Path(self.labels).expanduser()
         status = file.stat() if file.is_file() else None
         return status and (status.st_mtime_ns, status.st_size)
@@ -328,10 +328,10 @@ _MOST = 100
 
 @dataclass(frozen=True)
 class Vote(Implementation[N]):
-    """Asks about each row several times, and takes the answer that agrees most with all of them.
+    """Asks about each row several times, and takes the answer that agrees most with all answers.
 
     Args:
-        samples: How often each row is asked about.
+        samples: The number of requests per row.
         temperature: The temperature of the requests.
 
     Raises:
@@ -361,12 +361,12 @@ class Vote(Implementation[N]):
 
 
 def elected(node: Semantic, samples: Sequence[Outcome]) -> Outcome:
-    """The outcome of a vote: an answer that was drawn, with the share of yes as its `score`.
+    """The outcome of a vote: one of the sampled answers, with the share of yes as its `score`.
 
-    Verdicts are counted; on a tie the first one wins. Of the answers with the winning verdict the
-    one wins that agrees most with all of these, field by field; on a tie the first one. So the quote
-    of a yes is what most yes rest on, whatever those said that were outvoted. If fewer than half of
-    the draws are valid, the error of the first failed one is the row's.
+    The most frequent verdict wins; on a tie the first one. Among the answers with that verdict, the
+    one wins that agrees most with all of them, field by field; on a tie the first one. Outvoted
+    answers do not influence the fields. If fewer than half of the samples are valid, the row has
+    the error of the first failed sample.
     """
     valid = [each for each in samples if each.values is not None]
     if not valid or 2 * len(valid) < len(samples):
@@ -390,15 +390,17 @@ def elected(node: Semantic, samples: Sequence[Outcome]) -> Outcome:
 def _agreement(
     answer: Mapping[str, Any], answers: Sequence[Mapping[str, Any]], names: Sequence[str]
 ) -> float:
-    """How far an answer agrees with all answers, itself included."""
+    """How far an answer agrees with all answers, including itself."""
     return math.fsum(
         similarity(answer[name], other[name]) for other in answers for name in names
     )  # the exact sum, so that equal answers have equal sums
 
 
 def similarity(one: Any, other: Any) -> float:
-    """How far two values agree, from 0 to 1: of lists the share of common entries, of structs the
-    mean of their fields; all else is equal or not, texts but for case and white space.
+    """How far two values agree, from 0 to 1.
+
+    For lists it is the share of common entries, for structs the mean of their fields. Other values
+    give 1 if they are equal and 0 otherwise; texts are compared without case and white space.
 
     >>> similarity(" Rome", "rome"), similarity(["a", "b"], ["b", "c"])
     (1.0, 0.3333333333333333)
@@ -413,7 +415,7 @@ def similarity(one: Any, other: Any) -> float:
 
 
 def _normal(value: Any) -> Any:
-    """A value that is equal for texts that differ only in case and white space, and hashable."""
+    """A hashable value, equal for texts that differ only in case and white space."""
     if isinstance(value, str):
         return key(value)
     if isinstance(value, Mapping):

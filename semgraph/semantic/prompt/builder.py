@@ -1,10 +1,10 @@
-"""What all prompt builders share: rows as records, token budgets, halves of a row whose answer is too
-long, and the base class, which makes requests of rows and outcomes of replies.
+"""The shared parts of all prompt builders: rows as records, token budgets, halves of a row whose
+answer is too long, and the base class, which turns rows into requests and replies into outcomes.
 
-A request is a system message (rules, examples, fixed instructions, the question, the answer schema:
-equal for all rows of a prompt, so that providers cache it) and a user message (the context, then
-the row or the records). A record is JSON on one line, so that no text of a row can imitate a record,
-or an instruction between records.
+A request has a system message and a user message. The system message holds rules, examples, fixed
+instructions, the question and the answer schema. It is equal for all rows of a prompt, so that
+providers cache it. The user message holds the context, then the row or the records. A record is
+JSON on one line, so that no text of a row can imitate a record or an instruction between records.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ Placeholders = Sequence[tuple[str, str]]
 
 
 class Records:
-    """The rows of a table as texts and records of their prompts, each made once.
+    """The rows of a table as texts and records of their prompts. Each is made once.
 
     Args:
         table: The rows.
-        placeholders: Those of each prompt.
+        placeholders: The placeholders of each prompt.
     """
 
     def __init__(self, table: pa.Table, placeholders: Sequence[Placeholders]) -> None:
@@ -96,7 +96,7 @@ def numbered(records: Iterable[str], first: int = 1) -> list[str]:
 
 
 def paragraphs(*parts: str) -> str:
-    """Join the parts that are not empty with blank lines."""
+    """Join the non-empty parts with blank lines."""
     return "\n\n".join(filter(None, map(str.strip, parts)))
 
 
@@ -107,13 +107,13 @@ _FILLED = re.compile(r"(.*)\{(\w+)\}", re.DOTALL)
 
 @cache
 def _template(name: str) -> list[list[str]]:
-    """The paragraphs of the system message, and those of the user message."""
+    """The paragraphs of a template's system message, and those of its user message."""
     text = (_TEMPLATES / f"{name}.txt").read_text(encoding="utf-8")
     return [part.strip().split("\n\n") for part in text.split("-- user --")]
 
 
 def _chosen(paragraph: str, values: Mapping[str, Any]) -> str:
-    """A paragraph with the optional parts of which the value is not empty."""
+    """A paragraph without the optional parts that have an empty value."""
     return _OPTIONAL.sub(lambda part: part[2] if values[part[1]] else "", paragraph)
 
 
@@ -130,7 +130,7 @@ def question(template: Template) -> str:
 
 
 def answer_instructions(schema: AnswerSchema) -> str:
-    """The last part of a system message: the form of the answer."""
+    """The last part of a system message: the format of the answer."""
     return filled("answer", sketch=schema.sketch, glossary=schema.glossary)
 
 
@@ -140,7 +140,7 @@ RESERVE = 128
 
 
 class TooLong(RowError):
-    """The request does not fit the model and was not sent."""
+    """The request exceeds the model's context and was not sent."""
 
     def __init__(self, sent: int, answer: int, limit: int) -> None:
         super().__init__(
@@ -154,10 +154,10 @@ class TooLong(RowError):
 class PromptHeader:
     """The static part of a prompt's requests: system message and answer schema.
 
-    `schema` is the JSON Schema of the whole reply. `answer` describes the reply, or the entry of one
-    item if the reply is a list. A reply of one of the `words` has no schema: `examples` precede the
-    question, and the user message begins with `lead`. `user` are the paragraphs of the user message:
-    the words, and the name of the text after them.
+    `schema` is the JSON Schema of the whole reply. `answer` describes the reply, or one item's
+    entry if the reply is a list. A one-word reply (one of `words`) has no schema: `examples`
+    precede the question, and the user message begins with `lead`. `user` holds the paragraphs of
+    the user message: their fixed words, and the name of the text that follows these.
     """
 
     prompt: Prompt
@@ -173,15 +173,16 @@ class PromptHeader:
     def of(
         cls, template: str, prompt: Prompt, answer: AnswerSchema, listed: str = "", **values: Any
     ) -> PromptHeader:
-        """The header by a template in `templates/`.
+        """The header from a template in `templates/`.
 
         Args:
-            template: Its name. It shows a request whole: `{name}` is a text, `[[name: ...]]` a part
-                that is there if the text is not empty; empty paragraphs are left out.
+            template: The template's name. A template is a complete request: `{name}` stands for a
+                text, `[[name: ...]]` for a part that is omitted if the text is empty. Empty
+                paragraphs are omitted.
             prompt: The prompt.
             answer: The answer about an item.
             listed: The key of the list that has an answer for each item; "": the reply is one answer.
-            values: The texts of the template, beside those of prompt and answer.
+            values: The texts of the template that neither prompt nor answer provides.
         """
         values |= {"rules": prompt.rules, "examples": prompt.examples.strip()}
         values |= {"question": question(prompt.item), "glossary": answer.glossary}
@@ -202,12 +203,12 @@ class PromptHeader:
 
     @property
     def headings(self) -> tuple[str, ...]:
-        """The words of the user message."""
+        """The fixed words of the user message."""
         return tuple(words for words, _ in self.user if words)
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
-        """The texts of every request."""
+        """The texts that every request contains."""
         return (self.system, *chain(*self.examples), *filter(None, [self.lead]))
 
     @cached_property
@@ -216,7 +217,7 @@ class PromptHeader:
         return byte_size(self.texts)
 
     def answer_tokens(self, items: int, limits: Limits) -> int:
-        """The token limit of an answer about so many items, at least that of one item."""
+        """The token limit of an answer about `items` items, at least the limit for one item."""
         if self.words:
             return 1
         most = max(self.prompt.max_tokens, limits.min_output_tokens)
@@ -225,8 +226,9 @@ class PromptHeader:
 
 
 class RequestBuffer:
-    """The texts of a request, up to the model's context, less the answer and a reserve. A token has
-    at least one byte, so most texts need no tokenizer.
+    """The texts of one request. Their limit is the model's context minus the answer and a reserve.
+
+    A token has at least one byte, so most texts need no tokenizer.
     """
 
     def __init__(self, ctx: NodeCalls, header: PromptHeader, *texts: str) -> None:
@@ -237,7 +239,9 @@ class RequestBuffer:
         self._counted = 0
 
     def takes(self, items: int, *texts: str) -> bool:
-        """Add texts if the request, with so many items, still fits; return whether it does."""
+        """Add texts if the request with `items` items stays within the limit; return whether it
+        does.
+        """
         limits, size = self._ctx.limits, self._size + byte_size(texts)
         free = limits.context_tokens - RESERVE - self._header.answer_tokens(items, limits)
         if size > free:
@@ -257,20 +261,22 @@ def byte_size(texts: Iterable[str]) -> int:
     return sum(2 + len(t if t.isascii() else t.encode("utf-8", "surrogatepass")) for t in texts)
 
 
-_SHORTEST = 100  # characters of a text with halves: a long answer on a shorter one repeats itself
-_MOST_COMMON = 100  # entries of an overlap, which is one sentence or line
+_SHORTEST = 100  # cut texts from this length into sentences: long answers to shorter ones repeat
+_MOST_COMMON = 100  # the maximum entries of an overlap, which is one sentence or line
 
 
 def lists_only(node: Semantic) -> bool:
-    """Whether the answer has lists only, so that the answers about two halves add up to it."""
+    """Whether all answers are lists, so that the answers about two halves can be concatenated."""
     return node.keyword in {"sem_map", "sem_agg"} and all(
         kind.item is not None for _, kind in node.answers
     )
 
 
 def halved_column(node: Semantic, values: Mapping[str, Any]) -> str | None:
-    """The column of a row to halve: the most records of which each element of the answer names one;
-    where no records are named so by all lists, the longest text that has halves.
+    """The column of a row to halve; None if there is none.
+
+    It is the longest column of records to which every list element of the answer refers exactly
+    once. Without such a column it is the longest text that can be halved.
     """
     if not lists_only(node):
         return None
@@ -282,14 +288,15 @@ def halved_column(node: Semantic, values: Mapping[str, Any]) -> str | None:
 
 
 def _named_once(kind: Type) -> set[str]:
-    """The columns of records of which an element of a list names exactly one."""
+    """The columns of records to which a list element refers exactly once."""
     refs = [part.ref for _, part in (("", kind), *kind.fields) if part.ref and not part.nullable]
     return {ref for ref in refs if refs.count(ref) == 1}
 
 
 def half(value: Any, sides: Iterable[int]) -> Any:
-    """A half of a text or list, or a half of a half, ...: 0 is the first, 1 the second. The second
-    half of a text begins with the last sentence or line of the first.
+    """A half of a text or list, halved once per side: 0 is the first half, 1 the second.
+
+    The second half of a text begins with the last sentence or line of the first.
     """
     is_text = isinstance(value, str)
     for side in sides:
@@ -309,8 +316,10 @@ def _sentences(text: str) -> list[str]:
 
 
 def joined(node: Semantic, first: Outcome, second: Outcome, *, overlap: bool) -> Outcome:
-    """The outcome of two halves: the lists of both, or the error of one. Where the halves `overlap`,
-    the shortest run of entries that ends the first list and begins the second is in the result once.
+    """The outcome of two halves: the lists of both, or the error of one.
+
+    If the halves `overlap`, the shortest run of entries that ends the first list and begins the
+    second is in the result once.
     """
     calls = (*first.calls, *second.calls)
     if first.values is None or second.values is None:
@@ -329,7 +338,7 @@ def joined(node: Semantic, first: Outcome, second: Outcome, *, overlap: bool) ->
 
 UNASKED = "unasked"  # the kind of error with which a dry run answers a request
 _LONGEST_REASON = 160
-_GROWTH = 4  # of the token limit of an answer, if the longest answer of the model is not known
+_GROWTH = 4  # the maximum growth of an answer's token limit, if the model's maximum is unknown
 _MOST_SPLITS = 5  # into 32 parts
 _ALLOW_MORE = (
     "If the model gives longer answers, set its option max_output, or context for a local model "
@@ -338,9 +347,12 @@ _ALLOW_MORE = (
 
 
 class Work(NamedTuple):
-    """A request to make: its items, the calls before it, and the `reason` why the last answer was
-    invalid; of several answers to one question, the number of the `sample`. After an answer that was
-    cut, the token `limit` of the next one, and the `half` to ask about: 0 or 1 for each split.
+    """A request to make: its items, the earlier calls, and the `reason` why the last answer was
+    invalid.
+
+    `sample` is the number of the sample if a question is asked several times. After a truncated
+    answer, `limit` is the token limit of the next answer, and `half` the half to ask about: 0 or 1
+    for each split.
     """
 
     items: tuple[int, ...]
@@ -355,7 +367,7 @@ class Work(NamedTuple):
 class PromptBuilder(ABC):
     """Sends the items of one relation. Subclasses write the requests and read the replies.
 
-    Work is done in rounds: each reply answers items, or adds work to the next round.
+    Work proceeds in rounds: each reply answers items or adds work to the next round.
     """
 
     def __init__(self, ctx: NodeCalls, node: Semantic, rows: Rows) -> None:
@@ -403,12 +415,12 @@ class PromptBuilder(ABC):
         return [self.outcomes[item] for item in range(self.size)]
 
     def items_of(self, work: Work) -> Iterable[int]:
-        """The items that some work is about."""
+        """The items of some work."""
         return work.items
 
     def requests(self, works: Iterable[Work], sent: list[Work]) -> Iterator[Request]:
-        """The requests for some work, which is appended to `sent`; work that does not fit the model
-        fails.
+        """The requests for some work, which is appended to `sent`. Work that exceeds the model's
+        context fails.
         """
         for work in works:
             try:
@@ -428,7 +440,7 @@ class PromptBuilder(ABC):
         return self.records.record(self.keys.left[item], self.prompt_of(item))
 
     def header(self, prompt: int, layout: str) -> PromptHeader:
-        """The static part of a prompt's requests, made once."""
+        """The static part of a prompt's requests, cached."""
         header = self._headers.get((prompt, layout))
         if header is None:
             header = self._headers[prompt, layout] = self.make_header(
@@ -437,8 +449,8 @@ class PromptBuilder(ABC):
         return header
 
     def compose(self, work: Work, item: int, header: PromptHeader, **texts: str) -> Request:
-        """The request for some work, of which `item` is an item; `texts` are those of the template.
-        Raises TooLong if work that cannot be split does not fit the model.
+        """The request for some work. `item` is one of its items, `texts` are the template's texts.
+        Raises TooLong if the work exceeds the model's context and cannot be split.
         """
         left, limits = self.keys.left[item], self.ctx.limits
         context, tokens = self.keys.context(left), header.answer_tokens(len(work.items), limits)
@@ -461,7 +473,7 @@ class PromptBuilder(ABC):
         return sampled(request, work.sample, self.temperature) if work.sample else request
 
     def _again(self, work: Work, item: int) -> str:
-        """What a request says about earlier answers that were refused; "" if there are none."""
+        """The text about refused earlier answers; "" if there are none."""
         if not self.rows.reasons and not work.reason:
             return ""
         reasons = [*self.rows.reasons[item]] if self.rows.reasons else []
@@ -504,10 +516,10 @@ class PromptBuilder(ABC):
         *,
         cut: bool = False,
     ) -> list[Work]:
-        """Read the reply to a question with one answer. An invalid one is repeated once, then an
-        error; after one that was cut, see `_longer`.
+        """Read the reply to a question with one answer.
 
-        With `cut` the reply may end at the token limit.
+        After an invalid answer the question is repeated once; a second invalid answer is an error.
+        For truncated answers see `_longer`. With `cut` the reply may end at the token limit.
         """
         own = calls_of(reply)
         try:
@@ -522,16 +534,18 @@ class PromptBuilder(ABC):
         except RowError as error:
             work = work._replace(calls=(*work.calls, *own))
             if error.kind == "rejected" and work.limit and not work.half:
-                # The endpoint took the shorter limit: the model gives no longer answer.
+                # The endpoint accepted the smaller limit: it is the model's maximum.
                 self._most = work.limit // 2
                 return self._longer(work._replace(limit=self._most), reply, error)
             self.fail(work, error)
         return []
 
     def _longer(self, work: Work, reply: Reply | RowError, error: RowError | Invalid) -> list[Work]:
-        """The work after an answer that was cut: the same question with twice the limit, while
-        answers reach it and the model allows it; then its halves, or an error. One that was cut for
-        another reason than the limit is repeated once, as an invalid one.
+        """The work after a truncated answer.
+
+        The question is repeated with twice the token limit, while answers reach the limit and the
+        model allows more. Then its halves are asked, or it is an error. If the limit did not cause
+        the truncation, the question is repeated once, as after an invalid answer.
         """
         sent, limits = self.request(work), self.ctx.limits
         used = RESERVE + sum(self.ctx.count_tokens(each.content) for each in sent.messages)
@@ -557,7 +571,7 @@ class PromptBuilder(ABC):
         self._finish(work, Outcome(None, f"{error.kind}: {error}", work.calls))
 
     def _finish(self, work: Work, outcome: Outcome) -> None:
-        """Record the outcome of some work; that of the last half completes the whole."""
+        """Record the outcome of some work. The outcome of the last half completes the whole."""
         while work.half:
             *above, side = work.half
             key = Work(work.items, sample=work.sample, half=work.half)
@@ -592,8 +606,9 @@ class PromptBuilder(ABC):
 
 
 class ItemPrompts(PromptBuilder):
-    """Requests about one item in the prompt's words, or about a block of them as numbered records. An
-    answer about a block may leave some of its items open.
+    """Requests about one item in the prompt's words, or about a block of items as numbered records.
+
+    An answer about a block may lack some of its items.
     """
 
     # The templates of requests about one item, and about several.
@@ -606,7 +621,7 @@ class ItemPrompts(PromptBuilder):
         self.words = words
 
     def works(self, blocks: Iterable[Block]) -> Iterator[Work]:
-        """Blocks as work, split by partition, prompt and context, and cut to fit the model."""
+        """Blocks as work, split by partition, prompt and context, and cut to the model's context."""
         for block in blocks:
             if len(block) == 1:
                 yield Work(tuple(block))
@@ -618,7 +633,7 @@ class ItemPrompts(PromptBuilder):
                     yield from self._cut(items)
 
     def _cut(self, items: Sequence[int]) -> Iterator[Work]:
-        """Whole left rows as long as they fit; a left row that does not fit alone is split."""
+        """Works of as many whole left rows as fit; a left row that is too long alone is split."""
         lists = deque(by_key(items, self.keys.left))
         buffer: RequestBuffer | None = None
         block: list[int] = []
@@ -669,8 +684,8 @@ class ItemPrompts(PromptBuilder):
 
     @abstractmethod
     def lines(self, own: Sequence[int], shown: set[int], count: int) -> list[str]:
-        """The lines that the items of a left row add to a block of at most `count` items; `shown` are
-        the right rows that are in it.
+        """The lines that the items of a left row add to a block of at most `count` items. `shown`
+        are the right rows that the block already has.
         """
 
     @abstractmethod
@@ -682,7 +697,7 @@ class ItemPrompts(PromptBuilder):
         self, work: Work, answer: AnswerSchema, text: str, calls: tuple[str, ...]
     ) -> list[Work]:
         """Record the valid answers about a block, and return the work to repeat. Raises Invalid if
-        there is no list of them.
+        the reply has no list of answers.
         """
 
     @abstractmethod
@@ -691,7 +706,7 @@ class ItemPrompts(PromptBuilder):
 
     @abstractmethod
     def unread(self, work: Work) -> list[Work]:
-        """The work after an answer about a block that cannot be read."""
+        """The work after an unreadable answer about a block."""
 
 
 def worded(request: Request, header: PromptHeader) -> Request:
@@ -706,7 +721,7 @@ def worded(request: Request, header: PromptHeader) -> Request:
 
 
 def sampled(request: Request, number: int, temperature: float) -> Request:
-    """A request for one of several answers, drawn at a temperature."""
+    """A request for one of several answers, sampled at a temperature."""
     params = {**dict(request.params), "temperature": temperature}
     return replace(request, params=tuple(sorted(params.items())), sample=number)
 
@@ -715,7 +730,7 @@ def answer_text(reply: Reply | RowError, *, cut: bool = False) -> str:
     """The text of a reply.
 
     Raises:
-        Invalid: It is truncated, or the endpoint says that it is invalid.
+        Invalid: It is truncated, or the endpoint reports it as invalid.
         RowError: The request failed, or the model refused.
     """
     if isinstance(reply, RowError):
@@ -730,12 +745,12 @@ def answer_text(reply: Reply | RowError, *, cut: bool = False) -> str:
 
 
 def calls_of(reply: Reply | RowError) -> tuple[str, ...]:
-    """The id of the call, if it was answered."""
+    """The id of the call if it was answered, as a tuple."""
     answered = reply.spent if isinstance(reply, RowError) else reply
     return (answered.call_id,) if isinstance(answered, Reply) and answered.call_id else ()
 
 
 def halves(items: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Items in two halves; the first may have one more."""
+    """Items in two halves; the first half may have one item more."""
     middle = (len(items) + 1) // 2
     return items[:middle], items[middle:]

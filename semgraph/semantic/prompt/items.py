@@ -1,13 +1,14 @@
 """Prompts about rows, one or several in a request (sem_map, sem_filter, and sem_topk by scores),
-samples of answers and reviews of them; about pairs (sem_join), groups (sem_agg) and windows (sem_topk).
+also for samples and reviews of answers; about pairs (sem_join), groups (sem_agg) and windows
+(sem_topk).
 
-A review has the row as in the first request, then the earlier answer as JSON. For a list the model
-returns additions, so that a long list is not copied and cannot lose entries; for everything else it
-returns the corrected value.
+A review request has the row as in the first request, then the earlier answer as JSON. For a list
+the model returns only additions, so that it need not copy a long list and cannot lose entries. For
+other types it returns the corrected value.
 
-A block of pairs lists its left and its right rows once each. Left numbers begin at 1, right numbers
-at the next hundred, to detect a model that confuses the sides or renumbers the records. Each left
-row names the right rows to compare it with; the answer lists the matching pairs only.
+A block of pairs lists each left and each right row once. Left numbers begin at 1, right numbers at
+the next hundred, to detect a model that confuses the sides or renumbers the records. Each left row
+names the right rows to compare; the answer lists only the matching pairs.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ _BEST = 100
 
 
 def _verdict_of(node: Semantic, taken: Sequence[str]) -> list[Own]:
-    """The operator's own field. Answers come before it, so that a model reasons before it decides."""
+    """The verdict field of the operator. Answers precede it, so that a model reasons before it
+    decides.
+    """
     if node.keyword not in _VERDICTS:
         return []
     name, kind, meaning = _VERDICTS[node.keyword]
@@ -108,7 +111,7 @@ class RowPrompts(ItemPrompts):
         return super().works(filter(None, map(self._unsent, blocks)))
 
     def _unsent(self, block: Block) -> list[int]:
-        """The first items of the rows of a block that are in no work."""
+        """The first item of each row of a block that is in no work yet."""
         self._all |= dict.fromkeys(block)
         new = dict.fromkeys(self._first[item] for item in block)
         items = [item for item in new if item not in self._sent]
@@ -140,7 +143,7 @@ class RowPrompts(ItemPrompts):
         return [f"{count}. {self.record_of(own[0])}\n"]
 
     def values_of(self, work: Work) -> dict[str, Any]:
-        """The values of a row, or of a half of it."""
+        """The values of a row or of its half."""
         item = work.items[0]
         values = self.records.values(self.keys.left[item], self.prompt_of(item))
         if work.half and (name := halved_column(self.node, values)):
@@ -148,7 +151,7 @@ class RowPrompts(ItemPrompts):
         return values
 
     def overlap(self, work: Work) -> bool:
-        """Whether the halves of a row, or of a half of it, have a sentence in common."""
+        """Whether the halves of a row, or of its half, have a sentence in common."""
         values = self.values_of(work._replace(half=()))
         value, sides = values[halved_column(self.node, values) or ""], work.half
         whole, *parts = (len(half(value, (*sides, *side))) for side in ((), (0,), (1,)))
@@ -159,7 +162,7 @@ class RowPrompts(ItemPrompts):
         return [Work(part, calls=work.calls) for part in halves(work.items)]
 
     def unread(self, work: Work) -> list[Work]:
-        """Items that have no outcome, one by one."""
+        """The items without an outcome, one by one."""
         left = (item for item in work.items if item not in self.outcomes)
         return [Work((item,), calls=work.calls) for item in left]
 
@@ -210,8 +213,8 @@ class RowPrompts(ItemPrompts):
                 continue
             except RowError as error:
                 self.fail(Work((item,)), error)
-        # Unknown numbers while some are missing: the model counted differently, so no number can be
-        # trusted.
+        # Some numbers are unknown and others missing: the model counted differently, so no number
+        # is reliable.
         if not unknown or len(seen) == len(work.items):
             for item, values in valid.items():
                 self.outcomes[item] = Outcome(values, None, calls)
@@ -240,18 +243,18 @@ class SamplePrompts(RowPrompts):
                 yield work._replace(sample=draw)
 
     def samples_of(self, item: int) -> list[Outcome]:
-        """The outcomes of an item, by the number of the draw."""
+        """The outcomes of an item, by the number of the sample."""
         if item not in self._samples:
             return [self.outcomes[item]]
         return [outcome for _, outcome in sorted(self._samples[item].items())]
 
     def accept_word(self, work: Work, reply: Reply | RowError, words: Words) -> list[Work]:
-        """Read the word that was drawn, not the most probable one."""
+        """Read the sampled word, not the most probable one."""
         drawn = replace(reply, logprobs=()) if isinstance(reply, Reply) else reply
         return super().accept_word(work, drawn, words)
 
     def done(self, work: Work, outcome: Outcome) -> None:
-        """Record the outcome of a draw."""
+        """Record the outcome of a sample."""
         super().done(work, outcome)
         for item in work.items:
             self._samples.setdefault(item, {})[work.sample] = outcome
@@ -269,7 +272,7 @@ class ReviewPrompts(RowPrompts):
         self._answers = answers
 
     def all_works(self) -> Iterator[Work]:
-        """The items with an answer; the outcome of the others is their error."""
+        """The items with an answer; the other items keep their error as outcome."""
         for item, answer in self._answers.items():
             if answer.values is None:
                 self.outcomes[item] = answer
@@ -428,7 +431,7 @@ class PairPrompts(ItemPrompts):
         return repeated
 
     def parts(self, work: Work) -> list[Work]:
-        """Halves of the left rows of a block, or of the pairs of its only one."""
+        """Halves of the left rows of a block, or of the pairs of its only left row."""
         lists = by_key(work.items, self.keys.left)
         if len(lists) == 1:
             return [Work(half, calls=work.calls, alone=work.alone) for half in halves(work.items)]
@@ -459,7 +462,7 @@ class PairPrompts(ItemPrompts):
             sides = entry if isinstance(entry, dict) else {}
             left, right = number(sides.get(self._left_key)), number(sides.get(self._right_key))
             if left is None or right is None or not 1 <= left <= len(lists) or right not in numbers:
-                # The model counted differently: no number can be trusted.
+                # The model counted differently: no number is reliable.
                 raise Invalid("it names records that are not there")
             item = items.get((left, right))
             if item is None:
@@ -489,14 +492,14 @@ _RANKING = "ranking"
 
 
 class _WholePrompts(PromptBuilder):
-    """Requests with one answer for several rows. `outcomes` are by number of the part or window."""
+    """Requests with one answer for several rows. The index of `outcomes` is the part or window."""
 
     def done(self, work: Work, outcome: Outcome) -> None:
         """Record the outcome of a part or window."""
         self.outcomes[work.items[0]] = outcome
 
     def works(self, sets: Sequence[Sequence[int]]) -> Iterator[Work]:
-        """Sets of rows as work; a set of rows that may not share a request is an error."""
+        """Sets of rows as work. If the rows of a set may not share a request, the set fails."""
         for i, items in enumerate(sets):
             work = Work((i,))
             mixed = self._mixed(items)
@@ -611,8 +614,9 @@ class WindowPrompts(_WholePrompts):
         return self.accept_single(work, reply, lambda text: _ranking(window, text, note))
 
     async def rankings(self, outcomes: Sequence[Outcome]) -> list[Ranking]:
-        """The rankings of the windows, in order. The rows of a window that one row may have made
-        fail are sent alone.
+        """The rankings of the windows, in order.
+
+        If one row may have made a window fail, its rows are sent alone.
         """
         windows = list(zip(self._windows, outcomes, strict=True))
         doubtful = [
@@ -633,8 +637,9 @@ class WindowPrompts(_WholePrompts):
         ]
 
     async def _alone(self, items: Sequence[int]) -> dict[int, Outcome]:
-        """The items that fail alone, with their outcomes. The rows of a window that was too long
-        are measured, not sent.
+        """The items that fail alone, with their outcomes.
+
+        The rows of a window that was too long are measured but not sent.
         """
         single = WindowPrompts(self.ctx, self.node, self.rows, [[item] for item in items])
         measured = {
@@ -645,7 +650,7 @@ class WindowPrompts(_WholePrompts):
         }
         works = [Work((i,)) for i in range(len(items))]
         for _ in single.requests([w for w in works if items[w.items[0]] in measured], []):
-            pass  # those that are too long fail
+            pass  # rows that are too long fail
         await single.ask(work for work in works if items[work.items[0]] not in measured)
         return {
             item: outcome
@@ -654,7 +659,7 @@ class WindowPrompts(_WholePrompts):
         }
 
 
-# Errors of which no single row is the cause; those of a dry run are every row's.
+# Errors that no single row causes. In a dry run every row has an error.
 _WHOLE_WINDOW = {"invalid", "truncated", "mixed", UNASKED}
 
 
