@@ -25,6 +25,7 @@ from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node, column_scalar, rewrite, scalars_of, walk
 from semgraph.logical.relational import Distinct, Input, Project, Union
 from semgraph.logical.schema import Graph
+from semgraph.logical.search import Search
 from semgraph.logical.semantic import Semantic
 from semgraph.logical.sinks import Merge, Sink
 
@@ -338,8 +339,9 @@ class LogicalPlan:
 
     @cached_property
     def uses_store(self) -> bool:
-        """Whether it reads or writes the store."""
-        return any(node.reads_store for node in walk(*self.roots))
+        """Whether it reads or writes the store; a search of rows of the plan alone does not."""
+        searched = (node for node in walk(*self.roots) if node.reads_store)
+        return any(not isinstance(node, Search) or bool(node.label) for node in searched)
 
     def choice(self, step: str) -> Choice | None:
         """The implementation that the plan chooses for a step, by the step's name or the last part

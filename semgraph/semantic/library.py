@@ -434,9 +434,9 @@ def _dataclass_of(
             raise PlanError(Problem(what, hint=_SIGNATURE))
         default = {} if each.default is each.empty else {"default": each.default}
         columns.append((each.name, hints[each.name], field(kw_only=True, **default)))
-    return make_dataclass(
-        file.stem, columns, frozen=True, namespace={"__module__": module.__name__}
-    )
+    made = make_dataclass(file.stem, columns, frozen=True)
+    made.__module__ = module.__name__
+    return made
 
 
 def _optional(hint: Any) -> bool:

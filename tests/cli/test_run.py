@@ -481,3 +481,25 @@ def test_another_spelling_of_an_option_is_refused_and_the_right_one_named(
     done = project(*words)
     assert done.code == 2
     assert f"No such option: {words[2 if words[0] != 'doctor' else 1]}. Write {option}" in done.err
+
+
+def test_a_plan_that_searches_its_own_rows_alone_needs_no_store(project: Project) -> None:
+    project.write(
+        "find.yaml",
+        """\
+plan: find
+inputs: {notes: {id: string, text: string}, queries: {query: string}}
+steps:
+  hits:
+    - from: queries
+    - search: {over: notes, key: id, alias: hit, k: 1, methods: [{fulltext: text, to: query}]}
+    - project: {query, id: hit.id}
+returns: [hits]
+example: {inputs: {notes: [{id: a, text: "A cat."}, {id: b, text: "A dog."}], queries: [{query: cat}]}}
+""",
+    )
+    done = project("run", "find.yaml", "--format", "json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["tables"]["hits"] == [{"query": "cat", "id": "a"}]
+    assert "store" not in done.err
+    assert not (project.folder / ".semgraph" / "graph.db").exists()
