@@ -171,9 +171,10 @@ async def _answers(
     right = rows_at(inputs[1], [pairs[i].right for i in first_right])
     columns = {"left": [kind for kind, _ in items], "right": [side for _, side in items]}
     owners = [pairs[i].owner for i in first]
-    check_input = _check_input(
-        node, rows_at(left, columns["left"]), rows_at(right, columns["right"])
-    )
+    check_input = None
+    if node.check is not None:
+        sides_of_items = rows_at(left, columns["left"]), rows_at(right, columns["right"])
+        check_input = _check_input(node, *sides_of_items)
     answers = await ask(node, left, right, columns, context, owners=owners, check_input=check_input)
     place = {question: item for item, question in enumerate(items)}
     return rows_at(answers, [place[question] for question in questions])
