@@ -197,11 +197,14 @@ async def test_a_failure_after_the_shards_is_not_that_of_a_shard(tmp_path: Path)
 
 
 async def test_a_store_that_is_not_there_is_refused_before_a_call_is_paid(tmp_path: Path) -> None:
-    found = (
-        "\n  found: [{from: topic}, {search: {over: bad, alias: b, k: 1, key: id, order: b.id}}]"
+    found = "\n  found: [{from: topic}, {search: {over: Note, alias: note, k: 1, partition: all, order: note.uuid}}]"
+    (tmp_path / "notes.yaml").write_text(
+        "graph: notes\nnodes: {Note: {properties: {text: string}}}\n"
     )
     (tmp_path / "reviews.yaml").write_text(
-        PLAN.replace("\nreturns", f"{found}\nreturns").replace("RETURNS", "found")
+        PLAN.replace("\nreturns", f"{found}\nreturns")
+        .replace("RETURNS", "found")
+        .replace("\ninputs", "\ngraph: notes.yaml\ninputs")
     )
     model = Model()
     async with semgraph.Session(llm=model, folder=tmp_path, engine=ENGINE) as session:
