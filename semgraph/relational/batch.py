@@ -212,7 +212,7 @@ class Batch:
         if self._rows is not None:
             rows = [self._rows[place] for place in places]
             return Batch(self.schema, rows, None, ids, sources)
-        table = self.table.take(pa.array(places, pa.int64()))
+        table = rows_at(self.table, places)
         return Batch(self.schema, None, table, ids, sources)
 
     def reordered(self, places: Sequence[int]) -> Batch:
@@ -223,7 +223,7 @@ class Batch:
         if self._rows is not None:
             rows = [self._rows[place] for place in places]
             return Batch(self.schema, rows, None, ids, sources)
-        table = self.table.take(pa.array(places, pa.int64()))
+        table = rows_at(self.table, places)
         return Batch(self.schema, None, table, ids, sources)
 
     def slice(self, first: int, count: int) -> Batch:

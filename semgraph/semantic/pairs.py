@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -171,10 +171,7 @@ async def _answers(
     right = rows_at(inputs[1], [pairs[i].right for i in first_right])
     columns = {"left": [kind for kind, _ in items], "right": [side for _, side in items]}
     owners = [pairs[i].owner for i in first]
-    check_input = None
-    if node.check is not None:
-        sides_of_items = rows_at(left, columns["left"]), rows_at(right, columns["right"])
-        check_input = _check_input(node, *sides_of_items)
+    check_input = _check_input(node, left, right, columns)
     answers = await ask(node, left, right, columns, context, owners=owners, check_input=check_input)
     place = {question: item for item, question in enumerate(items)}
     return rows_at(answers, [place[question] for question in questions])
@@ -188,13 +185,17 @@ def _right_check_texts(node: SemJoin, right: pa.Table) -> list[str]:
     return prompt_texts(right, sorted(under(paths, node.alias) or right.column_names))
 
 
-def _check_input(node: SemJoin, left: pa.Table, right: pa.Table) -> pa.Table | None:
+def _check_input(
+    node: SemJoin, left: pa.Table, right: pa.Table, items: Mapping[str, Sequence[int]]
+) -> pa.Table | None:
     """The columns that the join's check reads, one row per item; None without a check."""
-    check_input = check_input_of(node, left)
-    if check_input is None or node.check is None or node.alias not in node.check.roots:
+    if node.check is None:
+        return None
+    check_input = check_input_of(node, rows_at(left, items["left"]))
+    if check_input is None or node.alias not in node.check.roots:
         return check_input
     columns = dict(zip(check_input.column_names, check_input.columns, strict=True))
-    return pa.table({**columns, node.alias: _right_rows(node, right)})
+    return pa.table({**columns, node.alias: _right_rows(node, rows_at(right, items["right"]))})
 
 
 def _right_rows(node: SemJoin, right: pa.Table) -> pa.StructArray:
