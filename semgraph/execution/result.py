@@ -413,8 +413,14 @@ def result_table(node: Node, tables: Sequence[pa.Table]) -> pa.Table:
     return result_rows(node, tables).select(node.schema.names)
 
 
-_HALTED, _SET_ASIDE, _BUDGET = 1, 3, 4  # exit codes, the worst first: 1, 4, 3
-_WORST = (_HALTED, _BUDGET, _SET_ASIDE, 0)
+HALTED = 1  # the exit code of a run with a stopped partition
+
+
+def exit_code(*, stopped: str | None, halted: bool, failed: bool) -> int:
+    """The exit code of a run: 4 if it stopped at a budget, else 1 if a partition stopped, else 3 if
+    rows failed.
+    """
+    return 4 if stopped else HALTED if halted else 3 if failed else 0
 
 
 def _merged(parts: Sequence[Result], run: str, record: Path | None) -> Result:
@@ -423,7 +429,8 @@ def _merged(parts: Sequence[Result], run: str, record: Path | None) -> Result:
     for part in parts:
         for label, count in part.written.items():
             written[label] = written.get(label, 0) + count
-    codes = {part.exit_code for part in parts}
+    stopped = next((part.stopped for part in parts if part.stopped), None)
+    halted = any(part.exit_code == HALTED for part in parts)
     uniform = Uniform.merge(part.uniform for part in parts)
     meter = Meter.merge(part.meter for part in parts)
     return replace(
@@ -448,10 +455,12 @@ def _merged(parts: Sequence[Result], run: str, record: Path | None) -> Result:
                 )
             )
         ),
-        stopped=next((part.stopped for part in parts if part.stopped), None),
+        stopped=stopped,
         keys=(),
         record=record,
-        exit_code=next(code for code in _WORST if code in codes),
+        exit_code=exit_code(
+            stopped=stopped, halted=halted, failed=any(part.failed for part in parts)
+        ),
         places={},
         left_out=frozenset(chain.from_iterable(part.left_out for part in parts)),
         uniform=uniform,

@@ -306,18 +306,24 @@ class LogicalPlan:
 
     @cached_property
     def needs(self) -> PlanNeeds:
-        """The needs of the plan, including the models of its choices."""
+        """The needs of the plan, including the models that its choices name as `role`. It needs an
+        embedder if a node embeds, or if a sink writes the text of a vector.
+        """
         nodes = list(walk(*self.roots))
         semantic = [node for node in nodes if isinstance(node, Semantic)]
         roles = {prompt.role for node in semantic for prompt in node.prompt.all}
+        chosen = (choice for node in semantic if (choice := self.choice(node.step)))
         roles |= {
             str(value)
-            for choice in self.use.values()
+            for choice in chosen
             for name, value in choice.params
-            if name == "model"
+            if name == "role" and value
         }
         embeds = any(node.embeds for node in nodes) or any(
-            isinstance(sink, Merge) and sink.label.vectors for sink in self.writes
+            derived.by == "embed" and derived.of in sink.schema.names
+            for sink in self.writes
+            if isinstance(sink, Merge)
+            for derived in sink.label.derived.values()
         )
         ordered = tuple(sorted(roles, key=lambda role: (role != "default", role)))
         return PlanNeeds(ordered, embeds, self.uses_store)

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from semgraph.errors import EngineError, PlanError, Problem, SemgraphError, did_you_mean
-from semgraph.execution.evaluation import NoRecord, Opened, RowRecorder, Runtime, embeds, in_batches
+from semgraph.execution.evaluation import NoRecord, Opened, RowRecorder, Runtime, in_batches
 from semgraph.execution.executor import Executor
 from semgraph.execution.observations import Observations
 from semgraph.execution.record import (
@@ -41,6 +41,7 @@ from semgraph.execution.result import (
     RunOptions,
     RunOutcome,
     Uniform,
+    exit_code,
     result_rows,
 )
 from semgraph.formats import plural
@@ -49,12 +50,12 @@ from semgraph.llm.base import LLM, Usage
 from semgraph.llm.settings import Settings
 from semgraph.llm.stack import bound
 from semgraph.logical.iterate import Round
-from semgraph.logical.node import Node, walk
+from semgraph.logical.node import Node, rewrite, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import OnError, Semantic
 from semgraph.meter import Meter
-from semgraph.optimizer import optimized
+from semgraph.optimizer import optimized, with_roots
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.physical.planner import compile_plan
 from semgraph.privacy import redacted
@@ -154,7 +155,7 @@ async def _prepared(
 ) -> tuple[PhysicalPlan, list[str]]:
     """The compiled plan, and notes on the store, in which missing parts are created first."""
     library = Library(resources.settings.operators)
-    limits = {role: bound(opened.llm, role).limits for role in _roles(logical)}
+    limits = {role: bound(opened.llm, role).limits for role in logical.needs.roles}
     made = request.share.ids if request.share is not None else ()  # as steps, not as inputs
     inputs = {name: table for name, table in request.inputs.items() if name not in made}
     physical = compile_plan(optimized(logical, inputs), opened.store, library, limits)
@@ -193,18 +194,14 @@ def _few_collections() -> Iterator[None]:
         gc.set_threshold(first, *others)
 
 
-def _roles(plan: LogicalPlan) -> set[str]:
-    return {node.prompt.first.role for node in walk(*plan.roots) if isinstance(node, Semantic)}
-
-
 def _require_prices(plan: LogicalPlan, opened: Opened) -> None:
     """Refuse a limit in dollars if a model of the plan has no known price, before anything is
     spent. Raises PlanError.
     """
-    for role in sorted(_roles(plan)):
+    for role in plan.needs.roles:
         model = bound(opened.llm, role)
         opened.budget.require_price(model.name, model.dollars(Usage(1, 0, 1)))
-    if embeds(plan):
+    if plan.needs.embeds:
         opened.budget.require_price(opened.embedder.name, opened.embedder.dollars(Usage(1)))
 
 
@@ -224,20 +221,13 @@ def trimmed(request: RunRequest) -> LogicalPlan:
             f"on_error is {request.on_error!r}: use one of {', '.join(get_args(OnError))}"
         )
     if request.on_error is not None:
-        plan = _with_on_error(plan, request.on_error)
+        on_error = request.on_error
+
+        def change(node: Node) -> Node:
+            return replace(node, on_error=on_error) if isinstance(node, Semantic) else node
+
+        plan = with_roots(plan, rewrite(plan.roots, change))
     return plan
-
-
-def _with_on_error(plan: LogicalPlan, on_error: OnError) -> LogicalPlan:
-    from semgraph.logical.node import rewrite
-
-    def change(node: Node) -> Node:
-        return replace(node, on_error=on_error) if isinstance(node, Semantic) else node
-
-    roots = rewrite(plan.roots, change)
-    count = len(plan.writes)
-    writes: Any = roots[:count]
-    return replace(plan, writes=writes, returns=dict(zip(plan.returns, roots[count:], strict=True)))
 
 
 async def _ensure(physical: PhysicalPlan, opened: Opened, *, write: bool) -> None:
@@ -275,7 +265,9 @@ def _own_scores(plan: LogicalPlan) -> list[str]:
 
 def _without_batches(plan: PhysicalPlan, llm: LLM) -> list[str]:
     """A note if a model sends batches and no step that calls it runs ahead."""
-    if in_batches(plan, llm) or not any(bound(llm, r).limits.batch for r in _roles(plan.logical)):
+    if in_batches(plan, llm) or not any(
+        bound(llm, r).limits.batch for r in plan.logical.needs.roles
+    ):
         return []
     name = plan.logical.name
     return [
@@ -710,7 +702,6 @@ class RunHandle:
 
     def _result(self, outcome: RunOutcome) -> Result:
         logical = self.physical.logical
-        code = 4 if outcome.stopped else 1 if outcome.halted else 3 if outcome.failures else 0
         left_out = frozenset(self._places_of(sorted(outcome.left_out)))
         earlier = self._earlier(outcome)
         rows = {
@@ -749,6 +740,10 @@ class RunHandle:
             notes=tuple(outcome.notes),
             stopped=outcome.stopped,
             record=self.record.folder if self.record else None,
-            exit_code=code,
+            exit_code=exit_code(
+                stopped=outcome.stopped,
+                halted=bool(outcome.halted),
+                failed=bool(outcome.failures),
+            ),
             uniform=self.uniform,
         )
