@@ -222,7 +222,7 @@ class Loader:
         if not isinstance(value, list):
             raise wrong("a list of operators", value, f"write [{{from: {name}}}, ...]")
         depth, outer = self.depth, self._rounds
-        values = {"name": name, "columns": source.schema, "windowed": source.partitioned}
+        values = {"name": name, "columns": source.schema, "windowed": source.windowed}
         origin = self.head.document.position(*self.head.expansion.place(value))
         self._rounds = {
             **outer,

@@ -132,7 +132,7 @@ class Cluster(Node, keyword="cluster", rows="any"):
             return self.read_paths
         return None if needed is None else self.read_paths | (needed - {self.alias})
 
-    def empty_over(self, empty: Sequence[bool]) -> bool:
+    def is_empty_over(self, empty: Sequence[bool]) -> bool:
         """Without nodes there is nothing to cluster."""
         return empty[-1]
 

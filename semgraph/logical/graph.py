@@ -346,7 +346,7 @@ class Scan(StoreRead, keyword="scan", sole="label"):
         return frozenset((self.label, name) for name in self.schema.names)
 
     @cached_property
-    def partitioned(self) -> bool:
+    def windowed(self) -> bool:
         """Whether each window reads the rows of its partition."""
         return self.partition != "all"
 
@@ -457,13 +457,13 @@ class Match(StoreRead, keyword="match", rows="expand", carries=True):
                     raise Fault(f'"{name}" is declared as {label.kind} and used as {kind}')
 
     @property
-    def adds(self) -> frozenset[str]:
+    def output_columns(self) -> frozenset[str]:
         return frozenset(element.var for element in self.pattern.variables)
 
     @property
     def reads(self) -> frozenset[str]:
         own = frozenset(column.split(".")[0] for column in self.pattern.columns)
-        where = self.where.roots - self.adds if self.where else frozenset()
+        where = self.where.roots - self.output_columns if self.where else frozenset()
         partition = (
             {self.partition or self.graph.partition} if self.partition != "all" else frozenset()
         )

@@ -48,10 +48,6 @@ class Round(Node, keyword="round"):
         return self.columns
 
     @property
-    def partitioned(self) -> bool:
-        return self.windowed
-
-    @property
     def rounds(self) -> frozenset[int]:
         return frozenset({self.depth})
 
@@ -133,7 +129,7 @@ class Iterate(Node, keyword="iterate", rows="any"):
         for name in below.names:
             if name not in above.names:
                 yield Fault(f'do gives "{name}" besides: project it away', "body")
-        if self.input.partitioned and not self.body.partitioned:
+        if self.input.windowed and not self.body.windowed:
             windowed = (n.name for n in walk(self.input) if isinstance(n, Input) and n.windowed)
             rows = next(windowed, "the input with windows")
             what = f'do derives from no row of {rows}: it must read "{self.name}"'
@@ -188,7 +184,7 @@ class Iterate(Node, keyword="iterate", rows="any"):
         """All columns, because all rounds have the same columns."""
         return None
 
-    def empty_over(self, empty: Sequence[bool]) -> bool:
+    def is_empty_over(self, empty: Sequence[bool]) -> bool:
         return empty[0]
 
 

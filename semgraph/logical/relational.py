@@ -56,14 +56,21 @@ class Input(Node, keyword="input", relational=True):
     def infer(self) -> pa.Schema:
         return self.columns
 
-    @property
-    def partitioned(self) -> bool:
-        return self.windowed
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Nothing(Input, is_empty=True):
+class Empty(Input, is_empty=True, tag="Nothing"):
     """A relation without rows: a missing input, and operators that have no rows because of it."""
+
+    @classmethod
+    def like(cls, node: Node) -> Empty:
+        """The empty relation that replaces a node without rows."""
+        return cls(
+            step=node.step,
+            origin=node.origin,
+            name=node.step,
+            columns=node.schema,
+            windowed=node.windowed,
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -136,7 +143,7 @@ class Add(Computing, keyword="add", carries=True):
         return merged(self.input.schema, typed(self.columns, self.input.schema, "columns"))
 
     @property
-    def adds(self) -> frozenset[str]:
+    def output_columns(self) -> frozenset[str]:
         return frozenset(name for name, _ in self.columns)
 
     def first_needs(self, needed: Needs) -> Needs:
@@ -145,7 +152,7 @@ class Add(Computing, keyword="add", carries=True):
         if needs is None or needed is None:
             return needs
         kinds = {f.name: f.type for f in self.input.schema}
-        replaced = (self.adds & kinds.keys()) & {path.split(".")[0] for path in needed}
+        replaced = (self.output_columns & kinds.keys()) & {path.split(".")[0] for path in needed}
         return needs | {
             f"{name}." if pa.types.is_struct(kinds[name]) else name for name in replaced
         }
@@ -244,9 +251,9 @@ class Aggregate(Node, keyword="aggregate", relational=True, rows="collapse"):
     def reads(self) -> frozenset[str]:
         return frozenset().union(*(s.roots for _, s in (*self.by, *self.add)))
 
-    def empty_over(self, empty: Sequence[bool]) -> bool:
+    def is_empty_over(self, empty: Sequence[bool]) -> bool:
         return empty[0] and (
-            bool(self.by) or self.partitioned
+            bool(self.by) or self.windowed
         )  # an aggregate over everything has a row even for an empty input
 
     def narrowed(self, needed: frozenset[str]) -> Node:
@@ -284,7 +291,7 @@ class Unnest(Node, keyword="unnest", relational=True, rows="expand", carries=Tru
         return pa.schema([*rest, *result])
 
     @property
-    def adds(self) -> frozenset[str]:
+    def output_columns(self) -> frozenset[str]:
         return frozenset({self.alias, self.position} - {""})
 
     @property
@@ -348,13 +355,11 @@ class Join(Node, keyword="join", relational=True, carries=True, by_row=True):
         )
 
     @cached_property
-    def partitioned(self) -> bool:
+    def windowed(self) -> bool:
         """Whether the left side is windowed or, if the join adds columns, the right side."""
-        return self.input.partitioned or (
-            self.how not in {"semi", "anti"} and self.other.partitioned
-        )
+        return self.input.windowed or (self.how not in {"semi", "anti"} and self.other.windowed)
 
-    def empty_over(self, empty: Sequence[bool]) -> bool:
+    def is_empty_over(self, empty: Sequence[bool]) -> bool:
         return empty[0] or (empty[1] and self.how in {"inner", "semi"})
 
     def without_empty(self, empty: Sequence[bool]) -> Node:
@@ -369,7 +374,7 @@ class Join(Node, keyword="join", relational=True, carries=True, by_row=True):
         )
 
     @property
-    def adds(self) -> frozenset[str]:
+    def output_columns(self) -> frozenset[str]:
         return frozenset() if self.how in {"semi", "anti"} else frozenset({self.alias})
 
     @property
@@ -417,7 +422,7 @@ class GroupJoin(Node, keyword="group_join", relational=True, rows="1:1", carries
         return merged(left, typed_of_groups(self.add, both, "add"))
 
     @property
-    def adds(self) -> frozenset[str]:
+    def output_columns(self) -> frozenset[str]:
         return frozenset(name for name, _ in self.add)
 
     @property
@@ -564,7 +569,7 @@ class Union(Node, keyword="union", sole="of", relational=True):
         names = tuple(name for name in self.schema.names if name in roots)
         return self.with_fields(fields=names or tuple(self.schema.names[:1]))
 
-    def empty_over(self, empty: Sequence[bool]) -> bool:
+    def is_empty_over(self, empty: Sequence[bool]) -> bool:
         return all(empty)
 
     def without_empty(self, empty: Sequence[bool]) -> Node:

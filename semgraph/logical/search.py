@@ -283,7 +283,7 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
     @cached_property
     def by_window(self) -> bool:
         """Whether a row finds only rows of the step in the partition of its window."""
-        return self.within is not None and self.within.partitioned and self.input.partitioned
+        return self.within is not None and self.within.windowed and self.input.windowed
 
     @cached_property
     def by_owner(self) -> bool:
@@ -301,7 +301,7 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
         ) or bool(self.vectors and self.within is not None)
 
     @property
-    def adds(self) -> frozenset[str]:
+    def output_columns(self) -> frozenset[str]:
         return frozenset({self.alias, self.source, self.target} - {""})
 
     @property
@@ -311,7 +311,7 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
             *([self.where] if self.where else []),
             *(t.by for t in self.order),
         ]
-        own = frozenset().union(*(s.roots for s in scalars)) - self.adds
+        own = frozenset().union(*(s.roots for s in scalars)) - self.output_columns
         partition = (
             {self.partition or self.graph.partition}
             if self.label and self.partition != "all"

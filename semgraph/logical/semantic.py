@@ -195,7 +195,7 @@ class SemMap(Answering, keyword="sem_map", rows="1:1", carries=True, by_row=True
     """Each row, with typed columns that the model answers. Rows without `when` are not asked and
     take `otherwise`.
 
-    `form` (in plans `schema`) is a column with what the json answer of the row holds, as JSON:
+    `answer_schema` (in plans `schema`) is a column with what the json answer of the row holds, as JSON:
     types by name, as `returns` of a prompt has them. Rows that share a call share it; a row without
     one is not asked.
 
@@ -205,7 +205,7 @@ class SemMap(Answering, keyword="sem_map", rows="1:1", carries=True, by_row=True
 
     when: Scalar | None = argument("scalar", default=None)
     otherwise: Columns = argument("columns", default=())
-    form: str = argument("path", key="schema", default="")
+    answer_schema: str = argument("path", key="schema", default="", tag="form")
     stop: Stop | None = None
     # the operator above it requests rows as it needs them
     pulled: bool = field(default=False, metadata={"tag": "fed"})
@@ -220,32 +220,32 @@ class SemMap(Answering, keyword="sem_map", rows="1:1", carries=True, by_row=True
         if self.when is not None:
             with self.faults_at("when"):
                 expect_type(self.when, schema, pa.bool_())
-        if self.form:
-            self._check_form()
+        if self.answer_schema:
+            self._check_answer_schema()
         check_standing_in(self.otherwise, schema, "otherwise", self.answer_fields())
         result = merged(schema, self.answer_fields())
         self.fit_check(result)
         return result
 
-    def _check_form(self) -> None:
-        with self.faults_at("form"):
-            expect_type(column_scalar(self.form), self.input.schema, pa.string())
+    def _check_answer_schema(self) -> None:
+        with self.faults_at("answer_schema"):
+            expect_type(column_scalar(self.answer_schema), self.input.schema, pa.string())
         if [kind.name for _, kind in self.answers].count("json") != 1:
             msg = f'prompt "{self.prompt.first.name}" returns no json, or several: the schema is that of one'
-            raise Fault(msg, "form", hint="returns: {attributes: json}")
+            raise Fault(msg, "answer_schema", hint="returns: {attributes: json}")
 
     @property
     def gated(self) -> bool:
         return self.when is not None or self.stop is not None or self.pulled
 
     @property
-    def adds(self) -> frozenset[str]:
+    def output_columns(self) -> frozenset[str]:
         return frozenset(name for name, _ in self.answers)
 
     @property
     def reads(self) -> frozenset[str]:
         scalars = [*([self.when] if self.when else []), *(s for _, s in self.otherwise)]
-        own = {self.form.split(".")[0]} if self.form else set()
+        own = {self.answer_schema.split(".")[0]} if self.answer_schema else set()
         return super().reads.union(own, *(s.roots for s in scalars))
 
 
@@ -300,7 +300,7 @@ class SemFilter(
         return self.when is not None or self.stop is not None or self.pulled
 
     @property
-    def adds(self) -> frozenset[str]:
+    def output_columns(self) -> frozenset[str]:
         return frozenset(name for name, _ in self.answers)
 
     @property
@@ -369,20 +369,18 @@ class SemJoin(Answering, keyword="sem_join", carries=True, by_row=True):
         return bool(self.using) or self.where is not None
 
     @cached_property
-    def partitioned(self) -> bool:
+    def windowed(self) -> bool:
         """A semi or anti join only keeps left rows."""
-        return self.input.partitioned or (
-            self.how not in {"semi", "anti"} and self.other.partitioned
-        )
+        return self.input.windowed or (self.how not in {"semi", "anti"} and self.other.windowed)
 
-    def empty_over(self, empty: Sequence[bool]) -> bool:
+    def is_empty_over(self, empty: Sequence[bool]) -> bool:
         return empty[0] or (empty[1] and self.how in {"inner", "semi"})
 
     def without_empty(self, empty: Sequence[bool]) -> Node:
         return self.input if empty[1] and self.how == "anti" else self
 
     @property
-    def adds(self) -> frozenset[str]:
+    def output_columns(self) -> frozenset[str]:
         return frozenset(self.schema.names) - frozenset(self.input.schema.names)
 
     @property
@@ -487,7 +485,7 @@ class SemTopk(Semantic, keyword="sem_topk", returns_types=False, rows="subset", 
         return merged(schema, [pa.field("rank", pa.int64()), pa.field("score", pa.float64())])
 
     @property
-    def adds(self) -> frozenset[str]:
+    def output_columns(self) -> frozenset[str]:
         return frozenset({"rank", "score"})
 
     @property
@@ -526,7 +524,7 @@ class Embed(Node, keyword="embed", sole="add", rows="1:1", carries=True, by_row=
         return True
 
     @property
-    def adds(self) -> frozenset[str]:
+    def output_columns(self) -> frozenset[str]:
         return frozenset(name for name, _ in self.add)
 
     @property
