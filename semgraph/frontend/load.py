@@ -107,7 +107,7 @@ STEP: Keys = {
     "do": Key(kinds.kept(PIPELINE), "its operators, as in {if: $flag, do: [...]}", required=True),
 }
 # The keys of `schema` among the writes.
-SCHEMA_WRITE: Keys = {"drop": Key(kinds.FLAG, "first drop indexes of its names")}
+SCHEMA_WRITE: Keys = {"drop": Key(kinds.FLAG, "first drop existing indexes of these names")}
 
 
 class Loader:
