@@ -137,7 +137,7 @@ def failures_of(
 
 def without(sinks: Sinks, rows: Collection[int]) -> Sinks:
     """The rows of sinks, without rows that derive from the given input rows."""
-    return [(spec, batch.without_rows(rows)) for spec, batch in sinks]
+    return [(spec, batch.without_input_rows(rows)) for spec, batch in sinks]
 
 
 def without_unwritten(sinks: Sinks, unwritten: Sequence[Unwritten]) -> Sinks:
@@ -396,7 +396,7 @@ class Commits:
             return CommitAttempt(done=True)
         head = uuid4().hex
         try:
-            own = [(spec, batch.of_rows(window.rows)) for spec, batch in sinks]
+            own = [(spec, batch.of_input_rows(window.rows)) for spec, batch in sinks]
             unwritten = await self._write(own, self._marker(windowing, window, rows, now, head))
         except DataError as error:
             note = f'group "{rows.partitions[window.partition]}" stopped: {error}'

@@ -380,7 +380,7 @@ class _StepFlow:
         if self.batch is None or before is None:
             setattr(self.metrics, self.counter, None)
         else:
-            own = self.batch.of_rows(rows, shared=True).num_rows
+            own = self.batch.of_input_rows(rows, shared=True).num_rows
             setattr(self.metrics, self.counter, before + own)
 
 
@@ -394,7 +394,7 @@ class _HeldRows:
 
     def record(self, rows: InputRowSet) -> None:
         """Record those of some input rows."""
-        self.observe(self.batch.of_rows(rows, shared=True))
+        self.observe(self.batch.of_input_rows(rows, shared=True))
 
     def count(self, rows: InputRowSet) -> None:
         """Count those of some input rows."""
@@ -411,7 +411,7 @@ class _HeldLineage:
 
     def record(self, rows: InputRowSet) -> None:
         """Record those of some input rows."""
-        self.lineage.add(self.rows.of_rows(rows, shared=True))
+        self.lineage.add(self.rows.of_input_rows(rows, shared=True))
 
     def count(self, rows: InputRowSet) -> None:
         """Count nothing."""
@@ -429,13 +429,15 @@ class _HeldAnswers:
         """Record the questions for some input rows."""
         evidence = self.answered.evidence
         if evidence is not None:
-            evidence = Batch.of_table(evidence).of_rows(rows, shared=True).table
+            evidence = Batch.of_table(evidence).of_input_rows(rows, shared=True).table
         self.observe(replace(self.answered, evidence=evidence))
 
     def count(self, rows: InputRowSet) -> None:
         """Count the questions for some input rows."""
         self.metrics.rows_in = (self.metrics.rows_in or 0) + self.answered.asked_of(rows)
-        self.metrics.gave(Batch.of_table(self.answered.table).of_rows(rows, shared=True).num_rows)
+        self.metrics.gave(
+            Batch.of_table(self.answered.table).of_input_rows(rows, shared=True).num_rows
+        )
 
 
 @dataclass(frozen=True)

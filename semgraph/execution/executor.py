@@ -397,9 +397,9 @@ class Executor:
             return slice_
         slice_.rows = {row: window.rows for window in windows for row in window.rows}
         slice_.replies = self._replies()
-        rows = self._rows(windows, input_batches)
+        known = self._known(windows, input_batches)
         async with Evaluation(
-            self.runtime, rows, slice_.now, windows, replies=slice_.replies, held=True
+            self.runtime, known, slice_.now, windows, replies=slice_.replies, held=True
         ) as evaluation:
             firsts = [spec for spec in self.plan.sinks if _is_first(spec)]
             if firsts and self.options.write and not turn.over.is_set():
@@ -465,9 +465,9 @@ class Executor:
         changed = self._outdated(slice_, windows)
         if not changed:
             return
-        rows = self._rows(changed, input_batches)
+        known = self._known(changed, input_batches)
         async with Evaluation(
-            self.runtime, rows, slice_.now, changed, replies=slice_.replies, held=True, ahead=False
+            self.runtime, known, slice_.now, changed, replies=slice_.replies, held=True, ahead=False
         ) as evaluation:
             batches = await evaluation.batches(self.plan.buffered)
             self._fail(evaluation.failures)
@@ -490,13 +490,15 @@ class Executor:
             )
         ]
 
-    def _rows(
+    def _known(
         self, windows: Sequence[Window], input_batches: InputBatches
     ) -> dict[PhysicalNode, Batch]:
-        """The rows of some windows, and the rows of the whole run."""
+        """The batches that an evaluation of some windows starts from: their input rows, and the rows
+        of the whole run.
+        """
         rows = [row for window in windows for row in window.rows]
         own = {
-            node: self._confinement.by_window(batch.of_rows(rows))
+            node: self._confinement.by_window(batch.of_input_rows(rows))
             for node, batch in input_batches.items()
         }
         return own | self._whole
@@ -560,9 +562,9 @@ class Executor:
         refused: set[Refused],
     ) -> list[tuple[Window, CommitAttempt]]:
         """Compute the ordered part of a wave and commit its windows. Returns the attempt of each."""
-        rows = self._rows(windows, {**input_batches, **slice_.batches})
+        known = self._known(windows, {**input_batches, **slice_.batches})
         async with Evaluation(
-            self.runtime, rows, now, windows, replies=slice_.replies, held=True, ahead=False
+            self.runtime, known, now, windows, replies=slice_.replies, held=True, ahead=False
         ) as evaluation:
             specs = [spec for spec in self.plan.sinks if not _is_first(spec)]
             sinks, results = await self._sinks_and_results(evaluation, specs)
@@ -575,7 +577,7 @@ class Executor:
                 (self.runtime.partitions[w.rows[0]], w.rows) for w in done
             )
         own = [row for window in done for row in window.rows]
-        self._add_results({name: batch.of_rows(own) for name, batch in results.items()})
+        self._add_results({name: batch.of_input_rows(own) for name, batch in results.items()})
         stopped = (window for window, end in ends if not (end.done or end.unwritten))
         self.outcome.left_out.update(row for window in stopped for row in window.rows)
         if self.runtime.recorder.keeps_results:
@@ -598,7 +600,7 @@ class Executor:
         if self.options.write and attempt.good:
             own = {row for window in attempt.good for row in window.rows}
             sinks, lacking = await self.commits.with_vectors(
-                [(spec, batch.of_rows(own)) for spec, batch in sinks]
+                [(spec, batch.of_input_rows(own)) for spec, batch in sinks]
             )
             attempt.lost |= self._fail(row.failure() for row in lacking)
         good = attempt.good
@@ -626,7 +628,7 @@ class Executor:
         """Record the completed rows, and the writes and results of good windows."""
         attempt.record()
         good = [row for window in attempt.good for row in window.rows]
-        self.commits.record([(spec, batch.of_rows(good)) for spec, batch in attempt.sinks])
+        self.commits.record([(spec, batch.of_input_rows(good)) for spec, batch in attempt.sinks])
 
     def _without_failed(self, windowing: Windowing, windows: Sequence[Window]) -> list[Window]:
         """The windows that continue. With `on_error: stop`, a failed row stops its partition."""
@@ -702,7 +704,7 @@ class _WaveAttempt:
             good = [row for window in self.good for row in window.rows]
             for name, batch in self.results.items():
                 if batch.has_input_rows:
-                    recorder.result(name, batch.of_rows(good).table)
+                    recorder.result(name, batch.of_input_rows(good).table)
 
     def flush(self) -> None:
         """Count the rows and calls of completed input rows."""
@@ -858,7 +860,7 @@ def replaced(batch: Batch, new: Batch, rows: Collection[int]) -> Batch:
     """A relation with the rows of some input rows replaced by new ones."""
     if not batch.has_input_rows:
         return batch
-    return _concatenated(batch.without_rows(rows), new.of_rows(rows))
+    return _concatenated(batch.without_input_rows(rows), new.of_input_rows(rows))
 
 
 def _concatenated(first: Batch, last: Batch) -> Batch:

@@ -160,7 +160,9 @@ async def _first_rows(
         rows = await number_rows(runtime, windowing, tables)
         waves = cut_waves(runtime, windowing, rows, dict(enumerate(rows.of)))
         first = waves[0] if waves else ()
-        batch = Batch.of_table(rows.rows).of_rows([row for window in first for row in window.rows])
+        batch = Batch.of_table(rows.rows).of_input_rows(
+            [row for window in first for row in window.rows]
+        )
         assert runtime.confinement is not None
         tables[windowing.input] = runtime.confinement.by_window(batch).table
     return batches_of_inputs(plan, tables), first

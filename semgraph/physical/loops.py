@@ -70,7 +70,7 @@ class IterateRows(PhysicalNode):
             rows_in += last.num_rows
             known.update((node, last) for node in self.rounds)
             rows, lost = await ctx.again(self.body, known)
-            loop.take(self.as_round(rows.without_rows(lost)))
+            loop.take(self.as_round(rows.without_input_rows(lost)))
             await loop.judge(last, ctx)
         ctx.ended(self.logical, loop.ends())
         for node in self.rounds:
