@@ -365,7 +365,7 @@ async def freeze(
         else []
     )
     return Frozen(
-        node, tuple(_numbered(parts)), runtime.partitions, ledger.paid, len(outcome.failures)
+        node, tuple(_numbered(parts)), runtime.partition_of_row, ledger.paid, len(outcome.failures)
     )
 
 

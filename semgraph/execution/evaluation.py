@@ -212,7 +212,7 @@ class Runtime:
         embedder: The embedder stack.
         store: The store.
         meter: Counters by step.
-        partitions: Partition values by `_p`, which is the number of an input row.
+        partition_of_row: The partition of each input row; `_p` is the number of one.
         confinement: The meaning of `_p`; None without windows.
         observe: Called with the rows of each node, for the run record.
         recorder: Keeps the rows that `observe` receives.
@@ -234,7 +234,7 @@ class Runtime:
     embedder: Embedder
     store: Store
     meter: Meter
-    partitions: list[str] = field(default_factory=list)
+    partition_of_row: list[str] = field(default_factory=list)
     confinement: Confinement | None = None
     observe: Observer = lambda _node, _rows: None
     recorder: RowRecorder = field(default_factory=NoRecord)
@@ -307,7 +307,7 @@ class Runtime:
     async def embed(self, step: str, texts: Sequence[str], partition: Partition) -> Embeddings:
         """Embed distinct texts of one partition, metered to a step."""
         if isinstance(partition, int):  # without windows rows have no partition
-            partition = self.partitions[partition] if self.partitions else ""
+            partition = self.partition_of_row[partition] if self.partition_of_row else ""
         embeddings = await self.embedder.embed(texts, partition)
         count_embeddings(self.meter.step(step), embeddings)
         return embeddings
@@ -709,7 +709,7 @@ class Evaluation:
         if self.runtime.confinement is None:
             return windows
         for window in self._windows:
-            name = self.runtime.partitions[window.rows[0]]
+            name = self.runtime.partition_of_row[window.rows[0]]
             number = self.runtime.confinement.number(window)
             windows.setdefault(name, []).append((number, window.rows[0]))
         return windows
@@ -805,7 +805,7 @@ class Evaluation:
         try:
             async with context as ctx:
                 asking = AnswerContext(
-                    node.implementation, ctx, runtime.partitions, self.partition_column, self.now,
+                    node.implementation, ctx, runtime.partition_of_row, self.partition_column, self.now,
                     known,
                 )  # fmt: skip
                 answered = await answer(logical, [batch.table for batch in inputs], asking)

@@ -109,7 +109,7 @@ async def number_rows(
 ) -> InputRows:
     """The rows to cut into windows; `places` as in `prepare`. Sets the partitions of the runtime."""
     rows = await prepare(windowing, inputs[windowing.input], places)
-    runtime.partitions[:] = rows.names
+    runtime.partition_of_row[:] = rows.partition_of_row
     return rows
 
 
@@ -372,7 +372,7 @@ class Executor:
         """Stop a partition at a window, or at a row of it; earlier windows continue."""
         row = window.rows[0] if row is None else row
         if self._is_open(window.partition, row):
-            note = f'group "{self.runtime.partitions[row]}" stopped: {why}'
+            note = f'group "{self.runtime.partition_of_row[row]}" stopped: {why}'
             self.outcome.halt(window.partition, row, note)
 
     def _is_open(self, partition: int, row: int) -> bool:
@@ -574,7 +574,7 @@ class Executor:
         done = [window for window, end in ends if end.done]
         if windowing.by_readiness:
             self.runtime.recorder.windows(
-                (self.runtime.partitions[w.rows[0]], w.rows) for w in done
+                (self.runtime.partition_of_row[w.rows[0]], w.rows) for w in done
             )
         own = [row for window in done for row in window.rows]
         self._add_results({name: batch.of_input_rows(own) for name, batch in results.items()})

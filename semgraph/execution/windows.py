@@ -30,8 +30,8 @@ class InputRows:
     Args:
         table: The input's columns (key and partition filled), `position`, `turn`, `_p` (the first
             row of its partition), `_m`; row i has `_m` = i.
-        partitions: Partition values, by number.
-        names: Partition values, by `_m`.
+        partitions: The partitions, by their ordinal (`Window.partition`).
+        partition_of_row: The partition of each row.
         keys: Row ids, by `_m`.
         of: The rows of each partition, in order.
         bare: Rows with only a key: they name stored rows to reprocess.
@@ -39,7 +39,7 @@ class InputRows:
 
     table: pa.Table
     partitions: list[str]
-    names: list[str]
+    partition_of_row: list[str]
     keys: list[str]
     of: tuple[tuple[int, ...], ...]
     bare: frozenset[int] = frozenset()

@@ -182,7 +182,9 @@ async def _first_request(
             call = runtime.plan.model_call(node)
             tables = [batch.table for batch in await evaluation.batches(call.inputs)]
             column = runtime.plan.logical.graph.partition
-            answering = AnswerContext(call.implementation, ctx, runtime.partitions, column, now)
+            answering = AnswerContext(
+                call.implementation, ctx, runtime.partition_of_row, column, now
+            )
             await answer(node, tables, answering)
     return ctx.first
 

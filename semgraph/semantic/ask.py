@@ -210,7 +210,7 @@ class AnswerContext:
 
     implementation: Implementation[Any]
     ctx: Context
-    partitions: Sequence[str]
+    partition_of_row: Sequence[str]
     partition_column: str
     now: datetime | None
     known: dict[object, pa.Table] | None = None
@@ -231,8 +231,8 @@ def known_partitions(table: pa.Table, context: AnswerContext) -> list[str] | Non
     """The partition of each row, possibly ""; None if the relation has no partitions."""
     batch = Batch.of_table(table)
     numbers = batch.partitions()
-    if numbers is not None and context.partitions:  # only windowed plans have partitions
-        return [context.partitions[number] for number in numbers]
+    if numbers is not None and context.partition_of_row:  # only windowed plans have partitions
+        return [context.partition_of_row[number] for number in numbers]
     return batch.owners(context.partition_column)
 
 
