@@ -344,9 +344,9 @@ class Commits:
         self.heads: dict[int, str | None] = {}
         self._written: dict[str, DistinctKeys] = {}
         self._passing = Counter[str]()  # rows of writes that skip missing nodes and edges
-        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def rows(self, sinks: Sinks) -> list[Unwritten]:
+    async def write_rows(self, sinks: Sinks) -> list[Unwritten]:
         """Write and record the rows of some sinks, in one transaction without commit markers. If
         rows cannot be written, write nothing and return them.
         """
@@ -363,8 +363,8 @@ class Commits:
                 self.runtime.recorder.written(spec.sink.label.name, batch.visible())
 
     async def with_vectors(self, sinks: Sinks) -> tuple[Sinks, list[Unwritten]]:
-        """The rows of some sinks as `window` takes them, and the rows that lack a vector. If rows
-        fail by input row, rows that derive from none are noted.
+        """The rows of some sinks as `commit_window` takes them, and the rows that lack a vector. If
+        rows fail by input row, rows that derive from none are noted.
         """
         ready: list[tuple[SinkSpec, Batch]] = []
         unwritten: list[Unwritten] = []
@@ -383,7 +383,7 @@ class Commits:
                     batch = error.others
         return ready, unwritten
 
-    async def window(
+    async def commit_window(
         self, windowing: Windowing, window: Window, rows: InputRows, sinks: Sinks, now: datetime
     ) -> CommitAttempt:
         """Write a window with its commit markers, in one transaction. If rows cannot be written,
@@ -440,7 +440,7 @@ class Commits:
 
     async def _commit(self, writes: Writes, marker: CommitMarker | None) -> None:
         metrics = self.runtime.meter.step(COMMIT)
-        async with self._places:
+        async with self._slots:
             started = time.perf_counter()
             with writes.placing_errors(), count_round_trips() as trips:
                 try:

@@ -213,7 +213,7 @@ class Executor:
     async def _write_without_windows(self, sinks: Sinks) -> None:
         """Write the sinks. Rows that lack a vector fail, and so do edges of such nodes."""
         lacking: set[tuple[str, str]] = set()
-        while unwritten := await self.commits.rows(sinks):
+        while unwritten := await self.commits.write_rows(sinks):
             if others := [row for row in unwritten if not row.lacks_vector(lacking)]:
                 raise nothing_written(others)  # without windows no row can be left out alone
             lacking |= {row.key for row in unwritten}
@@ -222,7 +222,7 @@ class Executor:
 
     async def _write_first_sinks(self, sinks: Sinks) -> None:
         """Write the sinks with `first: true`; input rows that cannot be written fail."""
-        while unwritten := await self.commits.rows(sinks):
+        while unwritten := await self.commits.write_rows(sinks):
             sinks = without(sinks, self._fail(row.failure() for row in unwritten))
 
     def _add_results(self, results: Mapping[str, Batch]) -> None:
@@ -608,7 +608,7 @@ class Executor:
         self._record(attempt)
         recorder.keep()
         results = await all_ended(
-            self.commits.window(windowing, window, input_rows, sinks, attempt.now)
+            self.commits.commit_window(windowing, window, input_rows, sinks, attempt.now)
             for window in good
         )
         ends = list(zip(good, results, strict=True))
