@@ -123,7 +123,7 @@ class MeteredReads:
         return await self._count(self.store.scan(label, properties, partitions, where, limit))
 
 
-Observer = Callable[[Node, Batch], None]
+RecordRows = Callable[[Node, Batch], None]
 # A step, one of its counters, and the operator whose rows are counted.
 Flow = tuple[str, Literal["rows_in", "rows_out"], Node]
 
@@ -214,8 +214,8 @@ class Runtime:
         meter: Counters by step.
         partition_of_row: The partition of each input row; `_p` is the number of one.
         confinement: The meaning of `_p`; None without windows.
-        observe: Called with the rows of each node, for the run record.
-        recorder: Keeps the rows that `observe` receives.
+        record_rows: Called with the rows of each node, for the run record.
+        recorder: Keeps the rows that `record_rows` receives.
         lineage: Keeps the sources of rows; None if nothing is recorded.
         answered: Called with the evidence of each semantic node, for the run record.
         asking: Called with the number of further rows that a semantic node asks about, and with a
@@ -236,7 +236,7 @@ class Runtime:
     meter: Meter
     partition_of_row: list[str] = field(default_factory=list)
     confinement: Confinement | None = None
-    observe: Observer = lambda _node, _rows: None
+    record_rows: RecordRows = lambda _node, _rows: None
     recorder: RowRecorder = field(default_factory=NoRecord)
     lineage: Lineage | None = None
     answered: Callable[[Node, Answered], None] = lambda _node, _answered: None
@@ -390,11 +390,11 @@ class _HeldRows:
 
     batch: Batch
     flows: Sequence[_StepFlow]
-    observe: Callable[[Batch], None]
+    keep: Callable[[Batch], None]
 
     def record(self, rows: InputRowSet) -> None:
         """Record those of some input rows."""
-        self.observe(self.batch.of_input_rows(rows, shared=True))
+        self.keep(self.batch.of_input_rows(rows, shared=True))
 
     def count(self, rows: InputRowSet) -> None:
         """Count those of some input rows."""
@@ -422,7 +422,7 @@ class _HeldAnswers:
     """The questions of an operator, and the answers."""
 
     answered: Answered
-    observe: Callable[[Answered], None]
+    keep: Callable[[Answered], None]
     metrics: OperatorMetrics
 
     def record(self, rows: InputRowSet) -> None:
@@ -430,7 +430,7 @@ class _HeldAnswers:
         evidence = self.answered.evidence
         if evidence is not None:
             evidence = Batch.of_table(evidence).of_input_rows(rows, shared=True).table
-        self.observe(replace(self.answered, evidence=evidence))
+        self.keep(replace(self.answered, evidence=evidence))
 
     def count(self, rows: InputRowSet) -> None:
         """Count the questions for some input rows."""
@@ -643,7 +643,7 @@ class Evaluation:
         if node.reported:
             batch = self.with_new_ids(batch)
             self.report(node, inputs, batch)
-            self.observe(node, node.rows_in(inputs), batch.num_rows)
+            self.remember_counts(node, node.rows_in(inputs), batch.num_rows)
         return batch
 
     # -- the execution context of physical nodes
@@ -767,7 +767,7 @@ class Evaluation:
     def report(self, node: PhysicalNode, inputs: Sequence[Batch], batch: Batch) -> None:
         """Count and record the rows of a node."""
         flows = self._flows(node, inputs, batch)
-        self._hold(_HeldRows(batch, flows, partial(self.runtime.observe, node.logical)))
+        self._hold(_HeldRows(batch, flows, partial(self.runtime.record_rows, node.logical)))
 
     def _flows(self, node: PhysicalNode, inputs: Sequence[Batch], batch: Batch) -> list[_StepFlow]:
         """The rows that enter and leave steps at the operators of this node."""
@@ -775,7 +775,7 @@ class Evaluation:
         known = node.known_rows(inputs, batch) if places else {}
         return [_StepFlow(self.metrics(step), which, known.get(at)) for step, which, at in places]
 
-    def observe(self, node: PhysicalNode, rows_in: int, rows_out: int) -> None:
+    def remember_counts(self, node: PhysicalNode, rows_in: int, rows_out: int) -> None:
         """Remember the numbers of rows in and out of a node, for later estimates."""
         if self.runtime.observations is not None:
             self.runtime.observations.add_rows(node.logical, rows_in, rows_out)
@@ -829,8 +829,8 @@ class Evaluation:
         runtime = self.runtime
         runtime.meter.counted.add(context.counted)
         runtime.meter.replayed.add(context.replayed)
-        observe = partial(runtime.answered, node.logical)
-        self._hold(_HeldAnswers(answered, observe, metrics))
+        keep = partial(runtime.answered, node.logical)
+        self._hold(_HeldAnswers(answered, keep, metrics))
         if not answered.kept:
             self.failures += answered.failures
         if runtime.observations is not None:

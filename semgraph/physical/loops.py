@@ -75,7 +75,7 @@ class IterateRows(PhysicalNode):
         ctx.ended(self.logical, loop.ends())
         for node in self.rounds:
             if node.loop is self.logical:
-                ctx.observe(node, inputs[0].num_rows, rows_in)
+                ctx.remember_counts(node, inputs[0].num_rows, rows_in)
         return loop.result(self.schema)
 
     def content(self) -> list[str]:

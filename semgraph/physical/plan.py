@@ -131,7 +131,7 @@ class ExecutionContext(Protocol):
         """Count and record the rows of a node."""
         ...
 
-    def observe(self, node: PhysicalNode, rows_in: int, rows_out: int) -> None:
+    def remember_counts(self, node: PhysicalNode, rows_in: int, rows_out: int) -> None:
         """Remember the numbers of rows in and out of a node, for later estimates."""
         ...
 
@@ -569,7 +569,7 @@ class EarlyStop(PhysicalNode):
         for node, rows_in, rows_out in zip(
             self.chain[:-1], [base.num_rows, *passed], passed, strict=False
         ):
-            ctx.observe(node, rows_in, rows_out)
+            ctx.remember_counts(node, rows_in, rows_out)
         return result
 
     def rows_in(self, inputs: Sequence[Batch]) -> int:  # noqa: ARG002

@@ -478,7 +478,7 @@ class RunHandle:
         llm = self.calls.noted(self.opened.llm) if self.calls is not None else self.opened.llm
         runtime = Runtime(
             self.physical, llm, self.opened.embedder, self.opened.store, self.meter,
-            observe=self._observe, answered=self._answered, asking=self._asking,
+            record_rows=self._record_rows, answered=self._answered, asking=self._asking,
             observations=self.observations,
             remembers=self.opened.journal is None or self.request.fresh,
             batches=not self.request.sample,
@@ -534,7 +534,7 @@ class RunHandle:
             return NoRecord()
         return _Recorder(self.record, self.calls, self._set_aside, self.places, self._placed)
 
-    def _observe(self, node: Node, rows: Batch) -> None:
+    def _record_rows(self, node: Node, rows: Batch) -> None:
         """Record the rows of a node if it is the last of its step."""
         if self.record is not None and rows.num_rows and self.last.get(node.step) is node:
             ids = pa.array(rows.ids or (), pa.int64())
