@@ -76,7 +76,7 @@ class Opened:
         return await self.embedder.dimensions() if plan.needs.embeds else None
 
 
-def in_batches(plan: PhysicalPlan, llm: LLM) -> frozenset[Node]:
+def batched_operators(plan: PhysicalPlan, llm: LLM) -> frozenset[Node]:
     """The operators of a plan that run ahead and whose model sends batches."""
     return frozenset(
         node
@@ -226,7 +226,7 @@ class Runtime:
             estimates.
         trial: The number of the independent repetition, which is part of every request.
         ended: Whether each group of a loop has ended.
-        batches: Whether requests that run ahead may go into batches.
+        may_batch_requests: Whether requests that run ahead may go into batches.
     """
 
     plan: PhysicalPlan
@@ -245,13 +245,13 @@ class Runtime:
     observations: Observations | None = None
     trial: int = 0
     ended: dict[Iterate, dict[Hashable, bool]] = field(default_factory=dict)
-    batches: bool = True
+    may_batch_requests: bool = True
     _flows: dict[PhysicalNode, Sequence[Flow]] = field(default_factory=dict, init=False)
 
     @cached_property
-    def in_batches(self) -> frozenset[Node]:
+    def batched_operators(self) -> frozenset[Node]:
         """The operators whose requests go into batches."""
-        return in_batches(self.plan, self.llm) if self.batches else frozenset()
+        return batched_operators(self.plan, self.llm) if self.may_batch_requests else frozenset()
 
     def loop_notes(self) -> list[str]:
         """A note for each loop with groups that had not ended after its last round."""
@@ -529,7 +529,7 @@ class Evaluation:
         ahead: bool = True,
     ) -> None:
         self.runtime = runtime
-        self.now, self.ahead = now, ahead and runtime.batches
+        self.now, self.ahead = now, ahead and runtime.may_batch_requests
         self.failures: list[Failure] = []
         self._llm = runtime.llm if replies is None else remembering(runtime.llm, replies)
         self._asks_again = replies is None and runtime.remembers
@@ -604,7 +604,7 @@ class Evaluation:
 
     # -- rows
 
-    async def batches(self, nodes: Sequence[PhysicalNode]) -> list[Batch]:
+    async def compute(self, nodes: Sequence[PhysicalNode]) -> list[Batch]:
         """The rows of several nodes.
 
         A node that need not wait is computed as soon as its inputs are available. Other nodes run
@@ -616,7 +616,7 @@ class Evaluation:
             if pending.ready:
                 node = pending.ready.popleft()
                 inputs = [self._batches[child] for child in node.inputs]
-                compute = partial(self._compute, node, inputs, pending)
+                compute = partial(self._compute_node, node, inputs, pending)
                 if node in self._tasks or not node.computes_at_once(inputs):
                     tasks[self._started(node, compute)] = node
                     await asyncio.sleep(0)  # lets it send before the next node computes
@@ -632,7 +632,7 @@ class Evaluation:
                 pending.done(node)
         return [self._batches[node] for node in nodes]
 
-    async def _compute(
+    async def _compute_node(
         self, node: PhysicalNode, inputs: Sequence[Batch], pending: _Pending
     ) -> Batch:
         try:
@@ -659,7 +659,7 @@ class Evaluation:
         inner = Evaluation(self.runtime, known, self.now, self._windows, ahead=self.ahead)
         inner._llm, inner._held, inner._asks_again = self._llm, self._held, False
         try:
-            [rows] = await inner.batches([node])
+            [rows] = await inner.compute([node])
         finally:
             await inner._cancel()
         self.failures += inner.failures
@@ -667,7 +667,7 @@ class Evaluation:
 
     async def start(self, loop: IterateRows) -> None:
         """Take round 0 of a loop as its last round, for a dry run."""
-        [rows] = await self.batches(loop.inputs[:1])
+        [rows] = await self.compute(loop.inputs[:1])
         self._batches |= dict.fromkeys(loop.rounds, loop.as_round(rows))
 
     def ended(self, loop: Iterate, groups: Sequence[GroupEnd]) -> None:

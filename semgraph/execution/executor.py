@@ -174,7 +174,7 @@ class Executor:
             if windowing is None:
                 await self._at_once(inputs)
             else:
-                wide = self.runtime.in_batches
+                wide = self.runtime.batched_operators
                 await self._by_windows(for_batches(windowing) if wide else windowing, inputs)
         except BudgetReached as error:
             self.outcome.stopped = str(error)
@@ -206,7 +206,7 @@ class Executor:
     ) -> tuple[Sinks, dict[str, Batch]]:
         """The rows of some sinks and of all results, computed concurrently."""
         returns = self.plan.returns
-        batches = await evaluation.batches([*(spec.rows for spec in specs), *returns.values()])
+        batches = await evaluation.compute([*(spec.rows for spec in specs), *returns.values()])
         sinks = list(zip(specs, batches, strict=False))
         return sinks, dict(zip(returns, batches[len(specs) :], strict=True))
 
@@ -258,7 +258,7 @@ class Executor:
         if windowing.by_readiness:
             self._now = self.options.now("ahead")
         running: deque[RunningSlice] = deque()
-        in_batches = bool(self.runtime.in_batches)
+        in_batches = bool(self.runtime.batched_operators)
         remaining = deque(enumerate(slices(windowing, waves, in_batches=in_batches)))
         turn = Turn()
         turn.end()
@@ -341,7 +341,7 @@ class Executor:
             async with Evaluation(
                 self.runtime, input_batches, self.options.now("run")
             ) as evaluation:
-                batches = await evaluation.batches([node.inputs[0] for node in nodes])
+                batches = await evaluation.compute([node.inputs[0] for node in nodes])
                 self._whole = dict(zip(nodes, batches, strict=True))
 
     async def _slices(
@@ -404,10 +404,10 @@ class Executor:
             firsts = [spec for spec in self.plan.sinks if _is_first(spec)]
             if firsts and self.options.write and not turn.over.is_set():
                 await turn.before.wait()
-                batches = await evaluation.batches([spec.rows for spec in firsts])
+                batches = await evaluation.compute([spec.rows for spec in firsts])
                 await self._write_first_sinks(list(zip(firsts, batches, strict=True)))
                 turn.end()
-            batches = await evaluation.batches(self.plan.buffered)
+            batches = await evaluation.compute(self.plan.buffered)
             self._fail(evaluation.failures)
             slice_.batches |= dict(zip(self.plan.buffered, batches, strict=True))
             if windowing.by_readiness:  # joined windows are recorded as one window
@@ -469,7 +469,7 @@ class Executor:
         async with Evaluation(
             self.runtime, known, slice_.now, changed, replies=slice_.replies, held=True, ahead=False
         ) as evaluation:
-            batches = await evaluation.batches(self.plan.buffered)
+            batches = await evaluation.compute(self.plan.buffered)
             self._fail(evaluation.failures)
             rows_of = {row: window.rows for window in changed for row in window.rows}
             evaluation.flush_again(slice_.uncounted & rows_of.keys())

@@ -180,7 +180,7 @@ async def _first_request(
     async with _dry_run(node, model) as ctx:
         with suppress(DryRunEnded):
             call = runtime.plan.model_call(node)
-            tables = [batch.table for batch in await evaluation.batches(call.inputs)]
+            tables = [batch.table for batch in await evaluation.compute(call.inputs)]
             column = runtime.plan.logical.graph.partition
             answering = AnswerContext(
                 call.implementation, ctx, runtime.partition_of_row, column, now

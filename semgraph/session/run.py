@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from semgraph.errors import EngineError, PlanError, Problem, SemgraphError, did_you_mean
-from semgraph.execution.evaluation import NoRecord, Opened, RowRecorder, Runtime, in_batches
+from semgraph.execution.evaluation import NoRecord, Opened, RowRecorder, Runtime, batched_operators
 from semgraph.execution.executor import Executor
 from semgraph.execution.observations import Observations
 from semgraph.execution.record import (
@@ -265,7 +265,7 @@ def _own_scores(plan: LogicalPlan) -> list[str]:
 
 def _without_batches(plan: PhysicalPlan, llm: LLM) -> list[str]:
     """A note if a model sends batches and no step that calls it runs ahead."""
-    if in_batches(plan, llm) or not any(
+    if batched_operators(plan, llm) or not any(
         bound(llm, r).limits.batch for r in plan.logical.needs.roles
     ):
         return []
@@ -481,7 +481,7 @@ class RunHandle:
             record_rows=self._record_rows, answered=self._answered, asking=self._asking,
             observations=self.observations,
             remembers=self.opened.journal is None or self.request.fresh,
-            batches=not self.request.sample,
+            may_batch_requests=not self.request.sample,
             lineage=self.lineage,
             recorder=self._recorder(),
         )  # fmt: skip
@@ -633,7 +633,7 @@ class RunHandle:
     async def _open_batches(self) -> str:
         """A note on the batches that continue after the end of the run; "" without any."""
         journal = self.opened.journal
-        if journal is None or not in_batches(self.physical, self.opened.llm):
+        if journal is None or not batched_operators(self.physical, self.opened.llm):
             return ""
         try:
             names = [
