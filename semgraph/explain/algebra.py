@@ -95,8 +95,8 @@ def algebra(plan: LogicalPlan, *, expand: bool = False) -> str:
         if _caller(s, calls) is None
     ]
     schema = (
-        [f"schema ← {plan.graph.name}{' (anew)' if plan.schema.drop else ''}"]
-        if plan.schema is not None
+        [f"schema ← {plan.graph.name}{' (anew)' if plan.schema_write.drop else ''}"]
+        if plan.schema_write is not None
         else []
     )
     lines = [equations[step] for step in steps]

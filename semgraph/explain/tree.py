@@ -121,7 +121,7 @@ def _replaced(plan: PhysicalPlan) -> list[str]:
 
 
 def _of_schema(plan: PhysicalPlan) -> list[str]:
-    schema = plan.logical.schema
+    schema = plan.logical.schema_write
     if schema is None:
         return []
     drops = " drops the indexes that bear its names, then" if schema.drop else ""
@@ -480,8 +480,8 @@ def as_data(
         "steps": steps,
         "writes": writes,
         **(
-            {"schema_write": {"drop": plan.logical.schema.drop}}
-            if plan.logical.schema is not None
+            {"schema_write": {"drop": plan.logical.schema_write.drop}}
+            if plan.logical.schema_write is not None
             else {}
         ),
         "rewrites": list(rules),

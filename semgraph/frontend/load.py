@@ -129,7 +129,7 @@ class Loader:
         self.calls: dict[str, PlanCall] = {}
         self.call_steps: list[str] = []  # including calls in replaced plans
         self.writes: list[Sink] = []
-        self.schema: SchemaWrite | None = None
+        self.schema_write: SchemaWrite | None = None
         self.returns: dict[str, Node] = {}
         self.pruned: dict[str, Pruned] = {}  # the pruned results
         self.choices: dict[str, Choice] = {}
@@ -432,7 +432,7 @@ class Loader:
     def _write_of(self, keyword: str, value: Any, path: Trail) -> None:
         arguments = self.head.expansion.expand(value, path)
         if keyword == _SCHEMA:
-            self.schema = self._schema_write(arguments)
+            self.schema_write = self._schema_write(arguments)
             return
         if not isinstance(arguments, Mapping):
             raise wrong(f"the arguments of {keyword}", arguments, "{from: STEP, node: LABEL}")
@@ -456,7 +456,7 @@ class Loader:
         if not self.head.graph.labels and not self.head.unknown_graph:
             what = "the schema is that of a graph, and this plan names none"
             raise Fault(what, hint="add graph: graph.yaml to the plan")
-        if self.schema is not None:
+        if self.schema_write is not None:
             raise Fault("the schema is written once")
         return SchemaWrite(arguments.get("drop", False))
 
@@ -634,12 +634,12 @@ class Loader:
 
     def _results(self, inner: Loader, step: str) -> Results:
         """The results of a called plan, which becomes part of this one. Raises Fault."""
-        if self._rounds and (inner.writes or inner.schema is not None):
+        if self._rounds and (inner.writes or inner.schema_write is not None):
             raise Fault("the plan that do calls writes: write after the loop", "plan")
         self.called.append(inner)
         self.calls[step] = replace(self.calls[step], inputs=inner.inputs, results=inner.returns)
         self.writes += inner.writes
-        self.schema = self.schema or inner.schema
+        self.schema_write = self.schema_write or inner.schema_write
         name = step.removeprefix(self.head.prefix)
         if inner.broken:
             raise Reported
@@ -1008,7 +1008,7 @@ def _plan(loader: Loader) -> LogicalPlan:
         inputs=head.inputs,
         steps=loader.all_steps(),
         writes=tuple(loader.writes),
-        schema=loader.schema,
+        schema_write=loader.schema_write,
         returns=loader.returns,
         windows=head.windows,
         params=dict(head.params),

@@ -268,7 +268,7 @@ class LogicalPlan:
     inputs: Mapping[str, InputSpec]
     steps: Mapping[str, Node]
     writes: tuple[Sink, ...] = ()
-    schema: SchemaWrite | None = None
+    schema_write: SchemaWrite | None = None
     returns: Mapping[str, Node] = field(default_factory=dict)
     windows: Windowing | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -365,7 +365,7 @@ class LogicalPlan:
             canonical(self.windows),
             canonical(dict(self.use)),
             canonical(self.allow),
-            *([canonical(self.schema)] if self.schema is not None else []),
+            *([canonical(self.schema_write)] if self.schema_write is not None else []),
         ]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 

@@ -47,7 +47,8 @@ def described(file: PlanFile) -> dict[str, Any]:
             for node in file.semantic
         },
         "prompts": [prompt.name for prompt in file.prompts],
-        "writes": [sink.label.name for sink in plan.writes] + (["schema"] if plan.schema else []),
+        "writes": [sink.label.name for sink in plan.writes]
+        + (["schema"] if plan.schema_write else []),
         "returns": list(plan.returns),
     }
 
@@ -116,7 +117,7 @@ def _row(file: PlanFile) -> tuple[str, ...]:
         plan = file.plan
     except PlanError as error:
         return (file.name, where, "✗", "", f"✗ {error.problems[0]}")
-    writes = "yes" if plan.writes or plan.schema else ""
+    writes = "yes" if plan.writes or plan.schema_write else ""
     return (file.name, where, str(len(file.semantic) or ""), writes, first_sentence(plan.doc))
 
 
@@ -147,10 +148,10 @@ def page(file: PlanFile, width: int, *, prompts: bool = False) -> Iterator[str]:
     yield from _params(file, width)
     yield from _presets(file, width)
     yield from _semantic_steps(file, width)
-    if plan.writes or plan.schema:
+    if plan.writes or plan.schema_write:
         labels = dict.fromkeys(
             [
-                *(["schema"] if plan.schema else []),
+                *(["schema"] if plan.schema_write else []),
                 *(f"{sink.keyword} {sink.label.name}" for sink in plan.writes),
             ]
         )

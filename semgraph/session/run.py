@@ -138,7 +138,7 @@ async def run_plan(request: RunRequest, resources: Resources) -> Result:
 
 def _need_graph(plan: LogicalPlan, logical: LogicalPlan, resources: Resources) -> None:
     """Refuse to read a store that does not exist. Raises StoreUnavailable."""
-    if logical.uses_store and not (plan.writes or plan.schema):
+    if logical.uses_store and not (plan.writes or plan.schema_write):
         resources.need_graph()
 
 
@@ -235,10 +235,10 @@ async def _ensure(physical: PhysicalPlan, opened: Opened, *, write: bool) -> Non
     another length.
     """
     plan, store = physical.logical, opened.store
-    if plan.schema is None and not plan.uses_store:
+    if plan.schema_write is None and not plan.uses_store:
         return
     length = await opened.vector_length(plan)
-    if write and (plan.writes or plan.schema):
+    if write and (plan.writes or plan.schema_write):
         await store.ensure(plan.graph, length)
     else:
         await open_for_reading(store, plan.graph, length)
@@ -280,7 +280,7 @@ async def _migrate(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[st
     store = opened.store
     if not isinstance(store, Migratable):
         return []
-    if plan.schema is None or not write:
+    if plan.schema_write is None or not write:
         equal = (
             (n.label, by.prop)
             for n in walk(*plan.roots)
@@ -293,7 +293,7 @@ async def _migrate(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[st
     vectors = any(label.vectors for label in plan.graph.labels.values())
     stored = next(iter((await store.statistics()).dimensions.values()), None) if vectors else None
     length = stored or (await opened.embedder.dimensions() if vectors else None)
-    return await store.migrate(plan.graph, length, drop=plan.schema.drop) or [
+    return await store.migrate(plan.graph, length, drop=plan.schema_write.drop) or [
         "the store lacks nothing that the graph needs"
     ]
 
