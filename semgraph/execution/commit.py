@@ -378,7 +378,7 @@ class Commits:
                 except NoVectors as error:
                     for place, what in error.errors.items():
                         row = Unwritten(spec, batch, place, Problem(what), by_embedder=True)
-                        if not self.runtime.left_out(row.failure()):
+                        if not self.runtime.note_if_left_out(row.failure()):
                             unwritten.append(row)
                     batch = error.others
         return ready, unwritten

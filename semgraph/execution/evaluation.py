@@ -291,7 +291,7 @@ class Runtime:
             node.step for node in walk(*self.plan.roots) if isinstance(node, (Semantic, Embed))
         )
 
-    def left_out(self, failure: Failure, rows: Collection[int] | None = None) -> bool:
+    def note_if_left_out(self, failure: Failure, rows: Collection[int] | None = None) -> bool:
         """Note a row that lacks a vector, and return True; return False if the row fails.
 
         It fails if the plan has no windows, or if it derives from one of `rows` (None: from any
@@ -745,7 +745,7 @@ class Evaluation:
     def leave_out(self, failures: Iterable[Failure]) -> None:
         """Set rows aside; add a note for rows that derive from no current input row."""
         rows = {row for window in self._windows for row in window.rows}
-        self.failures += [f for f in failures if not self.runtime.left_out(f, rows)]
+        self.failures += [f for f in failures if not self.runtime.note_if_left_out(f, rows)]
 
     @property
     def traced(self) -> bool:

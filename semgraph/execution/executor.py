@@ -579,7 +579,7 @@ class Executor:
         own = [row for window in done for row in window.rows]
         self._add_results({name: batch.of_input_rows(own) for name, batch in results.items()})
         stopped = (window for window, end in ends if not (end.done or end.unwritten))
-        self.outcome.left_out.update(row for window in stopped for row in window.rows)
+        self.outcome.uncommitted_rows.update(row for window in stopped for row in window.rows)
         if self.runtime.recorder.keeps_results:
             self.outcome.keep_below(RETAINED)
         return ends

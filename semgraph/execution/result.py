@@ -359,7 +359,7 @@ class RunOutcome:
         ids: Without windows, the ids of the rows of each result that derive from input rows.
         retained: Bytes of the rows in memory that derive from input rows.
         dropped: Whether only the record has the rows that derive from input rows.
-        left_out: Input rows of windows that were recorded but not committed.
+        uncommitted_rows: Input rows of windows that were recorded but not committed.
         skipped_by: Input rows that earlier runs committed, by the id of the run.
         halted: The stopped partitions, each with the first input row of the window that stopped it.
     """
@@ -368,7 +368,7 @@ class RunOutcome:
     ids: dict[str, Sequence[int]] = field(default_factory=dict)
     retained: int = 0
     dropped: bool = False
-    left_out: set[int] = field(default_factory=set)
+    uncommitted_rows: set[int] = field(default_factory=set)
     skipped_by: dict[str, list[int]] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     written: dict[str, int] = field(default_factory=dict)

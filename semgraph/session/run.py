@@ -702,7 +702,7 @@ class RunHandle:
 
     def _result(self, outcome: RunOutcome) -> Result:
         logical = self.physical.logical
-        left_out = frozenset(self._places_of(sorted(outcome.left_out)))
+        left_out = frozenset(self._places_of(sorted(outcome.uncommitted_rows)))
         earlier = self._earlier(outcome)
         rows = {
             name: result_rows(node, outcome.tables.get(name, []))
