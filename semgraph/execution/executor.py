@@ -62,7 +62,6 @@ from semgraph.llm.stack import Replies
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Windowing
 from semgraph.logical.relational import Empty, Input
-from semgraph.logical.sinks import Merge
 from semgraph.physical.plan import InputTable, PhysicalNode, PhysicalPlan, SinkSpec
 from semgraph.relational.batch import INPUT_ROW, PARTITION, Batch, values
 from semgraph.semantic.ask import Failure
@@ -401,7 +400,7 @@ class Executor:
         async with Evaluation(
             self.runtime, known, slice_.now, windows, replies=slice_.replies, held=True
         ) as evaluation:
-            firsts = [spec for spec in self.plan.sinks if _is_first(spec)]
+            firsts = [spec for spec in self.plan.sinks if spec.sink.first]
             if firsts and self.options.write and not turn.over.is_set():
                 await turn.before.wait()
                 batches = await evaluation.compute([spec.rows for spec in firsts])
@@ -566,7 +565,7 @@ class Executor:
         async with Evaluation(
             self.runtime, known, now, windows, replies=slice_.replies, held=True, ahead=False
         ) as evaluation:
-            specs = [spec for spec in self.plan.sinks if not _is_first(spec)]
+            specs = [spec for spec in self.plan.sinks if not spec.sink.first]
             sinks, results = await self._sinks_and_results(evaluation, specs)
             lost = self._fail(evaluation.failures)
             attempt = _WaveAttempt(evaluation, windows, lost, sinks, results, now)
@@ -645,10 +644,6 @@ def _numbered(rows: pa.Table, places: Sequence[int]) -> pa.Table:
     numbers = pa.array(places, pa.int64())
     partition = pa.array(np.zeros(len(numbers), np.int64))
     return rows.append_column(PARTITION, partition).append_column(INPUT_ROW, numbers)
-
-
-def _is_first(spec: SinkSpec) -> bool:
-    return isinstance(spec.sink, Merge) and spec.sink.first
 
 
 def _rows_interact(nodes: Sequence[Node]) -> bool:

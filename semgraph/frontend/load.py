@@ -899,9 +899,7 @@ def word(value: Any) -> str:
 def _check_first(sink: Sink) -> None:
     """Refuse a sink with `first` that depends on a model or store. Raises Fault."""
     nodes = walk(*sink.inputs)
-    if getattr(sink, "first", False) and any(
-        n.calls_model or n.reads_store or n.embeds for n in nodes
-    ):
+    if sink.first and any(n.calls_model or n.reads_store or n.embeds for n in nodes):
         what = "first: true writes rows of an input, before any model is called or store is read"
         hint = "leave first out: the sink is then written with its window"
         raise Fault(what, "first", hint=hint)
