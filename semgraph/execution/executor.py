@@ -359,7 +359,7 @@ class Executor:
         except DataError as error:
             windows = [window for wave in waves for window in wave]
             if len(windows) == 1:
-                self._stop(windows[0], error)
+                self._halt(windows[0], error)
                 return []
             one_by_one = [
                 await self._slices(windowing, ((window,),), input_batches, name, turn.again())
@@ -367,7 +367,7 @@ class Executor:
             ]
             return list(chain.from_iterable(one_by_one))
 
-    def _stop(self, window: Window, why: object, row: int | None = None) -> None:
+    def _halt(self, window: Window, why: object, row: int | None = None) -> None:
         """Stop a partition at a window, or at a row of it; earlier windows continue."""
         row = window.rows[0] if row is None else row
         if self._is_open(window.partition, row):
@@ -543,7 +543,7 @@ class Executor:
             except DataError as error:
                 apart = one_by_one(windowing, windows)
                 if len(apart) == 1:
-                    self._stop(apart[0], error)
+                    self._halt(apart[0], error)
                 else:
                     for window in apart:
                         await self._wave(windowing, (window,), slice_, input_batches)
@@ -635,7 +635,7 @@ class Executor:
             failed = [row for row in window.rows if row in self.outcome.failed_rows]
             if failed:  # the rows before a failed row may form a window
                 row = failed[0] if windowing.by_readiness else None
-                self._stop(window, "a row of it failed", row)
+                self._halt(window, "a row of it failed", row)
         return self._open_windows(windows)
 
 

@@ -147,7 +147,7 @@ async def _run_with(
 ) -> Result:
     physical, notes = await _prepared(request, logical, resources, opened)
     notes = [*map(str, logical.warnings), *request.notes, *notes]
-    return await RunHandle(request, physical, opened, resources, notes).run()
+    return await PlanRun(request, physical, opened, resources, notes).run()
 
 
 async def _prepared(
@@ -432,7 +432,7 @@ def _lineage(request: RunRequest, record: RunRecord | None) -> RunLineage | None
 RunState = Literal["new", "running", "done", "budget", "failed", "interrupted"]
 
 
-class RunHandle:
+class PlanRun:
     """One run: its id, state, record and, after its end, result."""
 
     def __init__(
@@ -461,7 +461,7 @@ class RunHandle:
         if request.begun is not None:
             request.begun(self.id)
         self.observations = Observations(physical, resources.models, request.sample)
-        self.memory = resources.observations()
+        self.stored_observations = resources.observations()
         self.uniform = Uniform()
         self.asked: dict[str, tuple[int, int]] = {}  # answered rows and all asked rows, by step
         self.outcome = RunOutcome()
@@ -609,10 +609,10 @@ class RunHandle:
         if self.opened.journal is not None:
             outcome.notes += self.opened.journal.notes
             self.opened.journal.notes.clear()
-        if self.memory is not None:
-            self.memory.add(self.observations.useful)
-            if self.memory.note:
-                outcome.notes.append(self.memory.note)
+        if self.stored_observations is not None:
+            self.stored_observations.add(self.observations.useful)
+            if self.stored_observations.note:
+                outcome.notes.append(self.stored_observations.note)
         batches = await self._open_batches() if self.state != "done" else ""
         if batches and self.state == "budget":
             outcome.notes.append(batches)
