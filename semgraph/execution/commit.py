@@ -162,7 +162,7 @@ class Writes:
     unwritten: tuple[Unwritten, ...] = ()
 
     @contextmanager
-    def placing_errors(self) -> Iterator[None]:
+    def locating_errors(self) -> Iterator[None]:
         """Add the position of the refused sink to errors of the store."""
         try:
             yield
@@ -442,7 +442,7 @@ class Commits:
         metrics = self.runtime.meter.step(COMMIT)
         async with self._slots:
             started = time.perf_counter()
-            with writes.placing_errors(), count_round_trips() as trips:
+            with writes.locating_errors(), count_round_trips() as trips:
                 try:
                     done = await self.runtime.store.commit(writes.batch, marker)
                 finally:

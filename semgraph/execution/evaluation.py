@@ -351,7 +351,7 @@ class _Pending:
             if not self._missing[reader]:
                 self.ready.append(reader)
 
-    def placed(self, error: DataError, node: PhysicalNode) -> DataError:
+    def located(self, error: DataError, node: PhysicalNode) -> DataError:
         """The error with a position: its own, otherwise that of the nearest reader of its node."""
         while (readers := self._readers.get(node)) is not None:
             node = readers[0]
@@ -638,8 +638,8 @@ class Evaluation:
         try:
             batch = await node.run(inputs, self)
         except DataError as error:
-            placed = await node.place_error(error, inputs, self.now)
-            raise pending.placed(placed, node) from error
+            located = await node.locate_error(error, inputs, self.now)
+            raise pending.located(located, node) from error
         if node.reported:
             batch = self.with_new_ids(batch)
             self.report(node, inputs, batch)

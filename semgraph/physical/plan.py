@@ -44,7 +44,7 @@ from semgraph.physical.vectors import NoVectors, Partition, run_embed
 from semgraph.relational.batch import FEW, PARTITION, Batch, conform, dense, runtime_schema, values
 from semgraph.relational.segments import (
     Segment,
-    place_error,
+    locate_error,
     place_segment_error,
     run_segment,
     run_traced,
@@ -230,14 +230,14 @@ class PhysicalNode(ABC):
         ]
         return [node.keyword, *texts]
 
-    async def place_error(
+    async def locate_error(
         self,
         error: DataError,
         inputs: Sequence[Batch],  # noqa: ARG002
         now: datetime,  # noqa: ARG002
     ) -> DataError:
         """An error of `run` with its position in the plan."""
-        return place_error(error, self.logical)
+        return locate_error(error, self.logical)
 
 
 def _as_input(value: object) -> str | None:
@@ -346,7 +346,7 @@ class SqlSegment(PhysicalNode):
         """The statement, with the names of its inputs replaced by their indices."""
         return [self.segment.content]
 
-    async def place_error(
+    async def locate_error(
         self, error: DataError, inputs: Sequence[Batch], now: datetime
     ) -> DataError:
         """The error, with the position of the first operator that fails."""
