@@ -242,7 +242,7 @@ class Executor:
         rows = self.outcome.input_rows = await number_rows(
             self.runtime, windowing, inputs, self.options.places
         )
-        self._fail(without_nul(windowing.input, inputs[windowing.input], ordered=True)[1])
+        self._fail(without_nul(windowing.input, inputs[windowing.input], windowed=True)[1])
         pending = await self._pending(rows)
         self.options.committed(0, len(rows.keys) - self.outcome.skipped)
         tables = {**inputs, windowing.input: rows.rows}

@@ -79,7 +79,7 @@ def read_optional(
     value: Any,
     inputs: Mapping[str, InputSpec],
     broken: Iterable[str],
-    ordered: str,
+    windowed: str,
     graph: Graph | None,
 ) -> dict[str, InputSpec]:
     """The inputs, with optional inputs marked. `optional` is a list of names, or the meaning of
@@ -89,7 +89,7 @@ def read_optional(
         value: The value of `optional`.
         inputs: The valid declared inputs.
         broken: The names of the other inputs; "" if they are unknown.
-        ordered: The windowed input.
+        windowed: The windowed input.
         graph: The plan's graph; None if its file has problems.
     """
     what = "names of inputs, or {NAME: all}"
@@ -102,7 +102,7 @@ def read_optional(
             there = "inputs: " + (", ".join(inputs) or "none")
             what = f'optional names no input: "{name}"'
             faults.append(place(what, at_name, there=there, hint=did_you_mean(name, inputs)))
-        if name == ordered:
+        if name == windowed:
             what = f'"{name}" is cut into windows: without its rows there is nothing to run'
             faults.append(place(what, at_name))
     for name, meaning in meanings.items():
@@ -753,7 +753,7 @@ def _windows(head: Head) -> None:
 
 
 def own_inputs(head: Head) -> dict[str, Node]:
-    """The plan's inputs as relations; the ordered input has the columns that the engine adds."""
+    """The plan's inputs as relations; the windowed input has the columns that the engine adds."""
     relations: dict[str, Node] = {}
     cut = _cut_input(head)
     for name, spec in head.inputs.items():

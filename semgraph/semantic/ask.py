@@ -99,7 +99,7 @@ def _seen_by(node: Answering, check: Check) -> Input:
 class Failure:
     """A row without an answer, or with an error in an expression.
 
-    `input_row` is the row of the ordered input from which the row derives, if any.
+    `input_row` is the row of the windowed input from which the row derives, if any.
     """
 
     step: str
