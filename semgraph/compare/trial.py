@@ -51,7 +51,7 @@ from semgraph.physical.planner import compile_plan
 from semgraph.relational.batch import INPUT_ROW
 from semgraph.scores import ScoredGraph
 from semgraph.semantic.answers import answer_table
-from semgraph.semantic.ask import AnswerContext, Answered
+from semgraph.semantic.ask import Answered, Asking
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import Cost, Observed, Outcome, RowEstimate, Rows
 from semgraph.semantic.library import Implementation, Library
@@ -416,7 +416,7 @@ async def _answered(
     return await answer(
         frozen.node,
         part.tables,
-        AnswerContext(variant, ctx, frozen.partitions, column, part.now),
+        Asking(variant, ctx, frozen.partitions, column, part.now),
     )
 
 

@@ -32,7 +32,7 @@ from semgraph.physical.loops import IterateRows
 from semgraph.physical.plan import AskModel, GroupEnd, PhysicalNode, PhysicalPlan
 from semgraph.physical.vectors import Partition
 from semgraph.relational.batch import Batch
-from semgraph.semantic.ask import AnswerContext, Answered, Failure
+from semgraph.semantic.ask import Answered, Asking, Failure
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import count_embeddings
 from semgraph.semantic.rows import answer
@@ -791,30 +791,30 @@ class Evaluation:
         metrics = runtime.meter.operator(logical.step, logical, logical.keyword, str(node.choice))
         started = time.perf_counter()
         rows = _AskedRows(partial(runtime.asking, logical), inputs[0].num_rows)
-        own = OperatorMetrics(step=metrics)
-        context = Context(
+        call_metrics = OperatorMetrics(parent=metrics)
+        calls = Context(
             self._llm,
             runtime.embedder,
             logical,
-            own,
+            call_metrics,
             trial=runtime.trial,
             paid=runtime.meter.paid,
             ahead=self.ahead,
             progress=rows.answered,
         )
         try:
-            async with context as ctx:
-                asking = AnswerContext(
-                    node.implementation, ctx, runtime.partition_of_row, self.partition_column, self.now,
+            async with calls:
+                asking = Asking(
+                    node.implementation, calls, runtime.partition_of_row, self.partition_column, self.now,
                     known,
                 )  # fmt: skip
                 answered = await answer(logical, [batch.table for batch in inputs], asking)
         except _RaisedByProgress as raised:
             raise raised.error from None
         answered = replace(answered, evidence=answered.evidence_of(inputs))
-        own.seconds += time.perf_counter() - started
-        own.rows_failed += len(answered.failures)
-        self._account(node, answered, context, metrics, own)
+        call_metrics.seconds += time.perf_counter() - started
+        call_metrics.rows_failed += len(answered.failures)
+        self._account(node, answered, calls, metrics, call_metrics)
         rows.end()
         return answered
 
@@ -822,19 +822,19 @@ class Evaluation:
         self,
         node: AskModel,
         answered: Answered,
-        context: Context,
+        calls: Context,
         metrics: OperatorMetrics,
-        own: OperatorMetrics,
+        call_metrics: OperatorMetrics,
     ) -> None:
         runtime = self.runtime
-        runtime.meter.counted.add(context.counted)
-        runtime.meter.replayed.add(context.replayed)
+        runtime.meter.counted.add(calls.counted)
+        runtime.meter.replayed.add(calls.replayed)
         keep = partial(runtime.answered, node.logical)
         self._hold(_HeldAnswers(answered, keep, metrics))
         if not answered.kept:
             self.failures += answered.failures
         if runtime.observations is not None:
-            price = OF_BATCH if context.batch else 1.0
+            price = OF_BATCH if calls.batch else 1.0
             runtime.observations.add_answers(
-                node.logical, answered.rows_in, own, context.replayed, price
+                node.logical, answered.rows_in, call_metrics, calls.replayed, price
             )

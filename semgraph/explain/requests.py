@@ -39,7 +39,7 @@ from semgraph.physical.reads import run_match, scanned_where
 from semgraph.physical.search import run_searches
 from semgraph.physical.vectors import Partition
 from semgraph.relational.batch import Batch, runtime_schema
-from semgraph.semantic.ask import AnswerContext
+from semgraph.semantic.ask import Asking
 from semgraph.semantic.context import Context, DryRun, DryRunEnded
 from semgraph.semantic.contract import Part, Rows
 from semgraph.semantic.library import Implementation
@@ -182,9 +182,7 @@ async def _first_request(
             call = runtime.plan.model_call(node)
             tables = [batch.table for batch in await evaluation.compute(call.inputs)]
             column = runtime.plan.logical.graph.partition
-            answering = AnswerContext(
-                call.implementation, ctx, runtime.partition_of_row, column, now
-            )
+            answering = Asking(call.implementation, ctx, runtime.partition_of_row, column, now)
             await answer(node, tables, answering)
     return ctx.first
 

@@ -33,12 +33,12 @@ from semgraph.relational.batch import (
 from semgraph.relational.segments import Segment, compile_segment, execute, run_segment
 from semgraph.relational.sql import order_sql, quote
 from semgraph.semantic.ask import (
-    AnswerContext,
     Answered,
+    Asking,
     Flags,
     QuestionKey,
     answer_columns,
-    ask,
+    answer_items,
     evidence,
     failures,
     prompt_texts,
@@ -107,11 +107,11 @@ async def _group_values(
     return asked, otherwise, {name: next(computed) for name, _ in node.add}
 
 
-async def sem_agg(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
+async def sem_agg(node: SemAgg, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
     """Answer a question about each group, and return one row per group."""
     (table,) = inputs
-    rows_by_group = await row_groups(node.input, node.by, node.order, table, context.now)
-    asked, otherwise, add = await _group_values(node, table, rows_by_group, context.now)
+    rows_by_group = await row_groups(node.input, node.by, node.order, table, asking.now)
+    asked, otherwise, add = await _group_values(node, table, rows_by_group, asking.now)
     heads = [min(rows) for rows in rows_by_group]  # the first row of each group
     first_rows = rows_at(table, heads)
     columns: dict[str, Any] = {
@@ -119,9 +119,9 @@ async def sem_agg(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerConte
     }
     places = np.flatnonzero(asked).tolist()
     groups = [rows_by_group[place] for place in places]
-    keys = question_keys(node, table, context)
+    keys = question_keys(node, table, asking)
     answers = await _group_answers(
-        node, table, keys, groups, _check_input(node, columns | add, asked), context
+        node, table, keys, groups, _check_input(node, columns | add, asked), asking
     )
     errors = values(answers.column("error"))
     columns |= answer_columns(node, answers, places, len(heads))
@@ -161,7 +161,7 @@ async def _group_answers(
     keys: Sequence[QuestionKey],
     groups: Sequence[Sequence[int]],
     check_input: pa.Table | None,
-    context: AnswerContext,
+    asking: Asking,
 ) -> pa.Table:
     """The answer for each group. Groups with equal rows and equal check input share one question."""
     kinds, _ = dense(keys)
@@ -172,7 +172,9 @@ async def _group_answers(
     numbers, first = dense(list(zip(rows, seen, strict=True)))
     items = _items([groups[i] for i in first])
     check_input = None if check_input is None else rows_at(check_input, first)
-    return rows_at(await ask(node, table, None, items, context, check_input=check_input), numbers)
+    return rows_at(
+        await answer_items(node, table, None, items, asking, check_input=check_input), numbers
+    )
 
 
 def _items(groups: Sequence[Sequence[int]]) -> dict[str, list[int]]:
@@ -183,14 +185,14 @@ def _items(groups: Sequence[Sequence[int]]) -> dict[str, list[int]]:
     }
 
 
-async def sem_topk(node: SemTopk, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
+async def sem_topk(node: SemTopk, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
     """Rank the rows of each group by their scores, and keep the best."""
     (table,) = inputs
-    groups = await row_groups(node.input, node.by, (), table, context.now)
+    groups = await row_groups(node.input, node.by, (), table, asking.now)
     items = _items(groups)
     lefts = items["left"]
-    keys = question_keys(node, table, context)
-    answers = await _scores(node, table, keys, groups, context)
+    keys = question_keys(node, table, asking)
+    answers = await _scores(node, table, keys, groups, asking)
     scores = zip(items["group"], lefts, values(answers.column("score")), strict=True)
     ranked = sorted(
         (group, -score, row, score) for group, row, score in scores if score is not None
@@ -218,7 +220,7 @@ async def _scores(
     table: pa.Table,
     keys: Sequence[QuestionKey],
     rows_by_group: Sequence[Sequence[int]],
-    context: AnswerContext,
+    asking: Asking,
 ) -> pa.Table:
     """The answer for each row of each group. Equal rows of a group share one question, and so do
     groups with equal rows.
@@ -226,7 +228,7 @@ async def _scores(
     kinds, first_rows = dense(keys)
     distinct = [tuple(dict.fromkeys(kinds[row] for row in rows)) for rows in rows_by_group]
     items = _items([*dict.fromkeys(distinct)])
-    answers = await ask(node, rows_at(table, first_rows), None, items, context)
+    answers = await answer_items(node, rows_at(table, first_rows), None, items, asking)
     numbers, _ = dense(distinct)
     place = {pair: item for item, pair in enumerate(zip(*items.values(), strict=True))}
     return rows_at(

@@ -26,9 +26,9 @@ from semgraph.relational.batch import (
 from semgraph.relational.segments import execute
 from semgraph.relational.sql import RIGHT_ORDINAL, join_condition, order_sql, right_side
 from semgraph.semantic.ask import (
-    AnswerContext,
     Answered,
-    ask,
+    Asking,
+    answer_items,
     check_input_of,
     check_texts,
     evidence,
@@ -52,12 +52,12 @@ class Pair(NamedTuple):
     owner: str
 
 
-async def sem_join(node: SemJoin, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
+async def sem_join(node: SemJoin, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
     """Join the pairs of rows whose answer is yes."""
     left, right = inputs[0], inputs[1]
-    pairs = await _pairs(node, left, right, context)
+    pairs = await _pairs(node, left, right, asking)
     texts, others = _texts(node, left, right)
-    answers = await _answers(node, inputs, pairs, (texts, others), context)
+    answers = await _answers(node, inputs, pairs, (texts, others), asking)
     errors, match = values(answers.column("error")), values(answers.column("match"))
     keeps_failed = node.on_error == "null"
     dropped: set[int] = set()
@@ -68,7 +68,7 @@ async def sem_join(node: SemJoin, inputs: Sequence[pa.Table], context: AnswerCon
     chosen = [i for i, pair in enumerate(pairs) if match[i] and pair.left not in dropped]
     matched = _matched(node, inputs, [pairs[i] for i in chosen], rows_at(answers, chosen))
     if node.keep == "one":
-        matched = await _first_match(node, matched, context.now)
+        matched = await _first_match(node, matched, asking.now)
     result = _assemble(node, left, matched, dropped)
     # An item of the evidence is a left row with all right rows whose texts are equal.
     numbers, first = dense([(pair.left, others[pair.right], pair.owner) for pair in pairs])
@@ -88,14 +88,12 @@ async def sem_join(node: SemJoin, inputs: Sequence[pa.Table], context: AnswerCon
     )
 
 
-async def _pairs(
-    node: SemJoin, left: pa.Table, right: pa.Table, context: AnswerContext
-) -> list[Pair]:
+async def _pairs(node: SemJoin, left: pa.Table, right: pa.Table, asking: Asking) -> list[Pair]:
     """The candidate pairs, ordered by left row, then by right row. A row without a partition pairs
     with rows of all partitions; so do all rows in a plan that reads `partition: all`.
     """
-    found = await _joined(node, left, right, context.now) if right.num_rows else []
-    own, other = known_partitions(left, context), known_partitions(right, context)
+    found = await _joined(node, left, right, asking.now) if right.num_rows else []
+    own, other = known_partitions(left, asking), known_partitions(right, asking)
     if own is None:
         return [Pair(a, b, "" if other is None else other[b]) for a, b in found]
     pairs = [Pair(a, b, own[a]) for a, b in found]
@@ -158,7 +156,7 @@ async def _answers(
     inputs: Sequence[pa.Table],
     pairs: Sequence[Pair],
     texts: tuple[_Texts, _Texts],
-    context: AnswerContext,
+    asking: Asking,
 ) -> pa.Table:
     """The answer for each pair. Pairs with equal texts for prompt and check share one question. A
     left row without a partition counts as one row per partition with which it is compared.
@@ -172,7 +170,9 @@ async def _answers(
     columns = {"left": [kind for kind, _ in items], "right": [side for _, side in items]}
     owners = [pairs[i].owner for i in first]
     check_input = _check_input(node, left, right, columns)
-    answers = await ask(node, left, right, columns, context, owners=owners, check_input=check_input)
+    answers = await answer_items(
+        node, left, right, columns, asking, owners=owners, check_input=check_input
+    )
     place = {question: item for item, question in enumerate(items)}
     return rows_at(answers, [place[question] for question in questions])
 

@@ -385,7 +385,7 @@ class PromptBuilder(ABC):
         self._most = ctx.limits.max_output_tokens
         self._halves: dict[Work, Outcome] = {}
 
-    async def ask(self, works: Iterable[Work]) -> None:
+    async def send_all(self, works: Iterable[Work]) -> None:
         """Send requests until every item has an outcome."""
         todo = works
         while True:

@@ -99,9 +99,9 @@ class RowPrompts(ItemPrompts):
         self._all: dict[int, None] = {}
         self._sent: set[int] = set()
 
-    async def ask(self, works: Iterable[Work]) -> None:
+    async def send_all(self, works: Iterable[Work]) -> None:
         """Send requests until every item has an outcome; items of one row share it."""
-        await super().ask(works)
+        await super().send_all(works)
         for item in self._all:
             if self._first[item] in self.outcomes:
                 self.outcomes[item] = self.outcomes[self._first[item]]
@@ -651,7 +651,7 @@ class WindowPrompts(_WholePrompts):
         works = [Work((i,)) for i in range(len(items))]
         for _ in single.requests([w for w in works if items[w.items[0]] in measured], []):
             pass  # rows that are too long fail
-        await single.ask(work for work in works if items[work.items[0]] not in measured)
+        await single.send_all(work for work in works if items[work.items[0]] not in measured)
         return {
             item: outcome
             for i, item in enumerate(items)
