@@ -41,7 +41,7 @@ class RoundTable(PhysicalNode):
         """Identifies the node by the body of the loop."""
         return [*super().content(), self.loop.body.fingerprint]
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:  # noqa: ARG002
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:  # noqa: ARG002
         """Raises DryRunEnded, because outside of the loop there is no round."""
         raise DryRunEnded
 
@@ -59,23 +59,23 @@ class IterateRows(PhysicalNode):
     body: PhysicalNode
     rounds: tuple[RoundTable, ...]
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
         """Compute rounds until every group has ended."""
         known = dict(zip(self.inputs[1:], inputs[1:], strict=True))
         loop = _Rounds(self, self.as_round(inputs[0]))
         rows_in = 0
-        await loop.judge(None, ctx)
+        await loop.judge(None, evaluation)
         while loop.goes_on:
             last = loop.last
             rows_in += last.num_rows
             known.update((node, last) for node in self.rounds)
-            rows, lost = await ctx.again(self.body, known)
+            rows, lost = await evaluation.again(self.body, known)
             loop.take(self.as_round(rows.without_input_rows(lost)))
-            await loop.judge(last, ctx)
-        ctx.ended(self.logical, loop.ends())
+            await loop.judge(last, evaluation)
+        evaluation.ended(self.logical, loop.ends())
         for node in self.rounds:
             if node.loop is self.logical:
-                ctx.remember_counts(node, inputs[0].num_rows, rows_in)
+                evaluation.remember_counts(node, inputs[0].num_rows, rows_in)
         return loop.result(self.schema)
 
     def content(self) -> list[str]:
@@ -166,9 +166,9 @@ class _Rounds:
     def _groups_of(self, rows: Batch) -> list[Group]:
         return _in_windows(rows, self.logical.by)
 
-    async def judge(self, before: Batch | None, ctx: ExecutionContext) -> None:
+    async def judge(self, before: Batch | None, evaluation: ExecutionContext) -> None:
         """End groups without rows and groups for which `until` holds; keep rows for the result."""
-        held = await self._held(before, ctx)
+        held = await self._held(before, evaluation)
         over = held | (self._open - set(self._groups))
         done = over if self.number < self.logical.times else self._open
         every = self.logical.keep == "all"
@@ -182,7 +182,7 @@ class _Rounds:
         groups = list(compress(self._groups, wanted))
         self._kept.append((self.number, self.last.take(places), groups))
 
-    async def _held(self, before: Batch | None, ctx: ExecutionContext) -> set[Group]:
+    async def _held(self, before: Batch | None, evaluation: ExecutionContext) -> set[Group]:
         """The groups of the last round for which `until` holds. Raises DataError."""
         keys = self._keys(self.last)
         segment = self.node.until
@@ -193,13 +193,13 @@ class _Rounds:
             own = {} if before is None else {key: n for n, key in enumerate(self._keys(before))}
             judged = _with_was(judged, before or judged.slice(0, 0), [own.get(k) for k in keys])
         try:
-            verdicts = await run_segment(segment, [judged], ctx.now)
+            verdicts = await run_segment(segment, [judged], evaluation.now)
         except DataError as error:
-            [judged], failures = await without_faulty(segment, [judged], ctx.now, error)
-            ctx.fail(failures)
+            [judged], failures = await without_faulty(segment, [judged], evaluation.now, error)
+            evaluation.fail(failures)
             lost = {failure.input_row for failure in failures}
             self._only([row not in lost for row in self.last.input_rows()])
-            verdicts = await run_segment(segment, [judged], ctx.now)
+            verdicts = await run_segment(segment, [judged], evaluation.now)
         holds = verdicts.column(_HOLDS)
         return {group for group, held in zip(self._groups_of(verdicts), holds, strict=True) if held}
 

@@ -197,7 +197,7 @@ class PhysicalNode(ABC):
         return f"{type(self).__name__}({self.logical!r})"
 
     @abstractmethod
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
         """Compute the rows. Raises DataError."""
 
     def computes_at_once(self, inputs: Sequence[Batch]) -> bool:
@@ -247,7 +247,7 @@ def _as_input(value: object) -> str | None:
 async def with_vectors(
     node: Node,
     inputs: Sequence[Batch],
-    ctx: ExecutionContext,
+    evaluation: ExecutionContext,
     compute: Callable[[Sequence[Batch]], Awaitable[T]],
 ) -> T:
     """The result of `compute` over the rows with vectors; rows without a vector are left out."""
@@ -255,7 +255,7 @@ async def with_vectors(
         try:
             return await compute(inputs)
         except NoVectors as error:
-            ctx.leave_out(
+            evaluation.leave_out(
                 failures(node, error.rows.table, [*error.errors], [*error.errors.values()])
             )
             inputs = [error.others if batch is error.rows else batch for batch in inputs]
@@ -265,7 +265,7 @@ async def with_vectors(
 class InputTable(PhysicalNode):
     """The rows of an input, which the caller passes to the executor."""
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:  # noqa: ARG002
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:  # noqa: ARG002
         """Raises EngineError, because inputs are not computed."""
         node = self.logical
         raise EngineError(f"no rows were given for {node!r} of step {node.step}")
@@ -280,7 +280,7 @@ class RunWide(PhysicalNode):
 
     reported: ClassVar[bool] = False
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:  # noqa: ARG002
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:  # noqa: ARG002
         """Pass the rows on."""
         return inputs[0]
 
@@ -295,27 +295,27 @@ class SqlSegment(PhysicalNode):
 
     segment: Segment
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
         """Run the segment; input rows that make it fail are set aside."""
         if self.segment.is_empty_over(inputs):
             return Batch.of_tuples([], self.schema)
         clock = time.thread_time if self.computes_at_once(inputs) else time.perf_counter
         started = clock()
         try:
-            batch = await self._rows(inputs, ctx)
+            batch = await self._rows(inputs, evaluation)
         except DataError as error:
-            if not ctx.has_windows:
+            if not evaluation.has_windows:
                 raise
-            rest, failures = await without_faulty(self.segment, inputs, ctx.now, error)
-            ctx.fail(failures)
-            batch = await self._rows(rest, ctx)
-        ctx.metrics(self.logical.step).seconds += clock() - started
+            rest, failures = await without_faulty(self.segment, inputs, evaluation.now, error)
+            evaluation.fail(failures)
+            batch = await self._rows(rest, evaluation)
+        evaluation.metrics(self.logical.step).seconds += clock() - started
         return batch
 
-    async def _rows(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
-        if ctx.traced:
-            return await run_traced(self.segment, inputs, ctx.now, ctx.with_new_ids)
-        return await run_segment(self.segment, inputs, ctx.now)
+    async def _rows(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
+        if evaluation.traced:
+            return await run_traced(self.segment, inputs, evaluation.now, evaluation.with_new_ids)
+        return await run_segment(self.segment, inputs, evaluation.now)
 
     def computes_at_once(self, inputs: Sequence[Batch]) -> bool:
         """Whether there are few rows. A statement over many rows runs in a thread."""
@@ -366,29 +366,29 @@ class SearchGroup:
     specs: tuple[SearchSpec, ...]
     queries: tuple[SearchQuery, ...] = ()
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> list[Batch]:
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> list[Batch]:
         """The rows of each search.
 
         Args:
             inputs: The rows that search, then for each search over a step the rows of that step.
-            ctx: The context.
+            evaluation: The evaluation that runs it.
         """
         step = self.specs[0].node.step
-        store: StoreSearches = ctx.store(step)
+        store: StoreSearches = evaluation.store(step)
         if self.queries:
-            store = RememberedSearches(store, await ctx.once(self.queries, _no_hits))
+            store = RememberedSearches(store, await evaluation.once(self.queries, _no_hits))
 
         async def search(inputs: Sequence[Batch]) -> list[Batch]:
             left, *rows_of_steps = inputs
             rest = iter(rows_of_steps)
             withins = [next(rest) if spec.node.within is not None else None for spec in self.specs]
             return await run_searches(
-                self.specs, left, withins, store, partial(ctx.embed, step), ctx.now
+                self.specs, left, withins, store, partial(evaluation.embed, step), evaluation.now
             )
 
-        own = [ctx.by_partition(batch) for batch in inputs]
-        results = await with_vectors(self.specs[0].node, own, ctx, search)
-        return [ctx.by_window(result) for result in results]
+        own = [evaluation.by_partition(batch) for batch in inputs]
+        results = await with_vectors(self.specs[0].node, own, evaluation, search)
+        return [evaluation.by_window(result) for result in results]
 
 
 async def _no_hits() -> Remembered:
@@ -403,11 +403,11 @@ class StoreSearch(PhysicalNode):
     group: SearchGroup
     place: int
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
         """Run the group once, and return the rows of this search."""
         if not inputs[0].num_rows:
             return Batch.of_tuples([], self.schema)
-        results = await ctx.once(self.group, partial(self.group.run, inputs, ctx))
+        results = await evaluation.once(self.group, partial(self.group.run, inputs, evaluation))
         return results[self.place]
 
 
@@ -417,10 +417,10 @@ class StoreMatch(PhysicalNode):
 
     logical: Match
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
         """Match for all rows in one round trip."""
         node = self.logical
-        return await run_match(node, inputs[0], ctx.store(node.step), ctx.now)
+        return await run_match(node, inputs[0], evaluation.store(node.step), evaluation.now)
 
 
 @dataclass(frozen=True, eq=False)
@@ -429,11 +429,13 @@ class StoreScan(PhysicalNode):
 
     logical: Scan
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:  # noqa: ARG002
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:  # noqa: ARG002
         """Read them in one round trip."""
         node = self.logical
-        windows = None if node.partition == "all" else ctx.windows()
-        return Batch.of_table(await run_scan(node, windows, ctx.store(node.step), ctx.now))
+        windows = None if node.partition == "all" else evaluation.windows()
+        return Batch.of_table(
+            await run_scan(node, windows, evaluation.store(node.step), evaluation.now)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -447,7 +449,7 @@ class ClusterRows(PhysicalNode):
     logical: Cluster
     algorithm: Algorithm | None
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
         """Cluster in memory. In the lineage a row has two sources: its node, and its cluster, whose
         sources are the edges within it.
         """
@@ -460,7 +462,7 @@ class ClusterRows(PhysicalNode):
         numbers, within = rows_within(self.logical, edges.table, table)
         sources = [tuple(edges.ids[row] for row in own) for own in within]
         groups = Batch.of_tuples([()] * len(within), pa.schema([])).with_sources(sources)
-        ids = ctx.with_new_ids(groups).ids or ()
+        ids = evaluation.with_new_ids(groups).ids or ()
         return rows.with_sources([(n, ids[c]) for n, c in zip(nodes.ids, numbers, strict=True)])
 
     def computes_at_once(self, inputs: Sequence[Batch]) -> bool:
@@ -479,10 +481,12 @@ class RequireRows(PhysicalNode):
 
     logical: Require
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
         """Set aside the rows that violate the requirement."""
-        rows, failures = await required(self.logical, inputs[0], ctx.now, windows=ctx.has_windows)
-        ctx.fail(failures)
+        rows, failures = await required(
+            self.logical, inputs[0], evaluation.now, windows=evaluation.has_windows
+        )
+        evaluation.fail(failures)
         return rows.derived_from(rows)
 
 
@@ -492,18 +496,20 @@ class EmbedTexts(PhysicalNode):
 
     logical: Embed
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
         """Embed each distinct text of a partition once."""
         node, (rows,) = self.logical, inputs
-        metrics = ctx.metrics(node.step)
-        metrics.operator, metrics.how = node.keyword, ctx.embedder_name
+        metrics = evaluation.metrics(node.step)
+        metrics.operator, metrics.how = node.keyword, evaluation.embedder_name
         started = time.perf_counter()
-        embed = partial(ctx.embed, node.step)
+        embed = partial(evaluation.embed, node.step)
 
         async def embedded(inputs: Sequence[Batch]) -> Batch:
-            return await run_embed(node, inputs[0], embed, ctx.partition_column, ctx.now)
+            return await run_embed(
+                node, inputs[0], embed, evaluation.partition_column, evaluation.now
+            )
 
-        batch = await with_vectors(node, inputs, ctx, embedded)
+        batch = await with_vectors(node, inputs, evaluation, embedded)
         metrics.rows_in = (metrics.rows_in or 0) + rows.num_rows
         metrics.seconds += time.perf_counter() - started
         return batch
@@ -522,9 +528,9 @@ class AskModel(PhysicalNode):
     implementation: Implementation[Any]
     choice: Choice
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
         """Ask about the rows."""
-        return (await ctx.ask(self, inputs)).of(inputs)
+        return (await evaluation.ask(self, inputs)).of(inputs)
 
     def content(self) -> list[str]:
         """The arguments of the operator, and its implementation."""
@@ -541,7 +547,7 @@ class EarlyStop(PhysicalNode):
 
     chain: tuple[AskModel, ...]
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
         """Pass rows to the lowest operator until the uppermost operator has enough."""
         base = inputs[0]
         operators = [_row_by_row(node) for node in self.chain]
@@ -555,21 +561,21 @@ class EarlyStop(PhysicalNode):
         async def through(rows: Batch) -> tuple[Batch, Sequence[int]]:
             stays: Sequence[int] = range(rows.num_rows)
             for i, node in enumerate(self.chain):
-                answered = await ctx.ask(node, [rows], known[i])
+                answered = await evaluation.ask(node, [rows], known[i])
                 rows, stays = answered.of([rows]), [stays[row] for row in answered.stays]
                 passed[i] += rows.num_rows
                 if node is not self.chain[-1]:
-                    rows = ctx.with_new_ids(rows)
-                    ctx.report(node, (), rows)
+                    rows = evaluation.with_new_ids(rows)
+                    evaluation.report(node, (), rows)
             return rows, stays
 
         stop = operators[-1].stop
         assert stop is not None
-        result = await in_chunks(operators[0], stop, base, at_once, ctx.now, through)
+        result = await in_chunks(operators[0], stop, base, at_once, evaluation.now, through)
         for node, rows_in, rows_out in zip(
             self.chain[:-1], [base.num_rows, *passed], passed, strict=False
         ):
-            ctx.remember_counts(node, rows_in, rows_out)
+            evaluation.remember_counts(node, rows_in, rows_out)
         return result
 
     def rows_in(self, inputs: Sequence[Batch]) -> int:  # noqa: ARG002
