@@ -75,11 +75,11 @@ from semgraph.frontend.kinds import (
     Pruned,
     Reported,
     Scope,
+    at_key,
     holds,
     unknown_parameter,
     whole_parameter,
 )
-from semgraph.frontend.kinds import under as at
 from semgraph.frontend.prompt_files import Prompts
 from semgraph.frontend.rows import row_faults
 from semgraph.frontend.warnings import warnings
@@ -325,7 +325,7 @@ class Loader:
     def _form(self, value: Any, path: Trail) -> Relation | Pruned:
         if isinstance(value, Mapping):
             kinds.all_keys(value, "a step as a mapping", STEP)
-            if "if" in value and not at("if", holds, value["if"], self.params):
+            if "if" in value and not at_key("if", holds, value["if"], self.params):
                 return Pruned((str(path[-1]), _parameters_of(value["if"], self.params)))
             value, path = value["do"], (*path, "do")
         if not isinstance(value, list):
@@ -405,7 +405,7 @@ class Loader:
             there = "forms: " + (", ".join(forms) or "none")
             what, near = f'switch has no form for "{picked}"', did_you_mean(picked, forms)
             raise Fault(what, "on", there=there, hint=near)
-        relation: Relation = at(picked, self._find, forms[picked])
+        relation: Relation = at_key(picked, self._find, forms[picked])
         return relation
 
     # -- writes and results
@@ -426,8 +426,8 @@ class Loader:
         if len(words) != 1:
             there = "here: " + (", ".join(words) or "none")
             raise Fault("one merge, delete or schema on a line", there=there)
-        if "if" not in item or at("if", holds, item["if"], self.params):
-            at(words[0], self._write_of, words[0], item[words[0]], ("writes", i, words[0]))
+        if "if" not in item or at_key("if", holds, item["if"], self.params):
+            at_key(words[0], self._write_of, words[0], item[words[0]], ("writes", i, words[0]))
 
     def _write_of(self, keyword: str, value: Any, path: Trail) -> None:
         arguments = self.head.expansion.expand(value, path)
@@ -443,7 +443,7 @@ class Loader:
             rest = {key: part for key, part in arguments.items() if key != "from"}
             origin = self.head.document.position(*path, key=True)
             try:
-                source = at("from", self.relation, arguments["from"])
+                source = at_key("from", self.relation, arguments["from"])
                 sink = self._node(_SINKS[keyword], rest, source, origin)
             except Pruned:
                 return
@@ -570,7 +570,7 @@ class Loader:
             Fault: The call has faults.
         """
         arguments = self._call_arguments(value)
-        path = at("plan", self._called_file, arguments["plan"])
+        path = at_key("plan", self._called_file, arguments["plan"])
         self.calls[step] = PlanCall(arguments["plan"])
         replacement = self.replacement(step)
         if replacement is None:
@@ -590,9 +590,11 @@ class Loader:
         """
         arguments = kinds.all_keys(value, "call", CALL)
         if isinstance(inputs := arguments.get("inputs"), list):
-            arguments["inputs"] = {name: name for name in at("inputs", kinds.read_names, inputs)}
+            arguments["inputs"] = {
+                name: name for name in at_key("inputs", kinds.read_names, inputs)
+            }
         if isinstance(params := arguments.get("params"), list):
-            for i, name in enumerate(at("params", kinds.read_names, params)):
+            for i, name in enumerate(at_key("params", kinds.read_names, params)):
                 if name not in self.params:
                     raise unknown_parameter(name, self.params, "params", i, value=True)
             arguments["params"] = {name: self.params[name] for name in params}
@@ -620,7 +622,9 @@ class Loader:
             inner = Loader(head, self)
             if len(state.problems) == before and not inner.head.unknown_graph:
                 given = arguments.get("inputs")
-                inputs = at("inputs", call_inputs, scope or self, inner.head, given, step, origin)
+                inputs = at_key(
+                    "inputs", call_inputs, scope or self, inner.head, given, step, origin
+                )
                 if shared is None:
                     inner.load(inputs)
                 else:
@@ -716,16 +720,16 @@ class Loader:
         return path
 
     def _read_called_head(self, inner: Head, arguments: Mapping[str, Any]) -> None:
-        params = at("params", mapping, arguments.get("params"), "a mapping of parameters")
+        params = at_key("params", mapping, arguments.get("params"), "a mapping of parameters")
         declared = inner.data.get("params")
-        at(
+        at_key(
             "params",
             parameter_values,
             declared if isinstance(declared, Mapping) else params,
             params,
         )
         if isinstance(declared, Mapping):
-            at("params", check_kinds, inner.data, params)
+            at_key("params", check_kinds, inner.data, params)
         preset, presets = arguments.get("preset"), inner.data.get("presets")
         presets = presets if isinstance(presets, Mapping) else {}
         if preset is not None and preset not in presets:
@@ -839,7 +843,7 @@ def _plan_used(caller: Loader, step: str) -> str:
 
 
 def _parameters_of(condition: Any, params: Mapping[str, Any]) -> str:
-    """The values of the parameters of a `when`: `way is short and flag is false`."""
+    """The values of the parameters of an `if`: `way is short and flag is false`."""
     keys = condition if isinstance(condition, Mapping) else [condition]
     names = [name for name in map(whole_parameter, keys) if name]
     return " and ".join(f"{name} is {canonical_json(params[name])}" for name in names) or "none"
@@ -1023,7 +1027,7 @@ def _plan(loader: Loader) -> LogicalPlan:
 def _check_allow(head: Head) -> None:
     """Check the rewrites that may change answers. Raises Fault."""
     known = [rule.__name__ for rule in APPROXIMATE]
-    for i, name in enumerate(at("allow", kinds.read_names, head.data.get("allow") or [])):
+    for i, name in enumerate(at_key("allow", kinds.read_names, head.data.get("allow") or [])):
         if name not in known:
             what, kind = "no rule that may change answers is called", "such rules"
             raise unknown(name, known, what, kind, "allow", i, value=True)
@@ -1031,7 +1035,7 @@ def _check_allow(head: Head) -> None:
 
 def _check_example(head: Head) -> None:
     """Check the example's rows, in the same way as a user's rows. Raises Faults."""
-    example, faults = at(
+    example, faults = at_key(
         "example", kinds.read_keys, head.data.get("example"), "an example", EXAMPLE
     )
     faults = [fault.under("example") for fault in faults]
