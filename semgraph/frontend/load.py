@@ -152,7 +152,7 @@ class Loader:
         for name in self.raw:
             head.attempt(partial(self._check_step_name, name), "steps", name, step=name)
         for name in self.raw:
-            self._built(name)
+            self._step_once(name)
         head.attempt(self._load_writes, "writes")
         head.attempt(self._load_returns, "returns")
         for inner in self.called:
@@ -301,28 +301,29 @@ class Loader:
         if name in self._open:
             ring = " → ".join([*self._open[self._open.index(name) :], name])
             raise Fault(f"steps read each other: {ring}")
-        relation = self._built(name)
+        relation = self._step_once(name)
         if isinstance(relation, Pruned | Reported):
             raise relation
         return relation
 
-    def _built(self, name: str) -> Relation | Pruned | Reported:
+    def _step_once(self, name: str) -> Relation | Pruned | Reported:
         if name not in self.built:
             self._open.append(name)
             rounds, self._rounds = self._rounds, {}  # a step does not depend on its reader
             with self._naming(name, reported=True):
-                self.built[name] = self._build(name)
+                self.built[name] = self._load_step(name)
             self._rounds = rounds
             self._open.pop()
         return self.built[name]
 
-    def _build(self, name: str) -> Relation | Pruned | Reported:
-        built: list[Relation | Pruned] = []
-        form = lambda: built.append(self._form(self.raw[name], ("steps", name)))  # noqa: E731
-        self.head.attempt(form, "steps", name, step=self.head.prefix + name)
-        return built[0] if built else Reported()
+    def _load_step(self, name: str) -> Relation | Pruned | Reported:
+        loaded: list[Relation | Pruned] = []
+        load = lambda: loaded.append(self._if_holds(self.raw[name], ("steps", name)))  # noqa: E731
+        self.head.attempt(load, "steps", name, step=self.head.prefix + name)
+        return loaded[0] if loaded else Reported()
 
-    def _form(self, value: Any, path: Trail) -> Relation | Pruned:
+    def _if_holds(self, value: Any, path: Trail) -> Relation | Pruned:
+        """The relation of a step's text, or Pruned if its `if` does not hold."""
         if isinstance(value, Mapping):
             kinds.all_keys(value, "a step as a mapping", STEP)
             if "if" in value and not at_key("if", holds, value["if"], self.params):
