@@ -2,7 +2,7 @@
 record the evidence.
 
 The operators (`rows`, `pairs`, `groups`) make the items and assemble the result from the answers.
-Implementations never see `how`, `keep` or `on_error`.
+Implementations never see a sem_join's `how` and `keep`, nor `on_error`.
 """
 
 from __future__ import annotations

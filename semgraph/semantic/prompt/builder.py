@@ -440,7 +440,9 @@ class PromptBuilder(ABC):
         return self.records.record(self.keys.left[item], self.prompt_of(item))
 
     def header(self, prompt: int, layout: str) -> PromptHeader:
-        """The static part of a prompt's requests, cached."""
+        """The static part of a prompt's requests, cached. A layout is one template, except that
+        `rows` and `parts` of a group are both `group`.
+        """
         header = self._headers.get((prompt, layout))
         if header is None:
             header = self._headers[prompt, layout] = self.make_header(
@@ -449,8 +451,10 @@ class PromptBuilder(ABC):
         return header
 
     def compose(self, work: Work, item: int, header: PromptHeader, **texts: str) -> Request:
-        """The request for some work. `item` is one of its items, `texts` are the template's texts.
-        Raises TooLong if the work exceeds the model's context and cannot be split.
+        """The request for some work. `item` is one of its items; `texts` are the texts of the
+        placeholders in the header's template (`row=` is `{row}` of `templates/row.txt`), besides
+        those that every template has. Raises TooLong if the work exceeds the model's context and
+        cannot be split.
         """
         left, limits = self.keys.left[item], self.ctx.limits
         context, tokens = self.keys.context(left), header.answer_tokens(len(work.items), limits)

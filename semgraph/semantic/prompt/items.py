@@ -58,7 +58,7 @@ from semgraph.semantic.prompt.builder import (
     question,
 )
 
-_VERDICTS = {
+_REPLY_FIELDS = {
     # Small models understand yes and no, but misread a boolean called "keep" as advice about the
     # row.
     "sem_filter": ("answer", Type("enum", values=("yes", "no")), ""),
@@ -75,9 +75,9 @@ def _verdict_of(node: Semantic, taken: Sequence[str]) -> list[Own]:
     """The verdict field of the operator. Answers precede it, so that a model reasons before it
     decides.
     """
-    if node.keyword not in _VERDICTS:
+    if node.keyword not in _REPLY_FIELDS:
         return []
-    name, kind, meaning = _VERDICTS[node.keyword]
+    name, kind, meaning = _REPLY_FIELDS[node.keyword]
     return [(free_name(name, taken), kind, meaning)]
 
 
