@@ -84,7 +84,7 @@ class IterateRows(PhysicalNode):
 
     def as_round(self, rows: Batch) -> Batch:
         """Rows of the body, with the columns in the order of the input."""
-        return _in_order(rows, self.inputs[0].schema)
+        return rows.in_order(self.inputs[0].schema.names)
 
     @cached_property
     def until(self) -> Segment | None:
@@ -230,17 +230,6 @@ class _Rounds:
             rank = [self._places[group] for group in groups]
         order = sorted(range(len(rank)), key=rank.__getitem__)
         return rows.derived_from(rows).reordered(order)
-
-
-def _in_order(rows: Batch, schema: pa.Schema) -> Batch:
-    """The rows with their columns in the order of a schema."""
-    if rows.schema.names == schema.names:
-        return rows
-    places = [rows.schema.get_field_index(name) for name in schema.names]
-    if rows.in_tuples:
-        own = [tuple(row[place] for place in places) for row in rows.rows]
-        return Batch(schema, own, None, rows.ids, rows.sources)
-    return Batch(schema, None, rows.table.select(schema.names), rows.ids, rows.sources)
 
 
 def _with_round(rows: Batch, number: int, schema: pa.Schema) -> Batch:
