@@ -130,9 +130,8 @@ async def sem_agg(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerConte
     stays = np.ones(len(heads), bool)
     keeps_failed = node.on_error == "null"
     if not keeps_failed:
-        stays[[place for place, error in zip(places, errors, strict=True) if error is not None]] = (
-            False
-        )
+        lost = [place for place, error in zip(places, errors, strict=True) if error is not None]
+        stays[lost] = False
     answered = [heads[place] for place in places]
     input_rows = Batch.of_table(table).input_rows()
     return Answered(
