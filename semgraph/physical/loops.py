@@ -185,23 +185,25 @@ class _Rounds:
     async def _held(self, before: Batch | None, ctx: ExecutionContext) -> set[Group]:
         """The groups of the last round for which `until` holds. Raises DataError."""
         keys = self._keys(self.last)
-        segment = self.node.until
-        if segment is None or not self.last.num_rows:
+        if self.node.until is None or not self.last.num_rows:
             return set()
         judged = self.last
         if self.logical.key:
             own = {} if before is None else {key: n for n, key in enumerate(self._keys(before))}
             judged = _with_was(judged, before or judged.slice(0, 0), [own.get(k) for k in keys])
+        verdicts = await self._verdicts(self.node.until, judged, ctx)
+        return set(compress(self._groups_of(verdicts), verdicts.column(_HOLDS)))
+
+    async def _verdicts(self, until: Segment, judged: Batch, ctx: ExecutionContext) -> Batch:
+        """Whether `until` holds, for each group of rows. Rows that make it fail are set aside."""
         try:
-            verdicts = await run_segment(segment, [judged], ctx.now)
+            return await run_segment(until, [judged], ctx.now)
         except DataError as error:
-            [judged], failures = await without_faulty(segment, [judged], ctx.now, error)
-            ctx.fail(failures)
-            lost = {failure.input_row for failure in failures}
-            self._only([row not in lost for row in self.last.input_rows()])
-            verdicts = await run_segment(segment, [judged], ctx.now)
-        holds = verdicts.column(_HOLDS)
-        return {group for group, held in zip(self._groups_of(verdicts), holds, strict=True) if held}
+            [judged], failures = await without_faulty(until, [judged], ctx.now, error)
+        ctx.fail(failures)
+        lost = {failure.input_row for failure in failures}
+        self._only([row not in lost for row in self.last.input_rows()])
+        return await run_segment(until, [judged], ctx.now)
 
     def _keys(self, rows: Batch) -> list[Group]:
         """The key of each row, in its window. Raises DataError if two rows share a key."""
