@@ -102,27 +102,6 @@ def batches_of_inputs(
     return input_batches
 
 
-async def number_rows(
-    runtime: Runtime,
-    windowing: Windowing,
-    inputs: Mapping[str, pa.Table],
-    places: Sequence[int] | None = None,
-) -> InputRows:
-    """The rows to cut into windows; `places` as in `prepare`. Sets the partitions of the runtime."""
-    rows = await prepare(windowing, inputs[windowing.input], places)
-    runtime.partition_of_row[:] = rows.partition_of_row
-    return rows
-
-
-def cut_waves(
-    runtime: Runtime, windowing: Windowing, rows: InputRows, pending: Mapping[int, Sequence[int]]
-) -> list[Wave]:
-    """The windows of the pending rows. Sets the confinement of the runtime."""
-    waves = cut(windowing, pending)
-    runtime.confinement = Confinement.of(rows, waves)
-    return waves
-
-
 async def committed_rows(store: Store, plan: str, rows: InputRows) -> set[int]:
     """The rows with a commit marker, which a run skips. Raises StoreUnavailable."""
     committed: set[str] = set()
@@ -246,18 +225,18 @@ class Executor:
     # -- plans with windows
 
     async def _by_windows(self, inputs: Mapping[str, pa.Table]) -> None:
-        windowing = self.windowing
-        rows = self.outcome.input_rows = await number_rows(
-            self.runtime, windowing, inputs, self.options.places
-        )
-        self._fail(without_nul(windowing.input, inputs[windowing.input], windowed=True)[1])
+        windowing, table = self.windowing, inputs[self.windowing.input]
+        rows = await prepare(windowing, table, self.options.places)
+        self.outcome.input_rows, self.runtime.partition_of_row = rows, rows.partition_of_row
+        self._fail(without_nul(windowing.input, table, windowed=True)[1])
         pending = await self._pending(rows)
         self.options.committed(0, len(rows.keys) - self.outcome.skipped)
         tables = {**inputs, windowing.input: rows.rows}
         places = {windowing.input: values(rows.rows.column(INPUT_ROW))}
         self._inputs = batches_of_inputs(self.plan, tables, places, self.runtime.lineage)
         await self._compute_run_wide()
-        waves = cut_waves(self.runtime, windowing, rows, pending)
+        waves = cut(windowing, pending)
+        self.runtime.confinement = Confinement.of(rows, waves)
         self._wave_of = [0] * len(rows.keys)
         for number, wave in enumerate(waves):
             for row in chain.from_iterable(window.rows for window in wave):

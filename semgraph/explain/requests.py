@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 
 from semgraph.execution.evaluation import Evaluation, Runtime
-from semgraph.execution.executor import batches_of_inputs, cut_waves, number_rows
-from semgraph.execution.windows import Wave
+from semgraph.execution.executor import batches_of_inputs
+from semgraph.execution.windows import Confinement, Wave, cut, prepare
 from semgraph.expr.own_functions import plain_names
 from semgraph.expr.row_scalars import Unsupported
 from semgraph.expr.scalar import parse_scalar
@@ -158,14 +158,15 @@ async def _first_rows(
     first: Wave = ()
     windowing = plan.logical.windows
     if windowing is not None and windowing.input in tables:
-        rows = await number_rows(runtime, windowing, tables)
-        waves = cut_waves(runtime, windowing, rows, dict(enumerate(rows.of)))
+        rows = await prepare(windowing, tables[windowing.input])
+        waves = cut(windowing, dict(enumerate(rows.of)))
+        runtime.partition_of_row = rows.partition_of_row
+        confinement = runtime.confinement = Confinement.of(rows, waves)
         first = waves[0] if waves else ()
         batch = Batch.of_table(rows.rows).of_input_rows(
             [row for window in first for row in window.rows]
         )
-        assert runtime.confinement is not None
-        tables[windowing.input] = runtime.confinement.by_window(batch).table
+        tables[windowing.input] = confinement.by_window(batch).table
     return batches_of_inputs(plan, tables), first
 
 
