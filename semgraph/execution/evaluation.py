@@ -35,7 +35,7 @@ from semgraph.relational.batch import Batch
 from semgraph.semantic.ask import Answered, Asking, Failure
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import count_embeddings
-from semgraph.semantic.rows import answer
+from semgraph.semantic.dispatch import answer
 from semgraph.stores.base import MatchQuery, SearchQuery, Store, count_round_trips
 
 Clock = Callable[[str], datetime]

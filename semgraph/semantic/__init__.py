@@ -4,8 +4,8 @@ For authors of implementations: `contract` (items and outcomes, and `NodeCalls`,
 requests of one node and counts them), `library` (the base class, its watched calls, the algorithms
 of `cluster`, and how files are found), `context`, `answers` (schemas and tables of answers),
 `verdicts` (by log-odds and by votes) and `prompt` (requests).
-`rows`, `pairs` and `groups` make the items of an operator and assemble its result; `ask` holds the
-code that they share.
+`dispatch` runs an operator; `rows`, `pairs` and `groups` make its items and assemble its result;
+`ask` holds the code that they share.
 
 Imports `relational`, `optimizer`, `llm` and the layers below. `physical` and the layers above
 import it; `operators/` imports it through `semgraph.operator`.

@@ -1,5 +1,5 @@
 """Row-wise semantic operators, sem_map and sem_filter. Below a limit they answer rows in chunks
-until enough rows pass. `answer` runs any semantic operator.
+until enough rows pass.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import (
     Container,
     Generator,
     Iterable,
-    Mapping,
     Sequence,
 )
 from dataclasses import dataclass
@@ -27,14 +26,13 @@ import pyarrow.compute as pc
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.scalar import Scalar
 from semgraph.logical.node import Stop
-from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
+from semgraph.logical.semantic import SemFilter, SemMap
 from semgraph.relational.batch import (
     INPUT_ROW,
     PARTITION,
     Batch,
     conform,
     dense,
-    empty_table,
     pick,
     rows_at,
     runtime_schema,
@@ -55,9 +53,8 @@ from semgraph.semantic.ask import (
     question_keys,
 )
 from semgraph.semantic.contract import RowEstimate, answer_schema
-from semgraph.semantic.groups import row_groups, sem_agg, sem_topk
+from semgraph.semantic.groups import row_groups
 from semgraph.semantic.library import Implementation, estimated
-from semgraph.semantic.pairs import sem_join
 
 Through = Callable[[Batch], Awaitable[tuple[Batch, Sequence[int]]]]
 
@@ -380,20 +377,3 @@ async def _reusing_known(
         answers = await _answers(node, rows_at(left, places), asking, times)
         known |= {keys[place]: answers.slice(i, 1) for i, place in enumerate(places)}
     return [known[key] for key in keys]
-
-
-_Answer = Callable[[Any, Sequence[pa.Table], Asking], Awaitable[Answered]]
-_OPERATORS: Mapping[type[Semantic], _Answer] = {
-    SemMap: sem_map,
-    SemFilter: sem_filter,
-    SemJoin: sem_join,
-    SemAgg: sem_agg,
-    SemTopk: sem_topk,
-}
-
-
-async def answer(node: Semantic, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
-    """Run one semantic operator over its inputs."""
-    if not inputs[0].num_rows:
-        return Answered(empty_table(runtime_schema(node)))
-    return await _OPERATORS[type(node)](node, inputs, asking)

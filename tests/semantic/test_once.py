@@ -14,7 +14,7 @@ from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
 from semgraph.semantic.ask import Answered, Asking
 from semgraph.semantic.context import Context
-from semgraph.semantic.rows import answer
+from semgraph.semantic.dispatch import answer
 
 TEN = [f"name {i}" for i in range(10)]
 
