@@ -30,9 +30,9 @@ from semgraph.errors import (
     StoreUnavailable,
     did_you_mean,
 )
-from semgraph.execution.evaluation import Opened, Runtime
 from semgraph.execution.executor import Executor
 from semgraph.execution.result import RunOptions, result_table
+from semgraph.execution.runtime import Opened, Runtime
 from semgraph.execution.windows import prepare
 from semgraph.expr.functions import canonical_json
 from semgraph.llm.base import LLM, Embedder, Embeddings, Reply, Request, Usage, Wrapper

@@ -19,8 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semgraph.errors import ConcurrentWrite, DataError, EngineError, Problem
-from semgraph.execution.evaluation import Runtime
 from semgraph.execution.result import RunOptions, RunOutcome
+from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import InputRows, Window
 from semgraph.logical.plan import Windowing
 from semgraph.logical.sinks import Delete, Merge, Sink

@@ -45,8 +45,9 @@ from semgraph.execution.commit import (
     without,
     without_unwritten,
 )
-from semgraph.execution.evaluation import Evaluation, InputRowSet, Lineage, Runtime
+from semgraph.execution.evaluation import Evaluation, InputRowSet
 from semgraph.execution.result import RETAINED, RunOptions, RunOutcome
+from semgraph.execution.runtime import Lineage, Runtime
 from semgraph.execution.windows import (
     Confinement,
     InputRows,

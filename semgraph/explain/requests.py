@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from semgraph.execution.evaluation import Evaluation, Runtime
+from semgraph.execution.evaluation import Evaluation
 from semgraph.execution.executor import batches_of_inputs
+from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import Confinement, Wave, cut, prepare
 from semgraph.expr.own_functions import plain_names
 from semgraph.expr.row_scalars import Unsupported

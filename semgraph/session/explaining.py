@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from semgraph.compare.trial import partitions_read, snapshot
 from semgraph.errors import PlanError, Problem, StoreUnavailable
-from semgraph.execution.evaluation import batched_operators
 from semgraph.execution.executor import committed_rows
 from semgraph.execution.observations import ObservationFile
 from semgraph.execution.record import Run
+from semgraph.execution.runtime import batched_operators
 from semgraph.execution.windows import prepare
 from semgraph.explain import requests
 from semgraph.explain.algebra import algebra

@@ -17,7 +17,6 @@ import numpy as np
 import pyarrow as pa
 
 from semgraph.errors import EngineError, PlanError, Problem, SemgraphError, did_you_mean
-from semgraph.execution.evaluation import NoRecord, Opened, RowRecorder, Runtime, batched_operators
 from semgraph.execution.executor import Executor
 from semgraph.execution.observations import Observations
 from semgraph.execution.record import (
@@ -44,6 +43,7 @@ from semgraph.execution.result import (
     exit_code,
     result_rows,
 )
+from semgraph.execution.runtime import NoRecord, Opened, RowRecorder, Runtime, batched_operators
 from semgraph.formats import plural
 from semgraph.frontend.load import dump
 from semgraph.llm.base import LLM, Usage
