@@ -31,7 +31,8 @@ from semgraph.errors import (
     did_you_mean,
 )
 from semgraph.execution.executor import Executor
-from semgraph.execution.result import RunOptions, result_table
+from semgraph.execution.outcome import RunOptions
+from semgraph.execution.result import result_table
 from semgraph.execution.runtime import Opened, Runtime
 from semgraph.execution.windows import prepare
 from semgraph.expr.functions import canonical_json

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semgraph.errors import ConcurrentWrite, DataError, EngineError, Problem
-from semgraph.execution.result import RunOptions, RunOutcome
+from semgraph.execution.outcome import RunOptions, RunOutcome
 from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import InputRows, Window
 from semgraph.logical.plan import Windowing

@@ -46,7 +46,8 @@ from semgraph.execution.commit import (
     without_unwritten,
 )
 from semgraph.execution.evaluation import Evaluation, InputRowSet
-from semgraph.execution.result import RETAINED, RunOptions, RunOutcome
+from semgraph.execution.outcome import RunOptions, RunOutcome
+from semgraph.execution.result import RETAINED
 from semgraph.execution.runtime import Lineage, Runtime
 from semgraph.execution.windows import (
     Confinement,

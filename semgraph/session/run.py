@@ -19,6 +19,7 @@ import pyarrow as pa
 from semgraph.errors import EngineError, PlanError, Problem, SemgraphError, did_you_mean
 from semgraph.execution.executor import Executor
 from semgraph.execution.observations import Observations
+from semgraph.execution.outcome import RunOptions, RunOutcome
 from semgraph.execution.record import (
     ROW_ID,
     WRITTEN,
@@ -37,13 +38,11 @@ from semgraph.execution.result import (
     RecordedTables,
     Result,
     ResultSource,
-    RunOptions,
-    RunOutcome,
-    Uniform,
     exit_code,
     result_rows,
 )
 from semgraph.execution.runtime import NoRecord, Opened, RowRecorder, Runtime, batched_operators
+from semgraph.execution.uniform import Uniform
 from semgraph.formats import plural
 from semgraph.frontend.load import dump
 from semgraph.llm.base import LLM, Usage
