@@ -95,7 +95,8 @@ from semgraph.scores import (
     score_graph,
     tally,
 )
-from semgraph.semantic.library import Implementation, Library
+from semgraph.semantic.implementation import Implementation
+from semgraph.semantic.library import Library
 from semgraph.stores.base import Store
 
 Variants = Sequence[str] | Mapping[str, str] | Mapping[str, Mapping[str, str]]

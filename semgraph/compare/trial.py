@@ -56,7 +56,8 @@ from semgraph.semantic.ask import Answered, Asking
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import Cost, Observed, Outcome, RowEstimate, Rows
 from semgraph.semantic.dispatch import answer
-from semgraph.semantic.library import Implementation, Library
+from semgraph.semantic.implementation import Implementation
+from semgraph.semantic.library import Library
 from semgraph.stores.base import EdgeWrite, NodeWrite, Store, Write, WriteBatch, open_for_reading
 from semgraph.stores.sqlite.store import SqliteStore
 

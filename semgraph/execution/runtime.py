@@ -27,7 +27,7 @@ from semgraph.physical.plan import PhysicalNode, PhysicalPlan
 from semgraph.physical.vectors import Partition
 from semgraph.relational.batch import Batch
 from semgraph.semantic.ask import Answered, Failure
-from semgraph.semantic.contract import count_embeddings
+from semgraph.semantic.calls import count_embeddings
 from semgraph.stores.base import MatchQuery, SearchQuery, Store, count_round_trips
 
 T = TypeVar("T")

@@ -30,7 +30,7 @@ from semgraph.logical.semantic import Answering, SemAgg, Semantic, SemJoin, SemT
 from semgraph.physical.loops import RoundTable
 from semgraph.physical.plan import PhysicalPlan, SqlSegment
 from semgraph.semantic.contract import Cost, RowEstimate
-from semgraph.semantic.library import Implementation, estimated
+from semgraph.semantic.implementation import Implementation, estimated
 
 _SPREAD = 1.96  # standard deviations on each side: 95 %
 _SIZES = 64  # all sizes up to this one are examined, then powers of two

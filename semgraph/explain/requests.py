@@ -45,7 +45,7 @@ from semgraph.semantic.ask import Asking
 from semgraph.semantic.context import Context, DryRun, DryRunEnded
 from semgraph.semantic.contract import Part, Rows
 from semgraph.semantic.dispatch import answer
-from semgraph.semantic.library import Implementation
+from semgraph.semantic.implementation import Implementation
 from semgraph.stores.base import Observable, Store
 
 _TWO = 2  # number of made-up rows: enough to show several in one call

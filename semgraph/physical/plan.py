@@ -46,7 +46,8 @@ from semgraph.relational.segments import (
     run_traced,
 )
 from semgraph.semantic.ask import Answered, Failure, failures
-from semgraph.semantic.library import Algorithm, Implementation
+from semgraph.semantic.implementation import Implementation
+from semgraph.semantic.library import Algorithm
 from semgraph.semantic.rows import in_chunks, rows_a_call
 from semgraph.stores.base import SearchQuery, StoreReads
 

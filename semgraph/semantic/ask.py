@@ -44,7 +44,7 @@ from semgraph.semantic.answers import (
 )
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import SCORE, Outcome, Rows, answer_schema, prompt_numbers
-from semgraph.semantic.library import Implementation, check_answer, watched
+from semgraph.semantic.implementation import Implementation, check_answer, watched
 
 _NO_MESSAGE = "it does not meet the check"
 

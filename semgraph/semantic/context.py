@@ -14,7 +14,8 @@ from semgraph.errors import RowError, SemgraphError
 from semgraph.llm.base import Reply, Request, Vectors
 from semgraph.logical.semantic import Semantic
 from semgraph.semantic.answers import answer_table, words_of
-from semgraph.semantic.contract import Block, NodeCalls, Outcome, Part, Ranking, Rows, Words
+from semgraph.semantic.calls import NodeCalls
+from semgraph.semantic.contract import Block, Outcome, Part, Ranking, Rows, Words
 from semgraph.semantic.prompt.builder import UNASKED, PromptBuilder, Work
 from semgraph.semantic.prompt.items import (
     GroupPrompts,

@@ -54,7 +54,7 @@ from semgraph.semantic.ask import (
 )
 from semgraph.semantic.contract import RowEstimate, answer_schema
 from semgraph.semantic.groups import row_groups
-from semgraph.semantic.library import Implementation, estimated
+from semgraph.semantic.implementation import Implementation, estimated
 
 Through = Callable[[Batch], Awaitable[tuple[Batch, Sequence[int]]]]
 

@@ -44,7 +44,7 @@ from semgraph.meter import Meter
 from semgraph.optimizer import optimized
 from semgraph.privacy import redacted
 from semgraph.semantic.ask import Failure
-from semgraph.semantic.contract import count_reply
+from semgraph.semantic.calls import count_reply
 from semgraph.session.resources import Owned, Resources, UserObjects, journal_of_shard
 from semgraph.session.resume import Resumed, keep_inputs
 from semgraph.session.run import (

@@ -23,7 +23,7 @@ from semgraph.explain import estimates as bounds
 from semgraph.explain.estimates import Amount, total
 from semgraph.meter import OperatorMetrics, StepMetrics
 from semgraph.semantic.contract import Cost, RowEstimate
-from semgraph.semantic.library import Implementation
+from semgraph.semantic.implementation import Implementation
 from tests.optimizer.bench import answered, matched
 
 PLANS = Path(__file__).parents[2] / "plans"

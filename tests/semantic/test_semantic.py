@@ -21,7 +21,7 @@ from semgraph.semantic.ask import Answered, Asking
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import Cost, Observed, RowEstimate, Rows, answer_schema
 from semgraph.semantic.dispatch import answer
-from semgraph.semantic.library import Implementation
+from semgraph.semantic.implementation import Implementation
 from tests.relational.relations import relation
 
 Said = Mapping[str, Any] | str  # the answers of an item, or its error

@@ -29,16 +29,8 @@ from semgraph.llm.base import Limits, Message, Reply, Request
 from semgraph.logical.prompt import Prompt, Template, plain
 from semgraph.logical.semantic import Semantic
 from semgraph.semantic.answers import AnswerSchema, Invalid, read_word
-from semgraph.semantic.contract import (
-    Block,
-    Keys,
-    NodeCalls,
-    Outcome,
-    Rows,
-    Words,
-    by_key,
-    split_by_key,
-)
+from semgraph.semantic.calls import NodeCalls
+from semgraph.semantic.contract import Block, Keys, Outcome, Rows, Words, by_key, split_by_key
 
 # Line separators that JSON does not escape.
 _LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}

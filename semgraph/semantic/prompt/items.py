@@ -41,7 +41,8 @@ from semgraph.semantic.answers import (
     numbers_of_rows,
     parse,
 )
-from semgraph.semantic.contract import Block, NodeCalls, Outcome, Part, Ranking, Rows, Words, by_key
+from semgraph.semantic.calls import NodeCalls
+from semgraph.semantic.contract import Block, Outcome, Part, Ranking, Rows, Words, by_key
 from semgraph.semantic.prompt.builder import (
     UNASKED,
     ItemPrompts,
