@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from semgraph.formats import count, plural, shortened
 from semgraph.render.chart import SHAPES, Box, Point, apart
 from semgraph.render.picture import Arrow, Picture
+from semgraph.render.tables import Column, page_table
 
 DRAWN, DRAWN_EDGES = 80, 300  # maximum nodes and edges of a drawing
 KINDS = 8  # number of label colours
@@ -382,22 +383,20 @@ def _px(value: float) -> str:
 def _edges_table(picture: Picture, title: str) -> dict[str, Any]:
     edges = list(picture.edges.values())
     rest = f" The first {count(_ROWS)} of {count(len(edges))} edges." if len(edges) > _ROWS else ""
-    heads = ["from", "edge", "to", "text", "valid from", "until", "sources"]
-    rows = [
-        [
-            picture.name(e.source), e.name or e.label, picture.name(e.target), e.text, e.start, e.end,
-            count(len(e.sources)) if e.sources else "",
-        ]
-        for e in edges[:_ROWS]
-    ]  # fmt: skip
-    used = [i for i in range(len(heads)) if i < 3 or any(row[i] for row in rows)]
-    return {
-        "caption": f"Edges of {title}.{rest}",
-        "heads": [heads[i] for i in used],
-        "rows": [[row[i] for i in used] for row in rows],
-        "numbers": set(),
-        "cls": "",
-    }
+    listed = edges[:_ROWS]
+    ends = [
+        Column("from", [picture.name(e.source) for e in listed]),
+        Column("edge", [e.name or e.label for e in listed]),
+        Column("to", [picture.name(e.target) for e in listed]),
+    ]
+    facts = [
+        Column("text", [e.text for e in listed]),
+        Column("valid from", [e.start for e in listed]),
+        Column("until", [e.end for e in listed]),
+        Column("sources", [count(len(e.sources)) if e.sources else "" for e in listed]),
+    ]
+    used = [*ends, *(column for column in facts if any(column.cells))]
+    return page_table(used, f"Edges of {title}.{rest}")
 
 
 def _alone(picture: Picture) -> str:
