@@ -22,7 +22,7 @@ from semgraph.execution.windows import prepare
 from semgraph.explain import requests
 from semgraph.explain.algebra import algebra
 from semgraph.explain.estimates import Estimator, Forecast
-from semgraph.explain.tree import WIDTH, as_data, mermaid, tree
+from semgraph.explain.steps import WIDTH, as_data, mermaid, tree
 from semgraph.formats import plural
 from semgraph.llm.settings import OPTION
 from semgraph.logical.graph import Scan

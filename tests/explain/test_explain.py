@@ -17,7 +17,7 @@ import semgraph
 from semgraph.conformance.cases import Mind, Oracle
 from semgraph.errors import PlanError
 from semgraph.explain.requests import segment_queries
-from semgraph.explain.tree import steps_of, tree
+from semgraph.explain.steps import steps_of, tree
 from semgraph.folders import plans_folder
 from semgraph.frontend.load import load_plan
 from semgraph.physical.planner import compile_plan

@@ -42,7 +42,7 @@ def test_then_columns_fall_away_from_the_right() -> None:
 def test_the_first_column_stays_whatever_the_width() -> None:
     found = list(lines(COLUMNS, 8))
     assert found[:3] == ["  name", "  Ann", "  Barth…"]
-    assert found[3:] == ["  … 2 more columns:", "  calls, what it said"]
+    assert found[3:] == ["  … 2 more columns:", "  calls, what it", "  said"]
 
 
 def test_wide_letters_are_counted_by_their_places() -> None:
