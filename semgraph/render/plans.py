@@ -103,7 +103,7 @@ def _table(
     if called is not None:
         filling = {"called by": [", ".join(called[f.name]) for f in files], **filling}
     for name, texts in filling.items():
-        rest = width - sum(column.width() + GAP for column in columns)
+        rest = width - sum(column.width + GAP for column in columns)
         if rest >= _LEAST:
             columns.append(Column(name, [fit(text, rest).rstrip() for text in texts]))
     yield from lines(columns, width, indent=0)
@@ -217,11 +217,11 @@ def _explained(rows: Sequence[tuple[str, str, str]], width: int) -> Iterator[str
     narrow.
     """
     columns = [Column("", [row[0] for row in rows]), Column("", [row[1] for row in rows])]
-    beside = 2 + sum(column.width() + GAP for column in columns if column.width())
+    beside = 2 + sum(column.width + GAP for column in columns if column.width)
     margin = " " * (beside if width - beside >= _LEAST else 6)
     for name, value, meaning in rows:
         cells = [
-            fit(cell, column.width()) for cell, column in zip((name, value), columns, strict=True)
+            fit(cell, column.width) for cell, column in zip((name, value), columns, strict=True)
         ]
         head = f"  {(' ' * GAP).join(cell for cell in cells if cell)}"
         folded = wrap(meaning, width, initial_indent=margin, subsequent_indent=margin)

@@ -45,23 +45,30 @@ class Column:
     right: bool = False
     best: frozenset[int] = frozenset()
 
-    def width(self, widest: int = WIDEST) -> int:
-        """The width of the column, at most `widest`."""
+    @property
+    def width(self) -> int:
+        """The width of the column."""
         from rich.cells import cell_len
 
-        return min(widest, max(map(cell_len, (self.title, *self.cells))))
+        return max(map(cell_len, (self.title, *self.cells)))
 
 
-def fitting(columns: Sequence[Column], width: int) -> tuple[Sequence[Column], list[int]]:
-    """The columns that fit and their widths; the last one may be cut to at least half its width."""
-    natural = [column.width() for column in columns]
+def fitting(
+    columns: Sequence[Column], width: int, *, whole: bool = False
+) -> tuple[Sequence[Column], list[int]]:
+    """The columns that fit and their widths. Unless they are to stay `whole`, a column has at most
+    60 places, and the longest one may be cut to half its width.
+    """
+    natural = [column.width if whole else min(WIDEST, column.width) for column in columns]
     for n in range(len(columns), 0, -1):
         over = sum(natural[:n]) + GAP * (n - 1) - width
         longest = max(range(n), key=lambda i: natural[i])
         if (
             over <= 0
             or n == 1
-            or (not columns[longest].right and natural[longest] - over >= natural[longest] // 2)
+            or not (
+                whole or columns[longest].right or natural[longest] - over < natural[longest] // 2
+            )
         ):
             widths = natural[:n]
             widths[longest] = max(4, widths[longest] - max(0, over))
@@ -115,17 +122,24 @@ def styled(columns: Sequence[Column], width: int, *, indent: int = 2) -> Iterato
     from rich.text import Text
 
     fitted, widths = fitting(columns, width - indent)
+    yield from rows_of(fitted, widths, indent)
+    if dropped := columns[len(fitted) :]:
+        note = f"… {plural(len(dropped), 'more column')}: {', '.join(c.title for c in dropped)}"
+        yield from map(Text, folded(" " * indent + note, width))
+
+
+def rows_of(columns: Sequence[Column], widths: Sequence[int], indent: int = 0) -> Iterator[Text]:
+    """The titles and the rows of a table whose columns have these widths."""
+    from rich.text import Text
+
     for i in range(-1, len(columns[0].cells)):
         line = Text(" " * indent)
-        for n, (column, size) in enumerate(zip(fitted, widths, strict=True)):
-            text = fit(column.title if i < 0 else column.cells[i], size, right=column.right)
+        for n, (column, width) in enumerate(zip(columns, widths, strict=True)):
+            text = fit(column.title if i < 0 else column.cells[i], width, right=column.right)
             line.append(" " * GAP * bool(n))
             line.append(escaped(text), "bold" if i in column.best else None)
         line.rstrip()
         yield line
-    if dropped := columns[len(fitted) :]:
-        note = f"… {plural(len(dropped), 'more column')}: {', '.join(c.title for c in dropped)}"
-        yield from map(Text, folded(" " * indent + note, width))
 
 
 def lines(columns: Sequence[Column], width: int, *, indent: int = 2) -> Iterator[str]:
