@@ -58,7 +58,7 @@ def tree(
         *_was(actual),
         *([f"! {note}"] if note else []),
         *(["rewrites: " + ", ".join(rules)] if rules else []),
-        *_left_out(columns[len(fitted) :]),
+        *_left_out([column for column in columns if column not in fitted]),
     ]
     tree_alone = len(fitted) == 1  # has no title
     return "\n".join([*_head(plan, width, batched), *table[tree_alone:], *notes])

@@ -1,6 +1,7 @@
 """Tables and lines of fixed width, for a terminal.
 
-Columns that do not fit are dropped from the right, and the last line names them. Only `styled` sets
+Columns that do not fit are dropped, by their own order or from the right (`fitting`), and the last
+line names them. Only `styled` sets
 the weight of a cell.
 """
 
@@ -38,12 +39,15 @@ class Column:
         cells: Its cells as text; on a page also links and buttons.
         right: Whether they are aligned right.
         best: The numbers of the rows that are best in it.
+        drop: Which columns are dropped first where not all fit: those with the greatest number, of
+            these the last one.
     """
 
     title: str
     cells: Sequence[Any]
     right: bool = False
     best: frozenset[int] = frozenset()
+    drop: int = 0
 
     @property
     def width(self) -> int:
@@ -55,25 +59,21 @@ class Column:
 
 def fitting(
     columns: Sequence[Column], width: int, *, whole: bool = False
-) -> tuple[Sequence[Column], list[int]]:
-    """The columns that fit and their widths. Unless they are to stay `whole`, a column has at most
-    60 places, and the longest one may be cut to half its width.
+) -> tuple[list[Column], list[int]]:
+    """The columns that fit and their widths; the first column always stays. Unless columns are to
+    stay `whole`, one has at most 60 places, and the longest may be cut to half its width.
     """
-    natural = [column.width if whole else min(WIDEST, column.width) for column in columns]
-    for n in range(len(columns), 0, -1):
-        over = sum(natural[:n]) + GAP * (n - 1) - width
-        longest = max(range(n), key=lambda i: natural[i])
-        if (
-            over <= 0
-            or n == 1
-            or not (
-                whole or columns[longest].right or natural[longest] - over < natural[longest] // 2
-            )
-        ):
-            widths = natural[:n]
-            widths[longest] = max(4, widths[longest] - max(0, over))
-            return columns[:n], widths
-    return (), []
+    kept = list(columns)
+    while True:
+        widths = [column.width if whole else min(WIDEST, column.width) for column in kept]
+        over = sum(widths) + GAP * (len(kept) - 1) - width
+        longest = max(range(len(kept)), key=widths.__getitem__)
+        cut = widths[longest] - max(0, over)
+        fixed = whole or kept[longest].right
+        if over <= 0 or len(kept) == 1 or (not fixed and cut >= widths[longest] // 2):
+            widths[longest] = max(4, cut)
+            return kept, widths
+        kept.remove(max(kept[:0:-1], key=lambda column: column.drop))
 
 
 def fit(text: str, width: int, *, right: bool = False) -> str:
@@ -123,8 +123,8 @@ def styled(columns: Sequence[Column], width: int, *, indent: int = 2) -> Iterato
 
     fitted, widths = fitting(columns, width - indent)
     yield from rows_of(fitted, widths, indent)
-    if dropped := columns[len(fitted) :]:
-        note = f"… {plural(len(dropped), 'more column')}: {', '.join(c.title for c in dropped)}"
+    if dropped := [column.title for column in columns if column not in fitted]:
+        note = f"… {plural(len(dropped), 'more column')}: {', '.join(dropped)}"
         yield from map(Text, folded(" " * indent + note, width))
 
 
