@@ -4,10 +4,9 @@ functions for expressions, as tables and as plain data.
 
 from __future__ import annotations
 
-import textwrap
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from textwrap import wrap
 from typing import Any
 
 from semgraph.errors import PlanError
@@ -18,7 +17,7 @@ from semgraph.frontend.plan_files import CalledPlan, PlanCheck, PlanFile, caller
 from semgraph.llm.settings import Settings
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import Semantic
-from semgraph.render.tables import GAP, Column, fit, lines
+from semgraph.render.tables import GAP, WIDEST, Column, fit, hanging, lines
 from semgraph.semantic.contract import OPERATORS
 from semgraph.semantic.library import FOLDERS, Library, Listed
 
@@ -123,130 +122,95 @@ def called_lines(calls: Sequence[CalledPlan], width: int) -> Iterator[str]:
     """The calls of a plan, each with its interface and the plans that fit."""
     for call in calls:
         inputs = ", ".join((*call.inputs, *(f"${name}" for name in call.params)))
-        text = f"{call.step}   {call.plan}({inputs}) → {', '.join(call.results) or 'nothing'}"
-        yield from wrap(text, width, subsequent_indent="    ")
+        results = ", ".join(call.results) or "nothing"
         fitting = ", ".join(call.fitting) or "no other plan beside it"
-        yield from wrap(f"fits: {fitting}", width, initial_indent="  ", subsequent_indent="    ")
+        yield from hanging(f"{call.step}   {call.plan}({inputs}) → {results}", width, 4)
+        yield from hanging(f"  fits: {fitting}", width, 4)
 
 
 def page(file: PlanFile, width: int, *, prompts: bool = False) -> Iterator[str]:
     """A plan on a page, optionally with the text of its prompts. Raises PlanError."""
-    plan = file.plan
+    plan, notes = file.plan, file.notes
     yield f"{plan.name}   {shown(file.path)}{' (shipped)' if file.shipped else ''}"
     for line in plan.doc.strip().splitlines():
-        yield from wrap(line, width, initial_indent="  ", subsequent_indent="  ") or [""]
+        yield from hanging(f"  {line}", width, 2)
     for name, spec in plan.inputs.items():
-        yield ""
-        comment = file.notes.at("inputs", name)
-        about = f"   {comment}" if comment else ""
         without = " (optional: all)" if spec.or_all else " (optional)" if spec.optional else ""
-        yield fit(f"input {name}{without}{about}", width).rstrip()
-        rows = [(n, str(kind), file.notes.at("inputs", name, n)) for n, kind in spec.columns]
-        yield from _explained(rows, width)
-    yield from _params(file, width)
-    yield from _presets(file, width)
+        columns = [(n, str(kind), notes.at("inputs", name, n)) for n, kind in spec.columns]
+        yield from _part(f"input {name}{without}", notes.at("inputs", name), columns, width)
+    params = [(name, _value(plan.params[name]), text) for name, text in notes.params.items()]
+    yield from _part("params (--set NAME=VALUE)", "", params, width)
+    yield from _part("presets (--preset NAME)", notes.at("presets"), _presets(file), width)
     yield from _semantic_steps(file, width)
-    if plan.writes or plan.schema:
-        labels = dict.fromkeys(
-            [
-                *(["schema"] if plan.schema else []),
-                *(f"{sink.keyword} {sink.label.name}" for sink in plan.writes),
-            ]
-        )
-        yield from ("", *wrap(f"writes   {', '.join(labels)}", width, subsequent_indent=" " * 9))
-    yield from wrap(
-        f"returns  {', '.join(plan.returns) or 'nothing'}", width, subsequent_indent=" " * 9
-    )
-    command, note = f"try: semgraph run {file.name}", example(plan)
-    yield ""
-    if len(command) + len(note) + 5 <= width:
-        yield f"{command}     {note}"
-    else:
-        yield from (command, *wrap(note, width, initial_indent=" " * 5))
+    labels = ["schema"] if plan.schema else []
+    labels += dict.fromkeys(f"{sink.keyword} {sink.label.name}" for sink in plan.writes)
+    if labels:
+        yield from ("", *hanging(f"writes   {', '.join(labels)}", width, 9))
+    yield from hanging(f"returns  {', '.join(plan.returns) or 'nothing'}", width, 9)
+    yield from ("", *_try(file, width))
     for prompt in file.prompts if prompts else ():
         yield from ("", f"── prompt {prompt.name} {'─' * max(2, width - 12 - len(prompt.name))}")
-        yield from (
-            Path(prompt.file).read_text(encoding="utf-8").splitlines()
-            if prompt.file
-            else ["(inline)"]
-        )
+        text = Path(prompt.file).read_text(encoding="utf-8") if prompt.file else "(inline)"
+        yield from text.splitlines()
 
 
-def example(plan: LogicalPlan) -> str:
-    """The example of a plan, or the inputs it needs."""
-    inputs = (plan.document.get("example") or {}).get("inputs") or {}
-    if inputs:
-        return "runs its example: " + ", ".join(
-            f"{plural(len(rows), 'row')} of {name}" for name, rows in inputs.items()
-        )
-    return " ".join(f"-i {name}=FILE" for name, spec in plan.inputs.items() if not spec.optional)
+def _part(
+    title: str, comment: str, rows: Sequence[tuple[str, str, str]], width: int
+) -> Iterator[str]:
+    """A title with a comment, and names with a value and its meaning, which is folded next to them,
+    or below if the terminal is narrow. Nothing without rows.
+    """
+    if not rows:
+        return
+    yield from ("", fit(f"{title}{f'   {comment}' if comment else ''}", width).rstrip())
+    names, values = (min(WIDEST, max(len(row[i]) for row in rows)) for i in (0, 1))
+    beside = 2 + sum(size + GAP for size in (names, values) if size)
+    margin = beside if width - beside >= _LEAST else 6
+    for name, value, meaning in rows:
+        cells = [fit(text, size) for text, size in ((name, names), (value, values)) if size]
+        head = f"  {(' ' * GAP).join(cells)}"
+        folded = hanging(" " * margin + meaning, width, margin) if meaning else []
+        if folded and margin == beside:
+            head, folded = head.ljust(beside) + folded[0][beside:], folded[1:]
+        yield from (head.rstrip(), *folded)
+
+
+def _presets(file: PlanFile) -> list[tuple[str, str, str]]:
+    """The presets with their meanings and settings."""
+    rows = []
+    for name, text in file.notes.presets.items():
+        settings = preset_text(file.plan.document["presets"][name])
+        rows += [(name, "", text), ("", "", settings)] if text else [(name, "", settings)]
+    return rows
+
+
+def _try(file: PlanFile, width: int) -> list[str]:
+    """The command that runs the plan, with its example or the inputs that it needs."""
+    inputs = (file.plan.document.get("example") or {}).get("inputs") or {}
+    counted = (f"{plural(len(rows), 'row')} of {name}" for name, rows in inputs.items())
+    needed = (f"-i {name}=FILE" for name, spec in file.plan.inputs.items() if not spec.optional)
+    note = f"runs its example: {', '.join(counted)}" if inputs else " ".join(needed)
+    command = f"try: semgraph run {file.name}"
+    line = f"{command}     {note}"
+    return [line] if len(line) <= width else [command, *hanging(f"     {note}", width, 0)]
 
 
 def _value(value: Any) -> str:
-    import json
-
     return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _params(file: PlanFile, width: int) -> Iterator[str]:
-    """The parameters with their defaults and meanings."""
-    meanings = file.notes.params
-    if meanings:
-        yield from ("", "params (--set NAME=VALUE)")
-        rows = [(name, _value(file.plan.params[name]), text) for name, text in meanings.items()]
-        yield from _explained(rows, width)
-
-
-def _presets(file: PlanFile, width: int) -> Iterator[str]:
-    """The presets with their meanings and settings."""
-    meanings = file.notes.presets
-    if meanings:
-        comment = file.notes.at("presets")
-        yield from ("", f"presets (--preset NAME){f'   {comment}' if comment else ''}")
-        presets = file.plan.document["presets"]
-        rows = []
-        for name, text in meanings.items():
-            settings = preset_text(presets[name])
-            rows += [(name, "", text), ("", "", settings)] if text else [(name, "", settings)]
-        yield from _explained(rows, width)
-
-
-def _explained(rows: Sequence[tuple[str, str, str]], width: int) -> Iterator[str]:
-    """Names with a value and its meaning, which is folded next to them, or below if the terminal is
-    narrow.
-    """
-    columns = [Column("", [row[0] for row in rows]), Column("", [row[1] for row in rows])]
-    beside = 2 + sum(column.width + GAP for column in columns if column.width)
-    margin = " " * (beside if width - beside >= _LEAST else 6)
-    for name, value, meaning in rows:
-        cells = [
-            fit(cell, column.width) for cell, column in zip((name, value), columns, strict=True)
-        ]
-        head = f"  {(' ' * GAP).join(cell for cell in cells if cell)}"
-        folded = wrap(meaning, width, initial_indent=margin, subsequent_indent=margin)
-        if not folded or len(margin) < beside:
-            yield from (head.rstrip(), *folded)
-        else:
-            yield from (head.ljust(beside) + folded[0][beside:], *folded[1:])
 
 
 def _semantic_steps(file: PlanFile, width: int) -> Iterator[str]:
     """The semantic steps with their implementations and prompts."""
-    if not file.semantic:
-        return
-    yield from ("", "steps that call the model (--use STEP=IMPLEMENTATION)")
-    nodes = file.semantic
-    yield from lines(
-        [
+    if nodes := file.semantic:
+        prompts = [", ".join(prompt.name for prompt in node.prompt.all) for node in nodes]
+        columns = [
             Column("step", [node.step for node in nodes]),
             Column("operator", [node.keyword for node in nodes]),
             Column("implementation", [_implementation(file.plan, node) for node in nodes]),
-            Column(
-                "prompt", [", ".join(prompt.name for prompt in node.prompt.all) for node in nodes]
-            ),
-        ],
-        width,
-    )
+            Column("prompt", prompts),
+        ]
+        yield from ("", "steps that call the model (--use STEP=IMPLEMENTATION)")
+        yield from lines(columns, width)
 
 
 def check_lines(check: PlanCheck) -> Iterator[str]:
@@ -310,20 +274,18 @@ def operator_lines(by_operator: Mapping[str, list[Listed]], width: int) -> Itera
     requirement, and its description.
     """
     wide = max(map(len, by_operator)) + 2
-    text_width = max(width - wide - 2, 20)
     for operator, listed in by_operator.items():
         for i, each in enumerate(listed):
-            answers = (
-                "the reference" if each.reference else "same answers" if each.same else "may differ"
-            )
-            beside = f"  [{answers}]" if operator in OPERATORS else ""
+            same = "same answers" if each.same else "may differ"
+            beside = f"  [{'the reference' if each.reference else same}]"
             needs = f"  needs {each.install}" if each.install else ""
-            yield (operator if i == 0 else "").ljust(wide) + each.signature + beside + needs
-            yield from (" " * (wide + 2) + line for line in textwrap.wrap(each.doc, text_width))
+            name = "" if i else operator
+            yield f"{name:<{wide}}{each.signature}{beside * (operator in OPERATORS)}{needs}"
+            yield from hanging(" " * (wide + 2) + each.doc, width, wide + 2)
 
 
 def function_lines(functions: Sequence[ListedFunction], width: int) -> Iterator[str]:
     """Each function with its signature and description, or the reason why it cannot be called."""
     for each in functions:
-        yield from textwrap.wrap(each.signature, width, subsequent_indent="    ")
-        yield from (f"  {line}" for line in textwrap.wrap(each.problem or each.doc, width - 2))
+        yield from hanging(each.signature, width, 4)
+        yield from hanging(f"  {each.problem or each.doc}", width, 2)

@@ -90,6 +90,18 @@ def fit(text: str, width: int, *, right: bool = False) -> str:
     return " " * (width - length) + text if right else text + " " * (width - length)
 
 
+def hanging(text: str, width: int, indent: int) -> list[str]:
+    """A text on lines of `width` columns, broken between words; all but the first are indented.
+
+    >>> hanging("fits: settle_facts, settle_states", 24, 2)
+    ['fits: settle_facts,', '  settle_states']
+    """
+    lead = " " * indent
+    return wrap(
+        text, max(width, 20), subsequent_indent=lead, break_long_words=False, break_on_hyphens=False
+    ) or [""]
+
+
 def folded(line: str, width: int) -> list[str]:
     """A line folded to `width` columns, at ` · ` or else between words; continuation lines are
     indented.
@@ -104,9 +116,7 @@ def folded(line: str, width: int) -> list[str]:
         if lines_ and cell_len(f"{lines_[-1]} · {part}") <= width:
             lines_[-1] += f" · {part}"
         else:
-            first = "  " if lines_ else ""
-            lines_ += wrap(part, max(width, 20), initial_indent=first, subsequent_indent="  ", break_long_words=False,
-                          break_on_hyphens=False)  # fmt: skip
+            lines_ += hanging(f"  {part}" if lines_ else part, width, 2)
     return lines_
 
 
