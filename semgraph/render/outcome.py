@@ -57,32 +57,27 @@ def outcome(
         every: Print every step, not only those that called a model.
         until: The last step of a partial run, which prints its rows.
     """
-    total = result.meter.total()
     if plan.windows and not result.members:
         yield f"no rows of {plan.windows.input}: nothing to do"
         return
     if 0 < result.members == result.skipped and not result.failed:
         yield nothing_new(result, plan)
         return
-    if plan.writes and until is None:
-        yield from _graph(result, plan, width)
-    else:
-        yield from _results(result, width)
+    wrote = bool(plan.writes) and until is None
+    yield from _graph(result, plan, width) if wrote else _results(result, width)
     counted = result.meter.lines()
-    steps = step_columns(counted, every=every)
-    if steps:
+    if steps := step_columns(counted, every=every):
         yield ""
         yield from _step_lines(steps, width)
         idle = sum(bool(m.operator) for m in counted.values()) - len(steps[0].cells)
         if idle > 0:
             yield f"  {plural(idle, 'more step')} without rows"
-    if plan.writes and until is None:
-        failed = f"{plural(failures(result), 'row')} failed"
-        yield f"  {written(result.written)}       {failed}"
+    if wrote:
+        yield f"  {written(result.written)}       {plural(failures(result), 'row')} failed"
     if result.skipped:
         yield f"  {_known(result, plan)} (--reprocess includes them)"
     yield ""
-    yield cost(total, seconds)
+    yield cost(result.meter.total(), seconds)
 
 
 def first_lines(result: Result) -> Iterator[str]:

@@ -96,10 +96,14 @@ def hanging(text: str, width: int, indent: int) -> list[str]:
     >>> hanging("fits: settle_facts, settle_states", 24, 2)
     ['fits: settle_facts,', '  settle_states']
     """
-    lead = " " * indent
-    return wrap(
-        text, max(width, 20), subsequent_indent=lead, break_long_words=False, break_on_hyphens=False
-    ) or [""]
+    lines_ = wrap(
+        text.rstrip(),
+        max(width, 20),
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return lines_ or [""]
 
 
 def folded(line: str, width: int) -> list[str]:
