@@ -162,7 +162,7 @@ def lines(columns: Sequence[Column], width: int, *, indent: int = 2) -> Iterator
 
 
 def page_table(columns: Sequence[Column], caption: str = "", cls: str = "") -> dict[str, Any]:
-    """The table for a template; in a report the first cell of a row is its header."""
+    """The table for a template; with a caption, the first cell of a row is its header."""
     rows = zip(*(column.cells for column in columns), strict=True)
     return {
         "caption": caption,
