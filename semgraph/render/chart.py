@@ -6,6 +6,7 @@ The axes fit the data: costs start at 0 only if 0 is near, and are logarithmic i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
 from math import ceil, floor, log10
 from typing import Any, NamedTuple
@@ -165,12 +166,11 @@ def svg(comparison: Comparison, anchor: str) -> dict[str, Any] | None:
         margin=True,
     )
     name = measure(comparison)
-    places = [_place(point, scales, span) for point, span in zip(drawn, spans, strict=True)]
     marks = [
-        _mark(i, point.arm.name, at)
-        for i, (point, at) in enumerate(zip(drawn, places, strict=True))
+        _mark(i, point, scales, span)
+        for i, (point, span) in enumerate(zip(drawn, spans, strict=True))
     ]
-    unnamed = _name(marks, places)
+    unnamed = _name(marks)
     return {
         "anchor": anchor,
         "width": _WIDE,
@@ -207,88 +207,70 @@ def _y(scales: Scales, quality: float) -> float:
 
 
 def _axes(unit: str, name: str, scales: Scales) -> dict[str, Any]:
-    bottom, right = _HIGH - _BOTTOM, _WIDE - _RIGHT
+    """The ends of the axes, the places and texts of their ticks, and their names."""
     levels = ticks(scales.high, scales.low)
     digits = 2 if all(abs(level * 100 % 1) < 1e-6 for level in levels) else 3
-    costs = scales.costs()
+    sign = "$" if unit == "$" else ""
     return {
-        "axis": f"M{_LEFT} {_TOP}V{bottom}H{right}"
-        + "".join(f"M{_x(scales, cost):.1f} {bottom}v5" for cost in costs),
-        "costs": [
-            {
-                "x": f"{_x(scales, cost):.1f}",
-                "y": bottom + 20,
-                "text": f"{'$' * (unit == '$')}{cost:,.9g}",
-            }
-            for cost in costs
-        ],
-        "levels": [
-            {
-                "d": f"M{_LEFT} {_y(scales, level):.1f}H{right}",
-                "x": _LEFT - 8,
-                "y": f"{_y(scales, level) + 4:.1f}",
-                "text": share(level, digits),
-            }
-            for level in levels
-        ],
-        "across": {
-            "x": (_LEFT + right) / 2,
-            "y": _HIGH - 10,
-            "text": "dollars of one trial" if unit == "$" else "tokens of one trial",
-        },
+        "left": _LEFT,
+        "right": _WIDE - _RIGHT,
+        "top": _TOP,
+        "bottom": _HIGH - _BOTTOM,
+        "costs": [(_x(scales, cost), f"{sign}{cost:,.9g}") for cost in scales.costs()],
+        "levels": [(_y(scales, level), share(level, digits)) for level in levels],
+        "across": "dollars of one trial" if unit == "$" else "tokens of one trial",
         "up": name,
     }
 
 
-class _Place(NamedTuple):
-    """The point of a mark, and the ends of its interval."""
+@dataclass
+class _Mark:
+    """The mark of a variant, the ends of its interval, and its name with a line to it."""
 
+    title: str
+    colour: int
     x: float
     y: float
-    top: float
-    bottom: float
+    low: float
+    high: float
+    name: str = ""
+    name_x: float = 0.0
+    name_y: float = 0.0
+    lead: str = ""
+
+    @property
+    def shape(self) -> str:
+        """The path of its shape."""
+        return SHAPES[self.colour]
 
 
-def _place(point: ArmPoint, scales: Scales, span: tuple[float, float]) -> _Place:
+def _mark(i: int, point: ArmPoint, scales: Scales, span: tuple[float, float]) -> _Mark:
+    x, y = _x(scales, point.cost), _y(scales, point.quality)
     low, high = (_y(scales, end) for end in span)
-    return _Place(_x(scales, point.cost), _y(scales, point.quality), high, low)
+    return _Mark(point.arm.name, i % len(SHAPES), x, y, low, high)
 
 
-def _mark(i: int, name: str, at: _Place) -> dict[str, Any]:
-    """The mark of a variant, without its name."""
-    left = f"M{at.x - 4:.1f}"
-    bar = f"M{at.x:.1f} {at.bottom:.1f}V{at.top:.1f}{left} {at.bottom:.1f}h8{left} {at.top:.1f}h8"
-    return {
-        "colour": i % len(SHAPES),
-        "title": name,
-        "name": "",
-        "bar": bar if at.bottom != at.top else "",
-        "shape": SHAPES[i % len(SHAPES)],
-        "place": f"translate({at.x:.1f} {at.y:.1f})",
-    }
-
-
-def _name(marks: Sequence[dict[str, Any]], places: Sequence[_Place]) -> list[str]:
+def _name(marks: Sequence[_Mark]) -> list[str]:
     """Write the name of each mark at the nearest position where it covers no other name, mark or
     interval, with a line if that is far. Returns the names without a position.
     """
-    taken = [Box(at.x - 7, at.y - 7, at.x + 7, at.y + 7) for at in places]
-    taken += [Box(at.x - 4, at.top - 2, at.x + 4, at.bottom + 2) for at in places]
+    taken = [Box(m.x - 7, m.y - 7, m.x + 7, m.y + 7) for m in marks]
+    taken += [Box(m.x - 4, m.high - 2, m.x + 4, m.low + 2) for m in marks]
     unnamed = []
-    for mark, at in zip(marks, places, strict=True):
-        name = shortened(mark["title"], _NAME)
-        box = free(_beside(at, len(name) * _LETTER), taken)
+    for mark in marks:
+        name = shortened(mark.title, _NAME)
+        box = free(_beside(mark, len(name) * _LETTER), taken)
         if box is None:
-            unnamed.append(mark["title"])
+            unnamed.append(mark.title)
             continue
-        x, y = min(max(at.x, box.left), box.right), box.top + 8
-        far = max(abs(x - at.x), abs(y - at.y)) > _DISTANCES[0] + 0.5
-        lead = f"M{at.x:.1f} {at.y:.1f}L{x:.1f} {y:.1f}" if far else ""
-        mark |= {"name": name, "x": f"{box.left:.1f}", "y": f"{y + 4:.1f}", "lead": lead}
+        mark.name, mark.name_x, mark.name_y = name, box.left, box.top + 12
+        x, y = min(max(mark.x, box.left), box.right), box.top + 8
+        if max(abs(x - mark.x), abs(y - mark.y)) > _DISTANCES[0] + 0.5:
+            mark.lead = f"M{mark.x:.1f} {mark.y:.1f}L{x:.1f} {y:.1f}"
     return unnamed
 
 
-def _beside(at: _Place, wide: float) -> Iterator[Box]:
+def _beside(at: _Mark, wide: float) -> Iterator[Box]:
     """The places for a name beside a mark and within the axes, the nearest first."""
     for distance, (side, up) in product(_DISTANCES, _SIDES):
         left, y = at.x + side * distance - wide * (0.5 - side / 2), at.y + up * distance

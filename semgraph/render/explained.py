@@ -15,7 +15,7 @@ from semgraph.formats import plural
 from semgraph.logical.node import Node
 from semgraph.logical.semantic import Semantic
 from semgraph.physical.plan import PhysicalPlan, StoreSearch
-from semgraph.render.tables import Column, fitting, rows_of
+from semgraph.render.tables import Column, fitting, folded, rows_of
 
 WIDTH = 100
 _HEADS = ("step", "how", "rows", "CPU", "calls", "tokens", "$", "prompt", "reads, writes")
@@ -164,9 +164,8 @@ def _reads(step: Mapping[str, Any], plan: PhysicalPlan) -> list[str]:
         by = f" by {' + '.join(read['by'])}, k {read['k']}" if "by" in read else ""
         shares = f", one query with {', '.join(read['shares'])}" if "shares" in read else ""
         everyone = ", of all partitions" if read["partition"] == "all" else ""
-        everyone = everyone or (
-            ", of all partitions where none are named" if "or all" in read["partition"] else ""
-        )
+        if "or all" in read["partition"]:
+            everyone = ", of all partitions where none are named"
         parts.append(f"{read['kind']} {over}{by}{shares}{everyone}")
     parts += [f"embed {text}" for text in step["embeds"]]
     if plan.logical.windows is not None and step["part"] == "ordered":
@@ -208,7 +207,7 @@ def _of_schema(plan: PhysicalPlan) -> list[str]:
     return [f"schema:{drops} makes what the graph needs and the store lacks, before the run"]
 
 
-def _on_duckdb(steps: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _on_duckdb(steps: Steps) -> list[str]:
     names = [name for name, step in steps.items() if any(one["why"] for one in step["segments"])]
     why = option("format", "queries")
     what = f"on DuckDB, also over few rows ({why} shows why): "
@@ -229,20 +228,14 @@ def _head(plan: PhysicalPlan, width: int, batched: Collection[Node]) -> list[str
         windowing = for_batches(windowing) if batched else windowing
         size = "what is ready" if windowing.by_readiness else windowing.size or "all"
         parts.append(f"windows of {size} by {windowing.partition}, up to {windowing.ahead:,} ahead")
-    lines = [parts[0]]
-    for part in parts[1:]:
-        if len(lines[-1]) + 3 + len(part) <= width:
-            lines[-1] += f" · {part}"
-        else:
-            lines.append(f"  {part}")
-    return lines
+    return folded(" · ".join(parts), width)
 
 
 def _steps(plan: PhysicalPlan) -> str:
     """The number of steps as written, and of remaining steps to compute, without inputs and writes."""
     written = len(plan.logical.steps)
     left = sum(name in plan.logical.steps for name in plan.named())
-    return f"{left} of " * (left != written) + f"{written} step{'s' * (written != 1)}"
+    return f"{left} of " * (left != written) + plural(written, "step")
 
 
 def _large(steps: Steps) -> list[str]:
