@@ -64,7 +64,7 @@ def tree(
     return "\n".join([*_head(plan, width, batched), *table[tree_alone:], *notes])
 
 
-class Line(NamedTuple):
+class TreeLine(NamedTuple):
     """A line of the tree: its branches and name, and its step. A line of a loop has a text instead,
     a line of a step that is printed above neither.
     """
@@ -76,17 +76,17 @@ class Line(NamedTuple):
 
 def _lines(
     steps: Steps, names: Sequence[str], seen: set[str], prefix: str = "", *, closed: bool = True
-) -> Iterator[Line]:
+) -> Iterator[TreeLine]:
     """The lines of some steps and of all that they read. `closed`: no line follows at this level."""
     for i, name in enumerate(names):
         last = closed and i == len(names) - 1
         lead, inner = f"{prefix}{'└' if last else '├'} {name}", prefix + (" " if last else "│")
         step = steps.get(name)
         if step is None or name in seen:
-            yield Line(lead + (" (above)" if step else ""))
+            yield TreeLine(lead + (" (above)" if step else ""))
             continue
         seen.add(name)
-        yield Line(lead, step)
+        yield TreeLine(lead, step)
         loops = step.get("loops", ())
         in_loops = {name for loop in loops for name in loop["reads"]}
         before = [name for name in step["reads"] if name not in in_loops]
@@ -94,12 +94,12 @@ def _lines(
         for j, loop in enumerate(loops):
             last = j == len(loops) - 1
             head = f"{inner}{'└' if last else '├'} iterate ≤ {loop['rounds']:,} rounds"
-            yield Line(head, text=" → ".join([loop["as"], *loop["do"]]))
+            yield TreeLine(head, text=" → ".join([loop["as"], *loop["do"]]))
             yield from _lines(steps, loop["reads"], seen, inner + (" " if last else "│"))
 
 
 def _cells(
-    line: Line, plan: PhysicalPlan, actual: Actual | None, forecast: Forecast | None
+    line: TreeLine, plan: PhysicalPlan, actual: Actual | None, forecast: Forecast | None
 ) -> dict[str, str]:
     """The cells of a line, by the title of their column."""
     step = line.step
