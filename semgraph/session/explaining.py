@@ -22,7 +22,7 @@ from semgraph.execution.windows import prepare
 from semgraph.explain import requests
 from semgraph.explain.algebra import algebra
 from semgraph.explain.estimates import Estimator, Forecast
-from semgraph.explain.tree import WIDTH, as_data, mermaid, tree
+from semgraph.explain.steps import as_data
 from semgraph.formats import plural
 from semgraph.llm.settings import OPTION
 from semgraph.logical.graph import Scan
@@ -32,6 +32,7 @@ from semgraph.logical.semantic import Semantic
 from semgraph.optimizer import APPROXIMATE, mark_empty, optimize
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.physical.planner import compile_plan
+from semgraph.render.explained import WIDTH, mermaid, tree
 from semgraph.semantic.library import Library
 from semgraph.session.inputs import Sample, example_rows
 from semgraph.session.resources import Resources
