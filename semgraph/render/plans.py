@@ -45,7 +45,8 @@ def described(file: PlanFile) -> dict[str, Any]:
             for node in file.semantic
         },
         "prompts": [prompt.name for prompt in file.prompts],
-        "writes": [sink.label.name for sink in plan.writes] + (["schema"] if plan.schema_write else []),
+        "writes": [sink.label.name for sink in plan.writes]
+        + (["schema"] if plan.schema_write else []),
         "returns": list(plan.returns),
     }
 

@@ -30,7 +30,7 @@ from semgraph.formats import stopped
 from semgraph.frontend.document import checks_arguments
 from semgraph.frontend.frame import Frame, input_frames
 from semgraph.frontend.graph_files import read_graph
-from semgraph.frontend.load import LoadedPlans
+from semgraph.frontend.loaded import LoadedPlans
 from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.journal import size_on_disk
 from semgraph.llm.settings import Settings
