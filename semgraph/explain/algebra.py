@@ -64,12 +64,7 @@ def algebra(plan: LogicalPlan, *, expand: bool = False) -> str:
         for step, node in last.items()
         if step not in calls and _caller(node, calls) is None
     }
-    named = own | {
-        node: f"{step}.{result}" if len(call.results) > 1 else step
-        for step, call in calls.items()
-        for result, node in call.results.items()
-        if _caller(node, calls) == step
-    }
+    named = own | _results(calls)
 
     def name(node: Node) -> str:
         if node in named:
@@ -94,13 +89,20 @@ def algebra(plan: LogicalPlan, *, expand: bool = False) -> str:
         for s in plan.writes
         if _caller(s, calls) is None
     ]
-    schema = (
-        [f"schema ← {plan.graph.name}{' (anew)' if plan.schema.drop else ''}"]
-        if plan.schema is not None
-        else []
-    )
+    anew = " (anew)" if plan.schema is not None and plan.schema.drop else ""
+    schema = [f"schema ← {plan.graph.name}{anew}"] if plan.schema is not None else []
     lines = [equations[step] for step in steps]
     return "\n".join([*schema, *lines, *_written_by_calls(plan, calls), *written])
+
+
+def _results(calls: Mapping[str, PlanCall]) -> dict[Node, str]:
+    """The names of the results of calls."""
+    return {
+        node: f"{step}.{result}" if len(call.results) > 1 else step
+        for step, call in calls.items()
+        for result, node in call.results.items()
+        if _caller(node, calls) == step
+    }
 
 
 def _is_call(plan: LogicalPlan, step: str) -> bool:

@@ -87,7 +87,7 @@ def _cast(scalar: Scalar, kind: pa.DataType) -> Scalar:
     return from_ast(exp.Cast(this=scalar.ast, to=to), scalar.text)
 
 
-class Group(NamedTuple):
+class RowGroup(NamedTuple):
     """A group of rows.
 
     Args:
@@ -106,10 +106,10 @@ _Columns = dict[str, Any]
 
 async def _groups(
     node: SemAgg, table: pa.Table, now: datetime | None
-) -> tuple[list[Group], _Columns, _Columns]:
+) -> tuple[list[RowGroup], _Columns, _Columns]:
     """The groups, and for each group its `otherwise` by answer and its `add` by column."""
     rows_by_group = await row_groups(node.input, node.by, node.order, table, now)
-    groups = [Group(rows, min(rows), asked=True) for rows in rows_by_group]
+    groups = [RowGroup(rows, min(rows), asked=True) for rows in rows_by_group]
     if node.when is None and not node.otherwise and not node.add:
         return groups, {}, {}
     rows = table.select(runtime_schema(node.input).names)
@@ -170,7 +170,7 @@ async def _group_answers(
     node: SemAgg,
     table: pa.Table,
     keys: Sequence[QuestionKey],
-    groups: Sequence[Group],
+    groups: Sequence[RowGroup],
     check_input: pa.Table | None,
     context: AnswerContext,
 ) -> pa.Table:
