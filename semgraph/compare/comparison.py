@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ from semgraph.execution.record import INPUT_ROW, Run, RunRecord, exchanges, find
 from semgraph.expr.functions import canonical_json
 from semgraph.privacy import RUNS
 from semgraph.provenance import AskedItem, Row, as_text, asked_item, at
+from semgraph.scores import IntervalEstimate, Score, Tally, difference, pooled, score
 from semgraph.semantic.answers import free_name
 
 if TYPE_CHECKING:
@@ -134,6 +135,40 @@ class Quality:
     b_cubed: float | None = None
     validity: float | None = None
     ended: float | None = None
+
+    @classmethod
+    def of(cls, tallies: Sequence[Tally], reference: Sequence[Tally] = ()) -> Self:
+        """Precision, recall and F1 over all trials.
+
+        Args:
+            tallies: Hits, answers and true answers of each trial.
+            reference: Those of the reference, for the difference, which uses the trials that both
+                have.
+        """
+        if not tallies:
+            return cls()
+        total, both = score(pooled(tallies)), min(len(tallies), len(reference))
+        ours, theirs = pooled(tallies[:both]), pooled(reference[:both])
+        less = difference(ours, theirs) if ours and theirs else None
+        return cls(
+            precision=total.precision,
+            recall=total.recall,
+            f1=total.f1,
+            interval=range_of(total),
+            spread=spread([score(each).f1 for each in tallies]),
+            difference=less and (less.value, *(less.interval or (None, None))),
+        )
+
+
+def range_of(value: Score | IntervalEstimate) -> Range | None:
+    """The interval of a value."""
+    return value.interval and (value.interval.low, value.interval.high)
+
+
+def spread(values: Iterable[float | None]) -> Range | None:
+    """The lowest and the highest value, if there are two."""
+    known = [value for value in values if value is not None]
+    return (min(known), max(known)) if len(known) > 1 else None
 
 
 @dataclass(frozen=True)

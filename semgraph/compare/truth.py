@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -94,8 +94,7 @@ def _elements(
 _FLAGS = {"yes": True, "no": False, "true": True, "false": False, "1": True, "0": False}
 
 
-@dataclass(frozen=True)
-class Columns:
+class Columns(NamedTuple):
     """Paths of the columns that identify a row, and of the columns that are its answer."""
 
     key: tuple[str, ...]
