@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from semgraph.logical.node import Node, walk
 from semgraph.logical.semantic import SemFilter
-from semgraph.optimizer._patterns import Alone, PlanFacts, Roots, may_see_more, rewrite_alone
+from semgraph.optimizer.patterns import Alone, PlanFacts, Roots, may_see_more, rewrite_alone
 
 
 def ask_late(roots: Roots, _facts: PlanFacts) -> Roots:
@@ -21,7 +21,7 @@ def ask_late(roots: Roots, _facts: PlanFacts) -> Roots:
     question remains loop-invariant.
 
     >>> import semgraph as sg
-    >>> from semgraph.optimizer._patterns import outline
+    >>> from semgraph.optimizer.patterns import outline
     >>> notes, known = (sg.table([{"id": "a", "text": "x"}], name=n) for n in ("notes", "known"))
     >>> both = notes.sem_filter("Is {text} nice?").join(known, alias="k", using="id").node
     >>> outline(both), outline(*ask_late((both,), PlanFacts()))

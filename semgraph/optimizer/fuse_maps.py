@@ -10,7 +10,7 @@ from semgraph.expr.scalar import parse_scalar
 from semgraph.logical.node import Node, nodes_of
 from semgraph.logical.relational import Project
 from semgraph.logical.semantic import Semantic
-from semgraph.optimizer._patterns import Alone, PlanFacts, Roots, can_share, rewrite_alone, together
+from semgraph.optimizer.patterns import Alone, PlanFacts, Roots, can_share, rewrite_alone, together
 
 
 def fuse_maps(roots: Roots, facts: PlanFacts) -> Roots:
@@ -20,7 +20,7 @@ def fuse_maps(roots: Roots, facts: PlanFacts) -> Roots:
     operators and operators with refs or a check are unchanged.
 
     >>> import semgraph as sg
-    >>> from semgraph.optimizer._patterns import outline
+    >>> from semgraph.optimizer.patterns import outline
     >>> notes = sg.table([{"text": "x"}])
     >>> first = notes.sem_map("Name {text}", {"name": "string"})
     >>> both = first.sem_map("Rate {text}", {"rate": "int64"}).node

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from semgraph.logical.node import Node, nodes_of, rewrite
 from semgraph.logical.relational import Nothing
-from semgraph.optimizer._patterns import PlanFacts, Roots
+from semgraph.optimizer.patterns import PlanFacts, Roots
 
 
 def prune_empty(roots: Roots, _facts: PlanFacts) -> Roots:
