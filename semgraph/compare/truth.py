@@ -9,7 +9,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from semgraph.errors import Fault, InputError, PlanError, Problem, did_you_mean
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.functions import key as folded
-from semgraph.expr.types import Type, type_of_arrow
-from semgraph.frontend.rows import check_rows, columns_of
+from semgraph.expr.types import Type, python_values, type_of_arrow
+from semgraph.frontend.rows import check_rows, columns_of, convert
 from semgraph.logical.node import walk
 from semgraph.logical.plan import InputSpec, LogicalPlan
 from semgraph.logical.prompt import plain
@@ -91,6 +91,11 @@ def _elements(
             yield dict(zip(key, _values(row, key), strict=True)) | values
 
 
+def correct(truth: pa.Table) -> pa.Table:
+    """The rows of a truth that are not labelled as wrong."""
+    return truth.filter(truth.column(TRUE)) if TRUE in truth.column_names else truth
+
+
 _FLAGS = {"yes": True, "no": False, "true": True, "false": False, "1": True, "0": False}
 
 
@@ -125,14 +130,18 @@ def paths(schema: pa.Schema, prefix: str = "") -> Iterator[tuple[str, Type]]:
             yield from paths(pa.schema(list(f.type.value_type)), f"{prefix}{f.name}{EACH}.")
 
 
+def before(node: Semantic) -> list[str]:
+    """The columns that exist before a step, which identify a row; for groups, the grouped ones."""
+    return list(node.by) if isinstance(node, SemAgg) else node.inputs[0].schema.names
+
+
 def path_of(name: str, kinds: Mapping[str, Type], node: Semantic) -> str | None:
     """The column that a column of the truth refers to: the one of the same name, else the only new
     field of this name.
     """
     if name in kinds:
         return name
-    before = {f.name for f in node.inputs[0].schema}
-    new = [path for path in kinds if root(path) not in before]
+    new = [path for path in kinds if root(path) not in node.inputs[0].schema.names]
     fields = [path for path in new if path.replace(EACH, "") == name] or [
         p for p in new if p.rsplit(".", 1)[-1] == name
     ]
@@ -170,7 +179,7 @@ def elements(path: str, kind: Type, values: Iterable[Any], source: str) -> tuple
 
 def are_flags(values: Any) -> bool:
     """Whether all values are booleans, `yes` and `no`, or 1 and 0."""
-    return all(value is None or isinstance(_flag(value), bool) for value in _plain(values))
+    return all(value is None or isinstance(_flag(value), bool) for value in python_values(values))
 
 
 def with_flags(rows: Any, columns: Mapping[str, Any], flags: Iterable[str]) -> Any:
@@ -181,27 +190,19 @@ def with_flags(rows: Any, columns: Mapping[str, Any], flags: Iterable[str]) -> A
         columns: The same, by column.
         flags: The boolean columns.
     """
-    named = {name: _plain(columns[name]) for name in flags}
-    if not any(_flag(value) is not value for values in named.values() for value in values):
+    by_column = {name: python_values(values) for name, values in columns.items()}
+    read = {name: [_flag(value) for value in by_column[name]] for name in flags}
+    if not any(
+        a is not b for name in read for a, b in zip(read[name], by_column[name], strict=True)
+    ):
         return rows
-    by_column = {name: _plain(values) for name, values in columns.items()}
-    by_column |= {name: [_flag(value) for value in values] for name, values in named.items()}
-    return [
-        dict(zip(by_column, values, strict=True))
-        for values in zip(*by_column.values(), strict=True)
-    ]
+    each = zip(*(by_column | read).values(), strict=True)
+    return [dict(zip(by_column, values, strict=True)) for values in each]
 
 
 def _flag(value: Any) -> Any:
     whole = int(value) if isinstance(value, float) and value.is_integer() else value
     return _FLAGS.get(str(whole).strip().lower(), value)
-
-
-def _plain(values: Any) -> list[Any]:
-    plain_values: list[Any] = (
-        values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else list(values)
-    )
-    return plain_values
 
 
 def _listed(value: Any) -> list[Any]:
@@ -285,10 +286,9 @@ class Truth:
         """The true answers to the frozen rows that the truth covers."""
         scored, width = self.scored, len(self.columns.key)
         times = self.times(frozen)
-        true_rows = self.rows.filter(self.rows.column(TRUE)) if self.labelled else self.rows
         units = self.rows if self.labelled else None
         result = {}
-        for unit, own in answers_of(true_rows, scored.key, scored.compare, units).items():
+        for unit, own in answers_of(correct(self.rows), scored.key, scored.compare, units).items():
             key = unit[:width] if isinstance(unit, tuple) else unit
             if key in times:
                 rows = 1 if self.once and len(own) > 1 else times[key]
@@ -311,17 +311,14 @@ def whole_rows(node: Semantic) -> Columns:
     columns are its answer.
     """
     if isinstance(node, SemAgg):
-        return Columns(
-            node.by,
-            tuple(name + (EACH if kind.item is not None else "") for name, kind in node.answers),
-        )
-    own = {f.name for f in node.inputs[0].schema}
-    vectors = {f.name for f in node.schema if pa.types.is_fixed_size_list(f.type)}
-    key = tuple(f.name for f in node.inputs[0].schema if f.name not in vectors)
-    new = [
-        f for f in node.schema if f.name not in own and f.name not in vectors and f.name != "score"
-    ]
-    return Columns(key, tuple(f.name + (EACH if pa.types.is_list(f.type) else "") for f in new))
+        listed = {name: kind.item is not None for name, kind in node.answers}
+        key = node.by
+    else:
+        fields = [f for f in node.schema if not pa.types.is_fixed_size_list(f.type)]
+        own = node.inputs[0].schema.names
+        key = tuple(f.name for f in fields if f.name in own)
+        listed = {f.name: pa.types.is_list(f.type) for f in fields if f.name not in {*own, "score"}}
+    return Columns(key, tuple(name + EACH * each for name, each in listed.items()))
 
 
 def read_truth(node: Semantic, value: Any) -> Truth:
@@ -345,7 +342,6 @@ def read_truth(node: Semantic, value: Any) -> Truth:
         raise InputError(*(row.problem for row in read.unreadable.values()))
     columns = read.values
     kinds = dict(paths(node.schema))
-    before = set(node.by) if isinstance(node, SemAgg) else {f.name for f in node.inputs[0].schema}
     verdict = VERDICTS.get(node.keyword, "")
     paths_by_name = {
         name: path for name in columns if (path := path_of(name, kinds, node)) is not None
@@ -353,7 +349,7 @@ def read_truth(node: Semantic, value: Any) -> Truth:
     labelled = verdict in columns and (verdict not in paths_by_name or are_flags(columns[verdict]))
     if labelled:
         paths_by_name.pop(verdict, None)  # a column of a join may have the same name
-    key = tuple(path for path in paths_by_name.values() if root(path) in before)
+    key = tuple(path for path in paths_by_name.values() if root(path) in before(node))
     types = {name: replace(kinds[path], nullable=True) for name, path in paths_by_name.items()}
     compare: list[str] = []
     for name, path in paths_by_name.items():
@@ -419,7 +415,7 @@ def _refuse_labels(
 
 
 def _are_labels(values: Any) -> bool:
-    known = [value for value in _plain(values) if value is not None]
+    known = [value for value in python_values(values) if value is not None]
     return bool(known) and are_flags(known)
 
 
@@ -472,26 +468,17 @@ def about(truth: Truth, node: Semantic, frozen: pa.Table) -> Truth:
             )
         )
     _one_answer(truth, dict.fromkeys(times, 1) if isinstance(node, SemAgg) else times)
-    notes = list(truth.notes)
-    if rows_of_truth - units:
-        notes.append(
-            f"{len(rows_of_truth - units):,} of {len(rows_of_truth):,} rows of the truth are not among the rows: ignored"
-        )
-    if not truth.closed and units - rows_of_truth:
-        notes.append(
-            f"the truth does not cover {len(units - rows_of_truth):,} of {len(units):,} rows: they are not scored"
-        )
-    if truth.labelled and truth.columns.compare:
-        notes.append("the truth labels pairs: pairs without a label are not scored")
-    if truth.closed and units - rows_of_truth:
-        notes.append(
-            f"{len(units - rows_of_truth):,} of {len(units):,} rows are not in the truth: they should have no answer"
-        )
-    if several := sum(n for n in times.values() if n > 1):
-        notes.append(
-            f"{several:,} rows share their {', '.join(key)}: the truth applies to each of them"
-        )
-    return replace(truth, notes=tuple(notes))
+    outside, uncovered = len(rows_of_truth - units), len(units - rows_of_truth)
+    several = sum(n for n in times.values() if n > 1)
+    of_rows = f"{uncovered:,} of {len(units):,} rows"
+    notes = {
+        f"{outside:,} of {len(rows_of_truth):,} rows of the truth are not among the rows: ignored": outside,
+        f"the truth does not cover {of_rows}: they are not scored": uncovered and not truth.closed,
+        "the truth labels pairs: pairs without a label are not scored": truth.labelled and truth.columns.compare,
+        f"{of_rows} are not in the truth: they should have no answer": uncovered and truth.closed,
+        f"{several:,} rows share their {', '.join(key)}: the truth applies to each of them": several,
+    }  # fmt: skip
+    return replace(truth, notes=(*truth.notes, *(note for note, holds in notes.items() if holds)))
 
 
 def _one_answer(truth: Truth, times: Mapping[Hashable, int]) -> None:
@@ -525,16 +512,16 @@ def _check(
     labelled: bool,
 ) -> None:
     has = "it has: " + (", ".join(names) or "no columns")
-    before = list(node.by) if isinstance(node, SemAgg) else [f.name for f in node.inputs[0].schema]
+    own = before(node)
     if not key:
-        near = next((hint for name in names if (hint := did_you_mean(name, before))), None)
+        near = next((hint for name in names if (hint := did_you_mean(name, own))), None)
         what = f"{source} has no column that identifies a row of step {node.step}"
-        raise PlanError(Problem(what, there=f"{has}; rows have: {', '.join(before)}", hint=near))
+        raise PlanError(Problem(what, there=f"{has}; rows have: {', '.join(own)}", hint=near))
     presence = node.keyword in {"sem_filter", "sem_topk"} or (
         isinstance(node, SemJoin) and node.how in {"semi", "anti"}
     )
     if not compare and not presence and not labelled:
-        new = [path for path, _ in paths(node.schema) if root(path) not in before]
+        new = [path for path, _ in paths(node.schema) if root(path) not in own]
         what = f"{source} has no column to compare with the answers of step {node.step}"
         there = f"{has} ({', '.join(key)}: of the rows before the step); answers: {', '.join(new)}"
         raise PlanError(Problem(what, there=there, hint="rename a column to one of the answers"))
@@ -582,45 +569,45 @@ async def graph_of(store: Store, plan: LogicalPlan) -> ScoredGraph:
     """
     graph, draw = plan.graph, plan.graph.draw
     unchanged, derived, edges = written_labels(plan)
-    ties = {
-        name
-        for name in edges
-        if len({graph.labels[name].source, graph.labels[name].target} & unchanged) == 1
-    }
+    ends = {name: {graph.labels[name].source, graph.labels[name].target} for name in edges}
+    ties = {name for name in edges if len(ends[name] & unchanged) == 1}
+    named = {end for name in edges - ties for end in ends[name]}
+    labels = derived | (unchanged & named) or unchanged
+
+    async def rows(label: str, *shown: str) -> list[dict[str, Any]]:
+        """The rows of a label with some properties; None for one that the label lacks."""
+        known = [name for name in shown if name in graph.labels[label].properties]
+        lacking = dict.fromkeys(name for name in shown if name not in known)
+        table = await store.scan(label, known, None, ())
+        return [row | lacking for row in table.to_pylist()]
+
     members: defaultdict[str, set[str]] = defaultdict(set)
     for name in ties:
-        for row in (await store.scan(name, [], None, ())).to_pylist():
-            ends = (
-                ("source", "target")
-                if graph.labels[name].source in unchanged
-                else ("target", "source")
-            )
-            members[row[ends[1]]].add(row[ends[0]])
-    nodes: list[ScoredNode] = []
-    ends_of_facts = {
-        end
-        for name in edges - ties
-        for end in (graph.labels[name].source, graph.labels[name].target)
-    }
-    labels = derived | (unchanged & ends_of_facts) or unchanged
-    for name in sorted(labels):
-        label = graph.labels[name]
-        names = [draw.node] if draw.node in label.properties else []
-        for row in (await store.scan(name, names, None, ())).to_pylist():
-            drawn = folded(row[draw.node]) if names and row[draw.node] else None
-            key = row[graph.key]
-            own = frozenset(members[key]) if key in members else None
-            nodes.append(ScoredNode(key, own, name if len(labels) > 1 else "", drawn))
-    facts: list[Edge] = []
-    for name in sorted(edges - ties):
-        drawn_properties = (draw.edge, draw.start, draw.end)
-        columns = [p for p in drawn_properties if p and p in graph.labels[name].properties]
-        for row in (await store.scan(name, columns, None, ())).to_pylist():
-            text = (
-                folded(row[draw.edge]) if draw.edge in columns and row[draw.edge] else folded(name)
-            )
-            start, end = row.get(draw.start), row.get(draw.end)
-            facts.append(Edge(row["source"], row["target"], text, start=start, end=end))
+        from_source = graph.labels[name].source in unchanged
+        of, member = ("target", "source") if from_source else ("source", "target")
+        for row in await rows(name):
+            members[row[of]].add(row[member])
+    nodes = [
+        ScoredNode(
+            row[graph.key],
+            frozenset(members[row[graph.key]]) if row[graph.key] in members else None,
+            name if len(labels) > 1 else "",
+            folded(row[draw.node]) if row[draw.node] else None,
+        )
+        for name in sorted(labels)
+        for row in await rows(name, draw.node)
+    ]
+    facts = [
+        Edge(
+            row["source"],
+            row["target"],
+            folded(row[draw.edge] or name),
+            start=row[draw.start],
+            end=row[draw.end],
+        )
+        for name in sorted(edges - ties)
+        for row in await rows(name, draw.edge, draw.start, draw.end)
+    ]
     return ScoredGraph(tuple(nodes), tuple(facts))
 
 
@@ -682,37 +669,23 @@ def _edge(row: Any, where: str, keys: set[Any]) -> Edge:
     for end in ("source", "target"):
         if str(row[end]) not in keys:
             raise PlanError(Problem(f'{where}: no node has the key "{row[end]}" ({end})'))
-    start, end_ = (_time(row.get(name), f"{where}: {name}") for name in ("start", "end"))
-    label = folded(str(row.get("label") or ""))
-    return Edge(
-        str(row["source"]),
-        str(row["target"]),
-        label,
-        dict(row.get("properties") or {}),
-        start,
-        end_,
-    )
+    source, target = str(row["source"]), str(row["target"])
+    label, properties = folded(str(row.get("label") or "")), dict(row.get("properties") or {})
+    times = (_time(row.get(name), f"{where}: {name}") for name in ("start", "end"))
+    return Edge(source, target, label, properties, *times)
 
 
 def _check_keys(row: Any, allowed: set[str], required: tuple[str, ...], where: str) -> None:
+    there = f"it may have: {', '.join(sorted(allowed))}"
     if not isinstance(row, Mapping) or any(name not in row for name in required):
-        raise PlanError(
-            Problem(
-                f"{where} lacks {' or '.join(required)}",
-                there=f"it may have: {', '.join(sorted(allowed))}",
-            )
-        )
-    unknown = sorted(set(row) - allowed)
-    if unknown:
-        what = f'{where}: unknown key "{unknown[0]}"'
-        raise PlanError(Problem(what, there=f"it may have: {', '.join(sorted(allowed))}"))
+        raise PlanError(Problem(f"{where} lacks {' or '.join(required)}", there=there))
+    if unknown := sorted(set(row) - allowed):
+        raise PlanError(Problem(f'{where}: unknown key "{unknown[0]}"', there=there))
 
 
 def _time(value: Any, where: str) -> datetime | None:
-    if value is None or value != value:  # noqa: PLR0124 - NaN and NaT are a data frame's NULL
-        return None
     try:
-        time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
-    except ValueError:
-        raise PlanError(Problem(f'{where} "{value}" is not ISO 8601')) from None
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
+        time: datetime | None = convert(value, Type("timestamp"))
+    except Fault as fault:
+        raise PlanError(Problem(f"{where} {fault.what}")) from None
+    return time
