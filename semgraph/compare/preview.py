@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -114,10 +114,8 @@ class StepEstimates:
             )
             calls, sent, answered = calls + batch.calls, sent + tokens, answered + batch.tokens_out
             prices.append(model.dollars(Usage(tokens, 0, batch.tokens_out)))
-        known = [price for price in prices if price is not None]
-        price = sum(known) if len(known) == len(prices) else None
         exact = getattr(self.node, "check", None) is None
-        return Estimate(name, calls, sent, answered, price, planned=exact)
+        return Estimate(name, calls, sent, answered, _sum(prices), planned=exact)
 
     def _expected(self, name: str, costs: Sequence[Cost]) -> Estimate:
         """An estimate from those of the implementation."""
@@ -150,6 +148,12 @@ def _units(node: Semantic, rows: Rows) -> Iterator[RowEstimate]:
             yield RowEstimate(size * count, 0, size * count, count)
 
 
+def _sum(values: Iterable[float | None]) -> float | None:
+    """The sum; None if a value is unknown."""
+    known = list(values)
+    return None if None in known else sum(value for value in known if value is not None)
+
+
 def admit(estimates: Sequence[Estimate], trials: int, budget: Budget) -> None:
     """Refuse a comparison that would exceed a limit.
 
@@ -157,30 +161,26 @@ def admit(estimates: Sequence[Estimate], trials: int, budget: Budget) -> None:
         BudgetReached: The known cost exceeds a limit.
     """
     spent = budget.spent
-    totals = {
-        "max_calls": (budget.max_calls, spent.calls, [e.calls for e in estimates]),
-        "max_tokens": (
-            budget.max_tokens, spent.tokens,
-            [None if e.tokens_in is None else e.tokens_in + (e.tokens_out or 0) for e in estimates],
-        ),
-        "max_usd": (budget.max_usd, spent.usd, [e.dollars for e in estimates]),
-    }  # fmt: skip
-    units = {"max_calls": " calls", "max_tokens": " tokens", "max_usd": ""}
-    for name, (limit, before, each) in totals.items():
-        most = trials * sum(cost for cost in each if cost is not None)
-        if limit is not None and before + most > limit * (1 + 1e-9):
-            amount, allowed, paid = (
-                dollars(v, exact=True) if name == "max_usd" else f"{v:,.0f}"
-                for v in (most, limit, before)
-            )
-            spent_before = (
-                f" (spent {paid} on the rows, which are in the journal)" if before else ""
-            )
-            raise BudgetReached(
-                f"{amount}{units[name]} for {plural(trials, 'trial')} of {plural(len(each), 'variant')} "
-                f"would pass {name} {allowed.removeprefix('$')}{spent_before}: no variant was run. "
-                "Raise it, or take fewer rows, variants or trials"
-            )
+    tokens = [e.tokens_in and e.tokens_in + (e.tokens_out or 0) for e in estimates]
+    for name, before, costs in (
+        ("max_calls", spent.calls, [e.calls for e in estimates]),
+        ("max_tokens", spent.tokens, tokens),
+        ("max_usd", spent.usd, [e.dollars for e in estimates]),
+    ):
+        limit, most = getattr(budget, name), trials * sum(cost or 0 for cost in costs)
+        if limit is None or before + most <= limit * (1 + 1e-9):
+            continue
+        amount, allowed, paid = (
+            dollars(value, exact=True) if name == "max_usd" else f"{value:,.0f}"
+            for value in (most, limit, before)
+        )
+        unit = {"max_calls": " calls", "max_tokens": " tokens"}.get(name, "")
+        of_rows = f" (spent {paid} on the rows, which are in the journal)" if before else ""
+        raise BudgetReached(
+            f"{amount}{unit} for {plural(trials, 'trial')} of {plural(len(costs), 'variant')} "
+            f"would pass {name} {allowed.removeprefix('$')}{of_rows}: no variant was run. "
+            "Raise it, or take fewer rows, variants or trials"
+        )
 
 
 def rows_preview(bench: Bench, step: str, physical: PhysicalPlan, *, whole: bool) -> list[str]:
@@ -239,18 +239,14 @@ def _amount(calls: Amount) -> str:
 
 def limits(budget: Budget) -> str:
     """The limits of a budget."""
-    values = {
-        name: getattr(budget, name)
-        for name in ("max_calls", "max_tokens", "max_usd", "max_seconds")
-    }
-    limits_set = ", ".join(
-        f"{name} {_limit(value)}" for name, value in values.items() if value is not None
-    )
-    return f"it stops before it passes {limits_set}" if limits_set else "no limit is set"
-
-
-def _limit(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:,g}"
+    names = ("max_calls", "max_tokens", "max_usd", "max_seconds")
+    values = {name: getattr(budget, name) for name in names}
+    limits_set = [
+        f"{name} {value:,}" if isinstance(value, int) else f"{name} {value:,g}"
+        for name, value in values.items()
+        if value is not None
+    ]
+    return f"it stops before it passes {', '.join(limits_set)}" if limits_set else "no limit is set"
 
 
 def variants_preview(bench: Bench, estimates: Sequence[Estimate], before: int) -> list[str]:
@@ -278,17 +274,12 @@ def estimate_lines(estimates: Sequence[Estimate], reference: str = "") -> list[s
 
 def in_all(estimates: Sequence[Estimate], trials: int, budget: Budget) -> str:
     """The cost of all trials of all variants."""
-    known = [e.dollars for e in estimates]
-    total = None if None in known else trials * sum(d for d in known if d is not None)
-    calls = (
-        None
-        if any(e.calls is None for e in estimates)
-        else trials * sum(e.calls or 0 for e in estimates)
-    )
+    calls, price = _sum(e.calls for e in estimates), _sum(e.dollars for e in estimates)
     about = "" if all(e.planned for e in estimates) else "≈ "
     limit = f" of the {dollars(budget.max_usd)} you allow" if budget.max_usd is not None else ""
     each = f"{trials} trials of each: " if trials > 1 else "in all: "
-    return f"{each}{_number(calls, about)} calls, {_dollars(total, planned=not about)}{limit}"
+    count = _number(calls and trials * calls, about)
+    return f"{each}{count} calls, {_dollars(price and trials * price, planned=not about)}{limit}"
 
 
 def expected(estimate: Estimate) -> str:
@@ -307,10 +298,6 @@ def _number(value: float | None, sign: str = "") -> str:
 
 
 def _dollars(value: float | None, *, planned: bool) -> str:
-    return (
-        "$ ?"
-        if value is None
-        else "$0"
-        if value == 0
-        else f"{'up to' if planned else '≈'} {dollars(value, exact=True)}"
-    )
+    if value is None:
+        return "$ ?"
+    return f"{'up to' if planned else '≈'} {dollars(value, exact=True)}" if value else "$0"

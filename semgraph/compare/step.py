@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
@@ -49,7 +49,7 @@ from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.stack import bound
 from semgraph.logical.iterate import of_first_round
 from semgraph.logical.node import walk
-from semgraph.logical.plan import Choice, LogicalPlan
+from semgraph.logical.plan import Choice, LogicalPlan, match_steps
 from semgraph.logical.prompt import plain
 from semgraph.logical.semantic import SemAgg, Semantic
 from semgraph.meter import StepMetrics
@@ -63,6 +63,8 @@ from semgraph.semantic.contract import Cost, Observed, Outcome, RowEstimate, Row
 from semgraph.semantic.library import Implementation, Library
 from semgraph.semantic.rows import answer
 from semgraph.stores.base import Store
+
+Tables = tuple[pa.Table, ...]
 
 
 @dataclass(frozen=True)
@@ -83,21 +85,14 @@ class RowsProbe(Implementation[Any]):
 
 
 @dataclass(frozen=True)
-class InputPart:
-    """One input of the step: its tables with hidden columns, and `$now`."""
-
-    tables: tuple[pa.Table, ...]
-    now: datetime | None
-
-
-@dataclass(frozen=True)
 class Frozen:
     """A step's input.
 
     Args:
         node: The step.
-        parts: The rows of each evaluation of the step; `_m` of the first input numbers its rows
-            across all parts.
+        parts: The tables of the inputs of each evaluation of the step, with hidden columns; `_m` of
+            the first input numbers its rows across all parts.
+        now: The value of `$now`.
         partitions: Partition values by `_p`.
         column: The column of the partition.
         before: The cost of computing them.
@@ -105,7 +100,8 @@ class Frozen:
     """
 
     node: Semantic
-    parts: tuple[InputPart, ...]
+    parts: Sequence[Tables]
+    now: datetime | None
     partitions: Sequence[str]
     column: str
     before: Spent = Spent()
@@ -115,14 +111,14 @@ class Frozen:
     def rows(self) -> pa.Table:
         """The rows of the first input, by number, without hidden columns."""
         names = self.node.inputs[0].schema.names
-        return pa.concat_tables([part.tables[0].select(names) for part in self.parts])
+        return pa.concat_tables([part[0].select(names) for part in self.parts])
 
     def facts(self) -> dict[str, Any]:
         """The number of rows of each input, and the SHA-256 of all rows without vectors."""
         digest, counts = hashlib.sha256(), {}
         for i, source in enumerate(self.node.inputs):
             names = [f.name for f in source.schema if not pa.types.is_fixed_size_list(f.type)]
-            tables = [part.tables[i].select(names) for part in self.parts]
+            tables = [part[i].select(names) for part in self.parts]
             name = source.step or getattr(source, "name", "") or source.keyword
             counts[name if name not in counts else f"{name}.{i}"] = sum(
                 table.num_rows for table in tables
@@ -134,13 +130,8 @@ class Frozen:
 
     async def answered(self, implementation: Implementation[Any], ctx: Context) -> list[Answered]:
         """The answers of an implementation to each part."""
-        node, own, column = self.node, self.partitions, self.column
-        return [
-            await answer(
-                node, part.tables, AnswerContext(implementation, ctx, own, column, part.now)
-            )
-            for part in self.parts
-        ]
+        context = AnswerContext(implementation, ctx, self.partitions, self.column, self.now)
+        return [await answer(self.node, tables, context) for tables in self.parts]
 
     async def items(self, llm: LLM, embedder: Embedder) -> list[Rows]:
         """The rows that an implementation answers, collected by one without calls."""
@@ -159,9 +150,9 @@ def semantic_node(plan: LogicalPlan, step: str) -> Semantic:
     """The semantic operator of a step. Raises PlanError if the step does not exist, or has not
     exactly one such operator.
     """
-    nodes, names = semantic_nodes(plan.roots), semantic_steps(plan)
-    exact = [node for node in nodes if node.step == step]
-    matches = exact or [node for node in nodes if node.step.rsplit("/", 1)[-1] == step]
+    names = semantic_steps(plan)
+    steps = match_steps(step, names)
+    matches = [node for node in semantic_nodes(plan.roots) if node.step in steps]
     there = listed_steps(names)
     if not matches and step in plan.steps:
         clusters = any(node.swappable and node.step == step for node in walk(*plan.roots))
@@ -171,21 +162,13 @@ def semantic_node(plan: LogicalPlan, step: str) -> Semantic:
     if not matches:
         hint = did_you_mean(step, names)
         raise PlanError(Problem(f'plan {plan.name} has no step "{step}"', there=there, hint=hint))
+    if len(steps) > 1:
+        there = ", ".join(steps)
+        raise PlanError(Problem(f'"{step}" is several steps', there=there, hint="name one of them"))
     if len(matches) > 1:
-        paths = list(dict.fromkeys(node.step for node in matches))
-        if len(paths) > 1:
-            raise PlanError(
-                Problem(
-                    f'"{step}" is several steps', there=", ".join(paths), hint="name one of them"
-                )
-            )
         kinds = ", ".join(node.keyword for node in matches)
-        raise PlanError(
-            Problem(
-                f"step {step} calls the model {len(matches)} times ({kinds})",
-                hint="split it into several steps",
-            )
-        )
+        what = f"step {step} calls the model {len(matches)} times ({kinds})"
+        raise PlanError(Problem(what, hint="split it into several steps"))
     return matches[0]
 
 
@@ -203,75 +186,7 @@ def implementation_of(
     return choice, variant
 
 
-@dataclass(frozen=True)
-class StepInput:
-    """The plan that computes a step's input.
-
-    Args:
-        node: The step.
-        physical: The plan up to the step, or the whole plan if the input depends on its writes.
-        grown: Whether the input depends on what the plan writes.
-    """
-
-    node: Semantic
-    physical: PhysicalPlan
-    grown: bool
-
-    @classmethod
-    def of(cls, bench: Bench, plan: LogicalPlan, node: Semantic, store: Store) -> Self:
-        """The plan of a step's input, with the plan's implementation of the step; for a step in a
-        loop, of the input of its first round. Raises PlanError.
-        """
-        physical = bench.compiled(plan, store)
-        steps = [n for n in walk(*physical.roots) if n.swappable and n.step == node.step]
-        grown = any(source in physical.ordered for n in steps for source in n.inputs)
-        inputs = of_first_round(plan.roots, node)
-        small = replace(
-            plan,
-            writes=plan.writes if grown else (),
-            returns={f"input {i}": source for i, source in enumerate(inputs)},
-        )
-        return cls(node, bench.compiled(small, store), grown)
-
-    @property
-    def calls_model(self) -> bool:
-        """Whether the model is called to compute the input."""
-        return bool(semantic_nodes(self.physical.roots))
-
-    async def freeze(self, bench: Bench, store: Store, ledger: Ledger) -> Frozen:
-        """Compute the input in a scratch store, charged to `ledger`.
-
-        Raises:
-            BudgetReached: A limit was reached before all rows were computed; the journal has the
-                answers.
-        """
-        times: list[datetime] = []
-
-        def now(name: str) -> datetime:
-            times.append(bench.opened.now(name))
-            return times[-1]
-
-        options = RunOptions("comparison", now, again=True, write=self.grown)
-        outcome, partitions, _ = await bench.run(self.physical, store, ledger, options)
-        if outcome.stopped:
-            what = f"the rows of step {self.node.step} are not complete"
-            raise BudgetReached(f"{outcome.stopped}; {what}. {KEPT}")
-        lists = [outcome.tables.get(f"input {i}", []) for i in range(len(self.node.inputs))]
-        windows = list(zip(*lists, strict=True))
-        if windows and not self.grown:
-            windows = [_joined(lists)]
-        at = times[0] if times else None
-        return Frozen(
-            self.node,
-            tuple(_numbered([InputPart(tables, at) for tables in windows])),
-            partitions,
-            bench.request.plan.graph.partition,
-            ledger.paid,
-            len(outcome.failures),
-        )
-
-
-def _joined(lists: Sequence[Sequence[pa.Table]]) -> tuple[pa.Table, ...]:
+def _joined(lists: Sequence[Sequence[pa.Table]]) -> Tables:
     """The tables of all windows as one, in the order of the input rows. A table without input rows
     is the same in all windows.
     """
@@ -290,19 +205,14 @@ def _joined(lists: Sequence[Sequence[pa.Table]]) -> tuple[pa.Table, ...]:
     return tuple(joined)
 
 
-def _numbered(parts: Sequence[InputPart]) -> list[InputPart]:
+def _numbered(parts: Iterable[Tables]) -> Iterator[Tables]:
     """Number the rows of the first input across all parts, for evidence and failures."""
-    result, start = [], 0
-    for part in parts:
-        first = part.tables[0]
+    start = 0
+    for first, *others in parts:
         numbers = pa.array(range(start, start + first.num_rows), pa.int64())
         start += first.num_rows
-        if INPUT_ROW in first.column_names:
-            first = first.set_column(first.column_names.index(INPUT_ROW), INPUT_ROW, numbers)
-        else:
-            first = first.append_column(INPUT_ROW, numbers)
-        result.append(replace(part, tables=(first, *part.tables[1:])))
-    return result
+        names = [name for name in first.column_names if name != INPUT_ROW]
+        yield first.select(names).append_column(INPUT_ROW, numbers), *others
 
 
 class StepArms(Arms):
@@ -335,53 +245,104 @@ class StepArms(Arms):
 
     async def prepare(self) -> list[str]:
         """Compute the rows and the estimates, and return the lines to print before the trials."""
-        bench, node = self.bench, self.node
-        await bench.read()
-        async with bench.copy() as scratch:
-            source = self._input(scratch)
-            if source.calls_model:
-                bench.say(rows_preview(bench, node.step, source.physical, whole=source.grown))
-                bench.record.begin()
-            await self._freeze(source, scratch)
-        return variants_preview(bench, self.estimates, self.frozen.before.calls)
+        await self._prepared(pays=True)
+        return variants_preview(self.bench, self.estimates, self.frozen.before.calls)
 
     async def foreseen(self) -> list[str]:
         """The expected cost of each implementation, one line each, if no model is called for the
         rows.
         """
-        bench, node = self.bench, self.node
-        await bench.read()
-        async with bench.copy() as scratch:
-            source = self._input(scratch)
-            if source.calls_model:
-                later = "the cost of the variants depends on these rows: compare prints it before it runs a variant"
-                lines = rows_preview(bench, node.step, source.physical, whole=source.grown)
-                return [*lines, later]
-            await self._freeze(source, scratch)
+        if lines := await self._prepared(pays=False):
+            later = "the cost of the variants depends on these rows: compare prints it before it runs a variant"
+            return [*lines, later]
+        node, opened = self.node, self.bench.opened
         counts = " × ".join(f"{n} {count:,}" for n, count in self.frozen.facts()["rows"].items())
         return [
-            f"{node.step} = {node.keyword}({counts}), one trial of each ({bench.opened.llm.name}), estimated",
+            f"{node.step} = {node.keyword}({counts}), one trial of each ({opened.llm.name}), estimated",
             *estimate_lines(self.estimates, self.reference),
-            f"  {in_all(self.estimates, bench.request.trials, bench.opened.budget)}",
+            f"  {in_all(self.estimates, self.bench.request.trials, opened.budget)}",
         ]
 
-    def _input(self, store: Store) -> StepInput:
-        """The plan of the step's input, with the reference as the step's implementation."""
-        plan = self.bench.request.plan
-        use = {**plan.use, self.node.step: self.choices[self.reference]}
-        return StepInput.of(self.bench, replace(plan, use=use), self.node, store)
-
-    async def _freeze(self, source: StepInput, store: Store) -> None:
-        """Compute the rows and the cost of each implementation. Raises PlanError without rows."""
-        bench, node = self.bench, self.node
-        self.frozen = frozen = await bench.pays(partial(source.freeze, bench, store))
+    async def _prepared(self, *, pays: bool) -> list[str]:
+        """Compute the rows and the estimates. If the model would be called for the rows, but must
+        not be, returns lines about the cost instead.
+        """
+        bench = self.bench
+        await bench.read()
+        async with bench.copy() as scratch:
+            physical, grown = self._source(scratch)
+            if semantic_nodes(physical.roots):
+                lines = rows_preview(bench, self.node.step, physical, whole=grown)
+                if not pays:
+                    return lines
+                bench.say(lines)
+                bench.record.begin()
+            freeze = partial(self._freeze, physical, scratch, grown=grown)
+            self.frozen = frozen = await bench.pays(freeze)
         if not frozen.parts or not frozen.rows.num_rows:
-            what = f"step {node.step} has no rows: there is nothing to compare"
+            what = f"step {self.node.step} has no rows: there is nothing to compare"
             raise PlanError(Problem(what, hint="use other inputs"))
         if self.truth is not None:
-            self.truth = about(self.truth, node, frozen.rows)
-        models = bench.opened.llm, bench.opened.embedder
-        estimates = StepEstimates(node, await frozen.items(*models), *models)
+            self.truth = about(self.truth, self.node, frozen.rows)
+        await self._estimate()
+        return []
+
+    def _source(self, store: Store) -> tuple[PhysicalPlan, bool]:
+        """The plan up to the step, with the reference as the step's implementation; in a loop, up
+        to the input of its first round. If the input depends on what the plan writes, it is the
+        whole plan, and the second value is true. Raises PlanError.
+        """
+        bench, node, plan = self.bench, self.node, self.bench.request.plan
+        plan = replace(plan, use={**plan.use, node.step: self.choices[self.reference]})
+        physical = bench.compiled(plan, store)
+        steps = [n for n in walk(*physical.roots) if n.swappable and n.step == node.step]
+        grown = any(source in physical.ordered for n in steps for source in n.inputs)
+        inputs = of_first_round(plan.roots, node)
+        small = replace(
+            plan,
+            writes=plan.writes if grown else (),
+            returns={f"input {i}": source for i, source in enumerate(inputs)},
+        )
+        return bench.compiled(small, store), grown
+
+    async def _freeze(
+        self, physical: PhysicalPlan, store: Store, ledger: Ledger, *, grown: bool
+    ) -> Frozen:
+        """Compute the input in a scratch store, charged to `ledger`.
+
+        Raises:
+            BudgetReached: A limit was reached before all rows were computed; the journal has the
+                answers.
+        """
+        bench, node, times = self.bench, self.node, list[datetime]()
+
+        def now(name: str) -> datetime:
+            times.append(bench.opened.now(name))
+            return times[-1]
+
+        options = RunOptions("comparison", now, again=True, write=grown)
+        outcome, partitions, _ = await bench.run(physical, store, ledger, options)
+        if outcome.stopped:
+            what = f"the rows of step {node.step} are not complete"
+            raise BudgetReached(f"{outcome.stopped}; {what}. {KEPT}")
+        lists = [outcome.tables.get(f"input {i}", []) for i in range(len(node.inputs))]
+        windows = list(zip(*lists, strict=True))
+        if windows and not grown:
+            windows = [_joined(lists)]
+        return Frozen(
+            node,
+            list(_numbered(windows)),
+            times[0] if times else None,
+            partitions,
+            bench.request.plan.graph.partition,
+            ledger.paid,
+            len(outcome.failures),
+        )
+
+    async def _estimate(self) -> None:
+        """Estimate the cost of each implementation."""
+        models = self.bench.opened.llm, self.bench.opened.embedder
+        estimates = StepEstimates(self.node, await self.frozen.items(*models), *models)
         self.expected = expected = await estimates.observed(self.basis)
         self.requests = {n: await expected.at_once(each) for n, each in self.variants.items()}
         self.estimates = [
@@ -485,11 +446,6 @@ def only_step(plan: LogicalPlan) -> str:
     """The only semantic step of a plan. Raises PlanError if there is none or more than one."""
     names = semantic_steps(plan)
     if len(names) != 1:
-        raise PlanError(
-            Problem(
-                "these variants do not name their step",
-                there=listed_steps(names),
-                hint='name it: step="..."',
-            )
-        )
+        what, hint = "these variants do not name their step", 'name it: step="..."'
+        raise PlanError(Problem(what, there=listed_steps(names), hint=hint))
     return names[0]

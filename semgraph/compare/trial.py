@@ -133,14 +133,6 @@ class Attempt(NamedTuple):
 Attempts = Mapping[str, Sequence[Attempt]]  # by arm
 
 
-class Ran(NamedTuple):
-    """A run of a plan: its outcome, the partition values by `_p`, and its seconds."""
-
-    outcome: RunOutcome
-    partitions: Sequence[str]
-    seconds: float
-
-
 def semantic_nodes(roots: Sequence[Node]) -> list[Semantic]:
     """The operators that call the model."""
     return [node for node in walk(*roots) if isinstance(node, Semantic)]
@@ -210,9 +202,12 @@ class Bench:
 
     async def run(
         self, physical: PhysicalPlan, store: Store, ledger: Ledger, options: RunOptions, *, scope: str = "", trial: int = 0
-    ) -> Ran:  # fmt: skip
+    ) -> tuple[RunOutcome, Sequence[str], float]:  # fmt: skip
         """Run a plan over the inputs, charged to `ledger`. In a scope it shares no answers with
         other scopes, and no vectors with other trials.
+
+        Returns:
+            The outcome, the partition values by `_p`, and the seconds.
         """
         opened, llm, embedder = self.opened, self.opened.llm, self.opened.embedder
         if scope:
@@ -223,7 +218,7 @@ class Bench:
         )  # fmt: skip
         began = time.perf_counter()
         outcome = await Executor(runtime, options).run(self.request.inputs)
-        return Ran(outcome, runtime.partitions, time.perf_counter() - began)
+        return outcome, runtime.partitions, time.perf_counter() - began
 
 
 class Arms(Protocol):
