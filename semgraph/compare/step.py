@@ -283,7 +283,7 @@ class StepArms(Arms):
             what = f"step {self.node.step} has no rows: there is nothing to compare"
             raise PlanError(Problem(what, hint="use other inputs"))
         if self.truth is not None:
-            self.truth = about(self.truth, self.node, frozen.rows)
+            self.truth = about(self.truth, frozen.rows)
         await self._estimate()
         return []
 
