@@ -207,12 +207,11 @@ class Arm:
     def cold(self) -> Spent:
         """The mean cost of a trial by itself."""
         total, number = sum((t.cold for t in self.trials), Spent()), max(len(self.trials), 1)
-        dollars = None if total.dollars is None else total.dollars / number
         return Spent(
             round(total.calls / number),
             round(total.tokens_in / number),
             round(total.tokens_out / number),
-            dollars,
+            None if total.dollars is None else total.dollars / number,
         )
 
     @property
@@ -316,13 +315,8 @@ class Comparison:
         result = next((arm for arm in self.arms if arm.name == name), None)
         if result is None:
             names = [arm.name for arm in self.arms]
-            raise PlanError(
-                Problem(
-                    f'"{name}" was not compared',
-                    there="variants: " + ", ".join(names),
-                    hint=did_you_mean(name, names),
-                )
-            )
+            there, hint = "variants: " + ", ".join(names), did_you_mean(name, names)
+            raise PlanError(Problem(f'"{name}" was not compared', there=there, hint=hint))
         return result
 
     def __iter__(self) -> Iterator[Arm]:
@@ -422,12 +416,8 @@ def trial_of(arm: Arm, number: int) -> Trial:
     """A trial of a variant, from 1. Raises PlanError if the trial was not run."""
     result = next((t for t in arm.trials if t.number == number), None)
     if result is None:
-        run: Sequence[str] = [str(t.number) for t in arm.trials]
-        raise PlanError(
-            Problem(
-                f"{arm.name} has no trial {number}", there="trials: " + (", ".join(run) or "none")
-            )
-        )
+        there = "trials: " + (", ".join(str(t.number) for t in arm.trials) or "none")
+        raise PlanError(Problem(f"{arm.name} has no trial {number}", there=there))
     return result
 
 
@@ -516,14 +506,8 @@ def _evidence(arm: Arm, number: int, where: Mapping[str, Any]) -> Evidence:
     names = comparison.rows.column_names
     for path in where:
         if path.split(".")[0] not in names:
-            there = "columns: " + ", ".join(names)
-            raise PlanError(
-                Problem(
-                    f'the frozen rows have no column "{path}"',
-                    there=there,
-                    hint=did_you_mean(path, names),
-                )
-            )
+            what, there = f'the frozen rows have no column "{path}"', "columns: " + ", ".join(names)
+            raise PlanError(Problem(what, there=there, hint=did_you_mean(path, names)))
     rows = comparison.rows.to_pylist()
     selected = {
         i
@@ -531,10 +515,8 @@ def _evidence(arm: Arm, number: int, where: Mapping[str, Any]) -> Evidence:
         if all(as_text(at(row, p)) == as_text(v) for p, v in where.items())
     }
     if not selected:
-        condition = ", ".join(f"{name}={value}" for name, value in where.items())
-        raise PlanError(
-            Problem(f"no frozen row has {condition}", there=f"there are {len(rows):,} rows")
-        )
+        what = "no frozen row has " + ", ".join(f"{name}={value}" for name, value in where.items())
+        raise PlanError(Problem(what, there=f"there are {len(rows):,} rows"))
     items = [] if trial.answers is None else trial.answers.to_pylist()
     with exchanges(Run(comparison.record or Path()), comparison.journal) as lookup:
         asked = tuple(asked_item(item, lookup) for item in items if item[INPUT_ROW] in selected)

@@ -52,9 +52,8 @@ def uses(
             what = (
                 f'arm {arm}: plan {plan.name} has no step "{step}" that calls the model or a plan'
             )
-            raise PlanError(
-                Problem(what, there=listed_steps(names), hint=did_you_mean(step, known))
-            )
+            hint = did_you_mean(step, known)
+            raise PlanError(Problem(what, there=listed_steps(names), hint=hint))
         return Choice.parse(text)
 
     choices = checked(

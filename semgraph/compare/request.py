@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
@@ -66,36 +66,24 @@ def requested(
     if trials < 1:
         raise PlanError(Problem(f"trials is {trials}", hint="at least 1; 3 show a spread"))
     if trials > 1 and replays:
-        raise PlanError(
-            Problem(
-                "a recording has one answer to each question, so all its trials are equal",
-                hint="trials=1",
-            )
-        )
+        what = "a recording has one answer to each question, so all its trials are equal"
+        raise PlanError(Problem(what, hint="trials=1"))
     if isinstance(variants, str):
-        raise PlanError(
-            Problem(
-                f'variants is the text "{variants}"', hint=f'write a list: variants=["{variants}"]'
-            )
-        )
-    variants_by_name = dict(variants) if isinstance(variants, Mapping) else _named(list(variants))
-    if not variants_by_name:
-        raise PlanError(
-            Problem(
-                "there is nothing to compare",
-                hint='name variants: variants=["per_row", "packed(rows=10)"]',
-            )
-        )
-    nested = [name for name, variant in variants_by_name.items() if isinstance(variant, Mapping)]
+        what, hint = f'variants is the text "{variants}"', f'write a list: variants=["{variants}"]'
+        raise PlanError(Problem(what, hint=hint))
+    by_name = dict(variants) if isinstance(variants, Mapping) else _named(list(variants))
+    if not by_name:
+        hint = 'name variants: variants=["per_row", "packed(rows=10)"]'
+        raise PlanError(Problem("there is nothing to compare", hint=hint))
+    nested = [name for name, variant in by_name.items() if isinstance(variant, Mapping)]
     if step and nested:
+        what = f"variant {nested[0]} sets implementations of several steps"
         hint = f'with step="{step}" a variant is a text, such as "block(left=10)"; leave step out to compare whole plans'
-        raise PlanError(
-            Problem(f"variant {nested[0]} sets implementations of several steps", hint=hint)
-        )
-    if not step and len(nested) < len(variants_by_name):
+        raise PlanError(Problem(what, hint=hint))
+    if not step and len(nested) < len(by_name):
         hint = 'name it: step="..."; or compare whole plans: variants={"name": {"step": "implementation"}}'
         raise PlanError(Problem("these variants do not name their step", hint=hint))
-    return variants_by_name
+    return by_name
 
 
 def _named(variants: list[str]) -> dict[str, str]:
@@ -126,9 +114,8 @@ class ComparisonRecord:
         self.id = new_run(runs or Path())
         self.record = RunRecord(runs / self.id) if runs is not None else None
         journal = self.opened.journal
-        self.calls = (
-            CallLog(self.record, texts=journal is not None) if self.record is not None else None
-        )
+        if self.record is not None:
+            self.calls = CallLog(self.record, texts=journal is not None)
         settings = {
             k: {"value": v, "origin": origin} for k, v, origin in self.runner.settings.rows()
         }
@@ -162,16 +149,10 @@ class ComparisonRecord:
             return
         if self.calls is not None:
             self.calls.flush()
-        paid = self.paid
-        total = StepMetrics(
-            calls_issued=paid.calls,
-            tokens_in=paid.tokens_in,
-            tokens_out=paid.tokens_out,
-            dollars=paid.dollars,
-        )
-        self.record.text(
-            "metrics.json", json.dumps({"total": total.as_dict(), "steps": {}}, indent=1)
-        )
+        paid = asdict(self.paid)
+        total = StepMetrics(calls_issued=paid.pop("calls"), **paid)
+        metrics = {"total": total.as_dict(), "steps": {}}
+        self.record.text("metrics.json", json.dumps(metrics, indent=1))
         self._describe(status=status, why=reason, ended=timestamp())
 
     def comparison(self, arms: Sequence[Arm], **more: Any) -> Comparison:

@@ -139,21 +139,19 @@ def elements(path: str, kind: Type, values: Iterable[Any], source: str) -> tuple
     known = dict(kind.item.fields)
     named = dict.fromkeys(
         str(name)
-        for value in values
+        for value in python_values(values)
         for row in _listed(value)
         if isinstance(row, Mapping)
         for name in row
     )
     if unknown := [name for name in named if name not in known]:
-        what = f'{source}: elements of {path} have no field "{unknown[0]}"'
-        raise PlanError(
-            Problem(what, there="fields: " + ", ".join(known), hint=did_you_mean(unknown[0], known))
-        )
+        what, there = f'{source}: elements of {path} have no field "{unknown[0]}"', ", ".join(known)
+        hint = did_you_mean(unknown[0], known)
+        raise PlanError(Problem(what, there=f"fields: {there}", hint=hint))
     names = [name for name in known if name in named] or list(known)
     fields = tuple((name, replace(known[name], nullable=True)) for name in names)
-    return Type("list", nullable=True, item=replace(kind.item, fields=fields)), [
-        f"{path}{EACH}.{name}" for name in names
-    ]
+    listed = Type("list", nullable=True, item=replace(kind.item, fields=fields))
+    return listed, [f"{path}{EACH}.{name}" for name in names]
 
 
 def are_flags(values: Any) -> bool:
@@ -185,14 +183,13 @@ def _flag(value: Any) -> Any:
 
 
 def _listed(value: Any) -> list[Any]:
-    """The elements of a value: of a list, or of a JSON list."""
-    elements_ = value.as_py() if isinstance(value, pa.Scalar) else value
-    if isinstance(elements_, str):
+    """The elements of a list, or of a JSON list."""
+    if isinstance(value, str):
         try:
-            elements_ = json.loads(elements_)
+            value = json.loads(value)
         except ValueError:
             return []  # the row check reports this
-    return list(elements_) if isinstance(elements_, (list, tuple)) else []
+    return list(value) if isinstance(value, (list, tuple)) else []
 
 
 def nested(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -550,12 +547,9 @@ def read_graph_truth(value: Any) -> ScoredGraph:
     source = str(value) if isinstance(value, (str, Path)) else "the truth"
     data = _json(Path(value)) if isinstance(value, (str, Path)) else value
     if not isinstance(data, Mapping) or "nodes" not in data:
+        what = f"{source} is not a graph: a whole plan is compared with nodes and edges"
         hint = '{"nodes": [{"key", "name", "members"}], "edges": [{"source", "target", "label", "start", "end"}]}'
-        raise PlanError(
-            Problem(
-                f"{source} is not a graph: a whole plan is compared with nodes and edges", hint=hint
-            )
-        )
+        raise PlanError(Problem(what, hint=hint))
     nodes = [_node(row, f"{source}, node {i}") for i, row in enumerate(data["nodes"], 1)]
     keys = {node.key for node in nodes}
     edges = [
@@ -574,8 +568,6 @@ def comparable(graph: ScoredGraph, truth: ScoredGraph) -> ScoredGraph:
 
 
 def _json(path: Path) -> Any:
-    import json
-
     try:
         return json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
