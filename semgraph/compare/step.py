@@ -296,7 +296,7 @@ class StepArms(Arms):
         plan = replace(plan, use={**plan.use, node.step: self.choices[self.reference]})
         physical = bench.compiled(plan, store)
         steps = [n for n in walk(*physical.roots) if n.swappable and n.step == node.step]
-        grown = any(source in physical.ordered for n in steps for source in n.inputs)
+        grown = any(source in physical.after_writes for n in steps for source in n.inputs)
         inputs = of_first_round(plan.roots, node)
         small = replace(
             plan,

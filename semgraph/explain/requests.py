@@ -29,6 +29,7 @@ from semgraph.llm.base import LLM, Embeddings, Message, Request
 from semgraph.llm.stack import bound
 from semgraph.logical.graph import Match, Scan
 from semgraph.logical.node import Node, walk
+from semgraph.logical.plan import uses_store
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import VECTOR, Semantic
@@ -191,7 +192,7 @@ async def _made_up(
     """A request about made-up rows. If the implementation fails with them, it has the prompt's own
     words.
     """
-    if getattr(node, "form", ""):
+    if getattr(node, "answer_schema", ""):
         return None  # the answer schema comes from the rows
     async with _dry_run(node, model) as ctx:
         with suppress(Exception):  # an implementation may require numbers
@@ -334,6 +335,6 @@ def segment_queries(plan: PhysicalPlan) -> str:
         )
     if not parts:
         parts.append("-- DuckDB: no statements")
-    if not any(node.reads_store for node in walk(*plan.roots)):
+    if not uses_store(*plan.roots):
         parts.append("-- store: not read")
     return "\n\n".join(parts)

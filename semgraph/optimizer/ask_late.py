@@ -35,10 +35,8 @@ def ask_late(roots: Roots, _facts: PlanFacts) -> Roots:
         if taken is None:
             return node
         asking, below = taken
-        ends_running_ahead = asking.partitioned and any(
-            n.reads_store for n in walk(*node.inputs[1:])
-        )
-        changes_partition = node.partitioned and not asking.partitioned
+        ends_running_ahead = asking.windowed and any(n.reads_store for n in walk(*node.inputs[1:]))
+        changes_partition = node.windowed and not asking.windowed
         asked_once = asking.rounds != node.rounds  # in a loop, not in each round
         if ends_running_ahead or changes_partition or asked_once:
             return node
@@ -62,7 +60,7 @@ def _taken_out(node: Node, alone: Alone) -> tuple[SemFilter, Node] | None:
     if not alone(node) or not node.inputs:
         return None
     if isinstance(node, SemFilter):
-        return (node, node.input) if node.row_local and not node.adds else None
+        return (node, node.input) if node.row_local and not node.output_columns else None
     if not _passable(node):
         return None
     taken = _taken_out(node.inputs[0], alone)

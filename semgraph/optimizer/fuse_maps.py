@@ -49,7 +49,7 @@ def _stacked(node: Node, alone: Alone, facts: PlanFacts) -> Node:
     if (
         not _is_map(below)
         or not alone(below)
-        or node.reads & below.adds
+        or node.reads & below.output_columns
         or not can_share(below, node, facts)
     ):
         return node
@@ -73,7 +73,7 @@ def _side_by_side(roots: Roots, facts: PlanFacts) -> Roots:
         one = fused.setdefault(relation, node)
         if one is node:
             parts[relation] = [node]
-        elif not one.adds & node.adds and can_share(one, node, facts):
+        elif not one.output_columns & node.output_columns and can_share(one, node, facts):
             fused[relation] = _fused(one, node, one.step)
             parts[relation].append(node)
     several = {part: fused[at] for at, each in parts.items() if len(each) > 1 for part in each}

@@ -55,7 +55,7 @@ def fuse_predicates(roots: Roots, facts: PlanFacts) -> Roots:
 def _is_filter(node: Node) -> TypeGuard[Semantic]:
     """Whether an operator keeps or drops each row by its answer alone."""
     plain = isinstance(node, Semantic) and getattr(node, "when", None) is None
-    return plain and node.row_local and node.rows == "subset" and not node.adds
+    return plain and node.row_local and node.rows == "subset" and not node.output_columns
 
 
 def _both(first: Semantic, second: Semantic) -> PromptSet:

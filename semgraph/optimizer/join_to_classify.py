@@ -52,7 +52,7 @@ def _fits(node: SemJoin) -> bool:
         and not node.prompt.on
         and "number" not in node.prompt.other_fields
     )
-    own_rows = node.input.partitioned or not node.other.partitioned
+    own_rows = node.input.windowed or not node.other.windowed
     one_owner = not owner_column(node.other, node.owner) or (node.owner, node.owner) in node.using
     return plain and own_rows and one_owner and not names & {_NUMBER, _LISTED, _FOUND}
 

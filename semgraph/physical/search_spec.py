@@ -5,7 +5,7 @@ the part of the engine.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -250,7 +250,9 @@ class SearchSpec:
     @property
     def row_columns(self) -> frozenset[str]:
         """The columns of the rows that the store's part reads, besides the methods' values."""
-        own = {path.split(".")[0] for s in self.taken for path in s.columns} - self.node.adds
+        own = {
+            path.split(".")[0] for s in self.taken for path in s.columns
+        } - self.node.output_columns
         partition = (
             {self.node.partition or self.node.graph.partition}
             if self.node.partition != "all"
@@ -282,6 +284,8 @@ class SearchInput:
     left: Batch
     within: Batch | None
     values: Sequence[pa.Array[Any]]
+    # the vectors of the step's rows by method, once they were fetched
+    step_vectors: dict[int, Any] = field(default_factory=dict)
 
     def column(self, method: int) -> list[Any]:
         """The values or words of a method."""

@@ -259,8 +259,8 @@ async def ask(
     units = items["group"] if node.keyword == "sem_agg" else range(len(items["left"]))
     unasked = _unasked(node, left, list(zip(units, items["left"], strict=True)), prompts)
     asked, numbers = node, [prompt or 0 for prompt in prompts]
-    if isinstance(node, SemMap) and node.form and numbers:
-        asked, numbers = with_row_schemas(node, values(pick(left, node.form)), numbers)
+    if isinstance(node, SemMap) and node.answer_schema and numbers:
+        asked, numbers = with_row_schemas(node, values(pick(left, node.answer_schema)), numbers)
     rows = Rows(
         _flat(left, node.prompt.fields),
         None if right is None else _flat(right, node.prompt.other_fields),
@@ -270,9 +270,7 @@ async def ask(
         times,
     )
     places = [unit for unit in dict.fromkeys(units) if unit not in unasked]
-    if not rows.items.num_rows:
-        table = empty_table(answer_schema(asked))
-    elif isinstance(node, Answering) and node.check is not None and check_input is not None:
+    if isinstance(node, Answering) and node.check is not None and check_input is not None:
         table = await _checked(node, node.check, asked, rows, rows_at(check_input, places), context)
     else:
         table = await _answers(asked, rows, context)
@@ -311,6 +309,8 @@ def _table(node: Semantic, answers: Sequence[Outcome], like: pa.Table) -> pa.Tab
 
 async def _answers(node: Semantic, rows: Rows, context: AnswerContext) -> pa.Table:
     """The answers of the implementation, in the order of the items."""
+    if not rows.items.num_rows:
+        return empty_table(answer_schema(node))
     table = await watched(context.implementation, node, rows, context.ctx)
     check_answer(node, rows, table, context.implementation)
     table = table.sort_by("item")
@@ -429,7 +429,7 @@ class QuestionKey(NamedTuple):
 
 def question_keys(node: Semantic, rows: pa.Table, context: AnswerContext) -> list[QuestionKey]:
     """The key of each row."""
-    column = node.form if isinstance(node, SemMap) else ""
+    column = node.answer_schema if isinstance(node, SemMap) else ""
     schemas = values(pick(rows, column)) if column else [""] * rows.num_rows
     texts = prompt_texts(rows, node.prompt.fields)
     checked = check_texts(node, rows)
