@@ -157,11 +157,11 @@ class _TreeBuilder:
         ask = AskModel(node, inputs, *self._chosen.implementations[node])
         chain = [ask]
         if isinstance(node, SemMap | SemFilter) and node.stop is not None:
-            while (below := self._fed(chain[0])) is not None:
+            while (below := self._pulled(chain[0])) is not None:
                 chain.insert(0, below)
         return ask if len(chain) == 1 else EarlyStop(node, chain[0].inputs, tuple(chain))
 
-    def _fed(self, ask: AskModel) -> AskModel | None:
+    def _pulled(self, ask: AskModel) -> AskModel | None:
         """The operator below, if it computes only the rows that this operator needs; else None."""
         below = ask.inputs[0]
         pulled = (
