@@ -140,8 +140,8 @@ class _TreeBuilder:
 
     def _loop(self, node: Iterate) -> IterateRows:
         body = self.physical[node.body]
-        nodes = (self.physical[each] for each in node.own_rounds)
-        rounds = tuple(each for each in nodes if isinstance(each, RoundTable))
+        given = (self.physical[each] for each in node.own_rounds)
+        rounds = tuple(each for each in given if isinstance(each, RoundTable))
         inputs = (self.physical[node.input], *_outside(body, rounds))
         return IterateRows(node, inputs, body, rounds)
 
