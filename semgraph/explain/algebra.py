@@ -64,14 +64,14 @@ def algebra(plan: LogicalPlan, *, expand: bool = False) -> str:
     if name.calls:
         written = [step for step in plan.document.get("steps") or () if step in equations]
         equations = {step: equations[step] for step in dict.fromkeys([*written, *equations])}
-    schema = f"schema ← {plan.graph.name}{' (anew)' if plan.schema and plan.schema.drop else ''}"
+    schema = f"schema ← {plan.graph.name}{' (anew)' if plan.schema_write and plan.schema_write.drop else ''}"
     writes = [
         _equation(f"{s.label.name} ← {symbol(s, name)}", [name(s.input)])
         for s in plan.writes
         if _caller(s, name.calls) is None
     ]
     lines = [*equations.values(), *_written_by_calls(plan, name.calls), *writes]
-    return "\n".join([*([schema] if plan.schema is not None else []), *lines])
+    return "\n".join([*([schema] if plan.schema_write is not None else []), *lines])
 
 
 class _Names:

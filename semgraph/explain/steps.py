@@ -193,8 +193,8 @@ def as_data(
         "steps": steps,
         "writes": writes,
         **(
-            {"schema_write": {"drop": plan.logical.schema.drop}}
-            if plan.logical.schema is not None
+            {"schema_write": {"drop": plan.logical.schema_write.drop}}
+            if plan.logical.schema_write is not None
             else {}
         ),
         "rewrites": list(rules),

@@ -200,7 +200,7 @@ def _replaced(plan: PhysicalPlan) -> list[str]:
 
 
 def _of_schema(plan: PhysicalPlan) -> list[str]:
-    schema = plan.logical.schema
+    schema = plan.logical.schema_write
     if schema is None:
         return []
     drops = " drops the indexes that bear its names, then" if schema.drop else ""

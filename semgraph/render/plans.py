@@ -45,7 +45,8 @@ def described(file: PlanFile) -> dict[str, Any]:
             for node in file.semantic
         },
         "prompts": [prompt.name for prompt in file.prompts],
-        "writes": [sink.label.name for sink in plan.writes] + (["schema"] if plan.schema else []),
+        "writes": [sink.label.name for sink in plan.writes]
+        + (["schema"] if plan.schema_write else []),
         "returns": list(plan.returns),
     }
 
@@ -114,7 +115,7 @@ def _row(file: PlanFile) -> tuple[str, ...]:
         plan = file.plan
     except PlanError as error:
         return (file.name, where, "✗", "", f"✗ {error.problems[0]}")
-    writes = "yes" if plan.writes or plan.schema else ""
+    writes = "yes" if plan.writes or plan.schema_write else ""
     return (file.name, where, str(len(file.semantic) or ""), writes, first_sentence(plan.doc))
 
 
@@ -142,7 +143,7 @@ def page(file: PlanFile, width: int, *, prompts: bool = False) -> Iterator[str]:
     yield from _part("params (--set NAME=VALUE)", "", params, width)
     yield from _part("presets (--preset NAME)", notes.at("presets"), _presets(file), width)
     yield from _semantic_steps(file, width)
-    labels = ["schema"] if plan.schema else []
+    labels = ["schema"] if plan.schema_write else []
     labels += dict.fromkeys(f"{sink.keyword} {sink.label.name}" for sink in plan.writes)
     if labels:
         yield from ("", *hanging(f"writes   {', '.join(labels)}", width, 9))
