@@ -170,13 +170,9 @@ def evidence_lines(evidence: Evidence) -> Iterator[str]:
         if not item.calls:
             yield "  decided without a call"
         for call, exchange in item.calls:
-            if exchange is None:
-                yield f"  ← call {call}: the journal does not have it (any more)"
-                continue
-            usage = exchange.reply.usage
-            tokens = f"{usage.prompt:,} → {usage.completion:,} tokens"
-            yield f"  ← call {call} · {exchange.model} · {tokens}"
-            yield from _messages(exchange, "    ", schema=False)
+            yield f"  ← {_call(call, exchange)}"
+            if exchange is not None:
+                yield from _messages(exchange, "    ", schema=False)
 
 
 def _pairs(row: Row) -> str:
