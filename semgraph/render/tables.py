@@ -1,8 +1,7 @@
 """Tables and lines of fixed width, for a terminal.
 
 Columns that do not fit are dropped, by their own order or from the right (`fitting`), and the last
-line names them. Only `styled` sets
-the weight of a cell.
+line names them. Only `rows_of` sets the weight of a cell.
 """
 
 from __future__ import annotations
