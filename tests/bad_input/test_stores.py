@@ -59,7 +59,7 @@ def test_a_wrong_neo4j_password_is_reported_without_the_password(
     project: Project, serving: Serving, neo4j_server: Server
 ) -> None:
     at(project, neo4j_server, NEO4J_PASSWORD="wrong-password")
-    ended = project.process(*told(project, [OSLO]), "--store", "neo4j")
+    ended = project(*told(project, [OSLO]), "--store", "neo4j")
     err = quiet(ended, 5)
     assert "password" in err
     assert "wrong-password" not in err

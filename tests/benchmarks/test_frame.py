@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -14,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner, Result
 
+from benchmarks.__main__ import app
 from benchmarks.frame import Benchmark, Case, Chart, Line, Lines, Table, Unmeasured
 from benchmarks.frame.cases import load, names
 from benchmarks.frame.charts import draw
@@ -228,10 +232,19 @@ def test_the_command_finds_the_checkout_from_any_folder_or_says_how_to_get_one(
     assert (done.returncode, "They are in semgraph's source tree" in done.stderr) == (2, True)
 
 
+def _bench(*words: str) -> Result:
+    """Run a command in this process; `run` sets what a signal does."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        return CliRunner().invoke(app, list(words))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def test_a_quick_run_leaves_the_results_alone() -> None:
     held = {path: path.stat().st_mtime_ns for path in (ROOT / RESULTS).iterdir()}
-    done = _run("-m", "benchmarks", "run", "operators", "--quick", "--where", "way=packed(rows=10)")
-    assert done.returncode == 0, done.stderr
+    done = _bench("run", "operators", "--quick", "--where", "way=packed(rows=10)")
+    assert done.exit_code == 0, done.stderr
     assert {path: path.stat().st_mtime_ns for path in (ROOT / RESULTS).iterdir()} == held
     text = (ROOT / ".semgraph" / "benchmarks" / "operators.md").read_text()
     assert "| sem_filter 100 rows | packed(rows=10) |" in text
@@ -246,8 +259,6 @@ def test_a_quick_run_leaves_the_results_alone() -> None:
     ],
 )
 def test_wrong_words_end_the_run_before_it_starts(words: tuple[str, ...], said: str) -> None:
-    import re
-
-    done = _run("-m", "benchmarks", "run", *words)
-    assert done.returncode == 2
+    done = _bench("run", *words)
+    assert done.exit_code == 2
     assert re.search(said, done.stderr)

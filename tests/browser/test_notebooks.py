@@ -14,8 +14,6 @@ from playwright.sync_api import Browser, Page
 from tools.notebooks import exported, notebooks, read
 
 BOOKS = pytest.mark.parametrize("path", notebooks(), ids=lambda path: path.stem)
-THEMES = pytest.mark.parametrize("theme", ["light", "dark"])
-WIDTHS = (1280, 800)
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 
 CUT = """() => [...document.querySelectorAll(".jp-OutputArea-output *, .jp-MarkdownOutput *")].filter((each) => {
@@ -79,8 +77,15 @@ def opened(browser: Browser, tmp_path: Path) -> Any:
 
 
 @BOOKS
-@THEMES
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(
+    ("theme", "width"),
+    [
+        ("light", 1280),
+        ("dark", 800),
+        pytest.param("light", 800, marks=pytest.mark.nightly),
+        pytest.param("dark", 1280, marks=pytest.mark.nightly),
+    ],
+)
 def test_nothing_is_cut_and_columns_are_aligned(
     opened: Callable[..., Page], path: Path, theme: str, width: int
 ) -> None:

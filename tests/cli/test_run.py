@@ -45,7 +45,7 @@ def test_the_first_lines_say_what_was_chosen_and_why(project: Project) -> None:
 
 
 def test_results_are_on_stdout_and_talk_on_stderr(project: Project) -> None:
-    quiet = project.process("run", "people", "-q")
+    quiet = project("run", "people", "-q")
     assert quiet.code == 0
     assert quiet.err == ""
     assert quiet.out.startswith(PICTURE)
@@ -196,7 +196,10 @@ def test_a_server_that_is_not_there_is_exit_code_5(project: Project) -> None:
     assert "Resume: semgraph run people --resume " in done.err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(signal.SIGINT, marks=pytest.mark.nightly), signal.SIGTERM, signal.SIGHUP],
+)
 def test_a_signal_ends_the_run_cleanly_and_it_can_be_resumed(
     project: Project, serving: Serving, number: signal.Signals
 ) -> None:

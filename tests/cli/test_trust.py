@@ -8,7 +8,7 @@ import asyncio
 import io
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -99,8 +99,18 @@ FILES: dict[str, Callable[[Project, str], list[str]]] = {
 KEYED = "?key_env=OPENAI_API_KEY"  # a server of this machine gets a key by name only
 
 
-@pytest.mark.parametrize("key_env", ["?key_env=GITHUB_TOKEN", KEYED])
-@pytest.mark.parametrize("file", FILES)
+def crossed(names: str, files: Sequence[str], others: Sequence[str]) -> pytest.MarkDecorator:
+    """Every file with the first of the others, each of the others with the first file; the rest nightly."""
+    rare = [pytest.mark.nightly]
+    pairs = [
+        pytest.param(file, other, marks=rare if file != files[0] and other != others[0] else [])
+        for file in files
+        for other in others
+    ]
+    return pytest.mark.parametrize(names, pairs)
+
+
+@crossed("file, key_env", [*FILES], ["?key_env=GITHUB_TOKEN", KEYED])
 def test_a_file_of_a_folder_sends_no_key_to_a_host_of_its_own(
     project: Project, serving: Serving, file: str, key_env: str
 ) -> None:
@@ -117,8 +127,11 @@ def test_a_file_of_a_folder_sends_no_key_to_a_host_of_its_own(
     assert OTHER not in sent(serving)
 
 
-@pytest.mark.parametrize("file", [name for name in FILES if name != "a record"])
-@pytest.mark.parametrize("at", ["http://evil.example/v1", "http://localhost.evil.example:1/v1", "http://0.0.0.0:1/v1"])  # fmt: skip
+@crossed(
+    "file, at",
+    [name for name in FILES if name != "a record"],
+    ["http://evil.example/v1", "http://localhost.evil.example:1/v1", "http://0.0.0.0:1/v1"],
+)
 def test_a_host_elsewhere_is_refused_without_key_env_too(
     project: Project, file: str, at: str
 ) -> None:
@@ -127,8 +140,7 @@ def test_a_host_elsewhere_is_refused_without_key_env_too(
     assert "which would be sent OPENAI_API_KEY" in ended.err
 
 
-@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "LOCALHOST"])
-@pytest.mark.parametrize("file", FILES)
+@crossed("file, name", [*FILES], ["127.0.0.1", "localhost", "LOCALHOST"])
 def test_a_server_of_this_machine_that_a_folder_s_file_names_gets_no_key(
     project: Project, serving: Serving, file: str, name: str
 ) -> None:
@@ -139,8 +151,7 @@ def test_a_server_of_this_machine_that_a_folder_s_file_names_gets_no_key(
     assert KEY not in sent(serving)
 
 
-@pytest.mark.parametrize("listed", ["HOST", "127.0.0.1"])
-@pytest.mark.parametrize("file", FILES)
+@crossed("file, listed", [*FILES], ["HOST", "127.0.0.1"])
 def test_hosts_that_the_user_s_own_file_lists_get_keys(
     project: Project, serving: Serving, file: str, listed: str
 ) -> None:

@@ -10,6 +10,7 @@ from semgraph.frontend.document import parse
 from semgraph.frontend.dump import write_yaml
 from semgraph.frontend.kinds import holds
 from semgraph.logical.plan import match_steps
+from tests.examples import examples
 
 
 def test_words_are_words_and_dates_are_text():
@@ -99,7 +100,7 @@ PLAIN = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100, 300), deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from(["plan", "steps", "inputs", "writes", "example", "x"]), PLAIN, min_size=1

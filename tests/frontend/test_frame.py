@@ -21,6 +21,7 @@ from semgraph.frontend.frame import Frame, call, plan, save, scan, table, union
 from semgraph.frontend.graph_files import read_graph
 from semgraph.frontend.load import dump, load_document, load_plan
 from semgraph.logical.plan import Choice
+from tests.examples import examples
 
 TICKETS = [
     {"id": 1, "customer": "c9", "body": "The kettle leaks.", "at": "2025-01-15"},
@@ -359,7 +360,7 @@ STEPS = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60, 150), deadline=None)
 @given(st.lists(STEPS, max_size=6), st.lists(STEPS, max_size=2))
 def test_any_frame_is_the_same_plan_when_written_and_read(first, second):
     tickets = table(TICKETS, name="tickets")

@@ -17,6 +17,7 @@ from semgraph.frontend.graph_files import graph_of
 from semgraph.frontend.jsonschema import plan_schema
 from semgraph.frontend.load import load_document
 from semgraph.logical.plan import LogicalPlan
+from tests.examples import examples
 
 SHIPPED = {
     name: plans_folder() / f"{name}.yaml"
@@ -68,7 +69,7 @@ def load(data: object, path: Path) -> LogicalPlan | PlanError:
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(10, 25), deadline=None)
 @given(data=st.data())
 def test_one_part_of_a_plan_replaced_by_anything(name, data):
     path = SHIPPED[name]
@@ -86,7 +87,7 @@ def test_one_part_of_a_plan_replaced_by_anything(name, data):
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(5, 15), deadline=None)
 @given(data=st.data())
 def test_one_part_of_a_plan_left_out(name, data):
     path = SHIPPED[name]
@@ -119,7 +120,7 @@ def test_a_step_of_anything(items):
     load(plan, SHIPPED["search"])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(80, 200), deadline=None)
 @given(data=st.data())
 def test_one_part_of_a_graph_replaced_by_anything(data):
     graph = copy.deepcopy(read_file(plans_folder() / "graph.yaml").data)

@@ -15,7 +15,8 @@ from benchmarks.memories.conversations import Conversation, score
 from benchmarks.world import StandIn
 from semgraph.execution.result import Result
 from semgraph.folders import plans_folder
-from semgraph.frontend.load import load_plan
+from semgraph.frontend.document import Document
+from semgraph.frontend.load import load_document, load_plan
 from semgraph.logical.plan import LogicalPlan
 from semgraph.stores.base import Store
 from semgraph.stores.sqlite.store import SqliteStore
@@ -43,6 +44,15 @@ def turn(day: int, text: str, speaker: str = ADA, conversation: str = "c") -> di
 def loaded(path: Path, settled: str = "{}") -> LogicalPlan:
     """A plan, loaded once for all tests of a process; `settled` is JSON of options of `load_plan`."""
     return load_plan(path, **json.loads(settled))
+
+
+@cache
+def all_of(label: str, graph: Path) -> LogicalPlan:
+    """A plan that reads what a store holds under a label."""
+    scan = {"from": {"label": label, "partition": "all"}}
+    plan = {"plan": label, "graph": str(graph), "steps": {"rows": [scan]}, "returns": ["rows"]}
+    path = graph.with_name(f"{label}.yaml")
+    return load_document(Document(str(path), plan), path)
 
 
 class Told:
@@ -92,12 +102,7 @@ class Told:
     async def rows(self, label: str, plan: str = "write") -> list[dict[str, Any]]:
         """What the store holds under a label, of all conversations."""
         graph = (self.plans / loaded(self.plans / f"{plan}.yaml").document["graph"]).resolve()
-        file = self.folder / f"{label}.yaml"
-        scan = f"{{from: {{label: {label}, partition: all}}}}"
-        file.write_text(
-            f"plan: {label}\ngraph: {graph}\nsteps: {{rows: [{scan}]}}\nreturns: [rows]\n"
-        )
-        result = await self.session.arun(load_plan(file))
+        result = await self.session.arun(all_of(label, graph))
         return result.tables["rows"].to_pylist()
 
     async def run(self, which: str, options: dict[str, Any], **rows: Any) -> Result:

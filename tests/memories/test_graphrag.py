@@ -140,7 +140,7 @@ async def test_points_are_shown_by_their_scores_and_those_of_0_are_not(memory, m
 async def test_strong_relations_hold_communities_together(memory, monkeypatch):
     graphrag, found = memory("graphrag"), []
     ring = [turn(day, f"I know {day % 4}.", speaker=str(day - 1)) for day in (1, 2, 3, 4)]
-    for n in range(6):  # without strengths each of both ways is as good
+    for n in range(2):  # without strengths each of both ways is as good
         name, strong = f"ring {n}", n % 2
         monkeypatch.setitem(
             ROWS, "entities relations",
@@ -153,7 +153,7 @@ async def test_strong_relations_hold_communities_together(memory, monkeypatch):
         for row in result.tables["communities"].to_pylist():
             parts.setdefault(row["community"], set()).add(names[row["entity"]])
         found.append(sorted(map(sorted, parts.values())))
-    assert found == [[["0", "1"], ["2", "3"]], [["0", "3"], ["1", "2"]]] * 3
+    assert found == [[["0", "1"], ["2", "3"]], [["0", "3"], ["1", "2"]]]
 
 
 def _knows(text, strong):
@@ -242,7 +242,12 @@ async def test_a_write_that_stopped_half_way_writes_nothing_and_is_run_again(mem
 
 
 @pytest.mark.parametrize(
-    "fault", [Fault("prose", on=(2, 8)), Fault("truncated", on=(2, 8)), Fault("refusal", on=(2,))]
+    "fault",
+    [
+        Fault("prose", on=(2, 8)),
+        pytest.param(Fault("truncated", on=(2, 8)), marks=pytest.mark.nightly),
+        Fault("refusal", on=(2,)),
+    ],
 )
 async def test_a_turn_that_is_not_read_is_reported_and_read_by_the_next_run(memory, fault):
     async with StandIn(faults=(fault,)) as broken:
@@ -272,7 +277,7 @@ async def test_numbers_of_missing_findings_are_no_evidence(memory):
         assert answer["evidence"] == []
 
 
-@pytest.mark.parametrize("strength", [-1, 0, 2**63 - 1])
+@pytest.mark.parametrize("strength", [-1, pytest.param(0, marks=pytest.mark.nightly), 2**63 - 1])
 async def test_a_strength_out_of_its_range_is_brought_into_it(memory, monkeypatch, strength):
     relations = ROWS["entities relations"]
 

@@ -175,7 +175,7 @@ LISTED = {
 }
 
 
-@pytest.mark.parametrize("runs", [1, 3])
+@pytest.mark.parametrize("runs", [pytest.param(1, marks=pytest.mark.nightly), 3])
 @pytest.mark.parametrize("name", LISTED)
 async def test_a_session_of_one_time_keeps_its_order_in_prompts(memory, model, name, runs):
     told = memory(name)
@@ -225,8 +225,11 @@ async def answers(memory, conversation):
 @pytest.mark.parametrize(
     ("name", "params"),
     [
-        ("mem0", {}), ("mem0g", {}), ("amem", {}), ("graphiti", {}), ("hipporag", {"window": 4}),
-        ("lightmem", {"buffer": 4}), ("memoryos", {"short": 2, "hot": 2}),
+        ("mem0g", {}), ("hipporag", {"window": 4}), ("memoryos", {"short": 2, "hot": 2}),
+        *(
+            pytest.param(name, params, marks=pytest.mark.nightly)
+            for name, params in (("mem0", {}), ("amem", {}), ("graphiti", {}), ("lightmem", {"buffer": 4}))
+        ),
     ],
 )  # fmt: skip
 async def test_a_write_that_stopped_half_way_and_is_run_again_leaves_the_same_answers(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-import pytest
-
 from benchmarks.world import Fault, StandIn
 from tests.plans.conftest import Memory, at, both_stores
 
@@ -38,19 +36,6 @@ async def test_the_example_becomes_the_graph_that_it_tells(memory: Memory) -> No
     ]
     assert (len(graph.episodes), len(graph.mentions)) == (3, 6)
     assert len(graph.fact("Alice Chen is currently leading")["episodes"]) == 2
-
-
-@pytest.mark.parametrize(
-    ("undated", "preset", "calls"),
-    [(False, None, 8), (True, None, 11), (False, "graphiti", 9), (True, "graphiti", 13)],
-)
-async def test_the_example_takes_so_many_calls(
-    remember: Remember, undated: bool, preset: str | None, calls: int
-) -> None:
-    async with StandIn(undated=undated) as model:
-        result = await the_example(remember(model), preset=preset)
-        total = result.meter.total()
-        assert (total.calls_issued, model.counters.calls) == (calls, calls)
 
 
 @both_stores

@@ -157,7 +157,7 @@ async def saga(memory: Memory) -> tuple[Result, list[Numbers]]:
 
 async def gate(memory: Memory) -> tuple[Result, list[Numbers]]:
     people = [{"uuid": f"p{i}", "group_id": "g", "name": f"P{i}", "summary": ""} for i in range(40)]
-    await memory.session.arun(memory.here("planted.yaml"), entities=people, facts=[])
+    await memory.run(memory.here("planted.yaml"), entities=people, facts=[])
     fact = {"group_id": "g", "target": "x", "fact": "P is new."}
     told = [{**fact, "uuid": f"f{i}", "source": f"p{i}"} for i in range(35)]
     rows = [{"uuid": p["uuid"], "group_id": "g", "at": at(0)} for p in people]

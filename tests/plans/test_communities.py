@@ -43,7 +43,7 @@ async def cliques(memory: Memory, sizes: Iterable[int], group: str = "g") -> int
             for i, a in enumerate(names)
             for b in names[i + 1 :]
         ]
-    await memory.session.arun(memory.here("planted.yaml"), entities=entities, facts=facts)
+    await memory.run(memory.here("planted.yaml"), entities=entities, facts=facts)
     return len(entities)
 
 
@@ -146,7 +146,7 @@ async def test_communities_that_are_no_longer_there_go(memory: Memory) -> None:
         "fact": "x",
     }
     more = [fact | {"uuid": f"bridge{i}"} for i in range(3)]
-    await memory.session.arun(memory.here("planted.yaml"), entities=[], facts=more)
+    await memory.run(memory.here("planted.yaml"), entities=[], facts=more)
     await memory.run("build_communities", groups="all")
     around = await memory.around()
     assert len(around["communities"]) < 3
@@ -259,7 +259,7 @@ async def test_an_entity_without_one_joins_that_of_most_of_its_facts(memory: Mem
         tie | {"uuid": "t1", "source": "new", "target": "g00-000"},
         tie | {"uuid": "t2", "source": "g01-000", "target": "new"},
     ]
-    await memory.session.arun(memory.here("planted.yaml"), entities=[new], facts=stored)
+    await memory.run(memory.here("planted.yaml"), entities=[new], facts=stored)
     soon = [{"group_id": "g", "source": "g01-001", "target": "new"}]
     result = await memory.run("update_communities", entities=[new], ties=soon)
     names = {
@@ -274,7 +274,7 @@ async def test_one_that_knows_nobody_joins_nothing(memory: Memory) -> None:
     await cliques(memory, [2])
     await memory.run("build_communities", groups="all")
     new = {"uuid": "new", "group_id": "g", "name": "New", "summary": "New."}
-    await memory.session.arun(memory.here("planted.yaml"), entities=[new], facts=[])
+    await memory.run(memory.here("planted.yaml"), entities=[new], facts=[])
     result = await memory.run("update_communities", entities=[new])
     assert result.meter.total().calls_issued == 0
     assert len(await found(memory)) == 1

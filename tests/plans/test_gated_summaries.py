@@ -16,7 +16,7 @@ from tests.plans.conftest import Memory, at, both_stores
 async def one(memory: Memory, summary: str = "") -> None:
     """A graph of one entity."""
     ann = {"uuid": "ann", "group_id": "g", "name": "Ann", "summary": summary}
-    await memory.session.arun(memory.here("planted.yaml"), entities=[ann], facts=[])
+    await memory.run(memory.here("planted.yaml"), entities=[ann], facts=[])
 
 
 async def gate(
@@ -191,7 +191,7 @@ async def test_some_of_the_skipped_are_returned_for_looking_at(memory: Memory) -
     people = [
         {"uuid": f"p{i}", "group_id": "g", "name": f"P{i}", "summary": "Known."} for i in range(40)
     ]
-    await memory.session.arun(memory.here("planted.yaml"), entities=people, facts=[])
+    await memory.run(memory.here("planted.yaml"), entities=people, facts=[])
     rows = [{"uuid": p["uuid"], "group_id": "g", "at": at(0)} for p in people]
     result = await memory.run("gated_summaries", entities=rows, params={"sample": 0.25})
     assert 0 < result.tables["skipped"].num_rows < 40

@@ -14,6 +14,7 @@ from tests.plans.conftest import Memory, at, both_stores
 
 Remember = Callable[[StandIn], Memory]
 FUSED: dict[str, Any] = {"preset": "fused"}
+APART: dict[str, Any] = {"use": {"judge": "judge_episode(fuse_dates=false)"}}
 PEOPLE = {
     "glider": ("Sam", "Sam flies a glider."), "cello": ("Sam", "Sam plays the cello."), "luma": ("Luma", ""),
     "alice": ("Alice Chen", "Alice Chen sings."), "bob": ("Bob Marsh", "Bob Marsh sings."),
@@ -48,7 +49,7 @@ async def planted(memory: Memory, *who: str, **facts: tuple[str, str]) -> None:
         | {"fact": f"{fact.replace('_', ' ')}.", "episodes": []}
         for fact, (source, target) in facts.items()
     ]
-    await memory.session.arun(memory.here("planted.yaml"), entities=entities, facts=rows)
+    await memory.run(memory.here("planted.yaml"), entities=entities, facts=rows)
 
 
 def question(memory: Memory) -> str:
@@ -58,11 +59,14 @@ def question(memory: Memory) -> str:
 
 
 @pytest.mark.parametrize(
-    "way",
-    [FUSED, {"use": {"judge": "judge_episode(fuse_dates=false)"}}],
-    ids=["combined", "separate"],
+    ("way", "hobby", "ends"),
+    [
+        (FUSED, "glider", True),
+        (APART, "cello", False),
+        pytest.param(FUSED, "cello", False, marks=pytest.mark.nightly),
+        pytest.param(APART, "glider", True, marks=pytest.mark.nightly),
+    ],
 )
-@pytest.mark.parametrize(("hobby", "ends"), [("glider", True), ("cello", False)])
 async def test_what_is_known_of_one_who_was_not_meant_does_not_count(
     memory: Memory, way: dict[str, Any], hobby: str, ends: bool
 ) -> None:

@@ -84,7 +84,7 @@ def counted(result: Result, server: StandIn) -> None:
     assert total.calls_issued == len(server.requests)
 
 
-@pytest.mark.parametrize("store", ["memory", "sqlite"])
+@pytest.mark.parametrize("store", ["memory", pytest.param("sqlite", marks=pytest.mark.nightly)])
 def test_200_names_and_200_facts_in_one_episode_are_read(tmp_path: Path, store: str) -> None:
     server = Reader()
     with served(server):
@@ -95,7 +95,13 @@ def test_200_names_and_200_facts_in_one_episode_are_read(tmp_path: Path, store: 
         told.session.close()
 
 
-@pytest.mark.parametrize("options", ["&max_output=32000", "&min_output=20000&max_output=32000"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param("&max_output=32000", marks=pytest.mark.nightly),
+        "&min_output=20000&max_output=32000",
+    ],
+)
 def test_an_answer_is_not_split_if_the_model_gives_longer_ones(
     tmp_path: Path, options: str
 ) -> None:

@@ -21,7 +21,7 @@ def turns(*said: str, session: str = "s", start: int = 0) -> list[dict[str, Any]
 
 async def whole(memory: Memory) -> dict[str, list[dict[str, Any]]]:
     """All that the graph holds."""
-    found = await memory.session.arun(memory.here("all_mentions.yaml"))
+    found = await memory.run(memory.here("all_mentions.yaml"))
     return {name: table.to_pylist() for name, table in found.tables.items()}
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from benchmarks.world import StandIn
 from tests.plans.conftest import Memory
-from tests.plans.test_timeline import distinct, overlapping
+from tests.plans.test_timeline import distinct, drawn, few, overlapping
 from tests.plans.timeline import Held, Statement, timeline
 
 HOMES = (
@@ -24,7 +24,7 @@ HOMES = (
 )  # fmt: skip
 ZERO = datetime(2024, 1, 1, tzinfo=UTC)
 NIGHTLY = settings.get_current_profile_name() == "random"
-CASES, MOVES = (200, 20) if NIGHTLY else (12, 5)
+CASES, MOVES = (200, 20) if NIGHTLY else (5, 5)
 """Runs of up to eight people, and the most statements of one: `make nightly` draws new ones."""
 PRESETS = ({}, {"preset": "fused"}, {"preset": "combined"}, {"preset": "lean"})
 
@@ -123,11 +123,12 @@ async def test_homes_of_many_people_in_the_same_towns(memory: Memory) -> None:
     assert sorted(f["source"] for f in facts if f["invalid_at"] is None) == sorted(homes)
 
 
+@few(12)
 @pytest.mark.parametrize("options", PRESETS, ids=str)
 async def test_homes_of_one_episode_follow_each_other(
-    memory: Memory, options: dict[str, Any]
+    memory: Memory, options: dict[str, Any], few: int | None
 ) -> None:
-    cases = list(distinct(3, ("Rome", "Porto")))
+    cases = drawn(distinct(3, ("Rome", "Porto")), few)
     episodes = [
         {"group_id": f"g{n}", "content": text(told, True), "valid_at": ZERO + timedelta(days=99)}
         for n, told in enumerate(cases)

@@ -16,7 +16,7 @@ async def test_a_known_name_that_stands_in_a_text_is_shown(memory: Memory) -> No
         for n, (text, (_, name)) in enumerate(zip(texts, NAMES, strict=True))
         for kind, called in (("name", name), ("like", text))
     ]
-    await memory.session.arun(memory.here("planted.yaml"), entities=entities, facts=[])
+    await memory.run(memory.here("planted.yaml"), entities=entities, facts=[])
     episodes = [
         {"uuid": f"e{n}", "group_id": f"g{n}", "turn": 1, "content": text, "valid_at": at(n),
          "source": "message", "history": []}

@@ -91,7 +91,14 @@ async def test_an_episode_needs_its_time(memory: Memory) -> None:
     assert (await memory.graph()).episodes == []
 
 
-@pytest.mark.parametrize("group", ["a b", "a.b", "ä", "a/b", "a'b", "a:b"])
+@pytest.mark.parametrize(
+    "group",
+    [
+        "a b",
+        "ä",
+        *(pytest.param(one, marks=pytest.mark.nightly) for one in ("a.b", "a/b", "a'b", "a:b")),
+    ],
+)
 async def test_a_group_id_of_other_characters(memory: Memory, group: str) -> None:
     result = await memory.hear(
         memory.episode("Ann(user): I work at Luma.", group=group), "I live in Rome."

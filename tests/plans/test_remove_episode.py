@@ -162,7 +162,7 @@ async def test_an_entity_stays_that_another_episode_mentions_or_a_fact_holds(
         "fact": "Luma is in Bern.",
     }
     fact = {**bern, "name": "IS_IN", "source": luma, "target": "bern"}
-    await memory.session.arun(memory.here("planted.yaml"), entities=[bern], facts=[fact])
+    await memory.run(memory.here("planted.yaml"), entities=[bern], facts=[fact])
     await remove(memory, "e0")
     graph = await memory.graph()
     assert graph.names == ["Bern", "Luma"]
@@ -189,7 +189,7 @@ async def test_a_summary_that_a_model_wrote_is_written_anew_from_what_is_left(
             "summary": "Ann lives in Rome, and works.",
         }
     ]
-    await memory.session.arun(memory.here("planted.yaml"), entities=told, facts=[])
+    await memory.run(memory.here("planted.yaml"), entities=told, facts=[])
     result = await remove(memory, "e1")
     assert (await memory.graph()).entity("Ann")["summary"] == "Ann works at Luma."
     assert result.meter.total().calls_issued == 1
@@ -287,8 +287,15 @@ TOLD = (
 )
 
 
-@pytest.mark.parametrize("preset", [None, "lean"])
-@pytest.mark.parametrize("told", TOLD, ids=len)
+@pytest.mark.parametrize(
+    ("told", "preset"),
+    [
+        (TOLD[1], None),
+        (TOLD[0], "lean"),
+        pytest.param(TOLD[0], None, marks=pytest.mark.nightly),
+        pytest.param(TOLD[1], "lean", marks=pytest.mark.nightly),
+    ],
+)
 async def test_an_episode_told_again_states_what_it_stated(
     memory: Memory, told: tuple[tuple[str, int], ...], preset: str | None
 ) -> None:

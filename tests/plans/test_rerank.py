@@ -10,8 +10,8 @@ import pytest
 
 import semgraph
 from benchmarks.world import StandIn
+from tests.plans.conftest import loaded
 
-PLAN = Path(__file__).parents[2] / "plans" / "rerank.yaml"
 Ranked = list[tuple[str, float]]
 
 
@@ -50,7 +50,7 @@ async def ranked(
     session: semgraph.Session, rows: list[dict[str, Any]], q: int = 1, **given: Any
 ) -> Ranked:
     tables = {name: given.pop(name) for name in ("near", "counted") if name in given}
-    result = await session.arun(PLAN, pool=rows, params=given, **tables)
+    result = await session.arun(loaded("rerank", params=given), pool=rows, **tables)
     best = [row for row in result.tables["best"].to_pylist() if row["q"] == q]
     assert [row["rank"] for row in best] == list(range(len(best)))
     return [(row["uuid"], round(row["score"], 3)) for row in best]

@@ -14,13 +14,11 @@ from tests.stores.test_names import NAMES, forms
 
 async def given(memory: Memory, *entities: tuple[str, str]) -> None:
     """Entities with summaries that are in the graph already."""
-    from pathlib import Path
-
     rows: list[dict[str, Any]] = [
         {"uuid": f"u{i}", "group_id": "g", "name": name, "summary": summary}
         for i, (name, summary) in enumerate(entities)
     ]
-    await memory.session.arun(Path(__file__).with_name("given.yaml"), entities=rows)
+    await memory.run(memory.here("given.yaml"), entities=rows)
 
 
 async def test_a_name_without_candidates_is_new_and_costs_nothing(memory: Memory) -> None:
@@ -136,7 +134,10 @@ SAME = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("one", "other"), [*APART, *(pair[::-1] for pair in APART)])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [*APART, *(pytest.param(*pair[::-1], marks=pytest.mark.nightly) for pair in APART)],
+)
 async def test_names_that_differ_in_a_sign_or_number_are_asked_about(
     memory: Memory, one: str, other: str
 ) -> None:
@@ -157,5 +158,5 @@ async def asked(memory: Memory, stored: str, name: str) -> int:
         "uuid": "m", "episode": "e", "group_id": "g", "turn": 1, "nth": 1, "name": name, "name_key": key(name),
         "content": name, "history": [],
     }  # fmt: skip
-    await memory.session.arun("plans/resolve_entities.yaml", of=[mention])
+    await memory.run("resolve_entities", of=[mention])
     return memory.model.calls["match"]

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from semgraph.errors import PlanError
 from semgraph.execution.result import Result
 from semgraph.frontend.load import load_plan
+from tests.examples import examples
 from tests.plans.conftest import PLANS, Memory, both_stores, loaded
 
 Row = dict[str, Any]
@@ -108,7 +109,7 @@ async def graph(memory: Memory) -> Memory:
         "mentions": MENTIONS,
         "communities": COMMUNITIES,
     }
-    await memory.session.arun(Path(__file__).with_name("library.yaml"), **tables)
+    await memory.run(memory.here("library.yaml"), **tables)
     memory.model.reset()
     return memory
 
@@ -430,7 +431,9 @@ GROUPS = ["g", "h", "", "nobody"]
 
 
 @settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(6, 12),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     wanted=st.one_of(st.none(), st.lists(st.sampled_from(GROUPS), max_size=3)),

@@ -16,7 +16,7 @@ SAID = (
 async def told(memory: Memory, *minutes: int, saga: str = "tour") -> str:
     """Episodes said in these minutes join a saga; its uuid."""
     episodes = [memory.episode(SAID[m % 3], at(m), uuid=f"e{m}") for m in minutes]
-    await memory.session.arun(memory.here("heard.yaml"), episodes=episodes)
+    await memory.run(memory.here("heard.yaml"), episodes=episodes)
     rows = [{**e, "turn": i, "saga": saga} for i, e in enumerate(episodes)]
     joined = await memory.run("join_saga", episodes=rows)
     uuid: str = joined.tables["sagas"].to_pylist()[0]["uuid"]

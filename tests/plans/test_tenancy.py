@@ -14,13 +14,12 @@ import pytest
 from benchmarks.world import StandIn
 from benchmarks.world.canaries import CANARIES, MixedPartitions, canary
 from semgraph.folders import operators_folder
-from semgraph.frontend.load import load_plan
 from semgraph.logical.node import walk
 from semgraph.logical.semantic import Semantic
 from semgraph.semantic import pairs
 from tests.conftest import READS_ALL
 from tests.partial import maybe_partial
-from tests.plans.conftest import PLANS, Memory, at
+from tests.plans.conftest import PLANS, Memory, at, loaded
 
 GROUPS = ("a1", "b2", "c3")
 SAID = (
@@ -194,7 +193,7 @@ def asking() -> dict[str, list[Semantic]]:
     found: dict[str, list[Semantic]] = {}
     for file in sorted(PLANS.glob("*.yaml")):
         if file.stem != "graph":
-            plan = load_plan(file)
+            plan = loaded(file.stem)
             nodes = [node for node in walk(*plan.roots) if isinstance(node, Semantic)]
             found |= {plan.name: nodes} if nodes else {}
     return found
@@ -212,17 +211,19 @@ def shown(model: StandIn) -> set[str]:
     return set().union(*map(CANARIES.shown, model.requests))
 
 
-@pytest.mark.parametrize("nth", range(3))
+@pytest.mark.parametrize(
+    "nth", [0, *(pytest.param(nth, marks=pytest.mark.nightly) for nth in (1, 2))]
+)
 async def test_no_request_of_a_shipped_plan_shows_rows_of_two_groups(
     memory: Memory, model: StandIn, nth: int
 ) -> None:
-    """Every plan that asks a model, for three groups in one run, with each implementation of its
-    operators in turn.
+    """Every plan that asks a model, for three groups in one run, with the implementations of its
+    operators in turn; nightly with each of them.
     """
     plans = asking()
     assert set(plans) == set(CASES), "a plan that asks a model needs a case"
-    for plan, case in CASES.items():
-        use = {node.step: WAYS[node.keyword][nth] for node in plans[plan]}
+    for place, (plan, case) in enumerate(CASES.items(), start=nth):
+        use = {node.step: WAYS[node.keyword][place % 3] for node in plans[plan]}
         label = "saga" if plan == "summarize_saga" else "ann"
         known = {} if plan == "add_episode" else await _ask_known(memory, label)
         model.requests.clear()

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import combinations, permutations, product
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -18,10 +18,24 @@ from tests.plans.conftest import Memory, at
 from tests.plans.timeline import Held, Statement, timeline
 
 Told = Sequence[Statement]
+Case = TypeVar("Case")
 STATEMENTS = int(os.environ.get("STATEMENTS") or 3)
 """How many are told in every order: 4 in `make nightly`."""
 WINDOWS = (1, 2, "all", "ready")
 windows = pytest.mark.parametrize("window", WINDOWS)
+
+
+def few(count: int) -> pytest.MarkDecorator:
+    """So many of the cases, drawn; nightly all of them."""
+    return pytest.mark.parametrize(
+        "few", [count, pytest.param(None, marks=pytest.mark.nightly, id="all of them")]
+    )
+
+
+def drawn(cases: Iterable[Case], few: int | None) -> list[Case]:
+    """So many of the cases, or all of them."""
+    found = list(cases)
+    return found if few is None else random.Random(7).sample(found, few)
 
 
 def day(number: int | None) -> datetime | None:
@@ -111,12 +125,13 @@ async def test_statements_of_two_states_in_every_order(memory: Memory, window: i
     assert await held(memory, cases, window) == [timeline(told) for told in cases]
 
 
+@few(48)
 @pytest.mark.parametrize("window", [2, "all"])
 async def test_three_statements_some_of_which_say_when_they_end(
-    memory: Memory, window: int | str
+    memory: Memory, window: int | str, few: int | None
 ) -> None:
     """Of a state that is told more than once, the graph forgets to which statement an end belongs."""
-    cases = list(distinct(3, ("Rome", "Porto"), (None, 3)))
+    cases = drawn(distinct(3, ("Rome", "Porto"), (None, 3)), few)
     found = await held(memory, cases, window)
     for told, facts in zip(cases, found, strict=True):
         assert not overlapping(facts), (told, facts)
@@ -125,7 +140,7 @@ async def test_three_statements_some_of_which_say_when_they_end(
             assert facts == timeline(told), told
 
 
-@pytest.mark.parametrize("window", [1, 2])
+@pytest.mark.parametrize("window", [pytest.param(1, marks=pytest.mark.nightly), 2])
 async def test_the_same_again_at_one_time(memory: Memory, window: int | str) -> None:
     """Equal times are one statement, unless two states contradict each other from the same time."""
     places = ("Rome", "Porto")
@@ -142,15 +157,18 @@ async def test_the_same_again_at_one_time(memory: Memory, window: int | str) -> 
     assert await held(memory, cases, window) == [timeline(told) for told in cases]
 
 
-@pytest.mark.parametrize("window", [1, 3, "all"])
-async def test_six_statements_of_three_states(memory: Memory, window: int | str) -> None:
+@few(12)
+@pytest.mark.parametrize("window", [1, 3, pytest.param("all", marks=pytest.mark.nightly)])
+async def test_six_statements_of_three_states(
+    memory: Memory, window: int | str, few: int | None
+) -> None:
     chance = random.Random(29)
     cases = [
         [
             Statement(chance.choice(("Rome", "Porto", "Oslo")), time)
             for time in chance.sample(range(30), 6)
         ]
-        for _ in range(80)
+        for _ in range(few or 80)
     ]
     times = {
         "Rome": (27, 8),
@@ -168,25 +186,32 @@ def shuffled(states: Sequence[str], chance: random.Random) -> Told:
 
 
 @pytest.mark.parametrize(
-    ("window", "reach"),
-    [*((window, "shared_end") for window in (1, 3, "all", "ready")), (1, "group")],
+    ("window", "reach", "each"),
+    [
+        (1, "shared_end", 1),
+        ("all", "shared_end", 1),
+        *(
+            pytest.param(*one, 3, marks=pytest.mark.nightly)
+            for one in (*((window, "shared_end") for window in WINDOWS), (1, "group"))
+        ),
+    ],
 )
-async def test_many_statements(memory: Memory, window: int | str, reach: str) -> None:
+async def test_many_statements(memory: Memory, window: int | str, reach: str, each: int) -> None:
     """More than the `rivals` that words find: what is near in time is compared, whatever its rank in
     words.
     """
     chance = random.Random(37)
     homes = [chr(ord("A") + n) + "town" for n in range(17)]
     cases = [[Statement(home, time) for time, home in enumerate(homes)]]
-    cases += [cases[0][::-1], *(shuffled(homes, chance) for _ in range(4))]
-    cases += [shuffled(["Rome", "Porto"] * 12, chance) for _ in range(3)]
-    cases += [shuffled([chance.choice(homes[:4]) for _ in range(20)], chance) for _ in range(3)]
+    cases += [cases[0][::-1], *(shuffled(homes, chance) for _ in range(each))]
+    cases += [shuffled(["Rome", "Porto"] * 12, chance) for _ in range(each)]
+    cases += [shuffled([chance.choice(homes[:4]) for _ in range(20)], chance) for _ in range(each)]
     use = {"find": f"find_rivals(reach={reach})"}
     found = await held(memory, cases, window, use=use)
     assert found == [timeline(told) for told in cases]
 
 
-@pytest.mark.parametrize("window", [1, 3])
+@pytest.mark.parametrize("window", [pytest.param(1, marks=pytest.mark.nightly), 3])
 async def test_two_relations_of_the_same_two_end_each_other_again_and_again(
     memory: Memory, window: int
 ) -> None:
@@ -249,9 +274,12 @@ def without(told: Told, places: Sequence[int]) -> Told:
     return [one for n, one in enumerate(told) if n not in places]
 
 
+@few(24)
 @windows
-async def test_one_of_three_statements_removed(memory: Memory, window: int | str) -> None:
-    each = [(told, (n,)) for told in distinct(3, ("Rome", "Porto")) for n in range(3)]
+async def test_one_of_three_statements_removed(
+    memory: Memory, window: int | str, few: int | None
+) -> None:
+    each = drawn(((told, (n,)) for told in distinct(3, ("Rome", "Porto")) for n in range(3)), few)
     cases, places = [told for told, _ in each], [which for _, which in each]
     await held(memory, cases, window)
     assert await removed(memory, cases, places) == [
@@ -259,9 +287,10 @@ async def test_one_of_three_statements_removed(memory: Memory, window: int | str
     ]
 
 
+@few(30)
 @pytest.mark.parametrize("window", [1, "all"])
 async def test_one_of_three_homes_some_of_which_say_when_they_end_removed(
-    memory: Memory, window: int | str
+    memory: Memory, window: int | str, few: int | None
 ) -> None:
     """What a removed statement ended ends with the next one, though nothing began when that one ended."""
     each = [
@@ -271,7 +300,7 @@ async def test_one_of_three_homes_some_of_which_say_when_they_end_removed(
         for n in range(3)
         if not any(one.until and one.at < told[n].at < one.until for one in told)
     ]
-    each = random.Random(41).sample(each, 200)
+    each = random.Random(41).sample(each, few or 200)
     cases, places = [told for told, _ in each], [which for _, which in each]
     await held(memory, cases, window)
     assert await removed(memory, cases, places) == [
@@ -287,8 +316,9 @@ async def test_a_stated_end_is_lost_with_what_ended_the_fact_before(memory: Memo
     assert timeline(told[:1]) == [Held("Oslo", 11, 16)]
 
 
-async def test_one_after_the_other_removed(memory: Memory) -> None:
-    cases = list(distinct(3, ("Rome", "Porto")))
+@few(16)
+async def test_one_after_the_other_removed(memory: Memory, few: int | None) -> None:
+    cases = drawn(distinct(3, ("Rome", "Porto")), few)
     await held(memory, cases, 1)
     for n in range(3):
         found = await removed(memory, cases, [(n,)] * len(cases))
@@ -297,15 +327,16 @@ async def test_one_after_the_other_removed(memory: Memory) -> None:
     assert (graph.facts, graph.episodes) == ([], [])
 
 
+@few(12)
 @pytest.mark.parametrize("window", [1, "all"])
 @pytest.mark.parametrize("count", [1, 3])
 async def test_some_of_six_statements_of_two_states_removed(
-    memory: Memory, window: int | str, count: int
+    memory: Memory, window: int | str, count: int, few: int | None
 ) -> None:
     chance = random.Random(31)
     cases = [
         [Statement(chance.choice(("Rome", "Porto")), time) for time in chance.sample(range(30), 6)]
-        for _ in range(40)
+        for _ in range(few or 40)
     ]
     places = [chance.sample(range(6), count) for _ in cases]
     await held(memory, cases, window)

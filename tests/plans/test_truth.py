@@ -74,9 +74,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(
     ("seed", "difficulty", "options"),
     [
-        (14, 0, "one by one"),
-        (14, 0, "all at once"),
-        (14, 0, "one question for all that is open"),
+        pytest.param(14, 0, "one by one", marks=pytest.mark.nightly),
+        pytest.param(14, 0, "all at once", marks=pytest.mark.nightly),
+        pytest.param(14, 0, "one question for all that is open", marks=pytest.mark.nightly),
         (10, 1, "all at once"),
         (10, 1, "one question for all that is open"),
     ],
@@ -94,7 +94,12 @@ async def test_the_graph_equals_the_truth_of_the_world(
 
 @pytest.mark.parametrize(
     ("seed", "options"),
-    [(2, "one by one"), (8, "five at once"), (3, "all at once"), (1, "all that are read")],
+    [
+        pytest.param(2, "one by one", marks=pytest.mark.nightly),
+        (8, "five at once"),
+        pytest.param(3, "all at once", marks=pytest.mark.nightly),
+        (1, "all that are read"),
+    ],
 )
 async def test_the_graph_equals_the_truth_of_people_who_go_back(
     memory: Memory, seed: int, options: str
@@ -113,7 +118,7 @@ async def test_the_graph_equals_the_truth_after_each_episode(memory: Memory) -> 
         assert right(against(await memory.graph(), world, number)), row["content"]
 
 
-@pytest.mark.parametrize("seed", [6, 27])
+@pytest.mark.parametrize("seed", [6, pytest.param(27, marks=pytest.mark.nightly)])
 async def test_differences_by_design_are_bounded(
     remember: Remember, model: StandIn, seed: int
 ) -> None:

@@ -46,10 +46,16 @@ async def test_every_variant_builds_the_graph_of_the_example(
 @pytest.mark.parametrize(
     ("way", "calls"),
     [
-        (AS_SHIPPED, 11), (FUSED, 9), (GRAPHITI, 13), (COMBINED, 8), ({**COMBINED, **FUSED}, 6), (AT_MOST_TWO, 6),
-        (JUDGED, 11), (JUDGED_AND_DATED, 9), (BULK, 5),
+        (AS_SHIPPED, 11),
+        (GRAPHITI, 13),
+        ({**COMBINED, **FUSED}, 6),
+        (JUDGED_AND_DATED, 9),
+        *(
+            pytest.param(*one, marks=pytest.mark.nightly)
+            for one in ((FUSED, 9), (COMBINED, 8), (AT_MOST_TWO, 6), (JUDGED, 11), (BULK, 5))
+        ),
     ],
-)  # fmt: skip
+)
 async def test_every_variant_builds_it_where_dates_take_calls_of_their_own(
     remember: Remember, way: dict[str, Any], calls: int
 ) -> None:

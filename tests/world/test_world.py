@@ -18,6 +18,7 @@ from benchmarks.world.claims import WAYS, read, write
 from benchmarks.world.dates import dated
 from benchmarks.world.difficulty import LEVELS
 from benchmarks.world.gold import Gold
+from tests.examples import examples
 
 
 @pytest.mark.parametrize("difficulty", LEVELS)
@@ -74,7 +75,7 @@ def test_a_past_fact_is_parsed_with_both_dates(kind: str) -> None:
 
 
 @pytest.mark.parametrize("difficulty", LEVELS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(4, 8), deadline=None)
 @given(seed=st.integers(0, 10_000), people=st.integers(2, 12))
 def test_every_message_states_its_facts_and_no_others(difficulty, seed, people) -> None:
     world = World.make(seed, people, difficulty)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from benchmarks.world import World
 from benchmarks.world.gold import Fact
 from benchmarks.world.questions import Question, questions
+from tests.examples import examples
 
 WORLD = World.make(1, 16, 2)
 END = WORLD.episodes[-1].at
@@ -42,7 +43,7 @@ def test_a_world_with_too_few_messages_reports_the_number_of_questions() -> None
         questions(WORLD, END, count=5000)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(4, 10), deadline=None)
 @given(seed=st.integers(0, 1000), difficulty=st.sampled_from([0, 1, 2]), day=st.integers(100, 420))
 def test_answers_follow_from_the_facts_stated_by_then(seed: int, difficulty: int, day: int) -> None:
     world = World.make(seed, 10, difficulty)
