@@ -26,7 +26,8 @@ from semgraph.compare.trial import (
 from semgraph.compare.truth import RowAnswers, comparable, graph_of, read_graph_truth
 from semgraph.display import option
 from semgraph.errors import BudgetReached, PlanError, Problem, did_you_mean
-from semgraph.execution.result import RunOptions, result_table
+from semgraph.execution.outcome import RunOptions
+from semgraph.execution.result import result_table
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.node import walk
 from semgraph.logical.plan import Choice, LogicalPlan, match_steps

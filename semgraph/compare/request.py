@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from semgraph.compare.comparison import Arm, Comparison, Spent, save
 from semgraph.errors import PlanError, Problem
-from semgraph.execution.evaluation import Opened
 from semgraph.execution.observations import ObservationFile
 from semgraph.execution.record import CallLog, RunRecord, new_run, noted, timestamp
+from semgraph.execution.runtime import Opened
 from semgraph.llm.settings import Settings
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import StepMetrics

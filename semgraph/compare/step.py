@@ -43,7 +43,7 @@ from semgraph.compare.trial import (
 )
 from semgraph.compare.truth import Truth, about, read_truth, whole_rows
 from semgraph.errors import BudgetReached, PlanError, Problem, did_you_mean
-from semgraph.execution.result import RunOptions
+from semgraph.execution.outcome import RunOptions
 from semgraph.expr.functions import canonical_json
 from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.stack import bound
@@ -57,11 +57,12 @@ from semgraph.physical.plan import PhysicalPlan
 from semgraph.relational.batch import INPUT_ROW
 from semgraph.scores import Tally, agreement, tally
 from semgraph.semantic.answers import answer_table
-from semgraph.semantic.ask import AnswerContext, Answered
+from semgraph.semantic.ask import Answered, Asking
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import Cost, Observed, Outcome, RowEstimate, Rows
-from semgraph.semantic.library import Implementation, Library
-from semgraph.semantic.rows import answer
+from semgraph.semantic.dispatch import answer
+from semgraph.semantic.implementation import Implementation
+from semgraph.semantic.library import Library
 from semgraph.stores.base import Store
 
 Tables = tuple[pa.Table, ...]
@@ -130,7 +131,7 @@ class Frozen:
 
     async def answered(self, implementation: Implementation[Any], ctx: Context) -> list[Answered]:
         """The answers of an implementation to each part."""
-        context = AnswerContext(implementation, ctx, self.partitions, self.column, self.now)
+        context = Asking(implementation, ctx, self.partitions, self.column, self.now)
         return [await answer(self.node, tables, context) for tables in self.parts]
 
     async def items(self, llm: LLM, embedder: Embedder) -> list[Rows]:

@@ -20,10 +20,10 @@ import pyarrow as pa
 from semgraph.compare.comparison import Estimate, Quality, Spent, Trial
 from semgraph.compare.request import ComparisonRecord
 from semgraph.errors import PlanError, Problem, StoreUnavailable
-from semgraph.execution.evaluation import Runtime
 from semgraph.execution.executor import Executor, committed_rows
+from semgraph.execution.outcome import RunOptions, RunOutcome
 from semgraph.execution.record import noted
-from semgraph.execution.result import RunOptions, RunOutcome
+from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import prepare
 from semgraph.explain.estimates import Estimator
 from semgraph.llm.base import LLM, Embedder, Embeddings, Reply, Request, Usage, Wrapper
@@ -218,7 +218,7 @@ class Bench:
         )  # fmt: skip
         began = time.perf_counter()
         outcome = await Executor(runtime, options).run(self.request.inputs)
-        return outcome, runtime.partitions, time.perf_counter() - began
+        return outcome, runtime.partition_of_row, time.perf_counter() - began
 
 
 class Arms(Protocol):

@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from semgraph.errors import EngineError, PlanError, Problem, SemgraphError, did_you_mean
-from semgraph.execution.evaluation import NoRecord, Opened, RowRecorder, Runtime, in_batches
 from semgraph.execution.executor import Executor
 from semgraph.execution.observations import Observations
+from semgraph.execution.outcome import RunOptions, RunOutcome
 from semgraph.execution.record import (
     ROW_ID,
     WRITTEN,
@@ -38,23 +38,23 @@ from semgraph.execution.result import (
     RecordedTables,
     Result,
     ResultSource,
-    RunOptions,
-    RunOutcome,
-    Uniform,
+    exit_code,
     result_rows,
 )
+from semgraph.execution.runtime import NoRecord, Opened, RowRecorder, Runtime, batched_operators
+from semgraph.execution.uniform import Uniform
 from semgraph.formats import plural
 from semgraph.frontend.load import dump
 from semgraph.llm.base import LLM, Usage
 from semgraph.llm.settings import Settings
 from semgraph.llm.stack import bound
 from semgraph.logical.iterate import Round
-from semgraph.logical.node import Node, walk
+from semgraph.logical.node import Node, rewrite, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import OnError, Semantic
 from semgraph.meter import Meter
-from semgraph.optimizer import optimized
+from semgraph.optimizer import optimized, with_roots
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.physical.planner import compile_plan
 from semgraph.privacy import redacted
@@ -137,7 +137,7 @@ async def run_plan(request: RunRequest, resources: Resources) -> Result:
 
 def _need_graph(plan: LogicalPlan, logical: LogicalPlan, resources: Resources) -> None:
     """Refuse to read a store that does not exist. Raises StoreUnavailable."""
-    if logical.uses_store and not (plan.writes or plan.schema):
+    if logical.uses_store and not (plan.writes or plan.schema_write):
         resources.need_graph()
 
 
@@ -146,7 +146,7 @@ async def _run_with(
 ) -> Result:
     physical, notes = await _prepared(request, logical, resources, opened)
     notes = [*map(str, logical.warnings), *request.notes, *notes]
-    return await RunHandle(request, physical, opened, resources, notes).run()
+    return await PlanRun(request, physical, opened, resources, notes).run()
 
 
 async def _prepared(
@@ -154,7 +154,7 @@ async def _prepared(
 ) -> tuple[PhysicalPlan, list[str]]:
     """The compiled plan, and notes on the store, in which missing parts are created first."""
     library = Library(resources.settings.operators)
-    limits = {role: bound(opened.llm, role).limits for role in _roles(logical)}
+    limits = {role: bound(opened.llm, role).limits for role in logical.needs.roles}
     made = request.share.ids if request.share is not None else ()  # as steps, not as inputs
     inputs = {name: table for name, table in request.inputs.items() if name not in made}
     physical = compile_plan(optimized(logical, inputs), opened.store, library, limits)
@@ -193,15 +193,11 @@ def _few_collections() -> Iterator[None]:
         gc.set_threshold(first, *others)
 
 
-def _roles(plan: LogicalPlan) -> set[str]:
-    return {node.prompt.first.role for node in walk(*plan.roots) if isinstance(node, Semantic)}
-
-
 def _require_prices(plan: LogicalPlan, opened: Opened) -> None:
     """Refuse a limit in dollars if a model of the plan has no known price, before anything is
     spent. Raises PlanError.
     """
-    for role in sorted(_roles(plan)):
+    for role in plan.needs.roles:
         model = bound(opened.llm, role)
         opened.budget.require_price(model.name, model.dollars(Usage(1, 0, 1)))
     if plan.needs.embeds:
@@ -224,20 +220,13 @@ def trimmed(request: RunRequest) -> LogicalPlan:
             f"on_error is {request.on_error!r}: use one of {', '.join(get_args(OnError))}"
         )
     if request.on_error is not None:
-        plan = _with_on_error(plan, request.on_error)
+        on_error = request.on_error
+
+        def change(node: Node) -> Node:
+            return replace(node, on_error=on_error) if isinstance(node, Semantic) else node
+
+        plan = with_roots(plan, rewrite(plan.roots, change))
     return plan
-
-
-def _with_on_error(plan: LogicalPlan, on_error: OnError) -> LogicalPlan:
-    from semgraph.logical.node import rewrite
-
-    def change(node: Node) -> Node:
-        return replace(node, on_error=on_error) if isinstance(node, Semantic) else node
-
-    roots = rewrite(plan.roots, change)
-    count = len(plan.writes)
-    writes: Any = roots[:count]
-    return replace(plan, writes=writes, returns=dict(zip(plan.returns, roots[count:], strict=True)))
 
 
 async def _ensure(physical: PhysicalPlan, opened: Opened, *, write: bool) -> None:
@@ -245,10 +234,10 @@ async def _ensure(physical: PhysicalPlan, opened: Opened, *, write: bool) -> Non
     another length.
     """
     plan, store = physical.logical, opened.store
-    if plan.schema is None and not plan.uses_store:
+    if plan.schema_write is None and not plan.uses_store:
         return
     length = await opened.vector_length(plan)
-    if write and (plan.writes or plan.schema):
+    if write and (plan.writes or plan.schema_write):
         await store.ensure(plan.graph, length)
     else:
         await open_for_reading(store, plan.graph, length)
@@ -275,7 +264,9 @@ def _own_scores(plan: LogicalPlan) -> list[str]:
 
 def _without_batches(plan: PhysicalPlan, llm: LLM) -> list[str]:
     """A note if a model sends batches and no step that calls it runs ahead."""
-    if in_batches(plan, llm) or not any(bound(llm, r).limits.batch for r in _roles(plan.logical)):
+    if batched_operators(plan, llm) or not any(
+        bound(llm, r).limits.batch for r in plan.logical.needs.roles
+    ):
         return []
     name = plan.logical.name
     return [
@@ -288,7 +279,7 @@ async def _migrate(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[st
     store = opened.store
     if not isinstance(store, Migratable):
         return []
-    if plan.schema is None or not write:
+    if plan.schema_write is None or not write:
         equal = (
             (n.label, by.prop)
             for n in walk(*plan.roots)
@@ -301,7 +292,7 @@ async def _migrate(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[st
     vectors = any(label.vectors for label in plan.graph.labels.values())
     stored = next(iter((await store.statistics()).dimensions.values()), None) if vectors else None
     length = stored or (await opened.embedder.dimensions() if vectors else None)
-    return await store.migrate(plan.graph, length, drop=plan.schema.drop) or [
+    return await store.migrate(plan.graph, length, drop=plan.schema_write.drop) or [
         "the store lacks nothing that the graph needs"
     ]
 
@@ -440,7 +431,7 @@ def _lineage(request: RunRequest, record: RunRecord | None) -> RunLineage | None
 RunState = Literal["new", "running", "done", "budget", "failed", "interrupted"]
 
 
-class RunHandle:
+class PlanRun:
     """One run: its id, state, record and, after its end, result."""
 
     def __init__(
@@ -469,7 +460,7 @@ class RunHandle:
         if request.begun is not None:
             request.begun(self.id)
         self.observations = Observations(physical, resources.models, request.sample)
-        self.memory = resources.observations()
+        self.stored_observations = resources.observations()
         self.uniform = Uniform()
         self.asked: dict[str, tuple[int, int]] = {}  # answered rows and all asked rows, by step
         self.outcome = RunOutcome()
@@ -486,10 +477,10 @@ class RunHandle:
         llm = self.calls.noted(self.opened.llm) if self.calls is not None else self.opened.llm
         runtime = Runtime(
             self.physical, llm, self.opened.embedder, self.opened.store, self.meter,
-            observe=self._observe, answered=self._answered, asking=self._asking,
+            record_rows=self._record_rows, answered=self._answered, asking=self._asking,
             observations=self.observations,
             remembers=self.opened.journal is None or self.request.fresh,
-            batches=not self.request.sample,
+            may_batch_requests=not self.request.sample,
             lineage=self.lineage,
             recorder=self._recorder(),
         )  # fmt: skip
@@ -542,7 +533,7 @@ class RunHandle:
             return NoRecord()
         return _Recorder(self.record, self.calls, self._set_aside, self.places, self._placed)
 
-    def _observe(self, node: Node, rows: Batch) -> None:
+    def _record_rows(self, node: Node, rows: Batch) -> None:
         """Record the rows of a node if it is the last of its step."""
         if self.record is not None and rows.num_rows and self.last.get(node.step) is node:
             ids = pa.array(rows.ids or (), pa.int64())
@@ -617,10 +608,10 @@ class RunHandle:
         if self.opened.journal is not None:
             outcome.notes += self.opened.journal.notes
             self.opened.journal.notes.clear()
-        if self.memory is not None:
-            self.memory.add(self.observations.useful)
-            if self.memory.note:
-                outcome.notes.append(self.memory.note)
+        if self.stored_observations is not None:
+            self.stored_observations.add(self.observations.useful)
+            if self.stored_observations.note:
+                outcome.notes.append(self.stored_observations.note)
         batches = await self._open_batches() if self.state != "done" else ""
         if batches and self.state == "budget":
             outcome.notes.append(batches)
@@ -641,7 +632,7 @@ class RunHandle:
     async def _open_batches(self) -> str:
         """A note on the batches that continue after the end of the run; "" without any."""
         journal = self.opened.journal
-        if journal is None or not in_batches(self.physical, self.opened.llm):
+        if journal is None or not batched_operators(self.physical, self.opened.llm):
             return ""
         try:
             names = [
@@ -710,8 +701,7 @@ class RunHandle:
 
     def _result(self, outcome: RunOutcome) -> Result:
         logical = self.physical.logical
-        code = 4 if outcome.stopped else 1 if outcome.halted else 3 if outcome.failures else 0
-        left_out = frozenset(self._places_of(sorted(outcome.left_out)))
+        left_out = frozenset(self._places_of(sorted(outcome.uncommitted_rows)))
         earlier = self._earlier(outcome)
         rows = {
             name: result_rows(node, outcome.tables.get(name, []))
@@ -749,6 +739,10 @@ class RunHandle:
             notes=tuple(outcome.notes),
             stopped=outcome.stopped,
             record=self.record.folder if self.record else None,
-            exit_code=code,
+            exit_code=exit_code(
+                stopped=outcome.stopped,
+                halted=bool(outcome.halted),
+                failed=bool(outcome.failures),
+            ),
             uniform=self.uniform,
         )
