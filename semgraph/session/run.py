@@ -699,6 +699,16 @@ class PlanRun:
     def _places_of(self, rows: Sequence[int]) -> Sequence[int]:
         return rows if self.places is None else [self.places[row] for row in rows]
 
+    def _recorded(
+        self, names: Iterable[str], left_out: frozenset[int], earlier: Sequence[ResultSource]
+    ) -> dict[str, RecordedRows]:
+        """The results that are read from the records of this run and of earlier ones."""
+        if self.record is None:
+            return {}
+        returns = self.physical.logical.returns
+        sources = (ResultSource(self.record.folder, left_out), *earlier)
+        return {name: RecordedRows(name, runtime_schema(returns[name]), sources) for name in names}
+
     def _result(self, outcome: RunOutcome) -> Result:
         logical = self.physical.logical
         left_out = frozenset(self._places_of(sorted(outcome.uncommitted_rows)))
@@ -709,15 +719,8 @@ class PlanRun:
             if not (node.windowed and (outcome.dropped or earlier))
         }
         tables = {name: rows[name].select(logical.returns[name].schema.names) for name in rows}
-        recorded = {
-            name: RecordedRows(
-                name,
-                runtime_schema(node),
-                (ResultSource(self.record.folder, left_out), *earlier),
-            )
-            for name, node in logical.returns.items()
-            if name not in rows and self.record is not None
-        }
+        absent = [name for name in logical.returns if name not in rows]
+        recorded = self._recorded(absent, left_out, earlier)
         return Result(
             plan=logical.name,
             run=self.id,
