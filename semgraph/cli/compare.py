@@ -10,19 +10,14 @@ from semgraph.cli import completion
 from semgraph.cli.options import (
     CommonOptions,
     Inputs,
-    MaxCalls,
-    MaxSeconds,
-    MaxTokens,
-    MaxUsd,
-    NoCache,
     Params,
     Preset,
-    Rows,
     Uses,
     everywhere,
     run_until_signal,
 )
 from semgraph.errors import PlanError, Problem
+from semgraph.options import RunOptions
 
 if TYPE_CHECKING:
     from semgraph.compare.comparison import Comparison
@@ -31,6 +26,7 @@ if TYPE_CHECKING:
 @everywhere
 def compare(
     options: CommonOptions,
+    request: RunOptions,
     plan: Annotated[
         str | None,
         typer.Argument(
@@ -73,12 +69,6 @@ def compare(
     set: Params = None,  # noqa: A002 - the option's name
     preset: Preset = None,
     use: Uses = None,
-    rows: Rows = None,
-    no_cache: NoCache = False,
-    max_usd: MaxUsd = None,
-    max_calls: MaxCalls = None,
-    max_tokens: MaxTokens = None,
-    max_seconds: MaxSeconds = None,
     show: Annotated[
         str | None,
         typer.Option(metavar="ID", help="Show a recorded comparison: its id, or last."),
@@ -102,13 +92,7 @@ def compare(
             )
         )
     variants = read_variants(step, implementations, variant or [])
-    limits = {
-        "max_usd": max_usd,
-        "max_calls": max_calls,
-        "max_tokens": max_tokens,
-        "max_seconds": max_seconds,
-    }
-    with options.session(**limits) as session:
+    with options.session() as session:
         prepared = session.prepare(
             plan, params=parameters(set), preset=preset, use=named_values("--use", use)
         )
@@ -123,8 +107,8 @@ def compare(
             step=step,
             truth=truth,
             trials=trials,
-            rows=rows,
-            fresh=no_cache,
+            rows=request.rows,
+            fresh=request.fresh,
             say=options.talk,
             inputs=values,
         )

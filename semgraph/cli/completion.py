@@ -5,7 +5,7 @@ An unknown kind of value completes to nothing, and the shell proposes files.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,15 @@ def local_models(incomplete: str) -> list[str]:
     from semgraph.llm.catalogue import CATALOGUE
 
     return _beginning(incomplete, (model.name for model in CATALOGUE))
+
+
+# by the word for the value in a flag
+BY_VALUE: dict[str, Callable[..., list[str]]] = {
+    "MODEL": models,
+    "STORE": stores,
+    "STEP": steps,
+    "RUN": runs,
+}
 
 
 def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:

@@ -18,13 +18,12 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -33,13 +32,14 @@ from semgraph.cli import completion
 from semgraph.display import in_shell
 from semgraph.errors import PlanError, Problem, SemgraphError, is_interrupt
 from semgraph.formats import escaped
+from semgraph.options import SETTINGS, Flag, RunOptions
 from semgraph.privacy import redacted, redacted_values
-from semgraph.stores.registry import FORMS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from semgraph.llm.settings import Settings
+    from semgraph.llm.stack import Budget
     from semgraph.session import Session
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -47,6 +47,9 @@ INTERRUPTED = 130
 _WIDTH = 120
 _PANEL = "Everywhere"
 _DESCRIBED = "Options of every command (--store, --llm, --format …): semgraph --help"
+_EVERYWHERE = [
+    spec.flag.argument for spec in SETTINGS.values() if spec.flag and not spec.flag.commands
+]
 _ELSEWHERE = "Name another place"
 _HINTS = {
     errno.EISDIR: "A file is needed there: name one",
@@ -102,87 +105,21 @@ Uses = Annotated[
         autocompletion=completion.uses,
     ),
 ]
-MaxUsd = Annotated[
-    float | None, typer.Option(metavar="N", help="Stop before spending more dollars.")
-]
-MaxCalls = Annotated[int | None, typer.Option(metavar="N", help="Stop before more calls.")]
-MaxTokens = Annotated[int | None, typer.Option(metavar="N", help="Stop before more tokens.")]
-MaxSeconds = Annotated[float | None, typer.Option(metavar="N", help="Stop after so many seconds.")]
-
-
-NamedEngine = Annotated[
-    str | None,
-    typer.Option(
-        "--engine", metavar="ENGINE", help="Run in shards: ray, ray://HOST:10001?shards=256."
-    ),
-]
-
-
-Rows = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Only the first rows of the first input.")
-]
-NoCache = Annotated[bool, typer.Option("--no-cache", help="Ignore cached answers.")]
-
-
-class OnError(StrEnum):
-    """The treatment of rows without a valid answer."""
-
-    RAISE = "raise"
-    NULL = "null"
-
-
-class Format(StrEnum):
-    """The output format of a result."""
-
-    text = "text"
-    json = "json"
 
 
 @dataclass(frozen=True)
 class CommonOptions:
-    """The options of every command; None if unset."""
+    """The options of every command; None if unset. `chosen` has the settings of this command that are
+    set, by the argument of `Session`.
+    """
 
-    llm: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL",
-            help="local, recorded, openai:NAME, openai:NAME@URL; openai:NAME?batch=true for half the price.",
-            autocompletion=completion.models,
-            rich_help_panel=_PANEL,
-        ),
-    ] = None
-    embedder: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL",
-            help="local, recorded, openai:NAME, openai:NAME@URL.",
-            autocompletion=completion.models,
-            rich_help_panel=_PANEL,
-        ),
-    ] = None
-    store: Annotated[
-        str | None,
-        typer.Option(
-            metavar="STORE",
-            help=f"{', '.join(FORMS)}.",
-            autocompletion=completion.stores,
-            rich_help_panel=_PANEL,
-        ),
-    ] = None
-    operators: Annotated[
-        list[str] | None,
-        typer.Option(metavar="DIR", help="Folder of your implementations.", rich_help_panel=_PANEL),
-    ] = None
-    functions: Annotated[
-        list[str] | None,
-        typer.Option(metavar="DIR", help="Folder of your functions.", rich_help_panel=_PANEL),
-    ] = None
+    chosen: Mapping[str, Any] = field(default_factory=dict)
     config: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="Instead of ./semgraph.toml.", rich_help_panel=_PANEL),
     ] = None
     format: Annotated[
-        Format | None,
+        Literal["text", "json"] | None,
         typer.Option(
             help="text, or json: one document on stdout, an object or a list.",
             rich_help_panel=_PANEL,
@@ -203,7 +140,7 @@ class CommonOptions:
     @property
     def json(self) -> bool:
         """Whether a result is printed as one JSON object."""
-        return self.format is Format.json
+        return self.format == "json"
 
     def words(self, *names: str) -> str:
         """The options that select models, store and code (or only `names`), as typed, without
@@ -213,15 +150,12 @@ class CommonOptions:
 
         from semgraph.privacy import without_password
 
-        values = {
-            "llm": self.llm,
-            "embedder": self.embedder,
-            "store": self.store,
-            "config": self.config,
-        }
-        typed = [(name, value) for name, value in values.items() if value is not None]
-        typed += [("operators", folder) for folder in self.operators or ()]
-        typed += [("functions", folder) for folder in self.functions or ()]
+        common = {name: value for name, value in self.chosen.items() if name in _EVERYWHERE}
+        values = {**common, "config": self.config}
+        typed = [(name, value) for name, value in values.items() if isinstance(value, str)]
+        typed += [
+            (name, v) for name, value in common.items() if isinstance(value, list) for v in value
+        ]
         return "".join(
             f" --{name} {quote(without_password(value))}"
             for name, value in typed
@@ -271,28 +205,13 @@ class CommonOptions:
         """All settings with these options. Raises PlanError."""
         from semgraph.llm.settings import Settings
 
-        overrides = {
-            "llm": self.llm,
-            "embedder": self.embedder,
-            "store": self.store,
-            "operators": self.operators or None,
-            "functions": self.functions or None,
-        }
-        return Settings.load(overrides, config=None if self.config is None else Path(self.config))
+        return Settings.load(self.chosen, config=None if self.config is None else Path(self.config))
 
-    def session(self, **more: Any) -> Session:
+    def session(self, *, group: str | None = None, within: Budget | None = None) -> Session:
         """A session with these options."""
         from semgraph.session import Session
 
-        return Session(
-            llm=self.llm,
-            embedder=self.embedder,
-            store=self.store,
-            operators=tuple(self.operators or ()),
-            functions=tuple(self.functions or ()),
-            config=self.config,
-            **more,
-        )
+        return Session(**self.chosen, config=self.config, group=group, within=within)
 
 
 def say(console: Console, line: str) -> None:
@@ -367,39 +286,84 @@ def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
     """Turn a function with a `CommonOptions` as first argument into a command with the common
     options and error handling.
 
-    The same options are accepted before the command's name; those after it take precedence.
+    The flags of settings and of `RunOptions` that name the function are added: `chosen` has the
+    settings that are set, and a parameter `RunOptions` the options of a run. The same options are
+    accepted before the command's name; those after it take precedence.
     """
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    of_run = next((parameter.name for parameter in own if parameter.annotation is RunOptions), "")
     wants_context = any(parameter.name == "ctx" for parameter in own)
-    own = [parameter for parameter in own if parameter.name != "ctx"]
+    own = [parameter for parameter in own if parameter.name not in ("ctx", of_run)]
+    asked = list(_run_flags(command.__name__)) if of_run else []
+    settings = list(_setting_flags(command.__name__))
     taken = {parameter.name for parameter in own}
     shared = [parameter for parameter in _common() if parameter.name not in taken]
     context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
 
     @functools.wraps(command)
     def run(ctx: typer.Context, **values: Any) -> None:
-        shared_values = {p.name: values.pop(p.name) for p in shared}
-        options = replace(
-            ctx.obj or CommonOptions(),
-            **{name: value for name, value in shared_values.items() if value is not None},
-        )
+        before = ctx.obj or CommonOptions()
+        chosen = {**before.chosen, **_set(settings, values)}
+        options = replace(before, chosen=chosen, **_set(shared, values))
+        if of_run:
+            values[of_run] = RunOptions.flagged(_set(asked, values))
         with guard(options), in_shell():
             command(options, **(values | ({"ctx": ctx} if wants_context else {})))
 
     parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in own]
+    parameters = [context, *parameters, *asked, *settings, *shared]
     run.__doc__ = "\n\n".join(
         " ".join(part.split()) for part in (inspect.getdoc(command) or "").split("\n\n")
     )
-    run.__signature__ = inspect.Signature([context, *parameters, *shared])  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in (context, *parameters, *shared)}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
+
+
+def _set(parameters: Iterable[inspect.Parameter], values: dict[str, Any]) -> dict[str, Any]:
+    """Take the values of parameters out of all values; those that are set."""
+    taken = {parameter.name: values.pop(parameter.name) for parameter in parameters}
+    return {name: value for name, value in taken.items() if value is not None}
 
 
 @functools.cache
 def _common() -> tuple[inspect.Parameter, ...]:
     """The common options as parameters of a function."""
     common = inspect.signature(CommonOptions, eval_str=True).parameters.values()
-    return tuple(parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in common)
+    return tuple(p.replace(kind=p.KEYWORD_ONLY) for p in common if p.name != "chosen")
+
+
+def _run_flags(command: str) -> Iterator[inspect.Parameter]:
+    """The options of a run that a command takes."""
+    types = get_type_hints(RunOptions)
+    for each in fields(RunOptions):
+        flag = each.metadata.get("flag")
+        if flag is not None and command in flag.commands:
+            yield _parameter(each.name, types[each.name], flag)
+
+
+def _setting_flags(command: str) -> Iterator[inspect.Parameter]:
+    """The settings that a command takes."""
+    for spec in SETTINGS.values():
+        flag = spec.flag
+        if flag is not None and (not flag.commands or command in flag.commands):
+            type_ = list[str] if spec.type is tuple else spec.type
+            yield _parameter(flag.argument, type_, flag)
+
+
+def _parameter(name: str, type_: Any, flag: Flag) -> inspect.Parameter:
+    info = typer.Option(
+        flag.name,
+        metavar=flag.value or None,
+        help=flag.help,
+        min=flag.least,
+        autocompletion=completion.BY_VALUE.get(flag.value),
+        rich_help_panel=None if flag.commands else _PANEL,
+    )
+    annotation = Annotated[type_ | None, info]
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+    )
 
 
 @contextmanager

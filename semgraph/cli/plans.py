@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from semgraph.cli import completion
-from semgraph.cli.options import Commands, CommonOptions, MaxUsd, everywhere
+from semgraph.cli.options import Commands, CommonOptions, everywhere
 from semgraph.errors import PlanError, Problem
 
 app = Commands(
@@ -19,14 +18,6 @@ app = Commands(
 )
 operators = Commands(help="Operators and their implementations.", no_args_is_help=True)
 functions = Commands(help="Functions that expressions call.", no_args_is_help=True)
-
-
-class SchemaKind(StrEnum):
-    """A kind of file with a schema."""
-
-    plan = "plan"
-    graph = "graph"
-    prompt = "prompt"
 
 
 @app.command("list")
@@ -164,15 +155,16 @@ def copy(
 def schema(
     options: CommonOptions,
     of: Annotated[
-        SchemaKind, typer.Option(help="The kind of file; prompt: front matter.")
-    ] = SchemaKind.plan,
+        Literal["plan", "graph", "prompt"],
+        typer.Option(help="The kind of file; prompt: front matter."),
+    ] = "plan",
 ) -> None:
     """Print the JSON Schema of plans, of graphs, or of the front matter of prompts: an editor that
     knows it completes and checks as you type.
     """
     from semgraph.frontend.jsonschema import SCHEMAS
 
-    options.dump(SCHEMAS[of.value]())
+    options.dump(SCHEMAS[of]())
 
 
 @operators.command("list")
@@ -232,7 +224,6 @@ def check_operators(
             "--injection", help="Measure with --llm whether a row changes the answers of others."
         ),
     ] = False,
-    max_usd: MaxUsd = None,
 ) -> None:
     """Check implementations against their contract with a model in this process; nothing leaves the
     machine.
@@ -245,7 +236,7 @@ def check_operators(
     from semgraph.conformance.folder import check_folder, files_of, report_lines
 
     if injection:
-        _check_injection(options, folder, max_usd)
+        _check_injection(options, folder)
         return
     width = max((len(name) for name, _ in files_of(folder)), default=0)
     reports = []
@@ -261,12 +252,13 @@ def check_operators(
         raise typer.Exit(1)
 
 
-def _check_injection(options: CommonOptions, folder: Path, max_usd: float | None) -> None:
+def _check_injection(options: CommonOptions, folder: Path) -> None:
     from semgraph.conformance.folder import OPERATORS, find, injection
 
-    options = replace(options, operators=[*(options.operators or ()), str(folder)])
+    folders = [*options.chosen.get("operators", ()), str(folder)]
+    options = replace(options, chosen={**options.chosen, "operators": folders})
     measured = {}
-    with options.session(max_usd=max_usd) as session:
+    with options.session() as session:
         for file in find(folder):
             operator, name = file.name.split("/")
             if operator not in OPERATORS:

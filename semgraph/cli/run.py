@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
@@ -13,27 +13,19 @@ from semgraph.cli import completion
 from semgraph.cli.options import (
     CommonOptions,
     Inputs,
-    MaxCalls,
-    MaxSeconds,
-    MaxTokens,
-    MaxUsd,
-    NamedEngine,
-    NoCache,
-    OnError,
     Params,
     Plan,
     Preset,
-    Rows,
     Uses,
     everywhere,
     run_until_signal,
 )
+from semgraph.options import RunOptions
 
 if TYPE_CHECKING:
     from semgraph.execution.result import Result
     from semgraph.llm.settings import Settings
     from semgraph.logical.plan import LogicalPlan
-    from semgraph.render.header import RequestedOptions
     from semgraph.session import Session
 
 _CODE = ("config", "operators", "functions")  # what a resumed run does not take from its record
@@ -42,79 +34,37 @@ _CODE = ("config", "operators", "functions")  # what a resumed run does not take
 @everywhere
 def run(
     options: CommonOptions,
+    request: RunOptions,
     plan: Plan,
     input: Inputs = None,  # noqa: A002 - the option's name
     set: Params = None,  # noqa: A002 - the option's name
     preset: Preset = None,
     use: Uses = None,
-    rows: Rows = None,
-    until: Annotated[
-        str | None,
-        typer.Option(
-            metavar="STEP",
-            help="Stop behind this step; nothing is written.",
-            autocompletion=completion.steps,
-        ),
-    ] = None,
-    no_write: Annotated[
-        bool, typer.Option("--no-write", help="Write nothing to the store.")
-    ] = False,
-    max_usd: MaxUsd = None,
-    max_calls: MaxCalls = None,
-    max_tokens: MaxTokens = None,
-    max_seconds: MaxSeconds = None,
-    engine: NamedEngine = None,
-    resume: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RUN", help="Resume a run that was stopped.", autocompletion=completion.runs
-        ),
-    ] = None,
-    reprocess: Annotated[
-        bool, typer.Option("--reprocess", help="Also rows that are in the graph already.")
-    ] = False,
-    no_cache: NoCache = False,
-    on_error: Annotated[
-        OnError | None, typer.Option(help="Set failed rows aside, or keep them with NULLs.")
-    ] = None,
 ) -> None:
     """Run a plan: on the rows you give, or on its example."""
     from semgraph.cli.options import named_values, parameters
-    from semgraph.render.header import RequestedOptions
 
-    limits = {
-        "max_usd": max_usd,
-        "max_calls": max_calls,
-        "max_tokens": max_tokens,
-        "max_seconds": max_seconds,
-    }
-    with options.session(**limits, engine=engine) as session:
+    with options.session() as session:
         prepared = session.prepare(
             plan,
             params=parameters(set),
             preset=preset,
             use=named_values("--use", use),
-            resume=resume,
+            resume=request.resume,
         )
-        earlier = session.resumed(resume)
-        merged = earlier.merged(until=until, write=not no_write)
-        requested = RequestedOptions(earlier.run or None, rows, merged["until"], merged["write"])
-        inputs = _introduce(options, session, prepared, plan, input, requested)
-        more = {
-            "rows": rows, "until": until, "write": not no_write, "resume": resume, "again": reprocess, "fresh": no_cache,
-            "on_error": on_error and on_error.value,
-        }  # fmt: skip
+        request = session.resumed(request.resume).merged(request)
+        inputs = _introduce(options, session, prepared, plan, input, request)
         began = time.monotonic()
-        result = _run(options, session, prepared, plan, more, inputs)
+        result = _run(options, session, prepared, plan, request, inputs)
         _report(
             options,
             session,
             result,
             prepared,
             plan,
-            requested,
+            request,
             time.monotonic() - began,
-            own_rows=bool(inputs) or resume is not None,
+            own_rows=bool(inputs) or request.resume is not None,
         )
     raise typer.Exit(result.exit_code)
 
@@ -125,7 +75,7 @@ def _introduce(
     plan: LogicalPlan,
     typed: str,
     inputs: list[str] | None,
-    requested: RequestedOptions,
+    request: RunOptions,
 ) -> dict[str, Any]:
     """Read the inputs, print the first lines, and download missing models."""
     from semgraph.frontend.row_files import read_inputs
@@ -133,10 +83,10 @@ def _introduce(
     from semgraph.session.inputs import example_rows
 
     result = read_inputs(inputs or (), plan)
-    if plan.inputs and not result and requested.resume is None:
+    if plan.inputs and not result and request.resume is None:
         example_rows(plan)  # before any download: raises if the plan has no example
-    settings = session.resumed(requested.resume).settings(session.settings)
-    options.talk(*header(plan, typed, result, settings, requested))
+    settings = session.resumed(request.resume).settings(session.settings)
+    options.talk(*header(plan, typed, result, settings, request))
     for warning in plan.warnings:
         options.warn(f"! {warning}")
     session.require_store(settings)
@@ -162,7 +112,7 @@ def _run(
     session: Session,
     plan: LogicalPlan,
     typed: str,
-    more: Mapping[str, Any],
+    request: RunOptions,
     inputs: Mapping[str, Any],
 ) -> Result:
     from semgraph.errors import BudgetReached, PlanError, RowError, SemgraphError
@@ -176,7 +126,8 @@ def _run(
         with watched(
             options.err, plan.windows.input if plan.windows else "", quiet=bool(options.quiet)
         ) as progress:
-            job = session.arun(plan, progress=progress, begun=begun.append, inputs=inputs, **more)
+            request = replace(request, progress=progress, begun=begun.append)
+            job = session.arun(plan, inputs=inputs, **vars(request))
             return run_until_signal(
                 job, lambda: options.talk("stopping … (once more ends at once)")
             )
@@ -196,7 +147,7 @@ def _report(
     result: Result,
     plan: LogicalPlan,
     typed: str,
-    requested: RequestedOptions,
+    request: RunOptions,
     seconds: float,
     *,
     own_rows: bool,
@@ -211,9 +162,9 @@ def _report(
     else:
         every = bool(options.verbose)
         options.show(
-            *outcome(result, plan, options.out.width, seconds, every=every, until=requested.until)
+            *outcome(result, plan, options.out.width, seconds, every=every, until=request.until)
         )
-    stays = requested.write and requested.until is None and lasts(session.settings.store)
+    stays = request.writes and lasts(session.settings.store)
     next_plans = following(plan, typed, own_rows=own_rows).items() if stays else ()
     after = {name + options.words(): doc for name, doc in next_plans}
     options.talk(*hints(result, plan, after))
@@ -221,15 +172,7 @@ def _report(
         options.warn(line)
 
 
-class Form(StrEnum):
-    """The format of an explained plan."""
-
-    tree = "tree"
-    algebra = "algebra"
-    mermaid = "mermaid"
-    json = "json"
-    queries = "queries"
-    prompts = "prompts"
+Form = Literal["tree", "algebra", "mermaid", "json", "queries", "prompts"]
 
 
 @everywhere
@@ -240,7 +183,7 @@ def explain(
     set: Params = None,  # noqa: A002 - the option's name
     preset: Preset = None,
     use: Uses = None,
-    format: Annotated[Form, typer.Option(help="How it is drawn.")] = Form.tree,  # noqa: A002 - the option's name
+    format: Annotated[Form, typer.Option(help="How it is drawn.")] = "tree",  # noqa: A002 - the option's name
     expand: Annotated[
         bool, typer.Option("--expand", help="With --format algebra: the steps of called plans too.")
     ] = False,
@@ -264,7 +207,6 @@ def explain(
             metavar="RUN", help="Put what that run did beside it.", autocompletion=completion.runs
         ),
     ] = None,
-    engine: NamedEngine = None,
 ) -> None:
     """Show what a plan will do, step by step, and its estimated cost. Nothing is written; only
     --sample calls a model.
@@ -272,16 +214,16 @@ def explain(
     from semgraph.cli.options import named_values, parameters
     from semgraph.frontend.row_files import read_inputs
 
-    with options.session(engine=engine) as session:
+    with options.session() as session:
         prepared = session.prepare(
             plan, params=parameters(set), preset=preset, use=named_values("--use", use)
         )
         inputs = read_inputs(input or (), prepared)
-        forms = [Form.queries] * queries + [Form.prompts] * prompts
-        for form in forms or [format]:
+        asked: dict[Form, bool] = {"queries": queries, "prompts": prompts}
+        for form in [form for form in asked if asked[form]] or [format]:
             text = session.explain(
                 prepared,
-                format=form.value,
+                format=form,
                 run=run,
                 sample=sample,
                 width=options.out.width,

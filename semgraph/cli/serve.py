@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,10 +15,6 @@ import typer
 
 from semgraph.cli.options import (
     CommonOptions,
-    MaxCalls,
-    MaxSeconds,
-    MaxTokens,
-    MaxUsd,
     everywhere,
     message_of,
     run_until_signal,
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
 _DEFAULT = "add_episode,search,retrieve_episodes"  # the memory tools of a conversation
 _TOKEN = "SEMGRAPH_TOKEN"  # noqa: S105 - the name of a variable
 _LEAST = 16  # minimum characters of a token
+_JOINT = ("max_usd", "max_calls", "max_tokens")  # limits of all calls of the server together
 
 
 @everywhere
@@ -68,10 +67,6 @@ def serve(
     keep: Annotated[
         int, typer.Option(metavar="N", min=1, help="Records of calls that stay; older are deleted.")
     ] = 500,
-    max_usd: MaxUsd = None,
-    max_calls: MaxCalls = None,
-    max_tokens: MaxTokens = None,
-    max_seconds: MaxSeconds = None,
     token: Annotated[
         str,
         typer.Option(
@@ -105,17 +100,19 @@ def serve(
     log = logging.StreamHandler(sys.stderr)
     log.setFormatter(_Log(logging.BASIC_FORMAT))
     logging.basicConfig(handlers=[log], level=logging.INFO if options.verbose else logging.WARNING)
-    within = _budget(max_usd=max_usd, max_calls=max_calls, max_tokens=max_tokens)
-    session = options.session(max_seconds=max_seconds, group=group, within=within)
+    joint = {name: options.chosen[name] for name in _JOINT if name in options.chosen}
+    chosen = {name: value for name, value in options.chosen.items() if name not in joint}
+    session = replace(options, chosen=chosen).session(group=group, within=_budget(joint))
+    seconds = chosen.get("max_seconds")
     if http:
         where = _address(address, allow_host, _secret(token))
-        server = _server(session, plans, group, max_rows, keep, max_seconds)
+        server = _server(session, plans, group, max_rows, keep, seconds)
         _serve_http(options, server, session, where)
     else:
         from semgraph.serve.transports import standard_streams
 
         with standard_streams() as streams:  # before any user code runs
-            server = _server(session, plans, group, max_rows, keep, max_seconds)
+            server = _server(session, plans, group, max_rows, keep, seconds)
             _serve_stdio(server, session, *streams)
 
 
@@ -127,15 +124,14 @@ class _Log(logging.Formatter):
         return escaped(redacted(super().format(record)))
 
 
-def _budget(**limits: float | None) -> Budget | None:
+def _budget(limits: Mapping[str, float]) -> Budget | None:
     """The joint budget of all calls of the server; None without a limit. Raises PlanError."""
     from semgraph.errors import PlanError
     from semgraph.llm.settings import from_options
     from semgraph.llm.stack import Budget
 
     problems: list[Problem] = []
-    keys = {f"limits.{name}": limit for name, limit in limits.items()}
-    values = from_options(keys, Path.cwd(), problems).values
+    values = from_options(limits, Path.cwd(), problems).values
     if problems:
         raise PlanError(*problems)
     checked = {key.removeprefix("limits."): value for key, value in values.items()}

@@ -32,7 +32,7 @@ from semgraph.errors import (
 )
 from semgraph.execution.evaluation import Opened, Runtime
 from semgraph.execution.executor import Executor
-from semgraph.execution.result import RunOptions, result_table
+from semgraph.execution.result import ExecutorOptions, result_table
 from semgraph.execution.windows import prepare
 from semgraph.expr.functions import canonical_json
 from semgraph.llm.base import LLM, Embedder, Embeddings, Reply, Request, Usage, Wrapper
@@ -347,9 +347,9 @@ async def freeze(
         times.append(opened.now(name))
         return times[-1]
 
-    outcome = await Executor(runtime, RunOptions("comparison", now, again=True, write=grown)).run(
-        inputs
-    )
+    outcome = await Executor(
+        runtime, ExecutorOptions("comparison", now, again=True, write=grown)
+    ).run(inputs)
     if outcome.stopped:
         raise BudgetReached(
             f"{outcome.stopped}; the rows of step {node.step} are not complete. {KEPT}"
@@ -549,9 +549,9 @@ async def try_plan(
             answered=opened.answered,
         )
         began = time.perf_counter()
-        outcome = await Executor(runtime, RunOptions("comparison", opened.now, again=True)).run(
-            inputs
-        )
+        outcome = await Executor(
+            runtime, ExecutorOptions("comparison", opened.now, again=True)
+        ).run(inputs)
         seconds = time.perf_counter() - began
         if outcome.stopped:
             raise BudgetReached(outcome.stopped)

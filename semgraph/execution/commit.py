@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from semgraph.errors import ConcurrentWrite, DataError, EngineError, Problem
 from semgraph.execution.evaluation import Runtime
-from semgraph.execution.result import RunOptions, RunOutcome
+from semgraph.execution.result import ExecutorOptions, RunOutcome
 from semgraph.execution.windows import InputRows, Window
 from semgraph.logical.plan import Windowing
 from semgraph.logical.sinks import Delete, Merge, Sink
@@ -338,7 +338,7 @@ class CommitAttempt:
 class Commits:
     """The transactions of one run. It tracks the head of each partition as last seen by this run."""
 
-    def __init__(self, runtime: Runtime, options: RunOptions, outcome: RunOutcome) -> None:
+    def __init__(self, runtime: Runtime, options: ExecutorOptions, outcome: RunOutcome) -> None:
         self.runtime, self.options, self.outcome = runtime, options, outcome
         self.plan = runtime.plan
         self.heads: dict[int, str | None] = {}

@@ -44,7 +44,7 @@ from semgraph.execution.commit import (
     without_unwritten,
 )
 from semgraph.execution.evaluation import Evaluation, InputRowSet, Lineage, Runtime
-from semgraph.execution.result import RETAINED, RunOptions, RunOutcome
+from semgraph.execution.result import RETAINED, ExecutorOptions, RunOutcome
 from semgraph.execution.windows import (
     Confinement,
     InputRows,
@@ -146,7 +146,7 @@ T = TypeVar("T")
 class Executor:
     """Runs one physical plan once."""
 
-    def __init__(self, runtime: Runtime, options: RunOptions) -> None:
+    def __init__(self, runtime: Runtime, options: ExecutorOptions) -> None:
         self.runtime, self.options = runtime, options
         self.plan = runtime.plan
         self.outcome = RunOutcome()

@@ -323,8 +323,8 @@ class Result:
 
 
 @dataclass
-class RunOptions:
-    """The options of a run.
+class ExecutorOptions:
+    """The options of an executor.
 
     Args:
         run: Id of the run.

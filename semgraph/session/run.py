@@ -32,13 +32,12 @@ from semgraph.execution.record import (
 )
 from semgraph.execution.result import (
     RESULTS,
-    OnProgress,
+    ExecutorOptions,
     Progress,
     RecordedRows,
     RecordedTables,
     Result,
     ResultSource,
-    RunOptions,
     RunOutcome,
     Uniform,
     result_rows,
@@ -55,6 +54,7 @@ from semgraph.logical.search import Search
 from semgraph.logical.semantic import OnError, Semantic
 from semgraph.meter import Meter
 from semgraph.optimizer import optimized
+from semgraph.options import RunOptions
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.physical.planner import compile_plan
 from semgraph.privacy import redacted
@@ -102,36 +102,29 @@ class RunRequest:
 
     plan: LogicalPlan
     inputs: Mapping[str, pa.Table]
-    until: str | None = None
-    again: bool = False
-    fresh: bool = False
-    write: bool = True
-    on_error: OnError | None = None
-    progress: OnProgress | None = None
+    options: RunOptions = RunOptions()
     runs: Path | None = None
-    record_to: str | Path | None = None
     sample: bool = False  # a few rows of many
-    begun: Callable[[str], object] | None = None  # called with the id of the run
     notes: tuple[str, ...] = ()
     share: Share | None = None  # None: the whole run
     resumed: tuple[Path, ...] = ()  # records of earlier runs over the same rows
 
     def continuing(self, earlier: Resumed) -> RunRequest:
         """This request, with unset options taken from the resumed run."""
-        options = earlier.merged(
-            until=self.until, write=self.write, again=self.again, on_error=self.on_error
-        )
         notes = earlier.changed_functions(self.plan)
-        return replace(self, **options, notes=notes, resumed=earlier.records)
+        return replace(
+            self, options=earlier.merged(self.options), notes=notes, resumed=earlier.records
+        )
 
 
 async def run_plan(request: RunRequest, resources: Resources) -> Result:
     """Run a plan with the resources of a session."""
     logical = trimmed(request)
     _need_graph(request.plan, logical, resources)
-    record_to = Path(request.record_to) if request.record_to else None
+    options = request.options
+    record_to = Path(options.record_to) if options.record_to else None
     with _few_collections():
-        async with resources.open(logical, fresh=request.fresh, record_to=record_to) as opened:
+        async with resources.open(logical, fresh=options.fresh, record_to=record_to) as opened:
             return await _run_with(request, logical, resources, opened)
 
 
@@ -159,8 +152,8 @@ async def _prepared(
     inputs = {name: table for name, table in request.inputs.items() if name not in made}
     physical = compile_plan(optimized(logical, inputs), opened.store, library, limits)
     _require_prices(physical.logical, opened)
-    await _ensure(physical, opened, write=request.write)
-    notes = await _migrate(physical.logical, opened, write=request.write and request.until is None)
+    await _ensure(physical, opened, write=request.options.write)
+    notes = await _migrate(physical.logical, opened, write=request.options.writes)
     return physical, notes
 
 
@@ -170,7 +163,7 @@ async def prepare_store(request: RunRequest, resources: Resources) -> None:
     """
     logical = trimmed(request)
     _need_graph(request.plan, logical, resources)
-    async with resources.open(logical, fresh=request.fresh) as opened:
+    async with resources.open(logical, fresh=request.options.fresh) as opened:
         await _prepared(request, logical, resources, opened)
 
 
@@ -210,21 +203,19 @@ def _require_prices(plan: LogicalPlan, opened: Opened) -> None:
 
 def trimmed(request: RunRequest) -> LogicalPlan:
     """The plan up to `until`, with the request's `on_error` instead of each step's."""
-    plan = request.plan
-    if request.until is not None:
-        if request.until not in plan.steps:
+    plan, until, on_error = request.plan, request.options.until, request.options.on_error
+    if until is not None:
+        if until not in plan.steps:
             there = "steps: " + ", ".join(plan.steps)
-            hint = did_you_mean(request.until, plan.steps)
+            hint = did_you_mean(until, plan.steps)
             raise PlanError(
-                Problem(f'plan {plan.name} has no step "{request.until}"', there=there, hint=hint)
+                Problem(f'plan {plan.name} has no step "{until}"', there=there, hint=hint)
             )
-        plan = replace(plan, writes=(), returns={request.until: plan.steps[request.until]})
-    if request.on_error not in {None, *get_args(OnError)}:
-        raise PlanError(
-            f"on_error is {request.on_error!r}: use one of {', '.join(get_args(OnError))}"
-        )
-    if request.on_error is not None:
-        plan = _with_on_error(plan, request.on_error)
+        plan = replace(plan, writes=(), returns={until: plan.steps[until]})
+    if on_error not in {None, *get_args(OnError)}:
+        raise PlanError(f"on_error is {on_error!r}: use one of {', '.join(get_args(OnError))}")
+    if on_error is not None:
+        plan = _with_on_error(plan, on_error)
     return plan
 
 
@@ -365,13 +356,12 @@ def settings_facts(settings: Settings) -> dict[str, Any]:
 def asked_facts(request: RunRequest) -> dict[str, Any]:
     """The facts of a request for a record, from which the run can be resumed."""
     plan = request.plan
-    names = ("until", "write", "again", "on_error")
     return {
         "semgraph": version("semgraph"),
         "file": plan.file,
         "params": dict(plan.params),
         "use": {step: str(choice) for step, choice in {**plan.use, **plan.replaced}.items()},
-        "asked": {name: getattr(request, name) for name in names},
+        "asked": request.options.recorded,
         "functions": plan.functions,
         "resumed": [folder.name for folder in request.resumed],
     }
@@ -466,8 +456,8 @@ class RunHandle:
             if self.record is not None
             else None
         )
-        if request.begun is not None:
-            request.begun(self.id)
+        if request.options.begun is not None:
+            request.options.begun(self.id)
         self.observations = Observations(physical, resources.models, request.sample)
         self.memory = resources.observations()
         self.uniform = Uniform()
@@ -488,14 +478,14 @@ class RunHandle:
             self.physical, llm, self.opened.embedder, self.opened.store, self.meter,
             observe=self._observe, answered=self._answered, asking=self._asking,
             observations=self.observations,
-            remembers=self.opened.journal is None or self.request.fresh,
+            remembers=self.opened.journal is None or self.request.options.fresh,
             batches=not self.request.sample,
             lineage=self.lineage,
             recorder=self._recorder(),
         )  # fmt: skip
-        write = self.request.write and self.request.until is None
-        options = RunOptions(
-            self.id, self._time_of, self.request.again, write, fingerprint, self._committed,
+        asked = self.request.options
+        options = ExecutorOptions(
+            self.id, self._time_of, asked.again, asked.writes, fingerprint, self._committed,
             self.places, self.request.share is not None,
         )  # fmt: skip
         executor = Executor(runtime, options)
@@ -587,10 +577,11 @@ class RunHandle:
         """Report progress. An exit ends this run: it would end the event loop of other runs,
         too.
         """
-        if self.request.progress is None:
+        progress = self.request.options.progress
+        if progress is None:
             return
         try:
-            self.request.progress(Progress(step, done, total, self.meter))
+            progress(Progress(step, done, total, self.meter))
         except SystemExit as error:
             what = f"the progress callback called sys.exit({error.code}); another exception stops a run, too"
             raise EngineError(what) from None

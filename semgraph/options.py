@@ -1,0 +1,193 @@
+"""The options of runs and the settings, each described once, with the flag of the commands that take it.
+
+`RunOptions` has what one run does; `SETTINGS` has what a session holds for all its runs. The command
+line, `Session`, `Settings` and run records read them. Every command imports this module: it imports
+nothing large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from semgraph.stores.registry import FORMS
+
+
+class Flag(NamedTuple):
+    """An option of commands.
+
+    Args:
+        spelling: As it is typed, with a word for its value, which shells complete: `--until STEP`.
+        help: Its line in `--help`.
+        commands: The functions of `semgraph.cli` that take it; empty: all.
+        least: The least number.
+    """
+
+    spelling: str
+    help: str
+    commands: tuple[str, ...] = ()
+    least: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The option as it is typed, without its value: `--max-usd`."""
+        return self.spelling.partition(" ")[0]
+
+    @property
+    def value(self) -> str:
+        """The word for its value; "" for a flag without one."""
+        return self.spelling.partition(" ")[2]
+
+    @property
+    def argument(self) -> str:
+        """The argument of `Session` with this name: `max_usd`."""
+        return self.name.removeprefix("--").replace("-", "_")
+
+
+def _option(default: Any, flag: Flag, *, recorded: bool = False) -> Any:
+    return field(default=default, metadata={"flag": flag, "recorded": recorded})
+
+
+_RUN, _ROWS = ("run",), ("run", "compare")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What a run does; the arguments of `Session.arun`, which describes them. A flag of a truth value
+    changes the default. What is `recorded` is in the record of the run: if it is unset, a resumed run
+    takes it from there.
+    """
+
+    rows: int | None = _option(
+        None, Flag("--rows N", "Only the first rows of the first input.", _ROWS, least=1)
+    )
+    until: str | None = _option(
+        None,
+        Flag("--until STEP", "Stop behind this step; nothing is written.", _RUN),
+        recorded=True,
+    )
+    write: bool = _option(
+        True, Flag("--no-write", "Write nothing to the store.", _RUN), recorded=True
+    )
+    resume: str | None = _option(None, Flag("--resume RUN", "Resume a run that was stopped.", _RUN))
+    again: bool = _option(
+        False, Flag("--reprocess", "Also rows that are in the graph already.", _RUN), recorded=True
+    )
+    fresh: bool = _option(False, Flag("--no-cache", "Ignore cached answers.", _ROWS))
+    on_error: Literal["raise", "null"] | None = _option(
+        None,
+        Flag("--on-error", "Set failed rows aside, or keep them with NULLs.", _RUN),
+        recorded=True,
+    )
+    progress: Callable[[Any], object] | None = None  # `OnProgress`
+    begun: Callable[[str], object] | None = None
+    record_to: str | Path | None = None
+
+    @classmethod
+    def flagged(cls, values: Mapping[str, Any]) -> RunOptions:
+        """The options with these values of flags; a flag without a value is True."""
+        changed = {name: not getattr(cls, name) for name in values if values[name] is True}
+        return cls(**{**values, **changed})
+
+    @property
+    def writes(self) -> bool:
+        """Whether the run may write: a run until a step does not."""
+        return self.write and self.until is None
+
+    @property
+    def changed(self) -> dict[str, Any]:
+        """The options that are set: all that are not their defaults."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {n: value for n, value in values.items() if value is not getattr(RunOptions, n)}
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """The options that a record of the run has."""
+        return {
+            each.name: getattr(self, each.name)
+            for each in fields(self)
+            if each.metadata.get("recorded")
+        }
+
+
+class SettingSpec(NamedTuple):
+    """A setting.
+
+    Args:
+        type: The type of its value; `tuple`: folders.
+        default: Its default; None: none.
+        variable: The variable of the environment that sets it; "": none.
+        flag: The flag that sets it. Its name without dashes is the argument of `Session`.
+        least: The least number; None: above 0.
+    """
+
+    type: type
+    default: Any = None
+    variable: str = ""
+    flag: Flag | None = None
+    least: int | None = None
+
+
+_LIMITED = ("run", "compare", "serve")
+SETTINGS: Mapping[str, SettingSpec] = {
+    "llm": SettingSpec(  # all roles; no key of files
+        str,
+        None,
+        "SEMGRAPH_LLM",
+        Flag(
+            "--llm MODEL",
+            "local, recorded, openai:NAME, openai:NAME@URL; openai:NAME?batch=true for half the price.",
+        ),
+    ),
+    "models.embed": SettingSpec(
+        str,
+        None,
+        "SEMGRAPH_EMBEDDER",
+        Flag("--embedder MODEL", "local, recorded, openai:NAME, openai:NAME@URL."),
+    ),
+    "store": SettingSpec(
+        str,
+        "sqlite:.semgraph/graph.db",
+        "SEMGRAPH_STORE",
+        Flag("--store STORE", f"{', '.join(FORMS)}."),
+    ),
+    "engine": SettingSpec(
+        str,
+        flag=Flag(
+            "--engine ENGINE",
+            "Run in shards: ray, ray://HOST:10001?shards=256.",
+            ("run", "explain"),
+        ),
+    ),
+    "operators": SettingSpec(
+        tuple, (), flag=Flag("--operators DIR", "Folder of your implementations.")
+    ),
+    "functions": SettingSpec(tuple, (), flag=Flag("--functions DIR", "Folder of your functions.")),
+    "journal.path": SettingSpec(Path, Path(".semgraph/journal.db")),
+    "limits.rpm": SettingSpec(int),
+    "limits.tpm": SettingSpec(int),
+    "limits.in_flight": SettingSpec(int),
+    "limits.max_usd": SettingSpec(
+        float,
+        flag=Flag(
+            "--max-usd N", "Stop before spending more dollars.", (*_LIMITED, "check_operators")
+        ),
+    ),
+    "limits.max_calls": SettingSpec(
+        int, flag=Flag("--max-calls N", "Stop before more calls.", _LIMITED)
+    ),
+    "limits.max_tokens": SettingSpec(
+        int, flag=Flag("--max-tokens N", "Stop before more tokens.", _LIMITED)
+    ),
+    "limits.max_seconds": SettingSpec(
+        float, flag=Flag("--max-seconds N", "Stop after so many seconds.", _LIMITED)
+    ),
+    "retries.attempts": SettingSpec(int, 10, "SEMGRAPH_RETRIES_ATTEMPTS"),
+    "retries.seconds": SettingSpec(float, 600.0, "SEMGRAPH_RETRIES_SECONDS"),
+    "journal.keep_days": SettingSpec(int, least=0),
+}
+ARGUMENTS: Mapping[str, str] = {  # the settings that have a flag, by the argument of `Session`
+    spec.flag.argument: key for key, spec in SETTINGS.items() if spec.flag is not None
+}
