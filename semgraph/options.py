@@ -31,19 +31,9 @@ class Flag(NamedTuple):
     least: int | None = None
 
     @property
-    def name(self) -> str:
-        """The option as it is typed, without its value: `--max-usd`."""
-        return self.spelling.partition(" ")[0]
-
-    @property
-    def value(self) -> str:
-        """The word for its value; "" for a flag without one."""
-        return self.spelling.partition(" ")[2]
-
-    @property
     def argument(self) -> str:
-        """The argument of `Session` with this name: `max_usd`."""
-        return self.name.removeprefix("--").replace("-", "_")
+        """The argument of `Session` that sets the same: `max_usd`."""
+        return self.spelling.partition(" ")[0].removeprefix("--").replace("-", "_")
 
 
 def _option(default: Any, flag: Flag, *, recorded: bool = False) -> Any:

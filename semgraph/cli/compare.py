@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from semgraph.cli import completion
 from semgraph.cli.options import (
     CommonOptions,
     Inputs,
     Params,
     Preset,
     Uses,
+    argument,
     everywhere,
+    flag,
     run_until_signal,
 )
 from semgraph.errors import PlanError, Problem
@@ -27,51 +28,31 @@ if TYPE_CHECKING:
 def compare(
     options: CommonOptions,
     request: RunOptions,
-    plan: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="PLAN",
-            help="A file, or a name: semgraph plans list.",
-            autocompletion=completion.plans,
-        ),
-    ] = None,
+    plan: Annotated[str | None, argument("PLAN", "A file, or a name: semgraph plans list.")] = None,
     step: Annotated[
-        str | None,
-        typer.Option(
-            metavar="STEP",
-            help="The step whose implementations are compared.",
-            autocompletion=completion.steps,
-        ),
+        str | None, flag("--step STEP", "The step whose implementations are compared.")
     ] = None,
     implementations: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B,…",
-            help="Implementations of the step: nested_loop,block(left=10).",
-            autocompletion=completion.implementations,
-        ),
+        flag("--implementations A,B,…", "Implementations of the step: nested_loop,block(left=10)."),
     ] = None,
     variant: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME:STEP=IMPLEMENTATION,…",
-            help="A whole plan with implementations of its steps; give two or more.",
+        flag(
+            "--variant NAME:STEP=IMPLEMENTATION,…",
+            "A whole plan with implementations of its steps; give two or more.",
         ),
     ] = None,
     truth: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", help="What is right: columns that name a row, and its answers."
-        ),
+        str | None, flag("--truth FILE", "What is right: columns that name a row, and its answers.")
     ] = None,
-    trials: Annotated[int, typer.Option(metavar="N", help="Independent trials of each.")] = 1,
+    trials: Annotated[int, flag("--trials N", "Independent trials of each.")] = 1,
     input: Inputs = None,  # noqa: A002 - the option's name
     set: Params = None,  # noqa: A002 - the option's name
     preset: Preset = None,
     use: Uses = None,
     show: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="Show a recorded comparison: its id, or last."),
+        str | None, flag("--show ID", "Show a recorded comparison: its id, or last.")
     ] = None,
 ) -> None:
     """Compare implementations of a step over the same rows, or variants of a plan. The store is

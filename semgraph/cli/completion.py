@@ -93,12 +93,17 @@ def local_models(incomplete: str) -> list[str]:
     return _beginning(incomplete, (model.name for model in CATALOGUE))
 
 
-# by the word for the value in a flag
-BY_VALUE: dict[str, Callable[..., list[str]]] = {
+BY_VALUE: dict[str, Callable[..., list[str]]] = {  # by the word for an argument or a value
+    "PLAN": plans,
+    "RUN": runs,
+    "RUN|COMPARISON": runs,
+    "PARAM=VALUE": params,
+    "STEP": steps,
+    "STEP=IMPLEMENTATION": uses,
+    "A,B,…": implementations,
+    "OPERATOR": operators,
     "MODEL": models,
     "STORE": stores,
-    "STEP": steps,
-    "RUN": runs,
 }
 
 

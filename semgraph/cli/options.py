@@ -64,47 +64,44 @@ _HINTS = {
 }
 
 
-Plan = Annotated[
-    str,
-    typer.Argument(
-        metavar="PLAN",
-        help="A file, or a name: semgraph plans list.",
-        autocompletion=completion.plans,
-    ),
-]
+def flag(spelling: str, help: str, **more: Any) -> Any:  # noqa: A002 - the name in typer
+    """An option of a command: `-o --output FILE` has two names, and a value that shells complete by its
+    word.
+    """
+    words = spelling.split(" ")
+    value = "" if words[-1].startswith("-") else words.pop()
+    return typer.Option(*words, metavar=value or None, help=help, **_completed(value, more))
+
+
+def argument(value: str, help: str | None = None, **more: Any) -> Any:  # noqa: A002 - the name in typer
+    """An argument of a command, which shells complete by its word."""
+    return typer.Argument(metavar=value or None, help=help, **_completed(value, more))
+
+
+def _completed(value: str, more: dict[str, Any]) -> dict[str, Any]:
+    return {"autocompletion": completion.BY_VALUE.get(value.strip("[].")), **more}
+
+
+Plan = Annotated[str, argument("PLAN", "A file, or a name: semgraph plans list.")]
 Inputs = Annotated[
     list[str] | None,
-    typer.Option(
-        "-i",
-        "--input",
-        metavar="NAME=FILE|-|TEXT|[]|all",
-        autocompletion=completion.inputs,
-        help="Rows: .jsonl, .csv, .parquet, also DIR/*.jsonl; "
+    flag(
+        "-i --input NAME=FILE|-|TEXT|[]|all",
+        "Rows: .jsonl, .csv, .parquet, also DIR/*.jsonl; "
         "FILE:COLUMN=SOURCE,… renames; - a text, -.jsonl rows; [] none; all: all groups.",
+        autocompletion=completion.inputs,
     ),
 ]
-Params = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="PARAM=VALUE",
-        help="A parameter of the plan.",
-        autocompletion=completion.params,
-    ),
-]
+Params = Annotated[list[str] | None, flag("--set PARAM=VALUE", "A parameter of the plan.")]
 Preset = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="A preset of the plan.", autocompletion=completion.presets),
+    str | None, flag("--preset NAME", "A preset of the plan.", autocompletion=completion.presets)
 ]
 Uses = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--use",
-        metavar="STEP=IMPLEMENTATION",
-        help="How a step is answered: block(left=10).",
-        autocompletion=completion.uses,
-    ),
+    list[str] | None, flag("--use STEP=IMPLEMENTATION", "How a step is answered: block(left=10).")
 ]
+
+
+_common = functools.partial(flag, rich_help_panel=_PANEL)
 
 
 @dataclass(frozen=True)
@@ -114,28 +111,14 @@ class CommonOptions:
     """
 
     chosen: Mapping[str, Any] = field(default_factory=dict)
-    config: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Instead of ./semgraph.toml.", rich_help_panel=_PANEL),
-    ] = None
+    config: Annotated[str | None, _common("--config FILE", "Instead of ./semgraph.toml.")] = None
     format: Annotated[
         Literal["text", "json"] | None,
-        typer.Option(
-            help="text, or json: one document on stdout, an object or a list.",
-            rich_help_panel=_PANEL,
-        ),
+        _common("--format", "text, or json: one document on stdout, an object or a list."),
     ] = None
-    verbose: Annotated[
-        bool | None,
-        typer.Option("-v", "--verbose", help="Say more; show tracebacks.", rich_help_panel=_PANEL),
-    ] = None
-    quiet: Annotated[
-        bool | None,
-        typer.Option("-q", "--quiet", help="Results and errors only.", rich_help_panel=_PANEL),
-    ] = None
-    no_color: Annotated[
-        bool | None, typer.Option("--no-color", help="As NO_COLOR does.", rich_help_panel=_PANEL)
-    ] = None
+    verbose: Annotated[bool | None, _common("-v --verbose", "Say more; show tracebacks.")] = None
+    quiet: Annotated[bool | None, _common("-q --quiet", "Results and errors only.")] = None
+    no_color: Annotated[bool | None, _common("--no-color", "As NO_COLOR does.")] = None
 
     @property
     def json(self) -> bool:
@@ -297,7 +280,7 @@ def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
     asked = list(_run_flags(command.__name__)) if of_run else []
     settings = list(_setting_flags(command.__name__))
     taken = {parameter.name for parameter in own}
-    shared = [parameter for parameter in _common() if parameter.name not in taken]
+    shared = [parameter for parameter in _shared() if parameter.name not in taken]
     context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
 
     @functools.wraps(command)
@@ -327,7 +310,7 @@ def _set(parameters: Iterable[inspect.Parameter], values: dict[str, Any]) -> dic
 
 
 @functools.cache
-def _common() -> tuple[inspect.Parameter, ...]:
+def _shared() -> tuple[inspect.Parameter, ...]:
     """The common options as parameters of a function."""
     common = inspect.signature(CommonOptions, eval_str=True).parameters.values()
     return tuple(p.replace(kind=p.KEYWORD_ONLY) for p in common if p.name != "chosen")
@@ -337,32 +320,25 @@ def _run_flags(command: str) -> Iterator[inspect.Parameter]:
     """The options of a run that a command takes."""
     types = get_type_hints(RunOptions)
     for each in fields(RunOptions):
-        flag = each.metadata.get("flag")
-        if flag is not None and command in flag.commands:
-            yield _parameter(each.name, types[each.name], flag)
+        flagged = each.metadata.get("flag")
+        if flagged is not None and command in flagged.commands:
+            yield _parameter(each.name, types[each.name], flagged)
 
 
 def _setting_flags(command: str) -> Iterator[inspect.Parameter]:
     """The settings that a command takes."""
     for spec in SETTINGS.values():
-        flag = spec.flag
-        if flag is not None and (not flag.commands or command in flag.commands):
+        flagged = spec.flag
+        if flagged is not None and (not flagged.commands or command in flagged.commands):
             type_ = list[str] if spec.type is tuple else spec.type
-            yield _parameter(flag.argument, type_, flag)
+            yield _parameter(flagged.argument, type_, flagged)
 
 
-def _parameter(name: str, type_: Any, flag: Flag) -> inspect.Parameter:
-    info = typer.Option(
-        flag.name,
-        metavar=flag.value or None,
-        help=flag.help,
-        min=flag.least,
-        autocompletion=completion.BY_VALUE.get(flag.value),
-        rich_help_panel=None if flag.commands else _PANEL,
-    )
-    annotation = Annotated[type_ | None, info]
+def _parameter(name: str, type_: Any, flagged: Flag) -> inspect.Parameter:
+    panel = None if flagged.commands else _PANEL
+    info = flag(flagged.spelling, flagged.help, min=flagged.least, rich_help_panel=panel)
     return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[type_ | None, info]
     )
 
 

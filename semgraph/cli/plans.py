@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from semgraph.cli import completion
-from semgraph.cli.options import Commands, CommonOptions, everywhere
+from semgraph.cli.options import Commands, CommonOptions, argument, everywhere, flag
 from semgraph.errors import PlanError, Problem
 
 app = Commands(
@@ -40,13 +39,10 @@ def list_plans(options: CommonOptions) -> None:
 @everywhere
 def show(
     options: CommonOptions,
-    plan: Annotated[
-        str,
-        typer.Argument(metavar="PLAN", help="A name, or a file.", autocompletion=completion.plans),
-    ],
+    plan: Annotated[str, argument("PLAN", "A name, or a file.")],
     *,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="As a page of Markdown, with the algebra.")
+        bool, flag("--markdown", "As a page of Markdown, with the algebra.")
     ] = False,
 ) -> None:
     """Explain one plan: inputs, parameters, presets, steps and their implementations, prompts, an
@@ -68,9 +64,7 @@ def show(
 @everywhere
 def check(
     options: CommonOptions,
-    files: Annotated[
-        list[str] | None, typer.Argument(metavar="[FILE|DIR]...", show_default="./plans")
-    ] = None,
+    files: Annotated[list[str] | None, argument("[FILE|DIR]...", show_default="./plans")] = None,
 ) -> None:
     """Check plans and graphs without running them: problems and warnings, each with its line. Exit
     code 2 for problems.
@@ -106,10 +100,7 @@ def check(
 @everywhere
 def ways(
     options: CommonOptions,
-    plan: Annotated[
-        str,
-        typer.Argument(metavar="PLAN", help="A name, or a file.", autocompletion=completion.plans),
-    ],
+    plan: Annotated[str, argument("PLAN", "A name, or a file.")],
 ) -> None:
     """Show the plans that a plan calls: the interface of each call, and the plans that fit in its
     place (--use STEP=PLAN).
@@ -132,10 +123,8 @@ def ways(
 @everywhere
 def copy(
     options: CommonOptions,
-    plan: Annotated[
-        str, typer.Argument(metavar="PLAN", help="A name.", autocompletion=completion.plans)
-    ],
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to.")] = Path("plans"),
+    plan: Annotated[str, argument("PLAN", "A name.")],
+    folder: Annotated[Path, argument("DIR", "Where to.")] = Path("plans"),
 ) -> None:
     """Copy a plan with its graph, prompts and the plans it calls, so that you can change them.
     Overwrites nothing.
@@ -155,8 +144,7 @@ def copy(
 def schema(
     options: CommonOptions,
     of: Annotated[
-        Literal["plan", "graph", "prompt"],
-        typer.Option(help="The kind of file; prompt: front matter."),
+        Literal["plan", "graph", "prompt"], flag("--of", "The kind of file; prompt: front matter.")
     ] = "plan",
 ) -> None:
     """Print the JSON Schema of plans, of graphs, or of the front matter of prompts: an editor that
@@ -187,16 +175,9 @@ def list_operators(options: CommonOptions) -> None:
 @everywhere
 def new_operator(
     options: CommonOptions,
-    operator: Annotated[
-        str,
-        typer.Argument(
-            metavar="OPERATOR", help="Such as sem_join.", autocompletion=completion.operators
-        ),
-    ],
-    name: Annotated[str, typer.Argument(help="What plans will call it, such as sorted_block.")],
-    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Your folder.")] = Path(
-        "operators"
-    ),
+    operator: Annotated[str, argument("OPERATOR", "Such as sem_join.")],
+    name: Annotated[str, argument("", "What plans will call it, such as sorted_block.")],
+    folder: Annotated[Path, argument("[DIR]", "Your folder.")] = Path("operators"),
 ) -> None:
     """Write a template for an implementation of your own, DIR/OPERATOR/NAME.py; it passes the check
     unchanged.
@@ -215,14 +196,9 @@ def new_operator(
 @everywhere
 def check_operators(
     options: CommonOptions,
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A folder of <operator>/<name>.py.")
-    ],
+    folder: Annotated[Path, argument("DIR", "A folder of <operator>/<name>.py.")],
     injection: Annotated[
-        bool,
-        typer.Option(
-            "--injection", help="Measure with --llm whether a row changes the answers of others."
-        ),
+        bool, flag("--injection", "Measure with --llm whether a row changes the answers of others.")
     ] = False,
 ) -> None:
     """Check implementations against their contract with a model in this process; nothing leaves the
@@ -292,7 +268,7 @@ def list_functions(options: CommonOptions) -> None:
 @everywhere
 def check_own_functions(
     options: CommonOptions,  # noqa: ARG001 - `everywhere` passes them
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of <name>.py.")],
+    folder: Annotated[Path, argument("DIR", "A folder of <name>.py.")],
 ) -> None:
     """Say that this command is gone."""
     raise PlanError(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from semgraph.cli import completion
 from semgraph.cli.options import (
     CommonOptions,
     Inputs,
@@ -18,6 +17,7 @@ from semgraph.cli.options import (
     Preset,
     Uses,
     everywhere,
+    flag,
     run_until_signal,
 )
 from semgraph.options import RunOptions
@@ -183,30 +183,19 @@ def explain(
     set: Params = None,  # noqa: A002 - the option's name
     preset: Preset = None,
     use: Uses = None,
-    format: Annotated[Form, typer.Option(help="How it is drawn.")] = "tree",  # noqa: A002 - the option's name
+    format: Annotated[Form, flag("--format", "How it is drawn.")] = "tree",  # noqa: A002 - the option's name
     expand: Annotated[
-        bool, typer.Option("--expand", help="With --format algebra: the steps of called plans too.")
+        bool, flag("--expand", "With --format algebra: the steps of called plans too.")
     ] = False,
-    queries: Annotated[
-        bool, typer.Option("--queries", help="The SQL, and what the store is asked.")
-    ] = False,
+    queries: Annotated[bool, flag("--queries", "The SQL, and what the store is asked.")] = False,
     prompts: Annotated[
-        bool, typer.Option("--prompts", help="The first messages of each step, with tokens.")
+        bool, flag("--prompts", "The first messages of each step, with tokens.")
     ] = False,
     sample: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Run N rows for real, without writing; say what all would take.",
-        ),
+        flag("--sample N", "Run N rows for real, without writing; say what all would take.", min=1),
     ] = None,
-    run: Annotated[
-        str | None,
-        typer.Option(
-            metavar="RUN", help="Put what that run did beside it.", autocompletion=completion.runs
-        ),
-    ] = None,
+    run: Annotated[str | None, flag("--run RUN", "Put what that run did beside it.")] = None,
 ) -> None:
     """Show what a plan will do, step by step, and its estimated cost. Nothing is written; only
     --sample calls a model.

@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from semgraph.cli.options import (
     CommonOptions,
+    argument,
     everywhere,
+    flag,
     message_of,
     run_until_signal,
 )
@@ -40,46 +40,32 @@ def serve(
     options: CommonOptions,
     address: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[HOST:PORT]",
-            help="With --http: where to listen.",
-            show_default="127.0.0.1:8000",
-        ),
+        argument("[HOST:PORT]", "With --http: where to listen.", show_default="127.0.0.1:8000"),
     ] = None,
     *,
-    mcp: Annotated[
-        bool, typer.Option("--mcp", help="By the Model Context Protocol (extra mcp).")
-    ] = False,
-    http: Annotated[
-        bool, typer.Option("--http", help="Streamable HTTP instead of stdin and stdout.")
-    ] = False,
+    mcp: Annotated[bool, flag("--mcp", "By the Model Context Protocol (extra mcp).")] = False,
+    http: Annotated[bool, flag("--http", "Streamable HTTP instead of stdin and stdout.")] = False,
     plans: Annotated[
-        str,
-        typer.Option(metavar="PLAN,…", help="Plans to serve: names, files; all: all but parts."),
+        str, flag("--plans PLAN,…", "Plans to serve: names, files; all: all but parts.")
     ] = _DEFAULT,
     group: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The only group that is read and written."),
+        str | None, flag("--group NAME", "The only group that is read and written.")
     ] = None,
     max_rows: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Rows of each table that a call gives.")
+        int, flag("--max-rows N", "Rows of each table that a call gives.", min=1)
     ] = 100,
     keep: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Records of calls that stay; older are deleted.")
+        int, flag("--keep N", "Records of calls that stay; older are deleted.", min=1)
     ] = 500,
     token: Annotated[
-        str,
-        typer.Option(
-            metavar="VARIABLE", help="With --http: the environment variable with the token."
-        ),
+        str, flag("--token VARIABLE", "With --http: the environment variable with the token.")
     ] = _TOKEN,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="With --http: another host by which clients reach it."),
+        flag("--allow-host NAME", "With --http: another host by which clients reach it."),
     ] = None,
     folder: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="The folder to serve from, instead of this one."),
+        Path | None, flag("--folder DIR", "The folder to serve from, instead of this one.")
     ] = None,
 ) -> None:
     """Serve plans as tools for agents. --max-usd, --max-calls and --max-tokens hold for all calls of the
