@@ -40,7 +40,7 @@ def missing(extra: str) -> tuple[str, ...]:
     """The packages of an extra that are not installed. Imports none of them. Raises KeyError for
     an extra that the package does not have.
     """
-    return tuple(name for name in requirements()[extra] if not _installed(name))
+    return tuple(name for name in requirements()[extra] if not is_installed(name))
 
 
 def lacking(extra: str) -> str | None:
@@ -60,7 +60,8 @@ def requirements() -> Mapping[str, tuple[str, ...]]:
     return packages
 
 
-def _installed(name: str) -> bool:
+def is_installed(name: str) -> bool:
+    """Whether a package is installed."""
     try:
         distribution(name)
     except PackageNotFoundError:

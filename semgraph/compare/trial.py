@@ -309,7 +309,7 @@ def input_of(
     """
     physical = compiled(plan, store, library, llm)
     steps = [n for n in walk(*physical.roots) if n.swappable and n.step == node.step]
-    grown = any(source in physical.ordered for n in steps for source in n.inputs)
+    grown = any(source in physical.after_writes for n in steps for source in n.inputs)
     small = replace(
         plan,
         writes=plan.writes if grown else (),

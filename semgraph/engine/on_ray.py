@@ -87,8 +87,8 @@ class RunLedger:
 
     def __init__(self, limits: RunLimits) -> None:
         self.budget = Budget(limits.max_calls, limits.max_tokens, limits.max_usd)
-        self._limiters: dict[Rates, Limiter] = {}
-        self._held: dict[tuple[str, Account], list[Any]] = {}  # what requests in flight will return
+        self.limiters: dict[Rates, Limiter] = {}
+        self.held: dict[tuple[str, Account], list[Any]] = {}  # what requests in flight will return
         self._ended: set[str] = set()
         self._reports: dict[tuple[int, str], Progress] = {}
 
@@ -125,7 +125,7 @@ class RunLedger:
         while count < len(asked) and now(asked[count][0]):
             count += 1
         returns = [_unused(account, cost) for cost, _ in asked[:count]]
-        self._held.setdefault((holder, account), []).extend(most for most, _ in returns)
+        self.held.setdefault((holder, account), []).extend(most for most, _ in returns)
         if holder in self._ended:  # the worker died while it waited
             await self.leave(holder, account, returns)
             return TAKEN
@@ -133,7 +133,7 @@ class RunLedger:
 
     async def leave(self, holder: str, account: Account, left: Sequence[Return]) -> None:
         """Take back the returns of ended requests; ignore those of an ended worker."""
-        held = self._held.get((holder, account), [])
+        held = self.held.get((holder, account), [])
         for most, actual in left:
             if most in held:
                 held.remove(most)
@@ -148,8 +148,8 @@ class RunLedger:
         spent, its slots are free, and it is admitted no more.
         """
         self._ended.add(holder)
-        for key in [key for key in self._held if key[0] == holder]:
-            for most in self._held.pop(key):
+        for key in [key for key in self.held if key[0] == holder]:
+            for most in self.held.pop(key):
                 self._take_back(key[1], most, most)
 
     async def report(self, number: int, progress: Progress) -> None:
@@ -168,9 +168,9 @@ class RunLedger:
             self._limiter(account).leave(actual)
 
     def _limiter(self, rates: Rates) -> Limiter:
-        if rates not in self._limiters:
-            self._limiters[rates] = Limiter(rates.in_flight, rates.rpm, rates.tpm)
-        return self._limiters[rates]
+        if rates not in self.limiters:
+            self.limiters[rates] = Limiter(rates.in_flight, rates.rpm, rates.tpm)
+        return self.limiters[rates]
 
 
 class Line:
@@ -279,10 +279,10 @@ class SharedBudget(Budget):
     async def reserve(self, most: Spending, what: str = "") -> None:
         """See `Budget.reserve`."""
         if passed := self.passed(Spending()):  # only `max_seconds` is known here
-            raise BudgetReached(refusal(passed, what, (self.spent + self._reserved).calls))
+            raise BudgetReached(refusal(passed, what, (self.spent + self.reserved).calls))
         if self._limited:
             await self.line.enter(most, what)
-        self._reserved += most
+        self.reserved += most
 
     def charge(self, most: Spending, actual: Spending) -> None:
         """Replace a reservation by the actual cost."""

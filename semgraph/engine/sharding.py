@@ -95,7 +95,7 @@ _ALONE = "run it without --engine: in one process"
 def _problems(plan: LogicalPlan, cut: Windowing) -> Iterable[Problem]:
     yield from _foreign_reads(plan, cut)
     for sink in plan.writes:
-        if not sink.input.partitioned:
+        if not sink.input.windowed:
             what = f"it writes rows that derive from no row of {cut.input}: every shard would write them"
             yield Problem(what, sink.step or None, sink.origin, hint=_ALONE)
     if not cut.key and cut.partition not in cut.key_of:
@@ -235,7 +235,9 @@ def _paths_behind(node: Node, paths: frozenset[str]) -> frozenset[str]:
     """The columns of an input, or their fields, from which columns of a node are computed."""
     if isinstance(node, Input):
         return paths
-    made = frozenset(path for path in paths if not node.carries or path.split(".")[0] in node.adds)
+    made = frozenset(
+        path for path in paths if not node.carries or path.split(".")[0] in node.output_columns
+    )
     behind = node.paths_for(made) if made else frozenset[str]()
     return _paths_behind(node.inputs[0], behind | (paths - made))
 

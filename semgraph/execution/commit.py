@@ -211,7 +211,7 @@ def writes_of(sinks: Sinks) -> Writes:
         key = spec.sink.graph.key
         unite = frozenset(spec.sink.unite) if isinstance(spec.sink, Merge) else frozenset[str]()
         key_column = spec.sink.key if isinstance(spec.sink, Merge | Delete) else ""
-        rows, problems = _one_row_a_key(batch.visible(), key, unite, key_column)
+        rows, problems = one_row_a_key(batch.visible(), key, unite, key_column)
         unwritten += [Unwritten(spec, batch, place, problem) for place, problem in problems.items()]
         writes.append((_write(spec.sink, rows, unite), (spec, batch)))
     writes.sort(
@@ -236,7 +236,7 @@ def _write(sink: Sink, rows: pa.Table, unite: frozenset[str]) -> Write:
     return kind(sink.label.name, rows, create, unite, bool(sink.only))
 
 
-def _one_row_a_key(
+def one_row_a_key(
     rows: pa.Table, key: str, unite: frozenset[str], key_column: str
 ) -> tuple[pa.Table, dict[int, Problem]]:
     """One row for each key, and the problems of the other rows, by index.
@@ -500,12 +500,12 @@ class DistinctKeys:
     def __init__(self) -> None:
         self.count = 0
         self._recent: set[int] = set()
-        self._sorted: list[npt.NDArray[np.int64]] = []  # the longest first
+        self.sorted: list[npt.NDArray[np.int64]] = []  # the longest first
 
     def add(self, keys: Iterable[Hashable]) -> None:
         """Add some keys, known or new."""
         new = set(map(hash, keys)) - self._recent
-        if new and self._sorted:
+        if new and self.sorted:
             new -= self._found(np.fromiter(new, np.int64, len(new)))
         self._recent |= new
         self.count += len(new)
@@ -515,7 +515,7 @@ class DistinctKeys:
     def _found(self, hashes: npt.NDArray[np.int64]) -> set[int]:
         """The subset of the hashes that is in an array."""
         found: set[int] = set()
-        for array in self._sorted:
+        for array in self.sorted:
             places = np.minimum(np.searchsorted(array, hashes), len(array) - 1)
             found.update(hashes[array[places] == hashes].tolist())
         return found
@@ -523,8 +523,8 @@ class DistinctKeys:
     def _sort_recent(self) -> None:
         arrays = [np.fromiter(self._recent, np.int64, len(self._recent))]
         self._recent = set()
-        while self._sorted and len(self._sorted[-1]) <= 2 * sum(map(len, arrays)):
-            arrays.append(self._sorted.pop())
+        while self.sorted and len(self.sorted[-1]) <= 2 * sum(map(len, arrays)):
+            arrays.append(self.sorted.pop())
         merged = np.concatenate(arrays)
         merged.sort()
-        self._sorted.append(merged)
+        self.sorted.append(merged)

@@ -61,7 +61,7 @@ from semgraph.formats import plural
 from semgraph.llm.stack import Replies
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Windowing
-from semgraph.logical.relational import Input, Nothing
+from semgraph.logical.relational import Empty, Input
 from semgraph.logical.sinks import Merge
 from semgraph.physical.plan import InputTable, PhysicalNode, PhysicalPlan, SinkSpec
 from semgraph.relational.batch import INPUT_ROW, PARTITION, Batch, values
@@ -89,7 +89,7 @@ def batches_of_inputs(
     """
     input_batches: dict[PhysicalNode, Batch] = {}
     for node in plan.of_kind(InputTable):
-        if isinstance(node.logical, Nothing):
+        if isinstance(node.logical, Empty):
             rows = Batch.of_tuples([], node.schema)
             input_batches[node] = rows if lineage is None else rows.with_ids(())
         elif isinstance(node.logical, Input) and node.logical.name in inputs:
@@ -336,7 +336,7 @@ class Executor:
 
     async def _compute_whole(self, input_batches: InputBatches) -> None:
         """Compute the plan's `whole` steps over all input rows, including committed ones."""
-        nodes = self.plan.whole
+        nodes = self.plan.run_wide
         if nodes:
             async with Evaluation(
                 self.runtime, input_batches, self.options.now("run")
@@ -407,9 +407,9 @@ class Executor:
                 batches = await evaluation.batches([spec.rows for spec in firsts])
                 await self._write_first_sinks(list(zip(firsts, batches, strict=True)))
                 turn.end()
-            batches = await evaluation.batches(self.plan.exchange)
+            batches = await evaluation.batches(self.plan.buffered)
             self._fail(evaluation.failures)
-            slice_.batches |= dict(zip(self.plan.exchange, batches, strict=True))
+            slice_.batches |= dict(zip(self.plan.buffered, batches, strict=True))
             if windowing.by_readiness:  # joined windows are recorded as one window
                 slice_.flush = evaluation.release()
         return slice_
@@ -469,18 +469,18 @@ class Executor:
         async with Evaluation(
             self.runtime, rows, slice_.now, changed, replies=slice_.replies, held=True, ahead=False
         ) as evaluation:
-            batches = await evaluation.batches(self.plan.exchange)
+            batches = await evaluation.batches(self.plan.buffered)
             self._fail(evaluation.failures)
             rows_of = {row: window.rows for window in changed for row in window.rows}
             evaluation.flush_again(slice_.uncounted & rows_of.keys())
-        for node, batch in zip(self.plan.exchange, batches, strict=True):
+        for node, batch in zip(self.plan.buffered, batches, strict=True):
             slice_.batches[node] = replaced(slice_.batches[node], batch, rows_of.keys())
         slice_.rows |= rows_of
         slice_.uncounted -= rows_of.keys()
 
     def _outdated(self, slice_: Slice, windows: Sequence[Window]) -> list[Window]:
         """The windows whose rows were computed in other windows, on whose rows they may depend."""
-        if not _rows_interact([node.logical for node in self.plan.exchange]):
+        if not _rows_interact([node.logical for node in self.plan.buffered]):
             return []
         return [
             window
@@ -652,9 +652,9 @@ def _is_first(spec: SinkSpec) -> bool:
 def _rows_interact(nodes: Sequence[Node]) -> bool:
     """Whether the result of an input row may depend on other rows of its window."""
     return any(
-        not node.row_local or any(child.partitioned for child in node.inputs[1:])
+        not node.row_local or any(child.windowed for child in node.inputs[1:])
         for node in walk(*nodes)
-        if node.partitioned and node.inputs
+        if node.windowed and node.inputs
     )
 
 

@@ -62,7 +62,7 @@ def key_of(plan: PhysicalPlan, node: Node, models: str) -> str:
     if isinstance(node, Semantic):
         parts.append(f"models {models}")
     windowing = plan.logical.windows
-    if windowing is not None and node.partitioned:
+    if windowing is not None and node.windowed:
         parts.append(f"window {windowing.size}, ahead {windowing.ahead}")
     return hashlib.blake2b(
         "\n".join(parts).encode("utf-8", "surrogatepass"), digest_size=16

@@ -24,7 +24,7 @@ from semgraph.logical.graph import Scan
 from semgraph.logical.iterate import Iterate, Round, loops_of
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
-from semgraph.logical.relational import Input, Join, Limit, Nothing, Union
+from semgraph.logical.relational import Empty, Input, Join, Limit, Union
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import Answering, SemAgg, Semantic, SemJoin, SemTopk
 from semgraph.physical.loops import RoundTable
@@ -102,7 +102,7 @@ def _groups(node: Semantic, items: float) -> Iterable[float]:
     keys = node.by if isinstance(node, SemAgg | SemTopk) else None
     if keys is None or not items:
         return
-    if not keys and not node.partitioned:
+    if not keys and not node.windowed:
         yield 1.0
         return
     for each in _sizes(math.ceil(items)):
@@ -330,7 +330,7 @@ class Estimator:
             return Amount()
         else:  # some groups may end at once, the others after the largest round
             largest = max((rows for _, rows in rounds), default=first)
-            grouped = bool(loop.by) or loop.partitioned
+            grouped = bool(loop.by) or loop.windowed
             falls = largest.value <= first.value
             most = total([first, largest]) if grouped and not falls else max(first, largest)
         return most.at_most() if most.kind in {"exact", "seen", "most"} else Amount()
@@ -364,10 +364,10 @@ class Estimator:
             if count is None:
                 return Amount()
             exact = node.partition == "all" and not node.where
-            limited = node.limit is not None and not node.partitioned
+            limited = node.limit is not None and not node.windowed
             rows = min(count, node.limit or 0) if limited else count
             return Amount(float(rows), "exact" if exact else "most")
-        if isinstance(node, Nothing):
+        if isinstance(node, Empty):
             return Amount(0.0, "exact")
         count = self.inputs.get(node.name) if isinstance(node, Input) else None
         return Amount() if count is None else Amount(float(count), "exact")
@@ -395,7 +395,7 @@ class Estimator:
             isinstance(node, (Limit, SemTopk))
             and most is not None
             and not node.by
-            and not node.partitioned
+            and not node.windowed
         ):
             return Amount(
                 min(left.value, most),
@@ -501,10 +501,10 @@ class Estimator:
         right = self.rows(node.inputs[1]).value if len(node.inputs) > 1 else 0.0
         rows = RowEstimate(left.value, right, items.value, 0.0)
         plan = self.plan.logical
-        partitioned = node.partitioned or (
+        windowed = node.windowed or (
             plan.windows is None and plan.graph.partition in node.inputs[0].schema.names
         )
-        calls = most_calls(implementation, node, rows, self.windows if partitioned else 1)
+        calls = most_calls(implementation, node, rows, self.windows if windowed else 1)
         if isinstance(node, Answering) and node.check is not None:
             alone = most_calls(implementation, node, rows, math.ceil(rows.items))
             again = node.check.retries * alone.number
@@ -551,7 +551,7 @@ class Forecast:
     def seconds_in_order(self) -> Amount:
         """The seconds of sequential calls, window after window of a partition."""
         plan = self.estimator.plan
-        nodes = (n for n in walk(*plan.roots) if isinstance(n, Semantic) and n in plan.ordered)
+        nodes = (n for n in walk(*plan.roots) if isinstance(n, Semantic) and n in plan.after_writes)
         return total(self.estimator.call_estimate(node).seconds for node in nodes)
 
     def total(self) -> dict[str, Amount]:

@@ -191,7 +191,7 @@ async def _made_up(
     """A request about made-up rows. If the implementation fails with them, it has the prompt's own
     words.
     """
-    if getattr(node, "form", ""):
+    if getattr(node, "answer_schema", ""):
         return None  # the answer schema comes from the rows
     async with _dry_run(node, model) as ctx:
         with suppress(Exception):  # an implementation may require numbers

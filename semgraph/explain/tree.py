@@ -338,7 +338,7 @@ def steps_of(plan: PhysicalPlan, batched: Collection[Node] = ()) -> list[dict[st
                     for name, scalar in n.add
                 ],
                 "segments": segments.get(step, []),
-                "part": "ordered" if any(n in plan.ordered for n in own) else "ahead",
+                "part": "ordered" if any(n in plan.after_writes for n in own) else "ahead",
                 "reads": sorted({name for n in own for name in _sources(n, last, own)} - {step}),
                 **({"loops": loops} if (loops := _loops(own, last, step)) else {}),
             }

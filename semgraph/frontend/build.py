@@ -191,7 +191,7 @@ def _rebased(node: Node | None, relations: Iterable[Any]) -> Node | None:
         return None
     inputs = [n for value in relations for n in (value if isinstance(value, tuple) else (value,))]
     if len(inputs) != len(node.inputs) or any(
-        one.partitioned != other.partitioned or not same_columns(one, other)
+        one.windowed != other.windowed or not same_columns(one, other)
         for one, other in zip(node.inputs, inputs, strict=True)
     ):
         return None

@@ -21,7 +21,7 @@ from semgraph.frontend.head import Head, input_schema
 from semgraph.frontend.kinds import RELATION, Key, Keys, Pruned, Reported, Scope
 from semgraph.logical.node import Node, column_scalar
 from semgraph.logical.plan import Choice, InputSpec, Windowing, all_partitions
-from semgraph.logical.relational import Add, Nothing, Project
+from semgraph.logical.relational import Add, Empty, Project
 
 _NAMES = kinds.listed(kinds.NAMED)
 # The keys of a call.
@@ -231,14 +231,14 @@ def call_inputs(
     if faults:
         raise Faults(faults)
     # an input without rows is windowed if the others are
-    windowed = any(node.partitioned for node in relations.values())
+    windowed = any(node.windowed for node in relations.values())
     for name, spec in inner.inputs.items():
         called = f"{step}/{name}"
         if name not in relations and spec.or_all:
             relations[name] = all_partitions(inner.graph, called, origin)
         elif name not in relations:
             values = {"name": called, "columns": spec.schema, "windowed": windowed}
-            relations[name] = shared_node(Nothing, called, origin, **values)
+            relations[name] = shared_node(Empty, called, origin, **values)
     return relations
 
 

@@ -382,7 +382,7 @@ class Frame:
         depth = LOOPS.get()
         name = next(iter(inspect.signature(do).parameters), "last")
         node = Round(
-            name=name, columns=self.schema, windowed=self.node.partitioned, depth=depth, step=name
+            name=name, columns=self.schema, windowed=self.node.windowed, depth=depth, step=name
         )
         last = Frame(Made(ROUND, name, node), self.world, self.key)
         token = LOOPS.set(depth + 1)

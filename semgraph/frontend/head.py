@@ -326,7 +326,9 @@ PRESET: Keys = {
     "params": Key(
         kinds.mapped("a mapping of parameters", kinds.by_name({})), "values of parameters"
     ),
-    "use": Key(kinds.mapped("a mapping of steps", kinds.by_name(CHOICE)), "how steps are done"),
+    "use": Key(
+        kinds.mapped("a mapping of steps", kinds.by_name(CHOICE)), "the implementations of steps"
+    ),
     "doc": Key(kinds.TEXT, "what it is for"),
 }
 _EXAMPLE_ROWS = kinds.by_name(kinds.listed({"type": "object"}))
@@ -374,7 +376,7 @@ PLAN: Keys = {
     ),
     "use": Key(
         kinds.kept(kinds.by_name(CHOICE)),
-        "how steps are done: {step: implementation(parameter=value)}, or {step: plan}",
+        "implementations of steps: {step: implementation(parameter=value)}, or {step: plan}",
     ),
     "allow": Key(kinds.kept(kinds.listed(kinds.NAMED)), "rewrites that may change answers"),
     "calls": Key(

@@ -107,7 +107,7 @@ STEP: Keys = {
     "do": Key(kinds.kept(PIPELINE), "its operators, as in {if: $flag, do: [...]}", required=True),
 }
 # The keys of `schema` among the writes.
-SCHEMA_WRITE: Keys = {"drop": Key(kinds.FLAG, "first drop indexes of its names")}
+SCHEMA_WRITE: Keys = {"drop": Key(kinds.FLAG, "first drop existing indexes of these names")}
 
 
 class Loader:
@@ -222,7 +222,7 @@ class Loader:
         if not isinstance(value, list):
             raise wrong("a list of operators", value, f"write [{{from: {name}}}, ...]")
         depth, outer = self.depth, self._rounds
-        values = {"name": name, "columns": source.schema, "windowed": source.partitioned}
+        values = {"name": name, "columns": source.schema, "windowed": source.windowed}
         origin = self.head.document.position(*self.head.expansion.place(value))
         self._rounds = {
             **outer,

@@ -185,8 +185,8 @@ class CoalescedTexts(_InFlight):
         self, inner: Embedder, batch: int = _MOST_TEXTS, remember: int = 256 << 20
     ) -> None:
         super().__init__(inner)
-        self._batch, self._remember = batch, remember
-        self._memory: OrderedDict[_Key, Vectors] = OrderedDict()
+        self.batch, self.remember = batch, remember
+        self.memory: OrderedDict[_Key, Vectors] = OrderedDict()
         self._bytes = 0
         self._lengths = Counter[int]()  # the number of vectors of each length
         self._open: dict[str, _Flight] = {}
@@ -211,9 +211,9 @@ class CoalescedTexts(_InFlight):
         calls: list[_Call] = []
         for text in dict.fromkeys(texts):
             key = (partition, text)
-            if key in self._memory:
-                self._memory.move_to_end(key)
-                vectors[text] = self._memory[key]
+            if key in self.memory:
+                self.memory.move_to_end(key)
+                vectors[text] = self.memory[key]
             else:
                 call = self._calls.get(key) or self._enqueue(key)
                 self._charges.setdefault(call, []).append(charges)
@@ -269,7 +269,7 @@ class CoalescedTexts(_InFlight):
         first, tokens = 0, 0
         for i, call in enumerate(calls):
             size = self.count_tokens(call.key[1])
-            if i > first and (i - first == self._batch or tokens + size > _MOST_TOKENS):
+            if i > first and (i - first == self.batch or tokens + size > _MOST_TOKENS):
                 yield calls[first:i]
                 first, tokens = i, 0
             tokens += size
@@ -323,11 +323,11 @@ class CoalescedTexts(_InFlight):
                 call.answer.set_result(vector)
 
     def _store(self, key: _Key, vector: Vectors) -> None:
-        if key not in self._memory:
-            self._memory[key] = vector
+        if key not in self.memory:
+            self.memory[key] = vector
             self._bytes += vector.nbytes
-        while self._bytes > self._remember and len(self._memory) > 1:
-            self._bytes -= self._memory.popitem(last=False)[1].nbytes
+        while self._bytes > self.remember and len(self.memory) > 1:
+            self._bytes -= self.memory.popitem(last=False)[1].nbytes
 
     def _fail(self, call: _Call, error: BaseException) -> None:
         self._charges.pop(call, None)

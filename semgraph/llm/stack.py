@@ -85,7 +85,7 @@ class Retried(Wrapper):
         super().__init__(inner)
         self.policy, self._proof = policy or RetryPolicy(), proof
         self._answered = self._in_succession = 0
-        self._failed: dict[str, int] = {}  # texts of failed requests: `_answered` at their start
+        self.failed: dict[str, int] = {}  # texts of failed requests: `_answered` at their start
         self._last: Sequence[str] = ()  # texts of the last failed request
 
     async def _around(self, payload: Payload, send: Callable[[], Awaitable[T]]) -> T:
@@ -100,9 +100,9 @@ class Retried(Wrapper):
         """
         failed, seconds, answered = 0, 0.0, self._answered
         texts = () if isinstance(payload, Request) else payload
-        again = bool(texts) and all(text in self._failed for text in texts)
+        again = bool(texts) and all(text in self.failed for text in texts)
         if again:
-            answered = min(self._failed[text] for text in texts)
+            answered = min(self.failed[text] for text in texts)
         most = min(self.policy.attempts, 2) if again else self.policy.attempts
         while True:
             try:
@@ -121,7 +121,7 @@ class Retried(Wrapper):
                 last = failed >= min(most, failure.fault.attempts or most)
                 last |= failure.certain and not (failure.proven or self._answered)
                 if last or seconds > self.policy.deadline:
-                    self._failed |= dict.fromkeys(texts, answered)
+                    self.failed |= dict.fromkeys(texts, answered)
                     if self._answered == answered and (not texts or texts != self._last):
                         self._in_succession += 1
                     self._last = texts
@@ -129,8 +129,8 @@ class Retried(Wrapper):
                 await asyncio.sleep(wait)
             else:
                 self._answered, self._in_succession = self._answered + 1, 0
-                for text in texts if self._failed else ():
-                    self._failed.pop(text, None)
+                for text in texts if self.failed else ():
+                    self.failed.pop(text, None)
                 if failed and isinstance(answer, Reply | Embeddings):
                     return replace(answer, attempts=answer.attempts + failed)
                 return answer
@@ -208,50 +208,50 @@ class Limiter:
             if value is not None and value <= 0:
                 raise ValueError(f"{name} must be above 0, not {value}")
         self._clock = clock
-        self._slots, self._turn = Turns(in_flight), Turns()
+        self.slots, self._turn = Turns(in_flight), Turns()
         self._guard = threading.Lock()  # guards the buckets
-        self._requests = _Bucket(rpm, clock()) if rpm else None
-        self._tokens = _Bucket(tpm, clock()) if tpm else None
-        self._resume_at = clock()
+        self.requests = _Bucket(rpm, clock()) if rpm else None
+        self.tokens = _Bucket(tpm, clock()) if tpm else None
+        self.resume_at = clock()
 
     @property
     def counts_tokens(self) -> bool:
         """Whether `enter` needs the number of tokens."""
-        return self._tokens is not None
+        return self.tokens is not None
 
     async def enter(self, tokens: int = 0) -> None:
         """Wait for a free slot, first come first served. Pair it with `leave`; a cancelled wait
         takes nothing.
         """
-        await self._slots.acquire()
+        await self.slots.acquire()
         try:
-            if self._requests or self._tokens or self._resume_at > self._clock():
+            if self.requests or self.tokens or self.resume_at > self._clock():
                 async with self._turn:
                     while (delay := self._taken(tokens)) > 0:  # noqa: ASYNC110 - it waits for time to pass
                         await asyncio.sleep(delay)
         except BaseException:
-            self._slots.release()
+            self.slots.release()
             raise
 
     def enter_now(self, tokens: int = 0) -> bool:
         """Try to admit a request without waiting; if true, pair it with `leave`."""
-        if not self._slots.acquire_now():
+        if not self.slots.acquire_now():
             return False
         if self._taken(tokens) <= 0:
             return True
-        self._slots.release()
+        self.slots.release()
         return False
 
     def leave(self, unused_tokens: int = 0) -> None:
         """Free the slot and return unused tokens."""
-        if self._tokens:
+        if self.tokens:
             with self._guard:
-                self._tokens.take(-unused_tokens)
-        self._slots.release()
+                self.tokens.take(-unused_tokens)
+        self.slots.release()
 
     def pause(self, seconds: float) -> None:
         """Admit no request for some seconds. Requests in flight continue."""
-        self._resume_at = max(self._resume_at, self._clock() + seconds)
+        self.resume_at = max(self.resume_at, self._clock() + seconds)
 
     def _taken(self, tokens: int) -> float:
         """Try to take a request with its tokens; return the seconds to wait, or 0 if it is
@@ -261,11 +261,11 @@ class Limiter:
             now = self._clock()
             costs = [
                 (bucket, cost)
-                for bucket, cost in ((self._requests, 1), (self._tokens, tokens))
+                for bucket, cost in ((self.requests, 1), (self.tokens, tokens))
                 if bucket
             ]
             delay = max(
-                [self._resume_at - now, *(bucket.delay(cost, now) for bucket, cost in costs)]
+                [self.resume_at - now, *(bucket.delay(cost, now) for bucket, cost in costs)]
             )
             if delay <= 0:
                 for bucket, cost in costs:
@@ -355,7 +355,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         """Start with nothing spent."""
-        self.spent = self._reserved = Spending()
+        self.spent = self.reserved = Spending()
         self._turn, self._charges = Turns(), Turns(0)  # runs of several threads may share it
         self._guard = threading.Lock()
         self._in_flight = 0
@@ -384,7 +384,7 @@ class Budget:
 
     def fits(self, most: Spending) -> bool:
         """Whether a request with this maximum cost can be sent now."""
-        own = not self.passed(self.spent + self._reserved + most)
+        own = not self.passed(self.spent + self.reserved + most)
         return own and (self.within is None or self.within.fits(most))
 
     async def reserve(self, most: Spending, what: str = "") -> None:
@@ -415,15 +415,15 @@ class Budget:
                 pass  # charges come before this request
             while not self._take(most):
                 if limit := self.passed(self.spent + most):
-                    calls = (self.spent + self._reserved).calls
+                    calls = (self.spent + self.reserved).calls
                     raise BudgetReached(refusal(limit, what, calls, self.owner))
                 await self._charges.acquire()
 
     def _take(self, most: Spending) -> bool:
         """Reserve an amount if it fits; return whether it did."""
         with self._guard:
-            fits = not self.passed(self.spent + self._reserved + most)
-            self._reserved += most if fits else Spending()
+            fits = not self.passed(self.spent + self.reserved + most)
+            self.reserved += most if fits else Spending()
         return fits
 
     def reserve_now(self, most: Spending) -> bool:
@@ -441,7 +441,7 @@ class Budget:
         if self.within is not None:
             self.within.charge(most, actual)
         with self._guard:
-            self._reserved -= most
+            self.reserved -= most
             self.spent += actual
         self._charges.release()
 

@@ -19,14 +19,15 @@ EXACT = ("forest", "components")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Cluster(Node, keyword="cluster", rows="any"):
-    """The rows of `nodes`, each with the cluster it falls in, by edges `source` → `target` of the
-    input. Without `nodes` the rows of the input are the nodes; with `source` and `target` they are
-    the edges, too. `vector` names a column of the nodes for algorithms that compare vectors.
+    """The rows of `nodes`, each with its cluster in the column `alias`. The input holds the edges
+    `source` → `target`. Without `nodes`, the input's rows are the nodes; if `source` and `target`
+    are set too, they are also the edges. `vector` names a column of the nodes, for algorithms that
+    compare vectors.
 
-    `forest` follows the edges to the end (each node has at most one); the end need not be one of
-    `nodes`. All other algorithms name a cluster by its smallest member: `components`, and the files
-    `cluster/NAME.py`, such as `louvain(resolution=1.2)`. A node without edges is its own cluster.
-    A node whose key is NULL is in no cluster.
+    `algorithm: forest` follows the edges to the end, which need not be in `nodes`; each node has at
+    most one outgoing edge. All other algorithms name a cluster by its smallest key: `components`,
+    and the files `cluster/NAME.py`, such as `louvain(resolution=1.2)`. A node without edges is a
+    cluster of its own. A node with a NULL key has no cluster.
     """
 
     input: Node = argument("input")
@@ -132,7 +133,7 @@ class Cluster(Node, keyword="cluster", rows="any"):
             return self.read_paths
         return None if needed is None else self.read_paths | (needed - {self.alias})
 
-    def empty_over(self, empty: Sequence[bool]) -> bool:
+    def is_empty_over(self, empty: Sequence[bool]) -> bool:
         """Without nodes there is nothing to cluster."""
         return empty[-1]
 

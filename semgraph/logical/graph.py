@@ -298,10 +298,10 @@ def hit_fields(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StoreRead(Node, reads_store=True):
-    """A read of the store: the graph, and the partitions it may see.
+    """A read of the store: the graph, and the partitions that it reads.
 
-    A row sees its own partition only. `partition` names a column with a list of others, or is
-    `all`.
+    By default a row reads its own partition. `partition` names a column with a list of partitions,
+    or is `all`.
     """
 
     graph: Graph = field(metadata={"kind": "graph"}, repr=False)
@@ -325,10 +325,11 @@ class StoreRead(Node, reads_store=True):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Scan(StoreRead, keyword="scan", sole="label"):
-    """The stored rows of a label: each window sees those of its own partition; with `partition:
-    all` those of all.
+    """The stored rows of a label. Each window reads the rows of its own partition; `partition: all`
+    reads the rows of all partitions.
 
-    Of `limit` rows, the first by key, a limit above needs no more; there may be more than these.
+    `limit`, set by a limit above, is the number of rows that are needed, the first by key; the scan
+    may return more.
     """
 
     label: str = argument("label")
@@ -346,7 +347,7 @@ class Scan(StoreRead, keyword="scan", sole="label"):
         return frozenset((self.label, name) for name in self.schema.names)
 
     @cached_property
-    def partitioned(self) -> bool:
+    def windowed(self) -> bool:
         """Whether each window reads the rows of its partition."""
         return self.partition != "all"
 
@@ -376,8 +377,8 @@ class Scan(StoreRead, keyword="scan", sole="label"):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Match(StoreRead, keyword="match", rows="expand", carries=True):
-    """Lateral pattern match: a row for each path; the pattern's variables become struct columns,
-    a variable-length path is a list.
+    """A row for each path of the store that matches the pattern, for each input row. The pattern's
+    variables become struct columns; a path of variable length becomes a list.
     """
 
     input: Node = argument("input")
@@ -457,13 +458,13 @@ class Match(StoreRead, keyword="match", rows="expand", carries=True):
                     raise Fault(f'"{name}" is declared as {label.kind} and used as {kind}')
 
     @property
-    def adds(self) -> frozenset[str]:
+    def output_columns(self) -> frozenset[str]:
         return frozenset(element.var for element in self.pattern.variables)
 
     @property
     def reads(self) -> frozenset[str]:
         own = frozenset(column.split(".")[0] for column in self.pattern.columns)
-        where = self.where.roots - self.adds if self.where else frozenset()
+        where = self.where.roots - self.output_columns if self.where else frozenset()
         partition = (
             {self.partition or self.graph.partition} if self.partition != "all" else frozenset()
         )

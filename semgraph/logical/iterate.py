@@ -33,10 +33,10 @@ ROUND, WAS = "round", "was"
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Round(Node, keyword="round"):
-    """The rows of the last round of a loop, in its body.
+    """The rows of the previous round of a loop, in its body.
 
-    `windowed`: they derive from the rows that the plan cuts into windows. `depth`: the number of
-    loops around its own, which tells it from the rounds of these.
+    `windowed`: the rows derive from windowed rows. `depth`: the number of loops around this one; it
+    distinguishes this round from those of outer loops.
     """
 
     name: str = argument("name")
@@ -48,28 +48,25 @@ class Round(Node, keyword="round"):
         return self.columns
 
     @property
-    def partitioned(self) -> bool:
-        return self.windowed
-
-    @property
     def rounds(self) -> frozenset[int]:
         return frozenset({self.depth})
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Iterate(Node, keyword="iterate", rows="any"):
-    """The rows after rounds of `do`, which reads those of the round before by the name `as`.
+    """The rows after several rounds of `do`, which reads the rows of the previous round by the name
+    `as`. Round 0 is the input.
 
-    Round 0 is the input. Groups of equal `by`, in each window, end one by one: without rows, after
-    `times` rounds, or when `until` holds of a round. `until` sees the row of the round before with
-    the same `key` as `was`. `keep: all` keeps the rows of all rounds, with `round`; of rows with
-    equal `distinct`, a group then keeps the first one alone.
+    Groups with equal `by`, in each window, end independently: when no row is left, after `times`
+    rounds, or when `until` is true for a round. In `until`, `was` is the row of the previous round
+    with the same `key`. `keep: all` returns the rows of all rounds, with the column `round`; with
+    `distinct`, only the first of a group's rows with equal `distinct`.
     """
 
     input: Node = argument("input")
-    name: str = argument("new_name", key="as", doc="what do calls the rows of the last round")
-    times: int = argument("number", doc="how many rounds at most")
-    body: Node = argument("body", key="do", doc="a list of operators: the next round")
+    name: str = argument("new_name", key="as", doc="the name of the previous round's rows in `do`")
+    times: int = argument("number", doc="the maximum number of rounds")
+    body: Node = argument("body", key="do", doc="the operators of a round")
     until: Scalar | None = argument("scalar", default=None)
     keep: Literal["last", "all"] = argument("choice", choices=("last", "all"), default="last")
     by: tuple[str, ...] = argument("names", default=())
@@ -133,7 +130,7 @@ class Iterate(Node, keyword="iterate", rows="any"):
         for name in below.names:
             if name not in above.names:
                 yield Fault(f'do gives "{name}" besides: project it away', "body")
-        if self.input.partitioned and not self.body.partitioned:
+        if self.input.windowed and not self.body.windowed:
             windowed = (n.name for n in walk(self.input) if isinstance(n, Input) and n.windowed)
             rows = next(windowed, "the input with windows")
             what = f'do derives from no row of {rows}: it must read "{self.name}"'
@@ -188,7 +185,7 @@ class Iterate(Node, keyword="iterate", rows="any"):
         """All columns, because all rounds have the same columns."""
         return None
 
-    def empty_over(self, empty: Sequence[bool]) -> bool:
+    def is_empty_over(self, empty: Sequence[bool]) -> bool:
         return empty[0]
 
 

@@ -110,7 +110,7 @@ class Node(ABC):
     # Traits that depend on arguments and inputs
 
     @property
-    def adds(self) -> frozenset[str]:
+    def output_columns(self) -> frozenset[str]:
         """The columns of the result that the operator computes or replaces.
 
         Default: none for an operator that only carries the columns of its input, otherwise all
@@ -130,7 +130,7 @@ class Node(ABC):
         """The columns of the result that come unchanged from its first input."""
         if not self.carries or not self.inputs:
             return frozenset()
-        return frozenset(self.schema.names) - self.adds
+        return frozenset(self.schema.names) - self.output_columns
 
     @cached_property
     def row_local(self) -> bool:
@@ -158,10 +158,10 @@ class Node(ABC):
         return frozenset()
 
     @cached_property
-    def partitioned(self) -> bool:
+    def windowed(self) -> bool:
         """Whether its rows derive from windowed rows."""
-        _known_below(self, "partitioned")
-        return any(node.partitioned for node in self.inputs)
+        _known_below(self, "windowed")
+        return any(node.windowed for node in self.inputs)
 
     @cached_property
     def rounds(self) -> frozenset[int]:
@@ -197,7 +197,7 @@ class Node(ABC):
             return own
         if needed is None:
             return None
-        return own | {path for path in needed if path.split(".")[0] not in self.adds}
+        return own | {path for path in needed if path.split(".")[0] not in self.output_columns}
 
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:  # noqa: ARG002
         """The paths of each further input that it needs if only `needed` is used of its result."""
@@ -215,7 +215,7 @@ class Node(ABC):
 
     # Empty inputs: simplification of the operator over inputs without rows
 
-    def empty_over(self, empty: Sequence[bool]) -> bool:
+    def is_empty_over(self, empty: Sequence[bool]) -> bool:
         """Whether it has no rows if the inputs marked in `empty` have none.
 
         Default: whether the first input is marked, for operators that make rows from its rows.
@@ -464,7 +464,7 @@ def under(paths: Needs, alias: str) -> Needs:
 
 def owner_column(rows: Node, owner: str) -> frozenset[str]:
     """The column with the partition of rows outside windows, if they have that column."""
-    return frozenset({owner} if owner in rows.schema.names and not rows.partitioned else ())
+    return frozenset({owner} if owner in rows.schema.names and not rows.windowed else ())
 
 
 def _node_text(value: object) -> str | None:

@@ -126,14 +126,14 @@ def _owners(node: Node, below: list[PartitionsOf], _plan: _Plan) -> PartitionsOf
 
     Default, for operators that pass rows on: columns computed from external ones are external too.
     """
-    first = below[0] if below else PartitionsOf(node.partitioned)
-    made = node.adds if first.external & node.reads else frozenset()
+    first = below[0] if below else PartitionsOf(node.windowed)
+    made = node.output_columns if first.external & node.reads else frozenset()
     return replace(first, external=frozenset(node.schema.names) & (first.external | made))
 
 
 @_owners.register
 def _(node: Input, _below: list[PartitionsOf], plan: _Plan) -> PartitionsOf:
-    return PartitionsOf(node.partitioned or bool(plan.partitions & set(node.schema.names)))
+    return PartitionsOf(node.windowed or bool(plan.partitions & set(node.schema.names)))
 
 
 @_owners.register(Project)
@@ -143,8 +143,8 @@ def _(node: Project | Add, below: list[PartitionsOf], plan: _Plan) -> Partitions
     passed = frozenset(node.schema.names) - {name for name, _ in node.columns}
     external = first.external & passed | _external(node, first, plan.partitions)
     owner = next((scalar for name, scalar in node.columns if name in plan.partitions), None)
-    if owner is None or node.partitioned or owner.roots & plan.partitions:
-        owned = first.owned and (node.partitioned or bool(plan.partitions & set(node.schema.names)))
+    if owner is None or node.windowed or owner.roots & plan.partitions:
+        owned = first.owned and (node.windowed or bool(plan.partitions & set(node.schema.names)))
         return PartitionsOf(owned, external)
     # The rows change their owner: text of the former owner becomes external, text of the new owner
     # is no longer external.
@@ -161,7 +161,7 @@ def _external(
     """The computed columns that may hold text of other owners: computed from such text, or from
     other rows by a window function.
     """
-    loose = first.owned and not node.partitioned
+    loose = first.owned and not node.windowed
     texts = _texts(node, node.columns) if loose else frozenset[str]()
     return frozenset(
         name
@@ -188,10 +188,10 @@ def _(node: Aggregate, below: list[PartitionsOf], plan: _Plan) -> PartitionsOf:
     (first,) = below
     columns = (*node.by, *node.add)
     named = any(scalar.sql in _columns(plan.partitions) for _, scalar in node.by)
-    apart = node.partitioned or named or (bool(node.by) and not plan.windows)
+    apart = node.windowed or named or (bool(node.by) and not plan.windows)
     mixed = _texts(node, node.add) if first.owned and not apart else frozenset[str]()
     external = frozenset(name for name, scalar in columns if scalar.roots & first.external)
-    return PartitionsOf(node.partitioned or (first.owned and named), external | mixed)
+    return PartitionsOf(node.windowed or (first.owned and named), external | mixed)
 
 
 def _columns(names: Iterable[str]) -> set[str]:
@@ -241,7 +241,7 @@ def _(node: _Joining, below: list[PartitionsOf], plan: _Plan) -> PartitionsOf:
         return left
     confined = _confined(node, plan.partitions)
     takes_owner = (
-        node.other.partitioned and not node.input.partitioned
+        node.other.windowed and not node.input.windowed
     )  # the rows are those of the right side's windows
     brings = bool(right.external) or (right.owned and not confined and not takes_owner)
     external = set(left.external)
@@ -260,7 +260,7 @@ def _(node: _Joining, below: list[PartitionsOf], plan: _Plan) -> PartitionsOf:
 
 def _confined(node: _Joining, partitions: frozenset[str]) -> bool:
     """Whether a join pairs only rows of one partition."""
-    if node.input.partitioned and node.other.partitioned:
+    if node.input.windowed and node.other.windowed:
         return True
     if any(left in partitions and right in partitions for left, right in node.using):
         return True
@@ -270,7 +270,7 @@ def _confined(node: _Joining, partitions: frozenset[str]) -> bool:
     by_key = bool(node.using) or any(
         isinstance(term, _Equal) and _both_sides(term, node.alias) for term in terms
     )
-    return by_key and not node.input.partitioned and not node.other.partitioned
+    return by_key and not node.input.windowed and not node.other.windowed
 
 
 def _both_sides(term: exp.Expr, alias: str) -> bool:

@@ -45,8 +45,9 @@ from semgraph.logical.node import (
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Input(Node, keyword="input", relational=True):
-    """The rows of an input of the plan. `windowed`: its rows are what the plan cuts into
-    windows.
+    """The rows of an input of the plan.
+
+    `windowed`: the plan cuts these rows into windows.
     """
 
     name: str = argument("name")
@@ -56,14 +57,21 @@ class Input(Node, keyword="input", relational=True):
     def infer(self) -> pa.Schema:
         return self.columns
 
-    @property
-    def partitioned(self) -> bool:
-        return self.windowed
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Nothing(Input, is_empty=True):
+class Empty(Input, is_empty=True, tag="Nothing"):
     """A relation without rows: a missing input, and operators that have no rows because of it."""
+
+    @classmethod
+    def like(cls, node: Node) -> Empty:
+        """The empty relation that replaces a node without rows."""
+        return cls(
+            step=node.step,
+            origin=node.origin,
+            name=node.step,
+            columns=node.schema,
+            windowed=node.windowed,
+        )
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -106,9 +114,7 @@ class Computing(Node, sole="columns", relational=True, rows="1:1", by_row=True):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Project(Computing, keyword="project"):
-    """π: the listed columns and no others. A column without an expression is the one of that
-    name.
-    """
+    """π: only the listed columns. A name without an expression keeps the column of that name."""
 
     def infer(self) -> pa.Schema:
         return pa.schema(typed(self.columns, self.input.schema, "columns"))
@@ -128,15 +134,13 @@ class Project(Computing, keyword="project"):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Add(Computing, keyword="add", carries=True):
-    """Extended π: all columns, and the listed ones computed from them; a name that is there is
-    replaced.
-    """
+    """π that keeps all columns and adds the listed ones. A column of the same name is replaced."""
 
     def infer(self) -> pa.Schema:
         return merged(self.input.schema, typed(self.columns, self.input.schema, "columns"))
 
     @property
-    def adds(self) -> frozenset[str]:
+    def output_columns(self) -> frozenset[str]:
         return frozenset(name for name, _ in self.columns)
 
     def first_needs(self, needed: Needs) -> Needs:
@@ -145,7 +149,7 @@ class Add(Computing, keyword="add", carries=True):
         if needs is None or needed is None:
             return needs
         kinds = {f.name: f.type for f in self.input.schema}
-        replaced = (self.adds & kinds.keys()) & {path.split(".")[0] for path in needed}
+        replaced = (self.output_columns & kinds.keys()) & {path.split(".")[0] for path in needed}
         return needs | {
             f"{name}." if pa.types.is_struct(kinds[name]) else name for name in replaced
         }
@@ -160,7 +164,7 @@ class Add(Computing, keyword="add", carries=True):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Limit(Node, keyword="limit", sole="n", relational=True, rows="subset", carries=True):
-    """The first `n` rows by `order`, of the whole relation or of each group of equal `by`."""
+    """The first `n` rows by `order`, of the whole relation or of each group with equal `by`."""
 
     input: Node = argument("input")
     n: int = argument("number")
@@ -179,7 +183,7 @@ class Limit(Node, keyword="limit", sole="n", relational=True, rows="subset", car
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Ordered(Node, keyword="sort", sole="by", relational=True, rows="1:1", carries=True):
-    """τ: the same rows, in the order of `by`; NULLs last, ties as they were."""
+    """τ: the rows sorted by `by`. NULLs come last; ties keep their order."""
 
     input: Node = argument("input")
     by: tuple[Sort, ...] = argument("order")
@@ -195,7 +199,7 @@ class Ordered(Node, keyword="sort", sole="by", relational=True, rows="1:1", carr
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Distinct(Node, keyword="distinct", sole="by", relational=True, rows="subset", carries=True):
-    """δ: the first row of each group of equal `by`; without `by`, of equal rows."""
+    """δ: the first row of each group with equal `by`. Without `by`, equal rows are one group."""
 
     input: Node = argument("input")
     by: tuple[str, ...] = argument("names", default=())
@@ -211,7 +215,7 @@ class Distinct(Node, keyword="distinct", sole="by", relational=True, rows="subse
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Aggregate(Node, keyword="aggregate", relational=True, rows="collapse"):
-    """γ: one row for each group of equal `by`, with aggregates `add`; `having` filters the
+    """γ: one row for each group with equal `by`. `add` lists the aggregates; `having` filters the
     groups.
     """
 
@@ -244,10 +248,9 @@ class Aggregate(Node, keyword="aggregate", relational=True, rows="collapse"):
     def reads(self) -> frozenset[str]:
         return frozenset().union(*(s.roots for _, s in (*self.by, *self.add)))
 
-    def empty_over(self, empty: Sequence[bool]) -> bool:
-        return empty[0] and (
-            bool(self.by) or self.partitioned
-        )  # an aggregate over everything has a row even for an empty input
+    def is_empty_over(self, empty: Sequence[bool]) -> bool:
+        # an aggregate over everything has a row even for an empty input
+        return empty[0] and (bool(self.by) or self.windowed)
 
     def narrowed(self, needed: frozenset[str]) -> Node:
         add = needed_columns(
@@ -258,8 +261,8 @@ class Aggregate(Node, keyword="aggregate", relational=True, rows="collapse"):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Unnest(Node, keyword="unnest", relational=True, rows="expand", carries=True, by_row=True):
-    """μ: a row for each element of the list `column`, which is replaced by the element `alias` and
-    its `position` (from 1).
+    """μ: one row for each element of the list `column`. The column `alias` holds the element and
+    replaces the list; `position` is the element's number, from 1.
     """
 
     input: Node = argument("input")
@@ -284,7 +287,7 @@ class Unnest(Node, keyword="unnest", relational=True, rows="expand", carries=Tru
         return pa.schema([*rest, *result])
 
     @property
-    def adds(self) -> frozenset[str]:
+    def output_columns(self) -> frozenset[str]:
         return frozenset({self.alias, self.position} - {""})
 
     @property
@@ -304,10 +307,11 @@ JoinHow = Literal["inner", "left", "semi", "anti"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Join(Node, keyword="join", relational=True, carries=True, by_row=True):
-    """⋈: pairs of rows for which `using` (equal paths) and `where` hold. `where` sees the left
-    columns and `alias`.
+    """⋈: pairs of rows with equal paths `using` for which `where` is true. `where` reads the left
+    columns and the right row as the struct `alias`.
 
-    `semi` and `anti` keep the left rows with and without a match, and bring nothing.
+    `how: semi` keeps the left rows that have a match, `anti` those that have none; neither adds a
+    column.
     """
 
     input: Node = argument("input")
@@ -348,13 +352,11 @@ class Join(Node, keyword="join", relational=True, carries=True, by_row=True):
         )
 
     @cached_property
-    def partitioned(self) -> bool:
+    def windowed(self) -> bool:
         """Whether the left side is windowed or, if the join adds columns, the right side."""
-        return self.input.partitioned or (
-            self.how not in {"semi", "anti"} and self.other.partitioned
-        )
+        return self.input.windowed or (self.how not in {"semi", "anti"} and self.other.windowed)
 
-    def empty_over(self, empty: Sequence[bool]) -> bool:
+    def is_empty_over(self, empty: Sequence[bool]) -> bool:
         return empty[0] or (empty[1] and self.how in {"inner", "semi"})
 
     def without_empty(self, empty: Sequence[bool]) -> Node:
@@ -369,7 +371,7 @@ class Join(Node, keyword="join", relational=True, carries=True, by_row=True):
         )
 
     @property
-    def adds(self) -> frozenset[str]:
+    def output_columns(self) -> frozenset[str]:
         return frozenset() if self.how in {"semi", "anti"} else frozenset({self.alias})
 
     @property
@@ -389,8 +391,8 @@ class Join(Node, keyword="join", relational=True, carries=True, by_row=True):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GroupJoin(Node, keyword="group_join", relational=True, rows="1:1", carries=True, by_row=True):
-    """Each left row once, with aggregates of its matches: `order` and `limit` choose among them,
-    `add` aggregates `alias`.
+    """Each left row once, with aggregates of its matches. `order` and `limit` choose among the
+    matches; the aggregates `add` read a match as `alias`.
     """
 
     input: Node = argument("input")
@@ -417,7 +419,7 @@ class GroupJoin(Node, keyword="group_join", relational=True, rows="1:1", carries
         return merged(left, typed_of_groups(self.add, both, "add"))
 
     @property
-    def adds(self) -> frozenset[str]:
+    def output_columns(self) -> frozenset[str]:
         return frozenset(name for name, _ in self.add)
 
     @property
@@ -494,8 +496,8 @@ def common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Union(Node, keyword="union", sole="of", relational=True):
-    """∪ (all rows, the first relation's first): relations with the same columns, matched by
-    name. With `fill`, a column that one lacks is NULL of the type that another has.
+    """∪: the rows of all relations, those of the first relation first. The relations have the same
+    columns, in any order. With `fill`, a column that one relation lacks is NULL in its rows.
     """
 
     relations: tuple[Node, ...] = argument("relations", key="of")
@@ -564,7 +566,7 @@ class Union(Node, keyword="union", sole="of", relational=True):
         names = tuple(name for name in self.schema.names if name in roots)
         return self.with_fields(fields=names or tuple(self.schema.names[:1]))
 
-    def empty_over(self, empty: Sequence[bool]) -> bool:
+    def is_empty_over(self, empty: Sequence[bool]) -> bool:
         return all(empty)
 
     def without_empty(self, empty: Sequence[bool]) -> Node:
@@ -583,10 +585,10 @@ class Union(Node, keyword="union", sole="of", relational=True):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Require(Node, keyword="require", rows="subset", carries=True):
-    """The rows for which `where` is true; any other row fails with the text of `says`.
+    """The rows for which `where` is true. Any other row fails with the error `says`.
 
-    It fails as a row without an answer does: its input row is set aside. In a plan with windows, a
-    row that derives from no row of the ordered input ends the run.
+    A failed row is set aside with its input row, like a row without an answer. In a plan with
+    windows, the run ends if the failed row derives from no row of the input that is cut.
     """
 
     input: Node = argument("input")

@@ -48,16 +48,18 @@ class SearchMethod:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Search(StoreRead, keyword="search", rows="expand", carries=True):
-    """Lateral search: for each row the best `k` hits of a label, of a step's rows, or of both, as a
-    struct `alias`.
+    """For each row the best `k` hits among the stored rows of a label, the rows of a step, or both.
+    A hit is the struct `alias`.
 
-    Each of the `methods` ranks for itself; `fuse: rrf` scores a hit of several by Σ 1 / (rank + 1)
-    and keeps it once, `none` makes a row for each method and hit, with the method's own score, as
-    hits of a single method have it. Without `methods`, `order` decides. `where` acts before `k`.
-    Hits have `rank` (from 0), `score` and `via`, and the stored vectors that `vectors` names. A
-    step's rows are named by `key`, else by the graph's; on equal keys they win over stored ones. Of
-    stored edges, `source` and `target` name structs with the nodes at the ends, which `where` may
-    read.
+    Each of the `methods` ranks the hits. `fuse: rrf` returns a hit once and scores it by
+    Σ 1 / (rank + 1) over the methods that found it. `fuse: none` returns a row for each method and
+    hit, with the method's score, as a search with one method does. Without `methods`, hits are
+    sorted by `order`. `where` filters before `k` is applied.
+
+    A hit has `rank` (from 0), `score`, `via`, and the stored vectors listed in `vectors`. `key`
+    names the rows of a step (default: the graph's key); on equal keys the step's row replaces the
+    stored one. For stored edges, `source` and `target` name structs with the nodes at the ends,
+    which `where` may read.
     """
 
     input: Node = argument("input")
@@ -283,7 +285,7 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
     @cached_property
     def by_window(self) -> bool:
         """Whether a row finds only rows of the step in the partition of its window."""
-        return self.within is not None and self.within.partitioned and self.input.partitioned
+        return self.within is not None and self.within.windowed and self.input.windowed
 
     @cached_property
     def by_owner(self) -> bool:
@@ -301,7 +303,7 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
         ) or bool(self.vectors and self.within is not None)
 
     @property
-    def adds(self) -> frozenset[str]:
+    def output_columns(self) -> frozenset[str]:
         return frozenset({self.alias, self.source, self.target} - {""})
 
     @property
@@ -311,7 +313,7 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
             *([self.where] if self.where else []),
             *(t.by for t in self.order),
         ]
-        own = frozenset().union(*(s.roots for s in scalars)) - self.adds
+        own = frozenset().union(*(s.roots for s in scalars)) - self.output_columns
         partition = (
             {self.partition or self.graph.partition}
             if self.label and self.partition != "all"

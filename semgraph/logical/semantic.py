@@ -71,8 +71,7 @@ class Check:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Semantic(Node, calls_model=True, returns_types=True):
-    """A semantic operator. `on_error: null` keeps a row with a failed answer, with NULL
-    answers.
+    """A semantic operator. `on_error: null` keeps a row whose answer failed, with NULL answers.
 
     `returns_types` is a trait: whether a prompt returns typed answers, which plans write in
     `returns` beside an inline question.
@@ -192,23 +191,21 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SemMap(Answering, keyword="sem_map", rows="1:1", carries=True, by_row=True):
-    """Each row, with typed columns that the model answers. Rows without `when` are not asked and
-    take `otherwise`.
+    """Each row, with typed columns that the model answers. A row for which `when` is not true is
+    not sent to the model and takes the values of `otherwise`.
 
-    `form` (in plans `schema`) is a column with what the json answer of the row holds, as JSON:
-    types by name, as `returns` of a prompt has them. Rows that share a call share it; a row without
-    one is not asked.
-
-    `numbers_of` are columns with numbered records, each with what becomes of an answer of type
-    `ref<COLUMN>` that is the number of none: `ask` again, or `drop` its entry of a list.
+    `schema` names a JSON column that holds the schema of the row's json answer: types by name, as
+    in `returns` of a prompt. Rows that share a call share the schema. A row whose schema is NULL is
+    not sent to the model.
     """
 
     when: Scalar | None = argument("scalar", default=None)
     otherwise: Columns = argument("columns", default=())
-    form: str = argument("path", key="schema", default="")
+    answer_schema: str = argument("path", key="schema", default="", tag="form")
     stop: Stop | None = None
     # the operator above it requests rows as it needs them
     pulled: bool = field(default=False, metadata={"tag": "fed"})
+    # columns with numbered records, and what happens to an answer `ref<COLUMN>` with an unknown number
     numbers_of: tuple[tuple[str, str], ...] = argument("numbers", default=(), added=True)
 
     def infer(self) -> pa.Schema:
@@ -220,32 +217,32 @@ class SemMap(Answering, keyword="sem_map", rows="1:1", carries=True, by_row=True
         if self.when is not None:
             with self.faults_at("when"):
                 expect_type(self.when, schema, pa.bool_())
-        if self.form:
-            self._check_form()
+        if self.answer_schema:
+            self._check_answer_schema()
         check_standing_in(self.otherwise, schema, "otherwise", self.answer_fields())
         result = merged(schema, self.answer_fields())
         self.fit_check(result)
         return result
 
-    def _check_form(self) -> None:
-        with self.faults_at("form"):
-            expect_type(column_scalar(self.form), self.input.schema, pa.string())
+    def _check_answer_schema(self) -> None:
+        with self.faults_at("answer_schema"):
+            expect_type(column_scalar(self.answer_schema), self.input.schema, pa.string())
         if [kind.name for _, kind in self.answers].count("json") != 1:
             msg = f'prompt "{self.prompt.first.name}" returns no json, or several: the schema is that of one'
-            raise Fault(msg, "form", hint="returns: {attributes: json}")
+            raise Fault(msg, "answer_schema", hint="returns: {attributes: json}")
 
     @property
     def gated(self) -> bool:
         return self.when is not None or self.stop is not None or self.pulled
 
     @property
-    def adds(self) -> frozenset[str]:
+    def output_columns(self) -> frozenset[str]:
         return frozenset(name for name, _ in self.answers)
 
     @property
     def reads(self) -> frozenset[str]:
         scalars = [*([self.when] if self.when else []), *(s for _, s in self.otherwise)]
-        own = {self.form.split(".")[0]} if self.form else set()
+        own = {self.answer_schema.split(".")[0]} if self.answer_schema else set()
         return super().reads.union(own, *(s.roots for s in scalars))
 
 
@@ -253,17 +250,16 @@ class SemMap(Answering, keyword="sem_map", rows="1:1", carries=True, by_row=True
 class SemFilter(
     Answering, keyword="sem_filter", sole="prompt", rows="subset", carries=True, by_row=True
 ):
-    """The rows for which the model says yes to the prompt, with typed answers if it returns some.
-    Rows without `when` are not asked; they stay, with NULL answers, if `otherwise` is true.
-
-    `original_columns` are the columns of its rows in the plan, where the optimizer pulled it above joins that
-    may repeat rows.
+    """The rows for which the model answers yes, with typed answers if the prompt returns some. A
+    row for which `when` is not true is not sent to the model; it stays, with NULL answers, if
+    `otherwise` is true.
     """
 
     when: Scalar | None = argument("scalar", default=None, added=True)
     otherwise: Scalar | None = argument("scalar", default=None, added=True)
     stop: Stop | None = None
     pulled: bool = field(default=False, metadata={"tag": "fed"})
+    # the columns of its rows in the plan, if the optimizer moved it above joins that may repeat rows
     original_columns: tuple[str, ...] = field(default=(), metadata={"tag": "late"})
 
     def infer(self) -> pa.Schema:
@@ -300,7 +296,7 @@ class SemFilter(
         return self.when is not None or self.stop is not None or self.pulled
 
     @property
-    def adds(self) -> frozenset[str]:
+    def output_columns(self) -> frozenset[str]:
         return frozenset(name for name, _ in self.answers)
 
     @property
@@ -311,12 +307,12 @@ class SemFilter(
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SemJoin(Answering, keyword="sem_join", carries=True, by_row=True):
-    """Pairs of rows for which the model says yes, among the pairs that `using` and `where` allow
-    (without either: all).
+    """The pairs of rows for which the model answers yes. It is asked about the pairs that `using`
+    and `where` allow; without either, about all pairs.
 
-    The match is the struct `alias`, with typed answers beside it. `keep: one` keeps the first
-    match of a left row by `order`. `how: left` keeps left rows without a match, `semi` and `anti`
-    the left rows with and without one.
+    The right row is the struct `alias`; typed answers are columns next to it. `keep: one` keeps the
+    first match of a left row by `order`. `how: left` also keeps left rows without a match; `semi`
+    keeps the left rows that have a match, `anti` those that have none.
     """
 
     other: Node = argument("relation")
@@ -369,20 +365,18 @@ class SemJoin(Answering, keyword="sem_join", carries=True, by_row=True):
         return bool(self.using) or self.where is not None
 
     @cached_property
-    def partitioned(self) -> bool:
+    def windowed(self) -> bool:
         """A semi or anti join only keeps left rows."""
-        return self.input.partitioned or (
-            self.how not in {"semi", "anti"} and self.other.partitioned
-        )
+        return self.input.windowed or (self.how not in {"semi", "anti"} and self.other.windowed)
 
-    def empty_over(self, empty: Sequence[bool]) -> bool:
+    def is_empty_over(self, empty: Sequence[bool]) -> bool:
         return empty[0] or (empty[1] and self.how in {"inner", "semi"})
 
     def without_empty(self, empty: Sequence[bool]) -> Node:
         return self.input if empty[1] and self.how == "anti" else self
 
     @property
-    def adds(self) -> frozenset[str]:
+    def output_columns(self) -> frozenset[str]:
         return frozenset(self.schema.names) - frozenset(self.input.schema.names)
 
     @property
@@ -407,11 +401,11 @@ class SemJoin(Answering, keyword="sem_join", carries=True, by_row=True):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SemAgg(Answering, keyword="sem_agg", rows="collapse"):
-    """One row for each group of equal `by`, with answers made from its rows in `order`, and
-    aggregates `add` beside them.
+    """One row for each group with equal `by`: the model's answers about the group's rows in
+    `order`, and the aggregates `add`.
 
-    Groups without `when` are not asked and take `otherwise`; both are aggregates of the group, and
-    see its rows in `order`.
+    A group for which `when` is not true is not sent to the model and takes the values of
+    `otherwise`. Both are aggregates over the group's rows in `order`.
     """
 
     by: tuple[str, ...] = argument("names", default=())
@@ -464,8 +458,8 @@ class SemAgg(Answering, keyword="sem_agg", rows="collapse"):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SemTopk(Semantic, keyword="sem_topk", returns_types=False, rows="subset", carries=True):
-    """The `k` best rows of each group of equal `by`, best first, with `rank` (from 0) and
-    `score`.
+    """The `k` best rows of each group with equal `by`, best first, with the columns `rank` (from 0)
+    and `score`.
     """
 
     k: int = argument("number")
@@ -487,7 +481,7 @@ class SemTopk(Semantic, keyword="sem_topk", returns_types=False, rows="subset", 
         return merged(schema, [pa.field("rank", pa.int64()), pa.field("score", pa.float64())])
 
     @property
-    def adds(self) -> frozenset[str]:
+    def output_columns(self) -> frozenset[str]:
         return frozenset({"rank", "score"})
 
     @property
@@ -500,11 +494,9 @@ VECTOR = pa.list_(pa.float32())
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Embed(Node, keyword="embed", sole="add", rows="1:1", carries=True, by_row=True):
-    """Each row with columns of vectors: the embeddings of texts. A NULL stays NULL and is not
-    embedded.
+    """Each row with columns of vectors: the embeddings of texts. A NULL text has a NULL vector.
 
-    A text is embedded once a run, whatever else of the run embeds it: this operator, a search, a
-    write.
+    Equal texts are embedded once in a run, also if a search or a write embeds them.
     """
 
     input: Node = argument("input")
@@ -526,7 +518,7 @@ class Embed(Node, keyword="embed", sole="add", rows="1:1", carries=True, by_row=
         return True
 
     @property
-    def adds(self) -> frozenset[str]:
+    def output_columns(self) -> frozenset[str]:
         return frozenset(name for name, _ in self.add)
 
     @property

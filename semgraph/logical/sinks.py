@@ -55,12 +55,12 @@ class Sink(Node, reads_store=True):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Merge(Sink, keyword="merge"):
-    """Nodes or edges by key: the relation's columns that the label has, then `set`; `create` only
-    for new ones.
+    """Write nodes or edges by key: the columns that the label declares, and the values of `set`.
+    The values of `create` are written only if the node or edge is new.
 
-    NULL never overwrites. A list in `unite` becomes one with the stored one: the stored values,
-    then new ones, none twice; other lists overwrite. `first`: written before the model is called,
-    which only rows of an input can be. `only: existing` touches nothing that is not there.
+    NULL never overwrites a stored value. A list named in `unite` is appended to the stored list,
+    without duplicates; any other list replaces the stored one. `first: true` writes rows of an
+    input before any model call. `only: existing` updates stored nodes and edges and creates none.
     """
 
     key: str = argument("path", default="")
@@ -184,7 +184,9 @@ class Merge(Sink, keyword="merge"):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Delete(Sink, keyword="delete"):
-    """Delete nodes or edges by key. A node with edges is an error unless `detach`."""
+    """Delete nodes or edges by key. `detach` also deletes the edges of the nodes; without it, a
+    node that has edges is an error.
+    """
 
     key: str = argument("name", default="")
     detach: bool = argument("flag", default=False)

@@ -5,7 +5,7 @@ it, and act only if a plan's `allow` names them. Every rule must preserve the sc
 must not duplicate a semantic operator, and must reach a fixpoint. An error names the rule that
 violates this.
 
-Each rule has its own file; `_patterns.py` holds the code that rules share. The package imports only
+Each rule has its own file; `patterns.py` holds the code that rules share. The package imports only
 `logical` and `expr`.
 """
 
@@ -22,17 +22,17 @@ import pyarrow as pa
 from semgraph.errors import EngineError, PlanError, Problem
 from semgraph.logical.node import Node, nodes_of, rewrite
 from semgraph.logical.plan import LogicalPlan
-from semgraph.logical.relational import Input
+from semgraph.logical.relational import Empty, Input
 from semgraph.logical.sinks import Sink
-from semgraph.optimizer._patterns import NO_FACTS, PlanFacts
-from semgraph.optimizer._patterns import Roots as Roots
 from semgraph.optimizer.ask_late import ask_late
 from semgraph.optimizer.filter_first import filter_first
 from semgraph.optimizer.fuse_maps import fuse_maps
 from semgraph.optimizer.fuse_predicates import fuse_predicates
 from semgraph.optimizer.join_to_classify import join_to_classify
+from semgraph.optimizer.patterns import NO_FACTS, PlanFacts
+from semgraph.optimizer.patterns import Roots as Roots
 from semgraph.optimizer.prune_columns import prune_columns
-from semgraph.optimizer.prune_empty import nothing, prune_empty
+from semgraph.optimizer.prune_empty import prune_empty
 from semgraph.optimizer.prune_steps import prune_steps
 from semgraph.optimizer.push_filters import push_filters
 from semgraph.optimizer.push_limits import push_limits
@@ -83,7 +83,7 @@ def mark_empty(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> LogicalPlan
 
     def change(node: Node) -> Node:
         table = inputs.get(node.name) if isinstance(node, Input) and not node.windowed else None
-        return nothing(node) if table is not None and not table.num_rows else node
+        return Empty.like(node) if table is not None and not table.num_rows else node
 
     return with_roots(plan, rewrite(plan.roots, change))
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from semgraph.logical.node import Node, walk
 from semgraph.logical.semantic import SemFilter
-from semgraph.optimizer._patterns import Alone, PlanFacts, Roots, may_see_more, rewrite_alone
+from semgraph.optimizer.patterns import Alone, PlanFacts, Roots, may_see_more, rewrite_alone
 
 
 def ask_late(roots: Roots, _facts: PlanFacts) -> Roots:
@@ -21,7 +21,7 @@ def ask_late(roots: Roots, _facts: PlanFacts) -> Roots:
     question remains loop-invariant.
 
     >>> import semgraph as sg
-    >>> from semgraph.optimizer._patterns import outline
+    >>> from semgraph.optimizer.patterns import outline
     >>> notes, known = (sg.table([{"id": "a", "text": "x"}], name=n) for n in ("notes", "known"))
     >>> both = notes.sem_filter("Is {text} nice?").join(known, alias="k", using="id").node
     >>> outline(both), outline(*ask_late((both,), PlanFacts()))
@@ -35,10 +35,8 @@ def ask_late(roots: Roots, _facts: PlanFacts) -> Roots:
         if taken is None:
             return node
         asking, below = taken
-        ends_running_ahead = asking.partitioned and any(
-            n.reads_store for n in walk(*node.inputs[1:])
-        )
-        changes_partition = node.partitioned and not asking.partitioned
+        ends_running_ahead = asking.windowed and any(n.reads_store for n in walk(*node.inputs[1:]))
+        changes_partition = node.windowed and not asking.windowed
         asked_once = asking.rounds != node.rounds  # in a loop, not in each round
         if ends_running_ahead or changes_partition or asked_once:
             return node
@@ -62,7 +60,7 @@ def _taken_out(node: Node, alone: Alone) -> tuple[SemFilter, Node] | None:
     if not alone(node) or not node.inputs:
         return None
     if isinstance(node, SemFilter):
-        return (node, node.input) if node.row_local and not node.adds else None
+        return (node, node.input) if node.row_local and not node.output_columns else None
     if not _passable(node):
         return None
     taken = _taken_out(node.inputs[0], alone)

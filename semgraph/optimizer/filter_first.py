@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from semgraph.expr.scalar import Scalar
 from semgraph.logical.node import Node
-from semgraph.optimizer._patterns import (
+from semgraph.optimizer.patterns import (
     Alone,
     PlanFacts,
     Roots,
@@ -23,7 +23,7 @@ def filter_first(roots: Roots, _facts: PlanFacts) -> Roots:
     Conjuncts never move past an operator that reads several rows or has other readers.
 
     >>> import semgraph as sg
-    >>> from semgraph.optimizer._patterns import outline
+    >>> from semgraph.optimizer.patterns import outline
     >>> notes = sg.table([{"id": "a", "text": "x"}])
     >>> filtered = notes.sem_filter("Is {text} nice?").filter("id > 'a'").node
     >>> outline(filtered), outline(*filter_first((filtered,), PlanFacts()))

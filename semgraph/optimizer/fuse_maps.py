@@ -10,7 +10,7 @@ from semgraph.expr.scalar import parse_scalar
 from semgraph.logical.node import Node, nodes_of
 from semgraph.logical.relational import Project
 from semgraph.logical.semantic import Semantic
-from semgraph.optimizer._patterns import Alone, PlanFacts, Roots, can_share, rewrite_alone, together
+from semgraph.optimizer.patterns import Alone, PlanFacts, Roots, can_share, rewrite_alone, together
 
 
 def fuse_maps(roots: Roots, facts: PlanFacts) -> Roots:
@@ -20,7 +20,7 @@ def fuse_maps(roots: Roots, facts: PlanFacts) -> Roots:
     operators and operators with refs or a check are unchanged.
 
     >>> import semgraph as sg
-    >>> from semgraph.optimizer._patterns import outline
+    >>> from semgraph.optimizer.patterns import outline
     >>> notes = sg.table([{"text": "x"}])
     >>> first = notes.sem_map("Name {text}", {"name": "string"})
     >>> both = first.sem_map("Rate {text}", {"rate": "int64"}).node
@@ -49,7 +49,7 @@ def _stacked(node: Node, alone: Alone, facts: PlanFacts) -> Node:
     if (
         not _is_map(below)
         or not alone(below)
-        or node.reads & below.adds
+        or node.reads & below.output_columns
         or not can_share(below, node, facts)
     ):
         return node
@@ -73,7 +73,7 @@ def _side_by_side(roots: Roots, facts: PlanFacts) -> Roots:
         one = fused.setdefault(relation, node)
         if one is node:
             parts[relation] = [node]
-        elif not one.adds & node.adds and can_share(one, node, facts):
+        elif not one.output_columns & node.output_columns and can_share(one, node, facts):
             fused[relation] = _fused(one, node, one.step)
             parts[relation].append(node)
     several = {part: fused[at] for at, each in parts.items() if len(each) > 1 for part in each}

@@ -8,7 +8,7 @@ from typing import TypeGuard
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import PromptSet
 from semgraph.logical.semantic import Semantic, SemJoin
-from semgraph.optimizer._patterns import (
+from semgraph.optimizer.patterns import (
     NO_FACTS,
     Alone,
     PlanFacts,
@@ -26,7 +26,7 @@ def fuse_predicates(roots: Roots, facts: PlanFacts) -> Roots:
     over the same rows, or a filter over the pairs of a join.
 
     >>> import semgraph as sg
-    >>> from semgraph.optimizer._patterns import outline
+    >>> from semgraph.optimizer.patterns import outline
     >>> notes = sg.table([{"text": "x"}])
     >>> both = notes.sem_filter("Is {text} nice?").sem_filter("Is {text} short?").node
     >>> outline(both), outline(*fuse_predicates((both,), PlanFacts()))
@@ -55,7 +55,7 @@ def fuse_predicates(roots: Roots, facts: PlanFacts) -> Roots:
 def _is_filter(node: Node) -> TypeGuard[Semantic]:
     """Whether an operator keeps or drops each row by its answer alone."""
     plain = isinstance(node, Semantic) and getattr(node, "when", None) is None
-    return plain and node.row_local and node.rows == "subset" and not node.adds
+    return plain and node.row_local and node.rows == "subset" and not node.output_columns
 
 
 def _both(first: Semantic, second: Semantic) -> PromptSet:

@@ -12,7 +12,7 @@ from semgraph.logical.node import Node, owner_column, rewrite
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Add, GroupJoin, Join, Project, narrowed_struct
 from semgraph.logical.semantic import SemJoin, SemMap
-from semgraph.optimizer._patterns import PlanFacts, Roots, joined, text
+from semgraph.optimizer.patterns import PlanFacts, Roots, joined, text
 
 _NUMBER, _LISTED, _FOUND = "_number", "_listed", "numbers"
 _TASK = (
@@ -29,7 +29,7 @@ def join_to_classify(roots: Roots, facts: PlanFacts) -> Roots:
     `keep: one`, several prompts or a chosen implementation are unchanged.
 
     >>> import semgraph as sg
-    >>> from semgraph.optimizer._patterns import outline
+    >>> from semgraph.optimizer.patterns import outline
     >>> notes, kinds = (sg.table([{"name": "x"}], name=n) for n in ("notes", "kinds"))
     >>> pairs = notes.sem_join(kinds, "k", "Is {name} a {k.name}?").node
     >>> outline(*join_to_classify((pairs,), PlanFacts()))
@@ -52,7 +52,7 @@ def _fits(node: SemJoin) -> bool:
         and not node.prompt.on
         and "number" not in node.prompt.other_fields
     )
-    own_rows = node.input.partitioned or not node.other.partitioned
+    own_rows = node.input.windowed or not node.other.windowed
     one_owner = not owner_column(node.other, node.owner) or (node.owner, node.owner) in node.using
     return plain and own_rows and one_owner and not names & {_NUMBER, _LISTED, _FOUND}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from semgraph.logical.node import Needs, Node, nodes_of, over
-from semgraph.optimizer._patterns import PlanFacts, Roots
+from semgraph.optimizer.patterns import PlanFacts, Roots
 
 
 def prune_columns(roots: Roots, _facts: PlanFacts) -> Roots:

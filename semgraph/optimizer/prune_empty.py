@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from semgraph.logical.node import Node, nodes_of, rewrite
-from semgraph.logical.relational import Nothing
-from semgraph.optimizer._patterns import PlanFacts, Roots
+from semgraph.logical.relational import Empty
+from semgraph.optimizer.patterns import PlanFacts, Roots
 
 
 def prune_empty(roots: Roots, _facts: PlanFacts) -> Roots:
@@ -16,7 +16,7 @@ def prune_empty(roots: Roots, _facts: PlanFacts) -> Roots:
 
     >>> import semgraph as sg
     >>> notes = sg.table([{"id": "a"}])
-    >>> over_empty = notes.filter("id > 'a'").node.with_inputs(nothing(notes.node))
+    >>> over_empty = notes.filter("id > 'a'").node.with_inputs(Empty.like(notes.node))
     >>> prune_empty((over_empty,), PlanFacts())[0].is_empty
     True
     """
@@ -25,24 +25,11 @@ def prune_empty(roots: Roots, _facts: PlanFacts) -> Roots:
         empty = [child.is_empty for child in node.inputs]
         if not any(empty):
             return node
-        if node.empty_over(empty):
-            return nothing(node)
+        if node.is_empty_over(empty):
+            return Empty.like(node)
         small = node.without_empty(empty)
         return (
-            small
-            if small.schema.equals(node.schema) and small.partitioned == node.partitioned
-            else node
+            small if small.schema.equals(node.schema) and small.windowed == node.windowed else node
         )
 
     return rewrite(roots, change) if any(node.is_empty for node in nodes_of(roots)) else roots
-
-
-def nothing(node: Node) -> Nothing:
-    """An empty relation that replaces another one."""
-    return Nothing(
-        step=node.step,
-        origin=node.origin,
-        name=node.step,
-        columns=node.schema,
-        windowed=node.partitioned,
-    )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from semgraph.logical.node import Node, rewrite
-from semgraph.optimizer._patterns import PlanFacts, Roots
+from semgraph.optimizer.patterns import PlanFacts, Roots
 
 
 def prune_steps(roots: Roots, _facts: PlanFacts) -> Roots:
     """Replace identities by their input. (Unread steps are not reachable from a root.)
 
     >>> import semgraph as sg
-    >>> from semgraph.optimizer._patterns import outline
+    >>> from semgraph.optimizer.patterns import outline
     >>> same = sg.table([{"id": "a"}]).filter("TRUE").limit(1).node
     >>> outline(same), outline(*prune_steps((same,), PlanFacts()))
     ('input → filter → limit', 'input → limit')

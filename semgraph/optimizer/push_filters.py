@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from semgraph.logical.node import Node
-from semgraph.optimizer._patterns import (
+from semgraph.optimizer.patterns import (
     Alone,
     PlanFacts,
     Roots,
@@ -22,7 +22,7 @@ def push_filters(roots: Roots, _facts: PlanFacts) -> Roots:
 
     >>> from semgraph.frontend.frame import scan
     >>> from semgraph.frontend.graph_files import graph_of
-    >>> from semgraph.optimizer._patterns import outline
+    >>> from semgraph.optimizer.patterns import outline
     >>> person = {"properties": {"name": "string"}}
     >>> graph = graph_of({"graph": "people", "nodes": {"Person": person}})
     >>> named = scan("Person", graph=graph).filter("name > 'm'").node

@@ -12,7 +12,7 @@ from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node, walk
 from semgraph.logical.relational import Filter, Limit
 from semgraph.logical.search import Search
-from semgraph.optimizer._patterns import Alone, PlanFacts, Roots, rewrite_alone
+from semgraph.optimizer.patterns import Alone, PlanFacts, Roots, rewrite_alone
 
 
 def push_limits(roots: Roots, _facts: PlanFacts) -> Roots:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from semgraph.logical.node import Node, nodes_of
 from semgraph.logical.search import Search
-from semgraph.optimizer._patterns import PlanFacts, Roots
+from semgraph.optimizer.patterns import PlanFacts, Roots
 
 
 def share_round_trips(roots: Roots, _facts: PlanFacts) -> Roots:

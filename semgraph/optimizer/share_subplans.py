@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from semgraph.logical.node import Node, nodes_of
-from semgraph.optimizer._patterns import PlanFacts, Roots
+from semgraph.optimizer.patterns import PlanFacts, Roots
 
 
 def share_subplans(roots: Roots, _facts: PlanFacts) -> Roots:
@@ -13,7 +13,7 @@ def share_subplans(roots: Roots, _facts: PlanFacts) -> Roots:
     whose result they are; otherwise the first node.
 
     >>> import semgraph as sg
-    >>> from semgraph.optimizer._patterns import outline
+    >>> from semgraph.optimizer.patterns import outline
     >>> nice = sg.table([{"text": "x"}]).sem_filter("Is {text} nice?").node
     >>> twice = (nice, nice.with_fields(step="again"))
     >>> outline(*twice), outline(*share_subplans(twice, PlanFacts()))

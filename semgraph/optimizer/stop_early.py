@@ -7,7 +7,7 @@ from dataclasses import replace
 from semgraph.logical.node import Node, Stop
 from semgraph.logical.relational import Limit
 from semgraph.logical.semantic import SemFilter, SemMap
-from semgraph.optimizer._patterns import Alone, PlanFacts, Roots, never_fails, rewrite_alone
+from semgraph.optimizer.patterns import Alone, PlanFacts, Roots, never_fails, rewrite_alone
 
 
 def stop_early(roots: Roots, _facts: PlanFacts) -> Roots:

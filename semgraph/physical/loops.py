@@ -92,7 +92,7 @@ class IterateRows(PhysicalNode):
         loop = self.logical
         if loop.until is None:
             return None
-        judged = Round(name=loop.name, columns=loop.judged, windowed=loop.partitioned)
+        judged = Round(name=loop.name, columns=loop.judged, windowed=loop.windowed)
         by = tuple((name, column_scalar(name)) for name in loop.by)
         held = Aggregate(
             input=judged, by=by, add=((_HOLDS, loop.until),), step=loop.step, origin=loop.origin

@@ -44,7 +44,6 @@ from semgraph.physical.vectors import NoVectors, Partition, run_embed
 from semgraph.relational.batch import FEW, PARTITION, Batch, conform, dense, runtime_schema, values
 from semgraph.relational.segments import (
     Segment,
-    gives_nothing,
     place_error,
     place_segment_error,
     run_segment,
@@ -273,7 +272,7 @@ class InputTable(PhysicalNode):
 
 
 @dataclass(frozen=True, eq=False)
-class WholeRun(PhysicalNode):
+class RunWide(PhysicalNode):
     """The rows of a step over the whole run, independent of the current windows.
 
     The executor computes its one input beforehand. Otherwise these are the current rows.
@@ -298,7 +297,7 @@ class SqlSegment(PhysicalNode):
 
     async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
         """Run the segment; input rows that make it fail are set aside."""
-        if gives_nothing(self.segment, inputs):
+        if self.segment.is_empty_over(inputs):
             return Batch.of_tuples([], self.schema)
         clock = time.thread_time if self.computes_at_once(inputs) else time.perf_counter
         started = clock()
@@ -332,7 +331,7 @@ class SqlSegment(PhysicalNode):
         known: dict[Node, Batch | None] = dict(
             zip((node for _, node in self.segment.inputs), inputs, strict=True)
         )
-        if not any(each.num_rows for each in inputs) and gives_nothing(self.segment, inputs):
+        if not any(each.num_rows for each in inputs) and self.segment.is_empty_over(inputs):
             known |= dict.fromkeys(self.operators, batch)
         known[self.logical] = batch
         for node in self.operators:
@@ -603,19 +602,20 @@ class PhysicalPlan:
         logical: The optimized plan.
         nodes: The physical node of each logical node that is materialised.
         sinks: The sinks with their rows, in the order of the plan.
-        ordered: The nodes that depend on the run's own writes; all other nodes may run ahead.
-        exchange: The nodes that run ahead and are read by the ordered part, the commits or the
+        after_writes: The ordered part: the nodes that depend on the run's own writes. All other
+            nodes may run ahead.
+        buffered: The nodes that run ahead and are read by the ordered part, the commits or the
             results.
-        whole: The searched steps that depend on inputs only: every window sees their rows of the
+        run_wide: The searched steps that depend on inputs only: every window sees their rows of the
             whole run.
     """
 
     logical: LogicalPlan
     nodes: Mapping[Node, PhysicalNode]
     sinks: tuple[SinkSpec, ...]
-    ordered: frozenset[Node]
-    exchange: tuple[PhysicalNode, ...]
-    whole: tuple[WholeRun, ...]
+    after_writes: frozenset[Node]
+    buffered: tuple[PhysicalNode, ...]
+    run_wide: tuple[RunWide, ...]
 
     @property
     def returns(self) -> dict[str, PhysicalNode]:
@@ -637,7 +637,7 @@ class PhysicalPlan:
 
     def runs_ahead(self, node: Node) -> bool:
         """Whether a node is independent of the run's writes."""
-        return self.logical.windows is None or node not in self.ordered
+        return self.logical.windows is None or node not in self.after_writes
 
     def model_call(self, node: Semantic) -> AskModel:
         """The physical operator of a semantic node, also if it is part of a chain."""

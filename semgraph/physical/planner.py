@@ -31,13 +31,13 @@ from semgraph.physical.plan import (
     PhysicalNode,
     PhysicalPlan,
     RequireRows,
+    RunWide,
     SearchGroup,
     SinkSpec,
     SqlSegment,
     StoreMatch,
     StoreScan,
     StoreSearch,
-    WholeRun,
 )
 from semgraph.physical.search_spec import SearchSpec
 from semgraph.relational.segments import Segment, compile_segment, plan_segments
@@ -65,9 +65,9 @@ def compile_plan(
         logical=plan,
         nodes=physical,
         sinks=tuple(SinkSpec(sink, physical[rows]) for sink, rows in layout.sinks),
-        ordered=layout.ordered,
-        exchange=tuple(physical[node] for node in layout.exchange),
-        whole=tuple(builder.whole.values()),
+        after_writes=layout.after_writes,
+        buffered=tuple(physical[node] for node in layout.buffered),
+        run_wide=tuple(builder.run_wide.values()),
     )
 
 
@@ -93,7 +93,7 @@ class _TreeBuilder:
         self, layout: _Layout, nodes: Sequence[Node], store: Store, chosen: Chosen
     ) -> None:
         self.physical: dict[Node, PhysicalNode] = {}
-        self.whole: dict[Node, WholeRun] = {}
+        self.run_wide: dict[Node, RunWide] = {}
         self._layout, self._chosen = layout, chosen
         self._groups = _search_groups(nodes, store)
         loops = [node for node in nodes if isinstance(node, Iterate)]
@@ -147,11 +147,11 @@ class _TreeBuilder:
 
     def _step(self, node: Node) -> PhysicalNode:
         """The node that computes the rows of a searched step."""
-        if node not in self._layout.whole:
+        if node not in self._layout.run_wide:
             return self.physical[node]
-        if node not in self.whole:
-            self.whole[node] = WholeRun(node, (self.physical[node],))
-        return self.whole[node]
+        if node not in self.run_wide:
+            self.run_wide[node] = RunWide(node, (self.physical[node],))
+        return self.run_wide[node]
 
     def _semantic(self, node: Semantic, inputs: tuple[PhysicalNode, ...]) -> PhysicalNode:
         ask = AskModel(node, inputs, *self._chosen.implementations[node])
@@ -165,7 +165,7 @@ class _TreeBuilder:
         """The operator below, if it computes only the rows that this operator needs; else None."""
         below = ask.inputs[0]
         pulled = (
-            getattr(below.logical, "pulled", False) and below.logical not in self._layout.exchange
+            getattr(below.logical, "pulled", False) and below.logical not in self._layout.buffered
         )
         return below if pulled and isinstance(below, AskModel) else None
 
@@ -195,16 +195,16 @@ class _Layout:
     Args:
         segments: The statements of relational nodes.
         sinks: Each sink with the relation that it writes.
-        ordered: As in `PhysicalPlan`.
-        exchange: The logical nodes of `PhysicalPlan.exchange`.
-        whole: The logical nodes of `PhysicalPlan.whole`.
+        after_writes: As in `PhysicalPlan`.
+        buffered: The logical nodes of `PhysicalPlan.buffered`.
+        run_wide: The logical nodes of `PhysicalPlan.run_wide`.
     """
 
     segments: Mapping[Node, Segment]
     sinks: tuple[tuple[Sink, Node], ...]
-    ordered: frozenset[Node]
-    exchange: tuple[Node, ...]
-    whole: frozenset[Node]
+    after_writes: frozenset[Node]
+    buffered: tuple[Node, ...]
+    run_wide: frozenset[Node]
 
 
 _LAYOUTS: WeakKeyDictionary[LogicalPlan, _Layout] = WeakKeyDictionary()
@@ -219,26 +219,26 @@ def _layout(plan: LogicalPlan) -> _Layout:
     else:
         _refuse_rows_without_window(nodes)
     within = [n.within for n in nodes if isinstance(n, Search) and n.within is not None]
-    whole = frozenset(n for n in within if all(_row_by_row(m) for m in walk(n)))
-    ordered = _ordered(plan, nodes, whole)
-    exchange = _exchange(nodes, ordered, sinks, plan.returns.values()) if plan.windows else ()
+    run_wide = frozenset(n for n in within if all(_row_by_row(m) for m in walk(n)))
+    after_writes = _after_writes(plan, nodes, run_wide)
+    buffered = _buffered(nodes, after_writes, sinks, plan.returns.values()) if plan.windows else ()
     once = [node for loop in nodes if isinstance(loop, Iterate) for node in loop.once]
-    materialised = plan_segments([*roots, *exchange, *once])
-    exchange = tuple(node for node in exchange if node in materialised)
+    materialised = plan_segments([*roots, *buffered, *once])
+    buffered = tuple(node for node in buffered if node in materialised)
     segments = {
         n: compile_segment(n, materialised)
         for n in nodes
         if n.relational and n.inputs and n in materialised
     }
-    _check_first_sinks(sinks, ordered)
-    return _Layout(segments, sinks, ordered, exchange, whole)
+    _check_first_sinks(sinks, after_writes)
+    return _Layout(segments, sinks, after_writes, buffered, run_wide)
 
 
-def _check_first_sinks(sinks: Iterable[tuple[Sink, Node]], ordered: frozenset[Node]) -> None:
+def _check_first_sinks(sinks: Iterable[tuple[Sink, Node]], after_writes: frozenset[Node]) -> None:
     for sink, rows in sinks:
         if not _is_first(sink):
             continue
-        if rows in ordered or any(n.calls_model or n.embeds for n in walk(rows)):
+        if rows in after_writes or any(n.calls_model or n.embeds for n in walk(rows)):
             msg = "only rows of an input can be first: these depend on a model or on the run's own writes"
             raise PlanError(Problem(msg, step=sink.step or None, position=sink.origin))
 
@@ -256,9 +256,9 @@ def _refuse_rows_without_window(nodes: Iterable[Node]) -> None:
     """Refuse rows outside of windows among windowed rows: no window would see them."""
     problems = []
     for node in nodes:
-        kinds = {part.partitioned for part in node.inputs}
+        kinds = {part.windowed for part in node.inputs}
         mixed = isinstance(node, Union | Iterate | Cluster) and len(kinds) > 1
-        loose = any(part.partitioned for part in node.inputs[1:]) and not node.inputs[0].partitioned
+        loose = any(part.windowed for part in node.inputs[1:]) and not node.inputs[0].windowed
         if mixed or (loose and getattr(node, "how", "") != "inner"):
             what = f"{node.keyword} puts rows of no window beside rows of windows"
             hint = "start from rows that derive from the input that is cut into windows, and join the others to them"
@@ -309,29 +309,31 @@ def sink_rows(sink: Sink) -> Node:
     return rows
 
 
-def _ordered(plan: LogicalPlan, nodes: list[Node], whole: frozenset[Node]) -> frozenset[Node]:
+def _after_writes(
+    plan: LogicalPlan, nodes: list[Node], run_wide: frozenset[Node]
+) -> frozenset[Node]:
     """The nodes that depend on the run's writes, with all nodes above them.
 
     A read depends on each write that shares a (label, property). A read over [L, r] is independent
-    of the merge of r into L if all rows of r are known beforehand. A loop is ordered as a whole.
+    of the merge of r into L if all rows of r are known beforehand. A loop depends on them as a whole.
     """
-    ordered: set[Node] = {
+    after_writes: set[Node] = {
         node
         for node in nodes
         if isinstance(node, StoreRead)
         and any(
-            node.label_reads & sink.label_writes and not _same_rows(node, sink, whole)
+            node.label_reads & sink.label_writes and not _same_rows(node, sink, run_wide)
             for sink in plan.writes
         )
     }
     loops = loops_of(*nodes)
     count = -1
-    while len(ordered) > count:
-        count = len(ordered)
-        ordered = _above(nodes, ordered)
+    while len(after_writes) > count:
+        count = len(after_writes)
+        after_writes = _above(nodes, after_writes)
         for loop in loops:
-            ordered |= loop.each_round if loop in ordered else set()
-    return frozenset(ordered)
+            after_writes |= loop.each_round if loop in after_writes else set()
+    return frozenset(after_writes)
 
 
 def _above(nodes: list[Node], some: set[Node]) -> set[Node]:
@@ -343,25 +345,25 @@ def _above(nodes: list[Node], some: set[Node]) -> set[Node]:
     return found
 
 
-def _same_rows(node: Node, sink: Sink, whole: frozenset[Node]) -> bool:
+def _same_rows(node: Node, sink: Sink, run_wide: frozenset[Node]) -> bool:
     within = node.within if isinstance(node, Search) else None
-    return within in whole and within.fingerprint == sink.input.fingerprint
+    return within in run_wide and within.fingerprint == sink.input.fingerprint
 
 
-def _exchange(
+def _buffered(
     nodes: list[Node],
-    ordered: frozenset[Node],
+    after_writes: frozenset[Node],
     sinks: Iterable[tuple[Sink, Node]],
     returns: Iterable[Node],
 ) -> tuple[Node, ...]:
     """The nodes that run ahead and are read by the ordered part, the commits or the results."""
     read: dict[Node, None] = {}
     for node in nodes:
-        if node in ordered:
-            read |= dict.fromkeys(child for child in node.inputs if child not in ordered)
+        if node in after_writes:
+            read |= dict.fromkeys(child for child in node.inputs if child not in after_writes)
     read |= dict.fromkeys(rows for sink, rows in sinks if not _is_first(sink))
     read |= dict.fromkeys(returns)
-    return tuple(node for node in read if node.inputs and node not in ordered)
+    return tuple(node for node in read if node.inputs and node not in after_writes)
 
 
 def _search_groups(nodes: Iterable[Node], store: Store) -> dict[Node, SearchGroup]:

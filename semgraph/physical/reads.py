@@ -94,7 +94,7 @@ async def run_scan(
     rest = [part for part in node.where if part not in taken]
     if not rest:
         return table
-    where = " AND ".join(f"({scalar_sql(part, node.partitioned)})" for part in rest)
+    where = " AND ".join(f"({scalar_sql(part, node.windowed)})" for part in rest)
     names = ", ".join(quote(name) for name in table.column_names)
     return await execute(
         f"SELECT {names} FROM {ROWS} WHERE {where} ORDER BY {ORDINAL}",
@@ -180,7 +180,7 @@ async def _matches(
     table = pa.table(columns)
     table = table.append_column("_q", matches.column("_q"))
     if rest:
-        where = " AND ".join(f"({scalar_sql(p, node.partitioned)})" for p in rest)
+        where = " AND ".join(f"({scalar_sql(p, node.windowed)})" for p in rest)
         own = (
             [quote(n) for n in node.schema.names]
             + [h for h in hidden(node) if h != ORDINAL]

@@ -250,7 +250,9 @@ class SearchSpec:
     @property
     def row_columns(self) -> frozenset[str]:
         """The columns of the rows that the store's part reads, besides the methods' values."""
-        own = {path.split(".")[0] for s in self.taken for path in s.columns} - self.node.adds
+        own = {
+            path.split(".")[0] for s in self.taken for path in s.columns
+        } - self.node.output_columns
         partition = (
             {self.node.partition or self.node.graph.partition}
             if self.node.partition != "all"

@@ -110,7 +110,7 @@ def _terms(spec: SearchSpec) -> list[tuple[str, Sort]]:
 
 
 def _term_columns(spec: SearchSpec) -> str:
-    return "".join(f", {scalar_sql(t.by, partitioned=False)} AS {name}" for name, t in _terms(spec))
+    return "".join(f", {scalar_sql(t.by, windowed=False)} AS {name}" for name, t in _terms(spec))
 
 
 def _field(name: str, alias: str) -> str:
@@ -167,7 +167,7 @@ def _stored_hits(spec: SearchSpec) -> str:
     named = {quote(getattr(node, end)): quote(end_column(end)) for end in node.ends}
     ends = "".join(f", {column} AS {name}" for name, column in named.items())
     inner = f"SELECT _q AS {_Q}, method AS {_METHOD}, score AS {_SCORE}, {key} AS {_KEY}, {struct}{ends} FROM {STORED}"
-    terms = [f"({scalar_sql(c, partitioned=False)})" for c in spec.residual]
+    terms = [f"({scalar_sql(c, windowed=False)})" for c in spec.residual]
     if any(by.rank == "overlap" for by in node.methods):
         terms.append(f"{_SCORE} > 0")
     if node.within is not None and spec.with_step:
@@ -207,7 +207,7 @@ def _step_rows(spec: SearchSpec, within: Node) -> str:
 def _pairs(spec: SearchSpec, within: Node) -> str:
     """The pairs of each row with every row of the step that it may find."""
     node = spec.node
-    terms = [f"({scalar_sql(node.where, partitioned=False)})"] if node.where is not None else []
+    terms = [f"({scalar_sql(node.where, windowed=False)})"] if node.where is not None else []
     terms += [f"{left} = {RIGHT}.{_PARTITION_OF}" for left, _ in _same_partition(node, STEP)]
     return f"FROM {LEFT} JOIN {_step_rows(spec, within)} ON {' AND '.join(terms) or 'TRUE'}"
 

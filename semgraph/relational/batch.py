@@ -35,7 +35,7 @@ Sources = Sequence[tuple[int, ...]]
 
 def hidden(node: Node) -> tuple[str, ...]:
     """The hidden columns of a node's rows."""
-    return (ORDINAL, PARTITION, INPUT_ROW) if node.partitioned else (ORDINAL,)
+    return (ORDINAL, PARTITION, INPUT_ROW) if node.windowed else (ORDINAL,)
 
 
 _SCHEMAS: WeakKeyDictionary[Node, pa.Schema] = WeakKeyDictionary()

@@ -17,24 +17,9 @@ from functools import singledispatchmethod
 import pyarrow as pa
 from sqlglot import exp
 
+from semgraph.expr import row_scalars as py
 from semgraph.expr.row_functions import Rows
-from semgraph.expr.row_scalars import (
-    AGGREGATES,
-    INT,
-    NAMESPACE,
-    NULL,
-    Code,
-    NameScope,
-    Unsupported,
-    aggregation,
-    as_kind,
-    field,
-    key,
-    sort_key,
-    term,
-    test,
-    value,
-)
+from semgraph.expr.row_scalars import Code, NameScope, Unsupported
 from semgraph.expr.scalar import Scalar
 from semgraph.logical.node import Columns, Node, Sort
 from semgraph.logical.relational import (
@@ -66,7 +51,7 @@ class RowFunction:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        names = dict(NAMESPACE)
+        names = dict(py.NAMESPACE)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)  # such as of `1 is None`
             code = compile(source, "<segment>", "exec")
@@ -113,7 +98,7 @@ def _path(path: str, columns: dict[str, Code]) -> Code:
     root, *fields = path.split(".")
     code = columns[root]
     for name in fields:
-        code = field(code, name)
+        code = py.field(code, name)
     return code
 
 
@@ -170,7 +155,7 @@ class _Generator:
     @_operator.register
     def _(self, node: Filter) -> str:
         rows, scope = self._windowed(node.input, self.rows(node.input), [node.where])
-        where = test(node.where.ast, scope)
+        where = py.test(node.where.ast, scope)
         return self._assigned(node, f"[r for {rows} if {where}]")
 
     @_operator.register(Project)
@@ -196,7 +181,7 @@ class _Generator:
         if len(scalar.columns) == 1 and scalar.sql == f'"{scalar.columns[0]}"':
             return columns[scalar.columns[0]].text
         try:
-            return as_kind(value(scalar.ast, scope), kind)
+            return py.as_kind(py.value(scalar.ast, scope), kind)
         except Unsupported as reason:
             raise Unsupported(f"{reason}: {scalar.text}") from None
 
@@ -219,28 +204,28 @@ class _Generator:
     def _window(self, tree: exp.Window, node: Node, rows: str) -> Code:
         """A list with the value of a window function for each row."""
         scope, call = NameScope(self._columns(node)), tree.this
-        parts = [value(part, scope) for part in tree.args.get("partition_by") or []]
-        parts += [scope.columns[PARTITION]] if node.partitioned else []
-        per = f"lambda r: {_tuple(key(part) for part in parts)}"
+        parts = [py.value(part, scope) for part in tree.args.get("partition_by") or []]
+        parts += [scope.columns[PARTITION]] if node.windowed else []
+        per = f"lambda r: {_tuple(py.key(part) for part in parts)}"
         order = tree.args.get("order")
-        terms = self._terms([term(one, scope) for one in (order.expressions if order else [])])
+        terms = self._terms([py.term(one, scope) for one in (order.expressions if order else [])])
         if tree.args.get("spec") is not None:
             raise Unsupported("a frame of a window function")
         if isinstance(call, exp.RowNumber):
-            return self._over(Code(f"row_numbers({rows}, {per}{terms})", INT))
+            return self._over(Code(f"row_numbers({rows}, {per}{terms})", py.INT))
         if isinstance(call, exp.Rank) and terms:
-            return self._over(Code(f"ranks({rows}, {per}{terms})", INT))
+            return self._over(Code(f"ranks({rows}, {per}{terms})", py.INT))
         if isinstance(call, exp.Lag) and not call.args.get("offset"):
-            code = value(call.this, scope)
+            code = py.value(call.this, scope)
             text = f"lagged({rows}, lambda r: {code.text}, {per}{terms})"
             return self._over(Code(text, code.kind))
         special = call.args.get("count") or isinstance(call.this, (exp.Order, exp.Distinct))
-        if type(call) not in AGGREGATES or special:
+        if type(call) not in py.AGGREGATES or special:
             raise Unsupported(f"the window function {type(call).__name__.lower()}")
         if isinstance(call, (exp.ArrayAgg, exp.First, exp.Last, exp.GroupConcat)):
             raise Unsupported("a list over a window")
-        code = Code("1", INT) if isinstance(call.this, exp.Star) else value(call.this, scope)
-        own = aggregation(call, code.kind)
+        code = Code("1", py.INT) if isinstance(call.this, exp.Star) else py.value(call.this, scope)
+        own = py.aggregation(call, code.kind)
         name = "over_peers" if terms else "over_partition"
         text = f"{name}({rows}, lambda r: {code.text}, {own.python}, {per}{terms})"
         return self._over(Code(text, own.gives(code.kind)))
@@ -261,15 +246,17 @@ class _Generator:
     def _sorted_by(self, order: Sequence[Sort], scope: NameScope, row: str = "r") -> str:
         """The terms of an operator's order: NULLs last, without constants."""
         terms = (
-            (sort_key(value(t.by.ast, scope)), t.descending, False) for t in order if t.by.columns
+            (py.sort_key(py.value(t.by.ast, scope)), t.descending, False)
+            for t in order
+            if t.by.columns
         )
         return self._terms(terms, row)
 
     def _per(self, node: Node, names: Iterable[str]) -> str:
         """The group of a row, within its partition."""
         columns = self._columns(node)
-        parts = [*names, *([PARTITION] if node.partitioned else [])]
-        return f"lambda r: {_tuple(key(columns[name]) for name in parts)}"
+        parts = [*names, *([PARTITION] if node.windowed else [])]
+        return f"lambda r: {_tuple(py.key(columns[name]) for name in parts)}"
 
     @_operator.register
     def _(self, node: Limit) -> str:
@@ -296,11 +283,11 @@ class _Generator:
         first = self._columns(source, "rows[0]")
         kinds = {f.name: f.type for f in node.schema}
         by = self._computed(node.by, NameScope(columns), columns, node)
-        parts = [key(Code(text, kinds[name])) for name, text in by.items()]
-        parts += [columns[PARTITION].text] if node.partitioned else []
+        parts = [py.key(Code(text, kinds[name])) for name, text in by.items()]
+        parts += [columns[PARTITION].text] if node.windowed else []
         texts = self._computed(node.by, NameScope(first), first, node)
         texts |= self._computed(node.add, NameScope(first, group=columns), first, node)
-        if node.partitioned:
+        if node.windowed:
             input_row = f"least_of({columns[INPUT_ROW].text} for r in rows)"
             texts |= {PARTITION: first[PARTITION].text, INPUT_ROW: input_row}
         if self._traced:
@@ -313,7 +300,7 @@ class _Generator:
             return result
         return self._assigned(
             node,
-            f"[r for r in {result} if {test(node.having.ast, NameScope(self._columns(node)))}]",
+            f"[r for r in {result} if {py.test(node.having.ast, NameScope(self._columns(node)))}]",
         )
 
     @_operator.register
@@ -352,7 +339,7 @@ class _Generator:
         left, right = node.input, node.other
         own, others = self._columns(left), self._columns(right)
         pairs = [(_path(a, own), _path(b, others)) for a, b in node.using]
-        if left.partitioned and right.partitioned:
+        if left.windowed and right.windowed:
             pairs.append((own[PARTITION], others[PARTITION]))
         for _, code in pairs:
             if pa.types.is_nested(code.kind):
@@ -360,16 +347,16 @@ class _Generator:
         names = [name for name in right.schema.names if fields is None or name in fields]
         struct = "{" + ", ".join(f"{name!r}: {others[name].text}" for name in names) + "}"
         hidden = [others[n].text for n in (PARTITION, INPUT_ROW, LINEAGE) if n in others]
-        own_keys = _tuple(key(code) for code, _ in pairs)
-        keys = _tuple(key(code) for _, code in pairs)
+        own_keys = _tuple(py.key(code) for code, _ in pairs)
+        keys = _tuple(py.key(code) for _, code in pairs)
         made = f"lambda r: {keys}, lambda r: {_tuple([struct, *hidden])}"
         found = f"index({self.rows(right)}, {made}, {self.rows(left)}, lambda r: {own_keys})"
-        matches = f"{self._over(Code(found, NULL)).text}.get({own_keys}, ())"
+        matches = f"{self._over(Code(found, py.NULL)).text}.get({own_keys}, ())"
         if node.where is None:
             return matches
         brought = pa.struct([right.schema.field(name) for name in names])
         scope = NameScope({**own, alias: Code("q[0]", brought)})
-        return f"[q for q in {matches} if {test(node.where.ast, scope)}]"
+        return f"[q for q in {matches} if {py.test(node.where.ast, scope)}]"
 
     @_operator.register
     def _(self, node: Join) -> str:
@@ -379,7 +366,7 @@ class _Generator:
             no = "not " if node.how == "anti" else ""
             return self._assigned(node, f"[r for r in {rows} if {no}{matches}]")
         texts = {name: code.text for name, code in self._columns(left).items()} | {alias: "q[0]"}
-        if not left.partitioned:
+        if not left.windowed:
             texts |= {PARTITION: "q[1]", INPUT_ROW: "q[2]"}
         if self._traced:
             texts[LINEAGE] += " + q[-1]"
@@ -392,7 +379,7 @@ class _Generator:
     @_operator.register
     def _(self, node: GroupJoin) -> str:
         left, alias = node.input, node.alias
-        if node.partitioned and not left.partitioned:
+        if node.windowed and not left.windowed:
             raise Unsupported("matches of windows for rows of none")
         own, brought = self._columns(left), Code("q[0]", pa.struct(list(node.other.schema)))
         rows, matches = self.rows(left), self._matches(node, alias, None)
@@ -429,5 +416,5 @@ def _narrowed(code: Code, wanted: pa.DataType) -> str:
         return code.text
     if not pa.types.is_struct(code.kind) or not pa.types.is_struct(wanted):
         raise Unsupported(f"a union of {code.kind} and {wanted}")
-    parts = ", ".join(f"{f.name!r}: {_narrowed(field(code, f.name), f.type)}" for f in wanted)
+    parts = ", ".join(f"{f.name!r}: {_narrowed(py.field(code, f.name), f.type)}" for f in wanted)
     return f"(None if {code.text} is None else {{{parts}}})"

@@ -104,6 +104,20 @@ class Segment:
         """Whether it calls a user function."""
         return calls_own(self.sql)
 
+    def is_empty_over(self, inputs: Sequence[Batch]) -> bool:
+        """Whether it has no rows because its inputs have none; determined without running it."""
+        empty = {
+            node: not batch.num_rows for (_, node), batch in zip(self.inputs, inputs, strict=True)
+        }
+
+        def visit(node: Node) -> bool:
+            known = empty.get(node)
+            if known is None:
+                return node.is_empty_over([visit(child) for child in node.inputs])
+            return known
+
+        return any(empty.values()) and visit(self.root)
+
     def pairs(self, inputs: Sequence[Batch]) -> int:
         """The maximum number of row pairs that one of its joins may compare."""
         rows = {node: batch.num_rows for (_, node), batch in zip(self.inputs, inputs, strict=True)}
@@ -181,19 +195,6 @@ def compile_segment(
     ]
     sql = f"WITH {', '.join(parts)} SELECT {', '.join(columns)} FROM {last} ORDER BY {ORDINAL}"
     return Segment(root, tuple(inputs), sql, traced)
-
-
-def gives_nothing(segment: Segment, inputs: Sequence[Batch]) -> bool:
-    """Whether a segment has no rows because its inputs have none; determined without running it."""
-    empty = {
-        node: not batch.num_rows for (_, node), batch in zip(segment.inputs, inputs, strict=True)
-    }
-
-    def visit(node: Node) -> bool:
-        known = empty.get(node)
-        return node.empty_over([visit(child) for child in node.inputs]) if known is None else known
-
-    return any(empty.values()) and visit(segment.root)
 
 
 class Executors(NamedTuple):

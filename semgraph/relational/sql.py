@@ -82,7 +82,7 @@ def quote(name: str) -> str:
 
 @lru_cache(maxsize=8192)
 def scalar_sql(
-    scalar: Scalar, partitioned: bool, ordinal: str = ORDINAL, order: tuple[Sort, ...] = ()
+    scalar: Scalar, windowed: bool, ordinal: str = ORDINAL, order: tuple[Sort, ...] = ()
 ) -> str:
     """SQL of a scalar.
 
@@ -94,7 +94,7 @@ def scalar_sql(
     for distinct in list(tree.find_all(exp.ArrayDistinct)):
         tree = _sorted_list(distinct, tree)
     for window in list(tree.find_all(exp.Window)):
-        if partitioned:
+        if windowed:
             window.set(
                 "partition_by",
                 [exp.column(PARTITION, quoted=True), *(window.args.get("partition_by") or [])],
@@ -187,7 +187,7 @@ def cast_columns(
     """Computed columns, each cast to its canonical type in the schema."""
     casts = []
     for name, scalar in columns:
-        sql = scalar_sql(scalar, source.partitioned, ordinal, order)
+        sql = scalar_sql(scalar, source.windowed, ordinal, order)
         plain = len(scalar.columns) == 1 and scalar.sql == quote(scalar.columns[0])
         if not plain:
             sql = f"CAST({sql} AS {sql_type(node.schema.field(name).type)})"
@@ -198,7 +198,7 @@ def cast_columns(
 def order_sql(order: tuple[Sort, ...], node: Node, *last: str) -> str:
     """ORDER BY terms; NULLs last, ties by `last`."""
     terms = [
-        f"{scalar_sql(t.by, node.partitioned)} {'DESC' if t.descending else 'ASC'} NULLS LAST"
+        f"{scalar_sql(t.by, node.windowed)} {'DESC' if t.descending else 'ASC'} NULLS LAST"
         for t in order
         # no constants: DuckDB would take a number as the position of a column
         if t.by.columns
@@ -223,7 +223,7 @@ def operator_sql(node: Node, source: InputRelations) -> str:  # noqa: ARG001
 
 @operator_sql.register
 def _(node: Filter, source: InputRelations) -> str:
-    where = f"WHERE {scalar_sql(node.where, node.partitioned)}"
+    where = f"WHERE {scalar_sql(node.where, node.windowed)}"
     if node.where.ast.find(exp.Window):
         where = where.replace("WHERE", "QUALIFY", 1)
     return _select([*_names(node), *source.hidden(node)], source(node.input), where)
@@ -247,7 +247,7 @@ def _(node: Add, source: InputRelations) -> str:
 
 @operator_sql.register
 def _(node: Limit, source: InputRelations) -> str:
-    per = [quote(name) for name in node.by] + ([PARTITION] if node.partitioned else [])
+    per = [quote(name) for name in node.by] + ([PARTITION] if node.windowed else [])
     over = f"{'PARTITION BY ' + ', '.join(per) if per else ''} ORDER BY {order_sql(node.order, node, ORDINAL)}"
     return _select(
         [*_names(node), *source.hidden(node)],
@@ -266,7 +266,7 @@ def _(node: Ordered, source: InputRelations) -> str:
 @operator_sql.register
 def _(node: Distinct, source: InputRelations) -> str:
     by = [quote(name) for name in node.by or node.schema.names] + (
-        [PARTITION] if node.partitioned else []
+        [PARTITION] if node.windowed else []
     )
     over = f"PARTITION BY {', '.join(by)} ORDER BY {ORDINAL}"
     return _select(
@@ -278,18 +278,18 @@ def _(node: Distinct, source: InputRelations) -> str:
 
 @operator_sql.register
 def _(node: Aggregate, source: InputRelations) -> str:
-    partition = [PARTITION] if node.partitioned else []
+    partition = [PARTITION] if node.windowed else []
     groups = [str(i + 1) for i in range(len(node.by))] + partition
     columns = [*cast_columns(node.by, node, node.input), *cast_columns(node.add, node, node.input)]
     columns.append(f"coalesce(min({ORDINAL}), 0) AS {ORDINAL}")
-    if node.partitioned:
+    if node.windowed:
         columns += [PARTITION, f"min({INPUT_ROW}) AS {INPUT_ROW}"]
     if source.traced:
         columns.append(f"flatten(list({LINEAGE})) AS {LINEAGE}")
     sql = _select(columns, source(node.input), f"GROUP BY {', '.join(groups)}" if groups else "")
     if node.having is None:
         return sql
-    return f"SELECT * FROM ({sql}) AS {ROWS} WHERE {scalar_sql(node.having, partitioned=False)}"
+    return f"SELECT * FROM ({sql}) AS {ROWS} WHERE {scalar_sql(node.having, windowed=False)}"
 
 
 @operator_sql.register
@@ -371,7 +371,7 @@ def right_side(
         f"{struct_sql(fields or other.schema.names)} AS {quote(alias)}",
         f"{ORDINAL} AS {RIGHT_ORDINAL}",
     ]
-    if other.partitioned:
+    if other.windowed:
         columns += [f"{PARTITION} AS {_RIGHT_PARTITION}", f"{INPUT_ROW} AS {_RIGHT_INPUT_ROW}"]
     if traced:
         columns.append(f"{LINEAGE} AS {_RIGHT_LINEAGE}")
@@ -382,8 +382,8 @@ def join_condition(node: Node, other: Node, alias: str, using: Using, where: Sca
     """The condition of pairs: equal paths, `where`, and the same partition."""
     terms = [f"{LEFT}.{_path(a)} = {quote(alias)}.{_path(b)}" for a, b in using]
     if where is not None:
-        terms.append(f"({scalar_sql(where, partitioned=False)})")
-    if node.partitioned and other.partitioned:
+        terms.append(f"({scalar_sql(where, windowed=False)})")
+    if node.windowed and other.windowed:
         terms.append(f"{LEFT}.{PARTITION} = {RIGHT}.{_RIGHT_PARTITION}")
     return " AND ".join(terms) or "TRUE"
 
@@ -406,9 +406,9 @@ def _(node: Join, source: InputRelations) -> str:
     columns.append(
         f"row_number() OVER (ORDER BY {LEFT}.{ORDINAL}, {RIGHT}.{RIGHT_ORDINAL}) AS {ORDINAL}"
     )
-    if left.partitioned:
+    if left.windowed:
         columns += [f"{LEFT}.{PARTITION}", f"{LEFT}.{INPUT_ROW}"]
-    elif right.partitioned:
+    elif right.windowed:
         columns += [
             f"{RIGHT}.{_RIGHT_PARTITION} AS {PARTITION}",
             f"{RIGHT}.{_RIGHT_INPUT_ROW} AS {INPUT_ROW}",

@@ -106,7 +106,7 @@ def with_row_schemas(
                 prompts_by_schema.append(_with_answer_schema(node.prompt.all[number], text or ""))
             except Fault as fault:
                 quote = "" if text is None else f": {text[:_QUOTED]}"
-                what = f"{node.form} is no schema: {fault.what}{quote}"
+                what = f"{node.answer_schema} is no schema: {fault.what}{quote}"
                 raise DataError(what, hint=fault.hint or SCHEMA_HINT) from None
         rows.append(numbers[key])
     return replace(

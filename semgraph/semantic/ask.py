@@ -259,8 +259,8 @@ async def ask(
     units = items["group"] if node.keyword == "sem_agg" else range(len(items["left"]))
     unasked = _unasked(node, left, list(zip(units, items["left"], strict=True)), prompts)
     asked, numbers = node, [prompt or 0 for prompt in prompts]
-    if isinstance(node, SemMap) and node.form and numbers:
-        asked, numbers = with_row_schemas(node, values(pick(left, node.form)), numbers)
+    if isinstance(node, SemMap) and node.answer_schema and numbers:
+        asked, numbers = with_row_schemas(node, values(pick(left, node.answer_schema)), numbers)
     rows = Rows(
         _flat(left, node.prompt.fields),
         None if right is None else _flat(right, node.prompt.other_fields),
@@ -429,7 +429,7 @@ class QuestionKey(NamedTuple):
 
 def question_keys(node: Semantic, rows: pa.Table, context: AnswerContext) -> list[QuestionKey]:
     """The key of each row."""
-    column = node.form if isinstance(node, SemMap) else ""
+    column = node.answer_schema if isinstance(node, SemMap) else ""
     schemas = values(pick(rows, column)) if column else [""] * rows.num_rows
     texts = prompt_texts(rows, node.prompt.fields)
     checked = check_texts(node, rows)

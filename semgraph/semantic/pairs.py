@@ -110,7 +110,7 @@ async def _joined(
     node: SemJoin, left: pa.Table, right: pa.Table, now: datetime | None
 ) -> list[tuple[int, int]]:
     """The pairs of row numbers for which the join's condition holds."""
-    both = node.input.partitioned and node.other.partitioned
+    both = node.input.windowed and node.other.windowed
     plain = all(pa.types.is_string(pick(left, path).type) for path, _ in node.using)
     if node.using and node.where is None and plain:
         places: dict[Any, list[int]] = {}
@@ -128,10 +128,10 @@ async def _joined(
     return list(zip(values(numbers.column("l")), values(numbers.column("r")), strict=True))
 
 
-def _keys(table: pa.Table, paths: Sequence[str], partitioned: bool) -> Iterator[tuple[Any, ...]]:
+def _keys(table: pa.Table, paths: Sequence[str], windowed: bool) -> Iterator[tuple[Any, ...]]:
     """For each row the values that both sides of a pair must share."""
     columns = [values(pick(table, path)) for path in paths]
-    return zip(*columns, *([values(table.column(PARTITION))] if partitioned else []), strict=True)
+    return zip(*columns, *([values(table.column(PARTITION))] if windowed else []), strict=True)
 
 
 _Texts = list[tuple[str, str]]
@@ -225,7 +225,7 @@ def _matched(
 
 def _hidden_of_right(node: SemJoin) -> tuple[str, ...]:
     """The hidden columns that a pair takes from its right row because left rows lack them."""
-    return (PARTITION, INPUT_ROW) if node.partitioned and not node.input.partitioned else ()
+    return (PARTITION, INPUT_ROW) if node.windowed and not node.input.windowed else ()
 
 
 async def _first_match(node: SemJoin, matched: pa.Table, now: datetime | None) -> pa.Table:

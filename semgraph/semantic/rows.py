@@ -183,8 +183,10 @@ async def sem_map(node: SemMap, inputs: Sequence[pa.Table], context: AnswerConte
     selected = np.ones(table.num_rows, bool)
     if node.when is not None:
         selected = await _holds(node.when, node, rows, context)
-    if node.form:
-        selected &= np.asarray([form is not None for form in values(pick(table, node.form))], bool)
+    if node.answer_schema:
+        selected &= np.asarray(
+            [schema is not None for schema in values(pick(table, node.answer_schema))], bool
+        )
     asked = await _ask_rows(node, table, selected, context, ~selected)
     errors = values(asked.answers.column("error"))
     otherwise = dict(node.otherwise)

@@ -228,7 +228,7 @@ class ByLogOdds(PerItem[N]):
     threshold: float = 0.5
     labels: str = ""
     split: bool = False
-    _curves: dict[Any, Curve] = field(default_factory=dict, init=False, repr=False, compare=False)
+    curves: dict[Any, Curve] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not 0 < self.threshold < 1:
@@ -258,15 +258,15 @@ class ByLogOdds(PerItem[N]):
         verdict = verdict_field(node)
         assert verdict is not None
         key = (node.fingerprint, self._stamp())
-        if self.labels and rows.items.num_rows and key not in self._curves:
-            self._curves[key] = await self._calibrated(node, rows, ctx)
+        if self.labels and rows.items.num_rows and key not in self.curves:
+            self.curves[key] = await self._calibrated(node, rows, ctx)
         answers = await ctx.ask_words(node, rows)
         scores = {
             item: log_odds(outcome)
             for item, outcome in enumerate(answers)
             if outcome.values is not None
         }
-        curve = self._curves.get(key) or Curve(1.0, -ctx.limits.yes_from)
+        curve = self.curves.get(key) or Curve(1.0, -ctx.limits.yes_from)
         scores = {item: curve.log_odds(score) for item, score in scores.items()}
         if self.split:
             scores = _centred(rows, scores)

@@ -233,8 +233,8 @@ def _refuse_groups(plan: LogicalPlan, tables: Mapping[str, pa.Table]) -> None:
 
 def _refuse_schemas(plan: LogicalPlan, tables: Mapping[str, pa.Table]) -> None:
     """Refuse rows with invalid answer schemas for a sem_map. Raises InputError."""
-    maps = (node for node in walk(*plan.roots) if isinstance(node, SemMap) and node.form)
-    places = {place: None for node in maps for place in _origins(node.input, node.form)}
+    maps = (node for node in walk(*plan.roots) if isinstance(node, SemMap) and node.answer_schema)
+    places = {place: None for node in maps for place in _origins(node.input, node.answer_schema)}
     problems = []
     for name, column in places:
         exists = name in tables and column in tables[name].column_names

@@ -707,7 +707,7 @@ class RunHandle:
         rows = {
             name: result_rows(node, outcome.tables.get(name, []))
             for name, node in logical.returns.items()
-            if not (node.partitioned and (outcome.dropped or earlier))
+            if not (node.windowed and (outcome.dropped or earlier))
         }
         tables = {name: rows[name].select(logical.returns[name].schema.names) for name in rows}
         recorded = {

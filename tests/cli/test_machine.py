@@ -73,7 +73,7 @@ def fact(project: Project, about: str, *args: str) -> dict[str, str]:
 def test_doctor_names_the_command_that_installs_each_missing_extra(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extras, "_installed", lambda name: name not in {"datasketch", "pandas"})
+    monkeypatch.setattr(extras, "is_installed", lambda name: name not in {"datasketch", "pandas"})
     facts = json.loads(project("doctor", "--format", "json").out)
     shown = {each["what"].partition(":")[0]: each for each in facts if each["about"] == "extra"}
     assert list(shown) == list(extras.PURPOSES)

@@ -320,12 +320,12 @@ def test_an_implementation_without_its_packages_is_marked_with_the_command_that_
         listed = json.loads(project("operators", "list", "--format", "json").out)
         return {each["name"]: each["install"] for each in listed["cluster"]}
 
-    monkeypatch.setattr(extras, "_installed", lambda name: name != "scikit-learn")
+    monkeypatch.setattr(extras, "is_installed", lambda name: name != "scikit-learn")
     assert marked()["kmeans"] == 'pip install "semgraph[kmeans]"'
     assert marked()["leiden"] == marked()["louvain"] == ""
     (line,) = [line for line in project("operators", "list").out.splitlines() if "kmeans(" in line]
     assert line.endswith('needs pip install "semgraph[kmeans]"')
-    monkeypatch.setattr(extras, "_installed", lambda _: True)
+    monkeypatch.setattr(extras, "is_installed", lambda _: True)
     assert not any(marked().values())
 
 

@@ -10,6 +10,7 @@ from semgraph.compare.trial import snapshot
 from semgraph.frontend.load import load_plan
 from tests.compare.standin import StandIn
 from tests.compare.test_plans import ARMS, PLAN, episodes, opened, whole
+from tests.inside import resources
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "neo4j"])
@@ -23,7 +24,7 @@ async def test_a_copy_holds_what_the_store_holds(kind, request, monkeypatch, tmp
     plan = load_plan(PLAN)
     async with StandIn() as model, opened(model, tmp_path, store=name) as session:
         await session.arun(PLAN, episodes=episodes())
-        async with session._resources.opened_store() as store:
+        async with resources(session).opened_store() as store:
             before = await snapshot(plan, store, ["g"])
             assert before.count > 5
             assert "name_embedding" in before.rows["Entity"].column_names
@@ -34,7 +35,7 @@ async def test_a_copy_holds_what_the_store_holds(kind, request, monkeypatch, tmp
         }
         found = await whole(session, variants={"blocks": ARMS["blocks"]})
         assert found.frozen["copied"] == before.count
-        async with session._resources.opened_store() as store:
+        async with resources(session).opened_store() as store:
             after = await snapshot(plan, store, None)
     assert {n: t.to_pylist() for n, t in after.rows.items()} == {
         n: t.to_pylist() for n, t in before.rows.items()

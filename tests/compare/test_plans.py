@@ -15,6 +15,7 @@ from semgraph.compare.trial import snapshot
 from semgraph.compare.truth import graph_of
 from semgraph.errors import PlanError
 from tests.compare.standin import StandIn
+from tests.inside import resources
 
 PLAN = Path(__file__).parents[2] / "plans" / "add_episode.yaml"
 SAID = [
@@ -104,7 +105,7 @@ async def test_graphs_are_scored_against_the_true_one(model, tmp_path):
 async def written(session: sg.Session) -> dict[str, Any]:
     """The graph of the session's store, as a truth in plain data."""
     plan = session.prepare(PLAN)
-    async with session._resources.opened_store() as store:
+    async with resources(session).opened_store() as store:
         source = await snapshot(plan, store, None)
     async with source.copy(64) as store:
         graph = await graph_of(store, plan)

@@ -24,7 +24,7 @@ def test_a_package_that_is_missing_is_named_with_the_extra(
 ) -> None:
     algorithm = LIBRARY.algorithm(Choice(name))
     assert algorithm.refuses() is None
-    monkeypatch.setattr(extras, "_installed", lambda _: False)
+    monkeypatch.setattr(extras, "is_installed", lambda _: False)
     assert algorithm.refuses() == f'it needs {package}: pip install "semgraph[{name}]"'
 
 

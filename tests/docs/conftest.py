@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-import semgraph.pandas
 from semgraph.llm.base import OPENAI
 from tests.cli.conftest import Project
 from tests.docs.answers import PageModel
 from tests.docs.blocks import ROOT, WIDTH, Reader
+from tests.inside import session_of_frames
 from tests.served import served
 
 ADDRESSES = ("http://localhost:11434/v1", "http://localhost:8000/v1", "http://gpu:8000/v1")
@@ -31,7 +31,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[PageModel]:
 @pytest.fixture
 def reader(model: PageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
     """A reader with a key, in an empty folder."""
-    monkeypatch.setattr(semgraph.pandas, "_session", None)
+    session_of_frames(None)
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path),
@@ -48,5 +48,5 @@ def reader(model: PageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     made = Reader(Project(folder, environment), dict.fromkeys(ADDRESSES, model.base_url), models)
     yield made
     made.close()
-    if semgraph.pandas._session is not None:
-        semgraph.pandas._session.close()
+    if session := session_of_frames(None):
+        session.close()

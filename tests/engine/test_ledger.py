@@ -81,14 +81,14 @@ def test_no_interleaving_of_requests_returns_and_deaths_passes_a_limit(steps, ca
                 await ledger.ended(worker.name)
                 deaths += 1
                 workers[number] = Worker(f"{number}, after {deaths} deaths")
-            total = budget.spent + budget._reserved
+            total = budget.spent + budget.reserved
             assert total.calls <= calls
             assert total.tokens <= tokens
             assert total.usd <= 2.0 + 1e-6
             assert sent.calls <= total.calls
         for worker in workers:
             await ledger.ended(worker.name)
-        assert budget._reserved.calls == budget._reserved.tokens == 0
+        assert budget.reserved.calls == budget.reserved.tokens == 0
         last = Worker("last")
         while await asked(ledger, last, ONE):  # all that is left can be spent
             await ledger.leave("last", None, [(ONE, ONE)])
@@ -273,7 +273,7 @@ async def test_places_that_become_free_together_are_returned_together(
         await asyncio.sleep(0)
     await limiter.line.close()
     assert ledger.returned == [10, 16, 7]
-    assert not any(ledger._held.values())
+    assert not any(ledger.held.values())
 
 
 async def test_places_are_returned_while_a_request_waits_for_one():
@@ -296,7 +296,7 @@ async def test_unused_tokens_of_each_request_are_returned():
     limiter.leave(20)
     limiter.leave(30)
     await limiter.line.close()
-    tokens = ledger._limiters[rates]._tokens
+    tokens = ledger.limiters[rates].tokens
     assert tokens is not None
     assert tokens.level >= 50  # of 100, of which two requests took 50 each
 
@@ -325,7 +325,7 @@ async def test_a_pause_that_an_endpoint_asks_of_one_shard_holds_for_all():
         await asyncio.sleep(0)
     assert not waiting.done()
     waiting.cancel()
-    assert ledger._limiters[rates]._resume_at > 0
+    assert ledger.limiters[rates].resume_at > 0
 
 
 async def test_a_request_that_is_cancelled_as_the_ledger_answers_takes_nothing():
@@ -350,7 +350,7 @@ async def test_a_request_that_is_cancelled_as_the_ledger_answers_takes_nothing()
     await first.reserve(Spending(1, 100))
     first.charge(Spending(1, 100), Spending(1, 10))
     await first.line.close()
-    assert ledger.budget._reserved.tokens == 0
+    assert ledger.budget.reserved.tokens == 0
     assert ledger.budget.spent.tokens == 20
     async with asyncio.timeout(HANGS):
         await second.reserve(Spending(1, 280))

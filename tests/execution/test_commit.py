@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from semgraph.execution.commit import _one_row_a_key
+from semgraph.execution.commit import one_row_a_key
 
 SCHEMA = pa.schema([("uuid", pa.string()), ("name", pa.string()), ("seen", pa.list_(pa.string()))])
 
@@ -18,7 +18,7 @@ def merge(
     table = pa.Table.from_pylist(
         [dict(zip(SCHEMA.names, row, strict=True)) for row in rows], schema=SCHEMA
     )
-    merged, problems = _one_row_a_key(table, "uuid", frozenset({"seen"}), "")
+    merged, problems = one_row_a_key(table, "uuid", frozenset({"seen"}), "")
     return merged.to_pylist(), {place: problem.what for place, problem in problems.items()}
 
 

@@ -30,5 +30,5 @@ def test_few_arrays_hold_many_keys() -> None:
     for start in range(0, 300_000, 1_000):
         keys.add(f"key {n}" for n in range(start - min(start, 500), start + 1_000))
     assert keys.count == 300_000
-    assert len(keys._sorted) < 6
-    assert sum(array.nbytes for array in keys._sorted) <= 8 * 300_000
+    assert len(keys.sorted) < 6
+    assert sum(array.nbytes for array in keys.sorted) <= 8 * 300_000

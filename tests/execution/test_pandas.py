@@ -15,6 +15,7 @@ import pytest
 import semgraph
 import semgraph.pandas
 from semgraph.errors import BudgetReached, InputError, PlanError, RowError, SemgraphError
+from tests.inside import session_of_frames
 from tests.llm.server import Answer, ModelServer
 from tests.served import served
 
@@ -49,7 +50,7 @@ def session(
     model: ModelServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> Iterator[semgraph.Session]:
     monkeypatch.setenv("OPENAI_API_KEY", "key")
-    monkeypatch.setattr(semgraph.pandas, "_session", None)
+    session_of_frames(None)
     name = f"openai:gpt-4.1-mini@{model.base_url}"
     with semgraph.Session(llm=name, store="memory", folder=tmp_path) as opened:
         semgraph.pandas.use(opened)
@@ -201,7 +202,7 @@ def test_a_session_of_its_own_is_made_from_the_environment(
     monkeypatch: pytest.MonkeyPatch, model: ModelServer, tickets: pd.DataFrame, tmp_path: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(semgraph.pandas, "_session", None)
+    session_of_frames(None)
     monkeypatch.setenv("SEMGRAPH_LLM", f"openai:other@{model.base_url}")
     monkeypatch.setenv("SEMGRAPH_STORE", "memory")
     tickets.sem.filter("Does it say so: {body}")

@@ -19,6 +19,7 @@ from semgraph.execution.result import Result
 from semgraph.frontend.head import read_graph
 from tests.conftest import driver_of
 from tests.execution.conftest import STORY, Place, Watched, Work, place_of, said, variant
+from tests.inside import resources
 from tests.llm.server import Fault, ModelServer, error
 from tests.served import served
 
@@ -125,7 +126,7 @@ class Notes:
         return semgraph.Session(store=self.store, folder=self.folder, **options)
 
     async def keys(self, label: str = "Note") -> list[str]:
-        async with self.session() as session, session._resources.opened_store() as store:
+        async with self.session() as session, resources(session).opened_store() as store:
             await store.ensure(read_graph(self.folder / "graph.yaml"), 8)
             table = await store.scan(label, [], None, ())
             return sorted(table.column("uuid").to_pylist())

@@ -17,6 +17,7 @@ from semgraph.execution.record import all_runs, read_lines, read_rows
 from semgraph.execution.result import Progress, Result
 from semgraph.frontend.head import read_graph
 from tests.execution.conftest import Place
+from tests.inside import resources
 
 GRAPH = """
 graph: notes
@@ -70,7 +71,7 @@ def ids(session: semgraph.Session, label: str = "Note") -> list[str]:
     """The keys that the store holds of a label."""
 
     async def read() -> list[str]:
-        async with session._resources.opened_store() as store:
+        async with resources(session).opened_store() as store:
             await store.ensure(read_graph(Path(session.folder) / "graph.yaml"), None)
             table = await store.scan(label, [], None, ())
             return sorted(table.column("uuid").to_pylist())

@@ -13,6 +13,7 @@ from semgraph.meter import Meter
 from semgraph.session.inputs import typed_inputs
 from semgraph.session.run import RunRequest, Share, run_plan
 from tests.execution.conftest import PLAN, STORY, Work, said, wire
+from tests.inside import resources
 
 GROUPS = ("ada", "bo", "cy")
 
@@ -37,7 +38,7 @@ async def in_shares(work: Work, rows, shares) -> tuple[list[Result], Result]:
                 **typed_inputs(plan, {"episodes": rows}, None),
                 "episodes": table.take(places),
             }
-            parts.append(await run_plan(RunRequest(plan, inputs, share=share), session._resources))
+            parts.append(await run_plan(RunRequest(plan, inputs, share=share), resources(session)))
         return parts, Result.merge(parts, "abcd")
 
 

@@ -13,6 +13,7 @@ import semgraph
 from semgraph.conformance.cases import Mind, Oracle
 from semgraph.explain.tree import as_data
 from semgraph.stores.base import Store
+from tests.inside import resources
 from tests.optimizer.bench import FIXTURES
 
 PLAN = """
@@ -74,7 +75,7 @@ async def _explained(session: semgraph.Session, path: Path) -> str:
 
     if session.settings.store == "memory":
         return await asyncio.to_thread(lambda: session.explain(path, format="queries"))
-    return await Explanation(session.prepare(path), session._resources).text("queries")
+    return await Explanation(session.prepare(path), resources(session)).text("queries")
 
 
 async def test_that_there_is_nothing_to_ask_a_store_or_to_compute_is_said(tmp_path: Path) -> None:

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from semgraph.errors import Fault, PlanError
-from semgraph.expr import scalar
 from semgraph.expr.scalar import parse_scalar
 from semgraph.folders import plans_folder
-from semgraph.frontend import prompt_files
 from semgraph.frontend.document import Document, read_file
 from semgraph.frontend.load import load_document
 from semgraph.frontend.prompt_files import read_prompt
+from tests.inside import forget_expressions
 
 MISSING = object()
 VALUES = [MISSING, None, True, 1, 1.0, "1", False, 0, 0.0, -0.0, "", [1], ["1"], [True], [None]]
@@ -34,18 +33,18 @@ def read(text: str, given: Any) -> str:
 def test_an_expression_is_read_alike_in_a_fresh_and_in_a_used_process(text: str) -> None:
     fresh = []
     for given in VALUES:
-        scalar._scalars.clear()
+        forget_expressions()
         fresh.append(read(text, given))
-    scalar._scalars.clear()
+    forget_expressions()
     for pair in permutations(range(len(VALUES)), 2):
         assert [read(text, VALUES[i]) for i in pair] == [fresh[i] for i in pair]
 
 
 def test_a_negative_zero_given_as_a_parameter_does_not_change_one_that_is_written() -> None:
-    scalar._scalars.clear()
+    forget_expressions()
     fresh = parse_scalar("-0.0", {}).ast
     parse_scalar("$x", {"x": -0.0})
-    scalar._scalars.clear()
+    forget_expressions()
     assert parse_scalar("-0.0", {}).ast == fresh
 
 
@@ -70,7 +69,7 @@ def test_a_prompt_file_is_read_alike_in_a_fresh_and_in_a_used_process(tmp_path: 
 
     fresh = []
     for given in VALUES:
-        prompt_files._prompts.clear()
+        forget_expressions()
         fresh.append(said(given))
     for pair in permutations(range(len(VALUES)), 2):
         assert [said(VALUES[i]) for i in pair] == [fresh[i] for i in pair]
@@ -98,8 +97,7 @@ SHIPPED = [
 @pytest.mark.parametrize("file", SHIPPED, ids=lambda file: str(file.relative_to(plans_folder())))
 def test_a_plans_mistakes_are_found_before_and_after_it_was_loaded(file: Path) -> None:
     names = tuple(read_file(file).data.get("params") or ())
-    scalar._scalars.clear()
-    prompt_files._prompts.clear()
+    forget_expressions()
     fresh = problems(file, *names)
     assert problems(file) == ""
     assert problems(file, *names) == fresh

@@ -9,7 +9,7 @@ import pytest
 
 from semgraph.errors import DataError
 from semgraph.expr.scalar import ROWS, parse_scalar
-from semgraph.optimizer._patterns import never_fails
+from semgraph.optimizer.patterns import never_fails
 from semgraph.relational.segments import execute
 
 TIME = pa.timestamp("us", tz="UTC")

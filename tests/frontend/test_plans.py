@@ -14,7 +14,7 @@ from semgraph.frontend.load import find_plan, load_plan
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import walk
 from semgraph.logical.plan import Choice, Windowing
-from semgraph.logical.relational import Add, Filter, Input, Limit, Nothing, Union
+from semgraph.logical.relational import Add, Empty, Filter, Input, Limit, Union
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import SemFilter, SemMap
 from semgraph.logical.sinks import Delete, Merge
@@ -372,8 +372,8 @@ returns: [a, b]
     assert said.windowed
     assert said.schema.names[-2:] == ["position", "turn"]
     assert said.schema.field("turn").type == pa.int64()
-    assert plan.steps["a"].partitioned
-    assert not plan.steps["b"].partitioned
+    assert plan.steps["a"].windowed
+    assert not plan.steps["b"].windowed
     assert plan.inputs["said"].schema.names == ["id", "group_id", "at", "text"]
 
 
@@ -480,7 +480,7 @@ def test_a_call_may_leave_out_what_is_optional(load, folder):
     without = NOTES + "steps: {a: [{call: {plan: two, inputs: {of: notes}}}]}\nreturns: [a]\n"
     assert load(given).steps["a/s"].schema.names == load(without).steps["a/s"].schema.names
     nothing = load(without).steps["a/s"].inputs[1]
-    assert isinstance(nothing, Nothing)
+    assert isinstance(nothing, Empty)
     assert nothing.schema.names == ["id"]
     with pytest.raises(PlanError, match='the call needs the input "of"'):
         load(NOTES + "steps: {a: [{call: {plan: two, inputs: {kinds: notes}}}]}\nreturns: [a]\n")

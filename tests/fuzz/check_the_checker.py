@@ -36,7 +36,7 @@ def constants_are_places() -> None:
 
     def order_sql(order: Any, node: Any, *last: str) -> str:
         terms = (
-            f"{scalar_sql(t.by, node.partitioned)} {'DESC' if t.descending else 'ASC'} NULLS LAST"
+            f"{scalar_sql(t.by, node.windowed)} {'DESC' if t.descending else 'ASC'} NULLS LAST"
             for t in order
         )
         return ", ".join([*terms, *last])

@@ -22,6 +22,7 @@ from semgraph.llm.journal import Journal, Journalled
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.stack import Budget, Budgeted, Coalesced, Limiter, RetryPolicy, Stack
 from semgraph.llm.tokens import FlatPrice, most_usage
+from tests.inside import endpoint, waits_for_room
 from tests.llm.server import Answer, Fault, ModelServer, error
 from tests.patience import HANGS
 
@@ -285,7 +286,7 @@ async def test_without_room_for_a_batch_it_waits_for_another_one(
         second = asyncio.create_task(
             all_of([model.complete(ask("late")), model.complete(ask("later"))])
         )
-        await server.until(lambda _: model._full)
+        await server.until(lambda _: waits_for_room(model))
         server.batches.gate.set()
         assert texts([*await first, *await second]) == ["row 0", "row 1", "late", "later"]
     assert [len(batch) for batch in server.batches.submitted] == [2, 2, 2]
@@ -563,7 +564,7 @@ async def test_an_odd_look_at_a_batch_is_repeated(
     if isinstance(odd, int):
         server.batches.faults = (BatchFault("look", (2,), odd),)
     async with batches(server, journal) as model:
-        wire = model._model.wire
+        wire = endpoint(model).wire
         get = wire.get
 
         async def get_oddly(path: str, seconds: float | None = None) -> bytes:
@@ -586,7 +587,7 @@ async def test_a_batch_that_stays_without_a_status_ends_the_run(
         async def no_status(path: str, seconds: float | None = None) -> bytes:
             return b"{}"
 
-        model._model.wire.get = no_status  # type: ignore[method-assign]
+        endpoint(model).wire.get = no_status  # type: ignore[method-assign]
         [reply] = await rows(model, ask, 1)
     assert isinstance(reply, ModelUnavailable)
     assert "batch batch_1 has no status (3 attempts). Submitted batches are recorded" in str(reply)
@@ -611,7 +612,7 @@ async def test_a_request_near_a_limit_is_in_the_batch_of_the_next_run(
 ) -> None:
     async with batches(server, journal) as ahead:
         stack = Stack(RetryPolicy(3), Budget(max_tokens=1100), journal)
-        model = stack.model(ahead._model, Limiter(), ahead)
+        model = stack.model(endpoint(ahead), Limiter(), ahead)
         for n in range(5):
             await model.complete(ask(f"{n}", ahead=True, max_tokens=700))
         server.batches.gate.clear()
@@ -622,7 +623,7 @@ async def test_a_request_near_a_limit_is_in_the_batch_of_the_next_run(
     sent = len(server.batches.submitted)
     server.batches.gate.set()
     async with batches(server, journal) as ahead:
-        model = Stack(RetryPolicy(3), None, journal).model(ahead._model, Limiter(), ahead)
+        model = Stack(RetryPolicy(3), None, journal).model(endpoint(ahead), Limiter(), ahead)
         await model.complete(ask("last", ahead=True, max_tokens=900))
     bodies = [body for batch in server.batches.submitted for body in batch]
     assert {body["max_tokens"] for body in bodies} == {700, 900}

@@ -29,7 +29,7 @@ def embed_once(embedder, limiter=None, batch=256, remember=256 << 20, **options)
     """The embedder in a stack, as a run has it."""
     wrapped = Stack(QUICK, **options).embedder(embedder, limiter or Limiter())
     coalesced = wrapped.inner if "budget" in options else wrapped
-    coalesced._batch, coalesced._remember = batch, remember
+    coalesced.batch, coalesced.remember = batch, remember
     return wrapped
 
 
@@ -342,7 +342,7 @@ class TestOnce:
         once = embed_once(embedder, journal=journal, remember=10 * 32)  # ten vectors of 8 float32
         texts = [str(i) for i in range(100)]
         await once.embed(texts)
-        assert len(once._memory) == 10
+        assert len(once.memory) == 10
         again = await once.embed(texts)
         assert (again.journal, again.calls) == (90, 0)
         assert np.array_equal(again.vectors, np.stack([vector_of(text) for text in texts]))
@@ -506,10 +506,10 @@ class TestOnce:
         server.embedding_fault = fails_for("bad", error(500, "no"))
         await once.embed(["a", "b", "bad"])
         retried = once.inner
-        assert list(retried._failed) == ["bad"]
+        assert list(retried.failed) == ["bad"]
         server.embedding_fault = None
         await once.embed(["bad"])
-        assert retried._failed == {}
+        assert retried.failed == {}
 
     async def test_a_cancelled_caller_does_not_disturb_the_others(
         self, server: ModelServer, embedder

@@ -19,6 +19,7 @@ import pytest
 from semgraph.errors import RowError, SemgraphError
 from semgraph.llm.base import Message, Reply, Request, Usage
 from semgraph.llm.journal import Journal, Journalled, OwnText
+from tests.inside import database
 from tests.llm.server import ModelServer, error
 from tests.patience import HANGS
 
@@ -136,7 +137,7 @@ async def test_an_exchange_is_read_back_as_it_was(journal: Journal, more: dict[s
 async def test_answers_of_one_turn_are_one_transaction(tmp_path: Path, ask):
     journal = Journal(tmp_path / "j.db")
     commits: list[str] = []
-    journal._database.set_trace_callback(
+    database(journal).set_trace_callback(
         lambda sql: commits.append(sql) if sql.startswith("COMMIT") else None
     )
     replies = [Reply("{}", call_id=str(i)) for i in range(64)]
@@ -249,8 +250,8 @@ class TestForgetting:
                 reply = Reply("{}", call_id=f"{group} {age}")
                 await journal.record(ask(age, partition=group), reply, "m")
                 await journal.record_vectors({OwnText(group, age): np.ones(4, np.float32)}, "e")
-        journal._database.execute("UPDATE answers SET created = 1 WHERE call_id LIKE '% old'")
-        journal._database.execute("UPDATE vectors SET created = 1 WHERE rowid % 2 = 1")
+        database(journal).execute("UPDATE answers SET created = 1 WHERE call_id LIKE '% old'")
+        database(journal).execute("UPDATE vectors SET created = 1 WHERE rowid % 2 = 1")
         assert await journal.prune(2, ["g"]) == (1, 1)
         assert await journal.prune(2) == (1, 1)
         assert await journal.prune(2) == (0, 0)
@@ -487,8 +488,8 @@ class TestWhenItCannotWrite:
 
     async def test_a_full_disk_stops_the_run_and_loses_nothing(self, journal: Journal, ask):
         await journal.record(ask("before"), Reply("{}", call_id="before"), "m")
-        pages = journal._database.execute("PRAGMA page_count").fetchone()[0]
-        journal._database.execute(f"PRAGMA max_page_count = {pages}")
+        pages = database(journal).execute("PRAGMA page_count").fetchone()[0]
+        database(journal).execute(f"PRAGMA max_page_count = {pages}")
         large = [Reply("x" * 100_000, call_id=f"large {i}") for i in range(3)]
         writing = (journal.record(ask(reply.call_id), reply, "m") for reply in large)
         errors = await asyncio.gather(*writing, return_exceptions=True)
@@ -499,7 +500,7 @@ class TestWhenItCannotWrite:
         )
         assert journal.exchange("before")
         # With room again, what was paid for meanwhile is written with the next answer.
-        journal._database.execute("PRAGMA max_page_count = 1000000")
+        database(journal).execute("PRAGMA max_page_count = 1000000")
         await journal.record(ask("after"), Reply("{}", call_id="after"), "m")
         assert all(
             journal.exchange(name) for name in ("before", "large 0", "large 1", "large 2", "after")

@@ -66,7 +66,7 @@ async def test_unused_tokens_are_given_back(server: ModelServer, ask):
     model = Limited(endpoint, limiter)
     for i in range(4):
         await model.complete(ask(str(i), max_tokens=3900))
-    assert limiter._tokens.level > 3000
+    assert limiter.tokens.level > 3000
     await endpoint.aclose()
 
 
@@ -112,8 +112,8 @@ async def test_a_cancelled_wait_takes_nothing(server: ModelServer, endpoint, ask
     for task in waiting:
         task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
-    assert limiter._slots.free == 2
-    assert limiter._requests.level <= asyncio.get_running_loop().time() - began, "one a second"
+    assert limiter.slots.free == 2
+    assert limiter.requests.level <= asyncio.get_running_loop().time() - began, "one a second"
     assert (await model.complete(ask("next"))).attempts == 1
     assert len(server.requests) == 2
 

@@ -12,8 +12,8 @@ SEMI = Join(input=LEFT, other=RIGHT, using=(("id", "id"),), how="semi")
 
 
 def test_an_inner_join_adds_the_other_row_and_a_semi_join_nothing() -> None:
-    assert (INNER.adds, INNER.passes) == ({"t"}, {"id", "n"})
-    assert (SEMI.adds, SEMI.passes) == (set(), {"id", "n"})
+    assert (INNER.output_columns, INNER.passes) == ({"t"}, {"id", "n"})
+    assert (SEMI.output_columns, SEMI.passes) == (set(), {"id", "n"})
 
 
 def test_a_join_needs_of_the_other_row_what_is_used_of_it_and_its_own_columns() -> None:

@@ -12,7 +12,7 @@ import pytest
 from semgraph.frontend.frame import Frame, table, union
 from semgraph.logical.node import Node, argument
 from semgraph.logical.relational import Union
-from semgraph.physical.plan import InputTable, PhysicalNode, WholeRun
+from semgraph.physical.plan import InputTable, PhysicalNode, RunWide
 
 ROWS = table([{"id": "a", "n": 1}])
 MORE = ROWS.add({"m": "n + 1"})
@@ -52,7 +52,7 @@ def test_repr_of_a_deep_shared_plan_shows_one_operator() -> None:
     for _ in range(200):
         unions = Union(relations=(unions, unions))
         pairs = Both(one=pairs, other=pairs)
-        computed = WholeRun(unions, (computed, computed))
+        computed = RunWide(unions, (computed, computed))
     assert repr(unions) == "union() over 2 union"
     assert repr(pairs) == "Both() over 2 Both"
-    assert repr(computed) == "WholeRun(union() over 2 union)"
+    assert repr(computed) == "RunWide(union() over 2 union)"

@@ -30,6 +30,7 @@ from semgraph.session.sharded import Job, run_shard
 from semgraph.stores.sqlite.store import SqliteStore
 from tests.engine.test_shards import alone, assert_same, rows_of_groups, visible
 from tests.execution.conftest import PLAN, ROOT, Work, said, wire
+from tests.inside import resources
 from tests.on_ray.clusters import DRIVER, lives, workers
 from tests.patience import HANGS, default_signals
 
@@ -319,7 +320,7 @@ async def test_a_folder_that_workers_do_not_see_is_told(simple: Work, monkeypatc
 
 async def test_models_that_are_objects_are_refused(simple: Work):
     async with simple.session() as session:
-        opened = session._resources
+        opened = resources(session)
         llm = (await opened.owned.here()).endpoints.model(
             session.settings.model(), session.settings
         )[0]

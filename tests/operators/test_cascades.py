@@ -514,7 +514,7 @@ def test_thresholds_out_of_range_are_refused(way: str, said: str) -> None:
 
 def test_without_its_package_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     way = LIBRARY.get("sem_join", Choice.parse("cascade"))
-    monkeypatch.setattr(extras, "_installed", lambda name: name != "datasketch")
+    monkeypatch.setattr(extras, "is_installed", lambda name: name != "datasketch")
     said = 'it needs datasketch: pip install "semgraph[minhash]", or use jaccard=null'
     assert way.refusal(node("sem_join"), Limits()) == said
     without = LIBRARY.get("sem_join", Choice.parse("cascade(jaccard=null)"))

@@ -271,7 +271,7 @@ class TestCalibration:
 
     async def test_windows_share_one_calibration(self):
         logit = ByLogOdds(labels="never read")
-        logit._curves[node("sem_filter").fingerprint, None] = fitted(
+        logit.curves[node("sem_filter").fingerprint, None] = fitted(
             [0.0, 1.0, 4.0, 5.0], [False, False, True, True]
         )
         llm = Oracle(mind("sem_filter"))

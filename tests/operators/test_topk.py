@@ -171,6 +171,6 @@ def test_without_its_package_a_cross_encoder_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     way = LIBRARY.get("sem_topk", Choice.parse("cross_encoder"))
-    monkeypatch.setattr(extras, "_installed", lambda _: False)
+    monkeypatch.setattr(extras, "is_installed", lambda _: False)
     said = 'it needs sentence-transformers: pip install "semgraph[cross-encoder]"'
     assert way.refusal(node("sem_topk"), Limits()) == said

@@ -28,7 +28,7 @@ from semgraph.logical.relational import Filter, Join
 from semgraph.logical.schema import Label
 from semgraph.logical.search import Search
 from semgraph.optimizer import APPROXIMATE, EXACT, apply, mark_empty, optimize, with_roots
-from semgraph.optimizer._patterns import PlanFacts, Roots
+from semgraph.optimizer.patterns import PlanFacts, Roots
 from tests.optimizer.bench import FIXTURES, Bench
 
 RULES = {rule.__name__: rule for rule in (*EXACT, *APPROXIMATE)}

@@ -179,7 +179,7 @@ class Segments:
 
     def group_join(self, node: Node) -> Node:
         other, alias = self.relation(0), next(self.names)
-        if other.partitioned and not node.partitioned:
+        if other.windowed and not node.windowed:
             return node
         of_both = self.kinds(node) | {alias: ("struct", tuple(self.kinds(other).items()))}
         order = (Sort(sql(self.expressions.draw(of_both, "double", 1)), self.draw.random() < 0.5),)

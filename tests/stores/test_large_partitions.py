@@ -13,6 +13,7 @@ from semgraph.frontend.graph_files import graph_of
 from semgraph.stores.base import Deletion, Method, NodeWrite, SearchQuery, WriteBatch
 from semgraph.stores.cosine import Int8Block
 from semgraph.stores.sqlite.store import SqliteStore
+from tests.inside import blocks_of, memory
 
 SIZE, ROWS, LIMIT = 64, 3_000, 1_000
 GRAPH = graph_of(
@@ -80,7 +81,7 @@ async def near(store, asked, k=10, where="", above=-1.0) -> list[list[tuple[str,
 
 def held(store) -> set[bool]:
     """Whether the blocks in memory are in int8."""
-    return {isinstance(one.block, Int8Block) for one in store._memory.vectors._held.values()}
+    return {isinstance(one.block, Int8Block) for one in blocks_of(memory(store).vectors).values()}
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ from semgraph.stores.neo4j.schema import Setup
 from semgraph.stores.neo4j.store import Neo4jStore
 from semgraph.stores.prepare import RowsRefused
 from tests.conftest import Server, driver_of, without_schema
+from tests.inside import bolt
 
 MEMORY = graph_of(YAML(typ="safe").load(Path(__file__).parents[2] / "plans" / "graph.yaml"))
 JANUARY = datetime(2025, 1, 15, 10, 0, tzinfo=UTC)
@@ -592,7 +593,7 @@ async def test_the_server_plans_a_commit_once_whatever_writes_have_rows(
 ) -> None:
     await store.ensure(world.graph, 4)
     sent: list[tuple[str, Any]] = []
-    run = type(store._bolt).run
+    run = type(bolt(store)).run
 
     async def noted(self: Any, tx: Any, text: str, parameters: Any = None) -> Any:
         sent.append((text, parameters))
@@ -606,7 +607,7 @@ async def test_the_server_plans_a_commit_once_whatever_writes_have_rows(
         world.write("KNOWS", {"uuid": "k", "source": "p1", "target": "p2", "fact": "x"}),
     ]
     await world.commit(store, *full)
-    monkeypatch.setattr(type(store._bolt), "run", noted)
+    monkeypatch.setattr(type(bolt(store)), "run", noted)
     head = None
     for n in range(5):
         some = [write if place < n else replace(write, rows=write.rows.slice(0, 0))
@@ -768,15 +769,15 @@ async def test_a_partition_that_became_small_is_read_whole_again(
     async def known_as_large() -> bool:
         """Whether a search says that nothing has to be counted before its index is read."""
         asked: list[tuple[str, Any]] = []
-        read = type(store._bolt).read
+        read = type(bolt(store)).read
 
         async def noted(self: Any, text: str, parameters: Any = None) -> Any:
             asked.append((text, parameters))
             return await read(self, text, parameters)
 
-        monkeypatch.setattr(type(store._bolt), "read", noted)
+        monkeypatch.setattr(type(bolt(store)), "read", noted)
         await store.search([query], rows)
-        monkeypatch.setattr(type(store._bolt), "read", read)
+        monkeypatch.setattr(type(bolt(store)), "read", read)
         return any(
             group["l0"] for _, parameters in asked for group in parameters["lists"]["groups"]
         )

@@ -179,7 +179,7 @@ def test_it_ends_cleanly_keeps_its_data_and_is_started_once_by_two_at_once(
 def test_without_its_packages_it_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extras, "_installed", lambda name: name != "jgo")
+    monkeypatch.setattr(extras, "is_installed", lambda name: name != "jgo")
     with pytest.raises(StoreUnavailable, match=r'needs jgo: pip install "semgraph\[neo4j-local\]"'):
         start(tmp_path)
 

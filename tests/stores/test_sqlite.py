@@ -19,6 +19,7 @@ from semgraph.frontend.graph_files import graph_of
 from semgraph.stores.base import Method
 from semgraph.stores.sqlite import fulltext
 from semgraph.stores.sqlite.store import SqliteStore, check_library
+from tests.inside import blocks_of, connection, memory
 
 
 @pytest.fixture
@@ -143,14 +144,14 @@ async def test_a_damaged_file(path, world):
 
 async def test_a_full_disk_writes_nothing_and_the_store_goes_on(file, world):
     await world.commit(file, world.write("Note", {"uuid": "kept"}), marker=world.marker("h1"))
-    pages = file._file._con.execute("PRAGMA page_count").fetchone()[0]
-    file._file._con.execute(f"PRAGMA max_page_count = {pages + 4}")
+    pages = connection(file).execute("PRAGMA page_count").fetchone()[0]
+    connection(file).execute(f"PRAGMA max_page_count = {pages + 4}")
     much = world.write("Note", *({"uuid": f"n{i}", "content": "x" * 5000} for i in range(100)))
     with pytest.raises(StoreUnavailable, match=r"disk is full.*Nothing was written"):
         await world.commit(file, much, marker=world.marker("h2", before="h1"))
     assert (await file.scan("Note", (), None, ())).column("uuid").to_pylist() == ["kept"]
     assert (await file.states("p", {"g": []}))["g"].head == "h1"
-    file._file._con.execute("PRAGMA max_page_count = 1000000")
+    connection(file).execute("PRAGMA max_page_count = 1000000")
     await world.commit(
         file, world.write("Note", {"uuid": "more"}), marker=world.marker("h2", before="h1")
     )
@@ -158,7 +159,7 @@ async def test_a_full_disk_writes_nothing_and_the_store_goes_on(file, world):
 
 async def test_a_read_only_file_can_be_read(file, world):
     await world.commit(file, world.write("Note", {"uuid": "n"}))
-    file._file._con.execute("PRAGMA query_only = ON")
+    connection(file).execute("PRAGMA query_only = ON")
     with pytest.raises(StoreUnavailable, match="read-only"):
         await world.commit(file, world.write("Note", {"uuid": "m"}))
     assert (await file.statistics()).counts["Note"] == 1
@@ -307,10 +308,10 @@ async def test_little_memory_for_vectors_changes_no_answer(file, world):
     query = world.query("Person", Method("nearest", "name", "vector", k=2))
     asked = world.rows(vector=[[1, 0, 0, 0]] * 8, group_id=groups)
     expected = {i: [f"{g}-0", f"{g}-1"] for i, g in enumerate(groups)}
-    file._memory.vectors.limit = 1000
+    memory(file).vectors.limit = 1000
     for _ in range(3):
         assert world.keys((await file.search([query], asked))[0]) == expected
-    assert len(file._memory.vectors._held) < 3
+    assert len(blocks_of(memory(file).vectors)) < 3
     everywhere = world.query("Person", Method("nearest", "name", "vector", k=3), partition=None)
     [found] = await file.search([everywhere], asked.slice(0, 1))
     assert world.keys(found) == {0: ["g0-0", "g1-0", "g2-0"]}
@@ -512,7 +513,7 @@ async def test_statements_use_indexes(crowd, world, asks, rows):
         nonlocal steps
         steps += 1
 
-    con = crowd._file._con
+    con = connection(crowd)
     con.set_progress_handler(count, 10)
     found = await (
         crowd.search([queries[asks]], asked)
@@ -535,7 +536,7 @@ async def test_vectors_are_read_once_and_then_only_what_is_new(crowd, world):
     assert len(read) == 1
     await crowd.search([query], rows)
     assert len(read) == 1
-    held = crowd._memory.vectors._held["Person#vector#name_embedding", "g"]
+    held = blocks_of(memory(crowd).vectors)["Person#vector#name_embedding", "g"]
     version = held.version
     await world.commit(
         crowd, world.write("Person", {"uuid": "new", "name_embedding": [1, 5, 0, 0]})
@@ -547,8 +548,8 @@ async def test_vectors_are_read_once_and_then_only_what_is_new(crowd, world):
         crowd, world.write("Person", {"uuid": "new", "name": "y", "name_embedding": [1, 5, 0, 0]})
     )
     newest = 'SELECT max(changed) FROM "Person#vector#name_embedding"'
-    assert crowd._file._con.execute(newest).fetchone()[0] == version + 1
-    assert crowd._memory.vectors._held["Person#vector#name_embedding", "g"] is held
+    assert connection(crowd).execute(newest).fetchone()[0] == version + 1
+    assert blocks_of(memory(crowd).vectors)["Person#vector#name_embedding", "g"] is held
 
 
 async def test_words_are_read_once_and_then_only_what_is_new(crowd, world):
@@ -559,7 +560,7 @@ async def test_words_are_read_once_and_then_only_what_is_new(crowd, world):
     for _ in range(2):
         assert world.keys((await crowd.search([query], rows))[0]) == {}
     assert len(read) == 1
-    [held] = crowd._memory.words._held.values()
+    [held] = blocks_of(memory(crowd).words).values()
     version = held.version
     await world.commit(crowd, world.write("Person", {"uuid": "new", "name": "a heron"}))
     assert world.keys((await crowd.search([query], rows))[0]) == {0: ["new"]}
@@ -567,8 +568,8 @@ async def test_words_are_read_once_and_then_only_what_is_new(crowd, world):
     assert f"changed > {version}" in read[1]
     await world.commit(crowd, world.write("Person", {"uuid": "new", "turn": 7}))
     newest = 'SELECT max(changed) FROM "Person#text#person_text#rows"'
-    assert crowd._file._con.execute(newest).fetchone()[0] == version + 1
-    assert [held] == list(crowd._memory.words._held.values())
+    assert connection(crowd).execute(newest).fetchone()[0] == version + 1
+    assert [held] == list(blocks_of(memory(crowd).words).values())
 
 
 async def test_the_database_passes_an_integrity_check(crowd, world):
@@ -579,7 +580,7 @@ async def test_the_database_passes_an_integrity_check(crowd, world):
     )
     await world.commit(crowd, world.delete("Person", "p0002", detach=True))
     await crowd.clear(["h"])
-    con = crowd._file._con
+    con = connection(crowd)
     assert con.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     for table in ("Person#text#person_text", "KNOWS#text#knows_text"):
         con.execute(f'INSERT INTO "{table}" ("{table}") VALUES (\'integrity-check\')')
@@ -617,10 +618,10 @@ async def test_one_new_row_is_looked_up_without_reading_the_markers_of_its_group
             counted += 1
             return 0
 
-        connection = store._main._con
-        connection.set_progress_handler(count, 1)
+        con = connection(store)
+        con.set_progress_handler(count, 1)
         states = await store.states("p", {"g": ["n7", "new"]})
-        connection.set_progress_handler(None, 0)
+        con.set_progress_handler(None, 0)
         assert list(states["g"].committed) == ["n7"]
         steps.append(counted)
         await store.aclose()

@@ -14,6 +14,7 @@ from semgraph.stores.base import Method
 from semgraph.stores.prepare import RowsRefused
 from semgraph.stores.sqlite.store import SqliteStore
 from semgraph.stores.sqlite.vectors import WordBlock, WordCache
+from tests.inside import blocks_of, connection, memory
 
 GROUPS = ["g", "h", ""]
 PEOPLE = [f"p{i}" for i in range(5)]
@@ -67,7 +68,7 @@ async def hits(store: SqliteStore, world: Any) -> list[Any]:
 def blocks(store: SqliteStore, cache: WordCache) -> list[WordBlock]:
     """The blocks of all groups by a cache."""
     table = store._tables["Person"]
-    with store._file._con as con:
+    with connection(store) as con:
         return cache.blocks(con, table, "name", GROUPS)
 
 
@@ -87,7 +88,7 @@ async def compare(path: Any, world: Any, changes: Any) -> None:
         expected = await hits(fresh, world)
         for store in stores:
             assert await hits(store, world) == expected
-            held = blocks(store, store._memory.words)
+            held = blocks(store, memory(store).words)
             for block, anew in zip(held, blocks(store, WordCache()), strict=True):
                 assert (block.rows, block.postings) == (anew.rows, anew.postings)
                 assert block.bytes == anew.bytes
@@ -113,9 +114,9 @@ async def test_little_memory_for_words_changes_no_answer(world):
     await world.commit(store, world.write("Person", *rows))
     query = world.query("Person", Method("fulltext", "name", "text", k=2))
     asked = world.rows(text=["fox w7"] * 8, group_id=groups)
-    store._memory.words.limit = 1000
+    memory(store).words.limit = 1000
     for _ in range(3):
         found = world.keys((await store.search([query], asked))[0])
         assert found == {i: [f"{g}-7", f"{g}-0"] for i, g in enumerate(groups)}
-    assert len(store._memory.words._held) < 3
+    assert len(blocks_of(memory(store).words)) < 3
     await store.aclose()
