@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 
 from semgraph.stores.registry import FORMS
 
@@ -102,6 +102,38 @@ class RunOptions:
         }
 
 
+_LIMITED = ("run", "compare", "serve")
+
+
+@dataclass(frozen=True)
+class RunLimits:
+    """Configured limits; None: no limit. `rpm`, `tpm` and `in_flight` limit an endpoint, the others
+    a run. Each is a setting, `limits.NAME`.
+    """
+
+    rpm: int | None = None
+    tpm: int | None = None
+    in_flight: int | None = None
+    max_usd: float | None = _option(
+        None,
+        Flag("--max-usd N", "Stop before spending more dollars.", (*_LIMITED, "check_operators")),
+    )
+    max_calls: int | None = _option(
+        None, Flag("--max-calls N", "Stop before more calls.", _LIMITED)
+    )
+    max_tokens: int | None = _option(
+        None, Flag("--max-tokens N", "Stop before more tokens.", _LIMITED)
+    )
+    max_seconds: float | None = _option(
+        None, Flag("--max-seconds N", "Stop after so many seconds.", _LIMITED)
+    )
+
+    @property
+    def of_run(self) -> dict[str, Any]:
+        """The limits of a run that are set; arguments of `Budget`."""
+        return {n: v for n, v in vars(self).items() if n.startswith("max_") and v is not None}
+
+
 class SettingSpec(NamedTuple):
     """A setting.
 
@@ -120,7 +152,6 @@ class SettingSpec(NamedTuple):
     least: int | None = None
 
 
-_LIMITED = ("run", "compare", "serve")
 SETTINGS: Mapping[str, SettingSpec] = {
     "llm": SettingSpec(  # all roles; no key of files
         str,
@@ -156,24 +187,12 @@ SETTINGS: Mapping[str, SettingSpec] = {
     ),
     "functions": SettingSpec(tuple, (), flag=Flag("--functions DIR", "Folder of your functions.")),
     "journal.path": SettingSpec(Path, Path(".semgraph/journal.db")),
-    "limits.rpm": SettingSpec(int),
-    "limits.tpm": SettingSpec(int),
-    "limits.in_flight": SettingSpec(int),
-    "limits.max_usd": SettingSpec(
-        float,
-        flag=Flag(
-            "--max-usd N", "Stop before spending more dollars.", (*_LIMITED, "check_operators")
-        ),
-    ),
-    "limits.max_calls": SettingSpec(
-        int, flag=Flag("--max-calls N", "Stop before more calls.", _LIMITED)
-    ),
-    "limits.max_tokens": SettingSpec(
-        int, flag=Flag("--max-tokens N", "Stop before more tokens.", _LIMITED)
-    ),
-    "limits.max_seconds": SettingSpec(
-        float, flag=Flag("--max-seconds N", "Stop after so many seconds.", _LIMITED)
-    ),
+    **{
+        f"limits.{each.name}": SettingSpec(
+            get_args(get_type_hints(RunLimits)[each.name])[0], flag=each.metadata.get("flag")
+        )
+        for each in fields(RunLimits)
+    },
     "retries.attempts": SettingSpec(int, 10, "SEMGRAPH_RETRIES_ATTEMPTS"),
     "retries.seconds": SettingSpec(float, 600.0, "SEMGRAPH_RETRIES_SECONDS"),
     "journal.keep_days": SettingSpec(int, least=0),

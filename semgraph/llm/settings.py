@@ -20,7 +20,7 @@ from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.llm.base import ModelSpec, unbound_role
 from semgraph.llm.catalogue import offline
 from semgraph.llm.providers import PROVIDERS, SERVICES, parse_spec
-from semgraph.options import ARGUMENTS, SETTINGS, SettingSpec
+from semgraph.options import ARGUMENTS, SETTINGS, RunLimits, SettingSpec
 from semgraph.privacy import (
     learn,
     learn_from_addresses,
@@ -262,21 +262,6 @@ class Setting:
 
     def __repr__(self) -> str:
         return f"Setting({without_password(str(self.value))}, {self.origin})"
-
-
-@dataclass(frozen=True)
-class RunLimits:
-    """Configured limits; None: no limit. `rpm`, `tpm` and `in_flight` limit an endpoint, the others
-    a run.
-    """
-
-    rpm: int | None = None
-    tpm: int | None = None
-    in_flight: int | None = None
-    max_usd: float | None = None
-    max_calls: int | None = None
-    max_tokens: int | None = None
-    max_seconds: float | None = None
 
 
 @dataclass(frozen=True)

@@ -45,7 +45,7 @@ from semgraph.logical.schema import PATH
 from semgraph.logical.semantic import SemMap
 from semgraph.logical.sinks import Delete, Merge
 from semgraph.meter import StepMetrics
-from semgraph.options import RunOptions
+from semgraph.options import ARGUMENTS, RunOptions
 from semgraph.semantic.answers import SCHEMA_HINT, parse_answer_schema
 from semgraph.session.resources import Resources
 from semgraph.session.run import RunRequest, run_plan
@@ -112,10 +112,7 @@ def refuse_unknown_words(
 
 
 _MOST_PROBLEMS = 10  # listed by one error
-_OF_SESSIONS = {
-    name: f"it belongs to the session: Session({name}=...)"
-    for name in ("llm", "embedder", "store", "max_usd", "max_calls", "max_tokens", "max_seconds")
-}
+_OF_SESSIONS = {name: f"it belongs to the session: Session({name}=...)" for name in ARGUMENTS}
 
 
 def refuse_taken(plan: LogicalPlan, inputs: Mapping[str, Any], options: RunOptions) -> None:
