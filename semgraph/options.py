@@ -36,8 +36,8 @@ class Flag(NamedTuple):
         return self.spelling.partition(" ")[0].removeprefix("--").replace("-", "_")
 
 
-def _option(default: Any, flag: Flag, *, recorded: bool = False) -> Any:
-    return field(default=default, metadata={"flag": flag, "recorded": recorded})
+def _option(default: Any, *flag: Any, recorded: bool = False) -> Any:
+    return field(default=default, metadata={"flag": Flag(*flag), "recorded": recorded})
 
 
 _RUN, _ROWS = ("run",), ("run", "compare")
@@ -51,25 +51,19 @@ class RunOptions:
     """
 
     rows: int | None = _option(
-        None, Flag("--rows N", "Only the first rows of the first input.", _ROWS, least=1)
+        None, "--rows N", "Only the first rows of the first input.", _ROWS, 1
     )
     until: str | None = _option(
-        None,
-        Flag("--until STEP", "Stop behind this step; nothing is written.", _RUN),
-        recorded=True,
+        None, "--until STEP", "Stop behind this step; nothing is written.", _RUN, recorded=True
     )
-    write: bool = _option(
-        True, Flag("--no-write", "Write nothing to the store.", _RUN), recorded=True
-    )
-    resume: str | None = _option(None, Flag("--resume RUN", "Resume a run that was stopped.", _RUN))
+    write: bool = _option(True, "--no-write", "Write nothing to the store.", _RUN, recorded=True)
+    resume: str | None = _option(None, "--resume RUN", "Resume a run that was stopped.", _RUN)
     again: bool = _option(
-        False, Flag("--reprocess", "Also rows that are in the graph already.", _RUN), recorded=True
+        False, "--reprocess", "Also rows that are in the graph already.", _RUN, recorded=True
     )
-    fresh: bool = _option(False, Flag("--no-cache", "Ignore cached answers.", _ROWS))
+    fresh: bool = _option(False, "--no-cache", "Ignore cached answers.", _ROWS)
     on_error: Literal["raise", "null"] | None = _option(
-        None,
-        Flag("--on-error", "Set failed rows aside, or keep them with NULLs.", _RUN),
-        recorded=True,
+        None, "--on-error", "Set failed rows aside, or keep them with NULLs.", _RUN, recorded=True
     )
     progress: Callable[[Any], object] | None = None  # `OnProgress`
     begun: Callable[[str], object] | None = None
@@ -115,17 +109,12 @@ class RunLimits:
     tpm: int | None = None
     in_flight: int | None = None
     max_usd: float | None = _option(
-        None,
-        Flag("--max-usd N", "Stop before spending more dollars.", (*_LIMITED, "check_operators")),
+        None, "--max-usd N", "Stop before spending more dollars.", (*_LIMITED, "check_operators")
     )
-    max_calls: int | None = _option(
-        None, Flag("--max-calls N", "Stop before more calls.", _LIMITED)
-    )
-    max_tokens: int | None = _option(
-        None, Flag("--max-tokens N", "Stop before more tokens.", _LIMITED)
-    )
+    max_calls: int | None = _option(None, "--max-calls N", "Stop before more calls.", _LIMITED)
+    max_tokens: int | None = _option(None, "--max-tokens N", "Stop before more tokens.", _LIMITED)
     max_seconds: float | None = _option(
-        None, Flag("--max-seconds N", "Stop after so many seconds.", _LIMITED)
+        None, "--max-seconds N", "Stop after so many seconds.", _LIMITED
     )
 
     @property

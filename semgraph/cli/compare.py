@@ -15,6 +15,9 @@ from semgraph.cli.options import (
     argument,
     everywhere,
     flag,
+    named_values,
+    parameters,
+    read_variants,
     run_until_signal,
 )
 from semgraph.errors import PlanError, Problem
@@ -58,8 +61,6 @@ def compare(
     """Compare implementations of a step over the same rows, or variants of a plan. The store is
     only read.
     """
-    from semgraph.cli.options import named_values, parameters, read_variants
-
     if show is not None:
         from semgraph.compare.comparison import load_comparison
 

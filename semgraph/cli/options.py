@@ -275,8 +275,7 @@ def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
     """
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     of_run = next((parameter.name for parameter in own if parameter.annotation is RunOptions), "")
-    wants_context = any(parameter.name == "ctx" for parameter in own)
-    own = [parameter for parameter in own if parameter.name not in ("ctx", of_run)]
+    own = [p.replace(kind=p.KEYWORD_ONLY) for p in own if p.name != of_run]
     asked = list(_run_flags(command.__name__)) if of_run else []
     settings = list(_setting_flags(command.__name__))
     taken = {parameter.name for parameter in own}
@@ -287,14 +286,13 @@ def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
     def run(ctx: typer.Context, **values: Any) -> None:
         before = ctx.obj or CommonOptions()
         chosen = {**before.chosen, **_set(settings, values)}
-        options = replace(before, chosen=chosen, **_set(shared, values))
+        options = ctx.obj = replace(before, chosen=chosen, **_set(shared, values))
         if of_run:
             values[of_run] = RunOptions.flagged(_set(asked, values))
         with guard(options), in_shell():
-            command(options, **(values | ({"ctx": ctx} if wants_context else {})))
+            command(options, **values)
 
-    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in own]
-    parameters = [context, *parameters, *asked, *settings, *shared]
+    parameters = [context, *own, *asked, *settings, *shared]
     run.__doc__ = "\n\n".join(
         " ".join(part.split()) for part in (inspect.getdoc(command) or "").split("\n\n")
     )

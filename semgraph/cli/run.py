@@ -18,6 +18,8 @@ from semgraph.cli.options import (
     Uses,
     everywhere,
     flag,
+    named_values,
+    parameters,
     run_until_signal,
 )
 from semgraph.options import RunOptions
@@ -42,8 +44,6 @@ def run(
     use: Uses = None,
 ) -> None:
     """Run a plan: on the rows you give, or on its example."""
-    from semgraph.cli.options import named_values, parameters
-
     with options.session() as session:
         prepared = session.prepare(
             plan,
@@ -200,7 +200,6 @@ def explain(
     """Show what a plan will do, step by step, and its estimated cost. Nothing is written; only
     --sample calls a model.
     """
-    from semgraph.cli.options import named_values, parameters
     from semgraph.frontend.row_files import read_inputs
 
     with options.session() as session:

@@ -197,38 +197,24 @@ class Session:
         """A checked plan. With `resume`, unset parameters and implementations come from that run.
         Raises PlanError.
         """
-        with interruptible():
-            return self._prepare(plan, params, preset, use, resume)
-
-    def _prepare(
-        self,
-        plan: PlanLike,
-        params: Mapping[str, Any] | None,
-        preset: str | None,
-        use: Mapping[str, str] | None,
-        resume: str | None,
-    ) -> LogicalPlan:
         if not isinstance(use, Mapping | None):
             hint = f'write use={{STEP: "{use}"}}, with the name of the step'
             raise PlanError(Problem("use names implementations by step", hint=hint))
         chosen = {**self.use, **(use or {})}
-        if isinstance(plan, (str, Path)):
-            earlier = self.resumed(resume)
-            if earlier.plan:
-                require_same_plan(earlier, plan, self.folder)
-            values = {**earlier.params, **(params or {})}
-            return self._plans.load(plan, values, preset, {**earlier.use, **chosen})
-        if not isinstance(plan, (LogicalPlan, Frame)):
-            raise no_plan(plan)
-        if params or preset:
-            raise PlanError(
-                Problem(
-                    "parameters and presets take effect when a plan is loaded",
-                    hint="give the plan's name or path",
-                )
-            )
-        logical = plan if isinstance(plan, LogicalPlan) else plan.to_plan()
-        return logical.using(chosen)
+        with interruptible():
+            if isinstance(plan, (str, Path)):
+                earlier = self.resumed(resume)
+                if earlier.plan:
+                    require_same_plan(earlier, plan, self.folder)
+                values = {**earlier.params, **(params or {})}
+                return self._plans.load(plan, values, preset, {**earlier.use, **chosen})
+            if not isinstance(plan, (LogicalPlan, Frame)):
+                raise no_plan(plan)
+            if params or preset:
+                what = "parameters and presets take effect when a plan is loaded"
+                raise PlanError(Problem(what, hint="give the plan's name or path"))
+            logical = plan if isinstance(plan, LogicalPlan) else plan.to_plan()
+            return logical.using(chosen)
 
     def resumed(self, run: str | None) -> Resumed:
         """The request of a recorded run; empty without a run. Raises PlanError if there is no such
