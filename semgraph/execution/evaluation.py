@@ -27,7 +27,6 @@ from semgraph.logical.iterate import Iterate
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import Embed, Semantic
-from semgraph.logical.sinks import Merge
 from semgraph.meter import Meter, OperatorMetrics, StepMetrics
 from semgraph.physical.loops import IterateRows
 from semgraph.physical.plan import AskModel, GroupEnd, PhysicalNode, PhysicalPlan
@@ -74,17 +73,7 @@ class Opened:
 
     async def vector_length(self, plan: LogicalPlan) -> int | None:
         """The length of the vectors that a plan searches or stores; None if it uses no vectors."""
-        return await self.embedder.dimensions() if embeds(plan) else None
-
-
-def embeds(plan: LogicalPlan) -> bool:
-    """Whether a plan needs an embedder."""
-    return any(node.embeds for node in walk(*plan.roots)) or any(
-        d.by == "embed" and d.of in sink.schema.names
-        for sink in plan.writes
-        if isinstance(sink, Merge)
-        for d in sink.label.derived.values()
-    )
+        return await self.embedder.dimensions() if plan.needs.embeds else None
 
 
 def in_batches(plan: PhysicalPlan, llm: LLM) -> frozenset[Node]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import (
+    AsyncGenerator,
     AsyncIterator,
     Callable,
     Collection,
@@ -22,6 +23,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain, takewhile
@@ -146,12 +148,15 @@ T = TypeVar("T")
 class Executor:
     """Runs one physical plan once."""
 
+    windowing: Windowing  # of a plan with windows; set when it runs
+
     def __init__(self, runtime: Runtime, options: ExecutorOptions) -> None:
         self.runtime, self.options = runtime, options
         self.plan = runtime.plan
         self.outcome = RunOutcome()
         self.commits = Commits(runtime, options, self.outcome)
-        self._whole: dict[PhysicalNode, Batch] = {}
+        self._inputs: InputBatches = {}
+        self._run_wide: dict[PhysicalNode, Batch] = {}
         self._wave_of: list[int] = []  # the number of the wave into which each input row was cut
         self._now: datetime | None = None  # the time of all slices, if their windows may be joined
 
@@ -174,8 +179,8 @@ class Executor:
             if windowing is None:
                 await self._at_once(inputs)
             else:
-                wide = self.runtime.in_batches
-                await self._by_windows(for_batches(windowing) if wide else windowing, inputs)
+                self.windowing = for_batches(windowing) if self.runtime.in_batches else windowing
+                await self._by_windows(inputs)
         except BudgetReached as error:
             self.outcome.stopped = str(error)
         return self.outcome
@@ -239,7 +244,8 @@ class Executor:
 
     # -- plans with windows
 
-    async def _by_windows(self, windowing: Windowing, inputs: Mapping[str, pa.Table]) -> None:
+    async def _by_windows(self, inputs: Mapping[str, pa.Table]) -> None:
+        windowing = self.windowing
         rows = self.outcome.input_rows = await number_rows(
             self.runtime, windowing, inputs, self.options.places
         )
@@ -248,8 +254,8 @@ class Executor:
         self.options.committed(0, len(rows.keys) - self.outcome.skipped)
         tables = {**inputs, windowing.input: rows.rows}
         places = {windowing.input: values(rows.rows.column(INPUT_ROW))}
-        input_batches = batches_of_inputs(self.plan, tables, places, self.runtime.lineage)
-        await self._compute_whole(input_batches)
+        self._inputs = batches_of_inputs(self.plan, tables, places, self.runtime.lineage)
+        await self._compute_run_wide()
         waves = cut_waves(self.runtime, windowing, rows, pending)
         self._wave_of = [0] * len(rows.keys)
         for number, wave in enumerate(waves):
@@ -257,30 +263,34 @@ class Executor:
                 self._wave_of[row] = number
         if windowing.by_readiness:
             self._now = self.options.now("ahead")
-        running: deque[RunningSlice] = deque()
+        async with aclosing(self._ahead(waves)) as computed:
+            async for slice_ in computed:
+                for wave in slice_.waves:
+                    await self._wave(wave, slice_)
+
+    async def _ahead(self, waves: Sequence[Wave]) -> AsyncGenerator[Slice]:
+        """The slices in order. Later ones are computed while the caller commits a slice. When it
+        stops, the others are cancelled, and what was computed is recorded and counted.
+        """
         in_batches = bool(self.runtime.in_batches)
-        remaining = deque(enumerate(slices(windowing, waves, in_batches=in_batches)))
+        remaining = deque(enumerate(slices(self.windowing, waves, in_batches=in_batches)))
+        running: deque[RunningSlice] = deque()
         turn = Turn()
         turn.end()
         try:
             while remaining or running:
                 while remaining and is_room(
-                    windowing, running, remaining[0][1], in_batches=in_batches
+                    self.windowing, running, remaining[0][1], in_batches=in_batches
                 ):
                     number, sliced = remaining.popleft()
                     turn = Turn(turn.over)
-                    computed = self._slices(
-                        windowing, sliced, input_batches, f"slice {number}", turn
-                    )
-                    task = asyncio.create_task(computed)
+                    task = asyncio.create_task(self._slices(sliced, f"slice {number}", turn))
                     task.add_done_callback(turn.end)
                     running.append((task, sum(map(len, sliced))))
                 await running[0][0]
-                tasks = computed_slices(running) if windowing.by_readiness else [running[0][0]]
-                results = chain.from_iterable(task.result() for task in tasks)
-                for slice_ in self._joined(windowing, list(results)):
-                    for wave in slice_.waves:
-                        await self._wave(windowing, wave, slice_, input_batches)
+                tasks = computed_slices(running) if self.windowing.by_readiness else [running[0][0]]
+                for slice_ in self._joined(list(chain.from_iterable(t.result() for t in tasks))):
+                    yield slice_
                 for _ in tasks:
                     running.popleft()
         finally:
@@ -334,37 +344,29 @@ class Executor:
             for state in states.items():
                 yield state
 
-    async def _compute_whole(self, input_batches: InputBatches) -> None:
-        """Compute the plan's `whole` steps over all input rows, including committed ones."""
+    async def _compute_run_wide(self) -> None:
+        """Compute the plan's `run_wide` steps over all input rows, including committed ones."""
         nodes = self.plan.run_wide
         if nodes:
             async with Evaluation(
-                self.runtime, input_batches, self.options.now("run")
+                self.runtime, self._inputs, self.options.now("run")
             ) as evaluation:
                 batches = await evaluation.batches([node.inputs[0] for node in nodes])
-                self._whole = dict(zip(nodes, batches, strict=True))
+                self._run_wide = dict(zip(nodes, batches, strict=True))
 
-    async def _slices(
-        self,
-        windowing: Windowing,
-        waves: tuple[Wave, ...],
-        input_batches: InputBatches,
-        name: str,
-        turn: Turn,
-    ) -> list[Slice]:
+    async def _slices(self, waves: tuple[Wave, ...], name: str, turn: Turn) -> list[Slice]:
         """Compute a slice. If bad data fails a statement, compute a slice per window instead, so
         that only the window with the bad data stops.
         """
         try:
-            return [await self._slice(windowing, waves, input_batches, name, turn)]
+            return [await self._slice(waves, name, turn)]
         except DataError as error:
             windows = [window for wave in waves for window in wave]
             if len(windows) == 1:
                 self._stop(windows[0], error)
                 return []
             one_by_one = [
-                await self._slices(windowing, ((window,),), input_batches, name, turn.again())
-                for window in windows
+                await self._slices(((window,),), name, turn.again()) for window in windows
             ]
             return list(chain.from_iterable(one_by_one))
 
@@ -380,24 +382,17 @@ class Executor:
         end = self.outcome.halted.get(partition)
         return end is None or self._wave_of[row] < self._wave_of[end]
 
-    async def _slice(
-        self,
-        windowing: Windowing,
-        waves: tuple[Wave, ...],
-        input_batches: InputBatches,
-        name: str,
-        turn: Turn,
-    ) -> Slice:
+    async def _slice(self, waves: tuple[Wave, ...], name: str, turn: Turn) -> Slice:
         slice_ = Slice(waves, self._now or self.options.now(name))
-        if windowing.by_readiness:  # all windows of a slice are ready at once
-            slice_.waves = joined(windowing, waves)
+        if self.windowing.by_readiness:  # all windows of a slice are ready at once
+            slice_.waves = joined(self.windowing, waves)
             self._confinement.unite(slice_.waves)
         windows = [window for wave in slice_.waves for window in self._open_windows(wave)]
         if not windows:
             return slice_
         slice_.rows = {row: window.rows for window in windows for row in window.rows}
         slice_.replies = self._replies()
-        rows = self._rows(windows, input_batches)
+        rows = self._rows(windows)
         async with Evaluation(
             self.runtime, rows, slice_.now, windows, replies=slice_.replies, held=True
         ) as evaluation:
@@ -410,20 +405,20 @@ class Executor:
             batches = await evaluation.batches(self.plan.buffered)
             self._fail(evaluation.failures)
             slice_.batches |= dict(zip(self.plan.buffered, batches, strict=True))
-            if windowing.by_readiness:  # joined windows are recorded as one window
+            if self.windowing.by_readiness:  # joined windows are recorded as one window
                 slice_.flush = evaluation.release()
         return slice_
 
-    def _joined(self, windowing: Windowing, computed: list[Slice]) -> list[Slice]:
+    def _joined(self, computed: list[Slice]) -> list[Slice]:
         """Slices as one, if windows are formed of the rows that are ready. Joined windows are
         recomputed if their rows depend on each other.
         """
-        if not computed or not windowing.by_readiness:
+        if not computed or not self.windowing.by_readiness:
             return computed
         whole = computed[0]
         if len(computed) > 1:
             waves = chain.from_iterable(slice_.waves for slice_ in computed)
-            whole = Slice.of(computed, joined(windowing, waves))
+            whole = Slice.of(computed, joined(self.windowing, waves))
             self._confinement.unite(whole.waves)
             windows = [window for wave in whole.waves for window in self._open_windows(wave)]
             whole.uncounted = {row for w in self._outdated(whole, windows) for row in w.rows}
@@ -440,32 +435,24 @@ class Executor:
     def _replies(self) -> Replies | None:
         return {} if self.runtime.remembers else None
 
-    async def _ahead_without_lost(
-        self,
-        windowing: Windowing,
-        slice_: Slice,
-        windows: list[Window],
-        input_batches: InputBatches,
-    ) -> list[Window]:
+    async def _ahead_without_lost(self, slice_: Slice, windows: list[Window]) -> list[Window]:
         """Recompute the nodes that run ahead without the lost rows of the windows, until no window
         loses another row. Returns the windows that continue.
         """
         before = None
         while windows and windows != before:
-            await self._recompute_ahead(slice_, windows, input_batches)
-            before, windows = windows, self._without_failed(windowing, windows)
+            await self._recompute_ahead(slice_, windows)
+            before, windows = windows, self._without_failed(windows)
         return windows
 
-    async def _recompute_ahead(
-        self, slice_: Slice, windows: Sequence[Window], input_batches: InputBatches
-    ) -> None:
+    async def _recompute_ahead(self, slice_: Slice, windows: Sequence[Window]) -> None:
         """Recompute the nodes that run ahead for windows that have lost rows or were joined,
         because their rows may depend on each other. Nothing is counted twice.
         """
         changed = self._outdated(slice_, windows)
         if not changed:
             return
-        rows = self._rows(changed, input_batches)
+        rows = self._rows(changed)
         async with Evaluation(
             self.runtime, rows, slice_.now, changed, replies=slice_.replies, held=True, ahead=False
         ) as evaluation:
@@ -491,15 +478,15 @@ class Executor:
         ]
 
     def _rows(
-        self, windows: Sequence[Window], input_batches: InputBatches
+        self, windows: Sequence[Window], computed: InputBatches | None = None
     ) -> dict[PhysicalNode, Batch]:
         """The rows of some windows, and the rows of the whole run."""
         rows = [row for window in windows for row in window.rows]
         own = {
             node: self._confinement.by_window(batch.of_rows(rows))
-            for node, batch in input_batches.items()
+            for node, batch in {**self._inputs, **(computed or {})}.items()
         }
-        return own | self._whole
+        return own | self._run_wide
 
     def _open_windows(self, windows: Sequence[Window]) -> list[Window]:
         """The windows without their failed rows, and without the rows from the point on where their
@@ -526,41 +513,37 @@ class Executor:
         self.outcome.failed_rows |= lost
         return lost
 
-    async def _wave(
-        self, windowing: Windowing, wave: Wave, slice_: Slice, input_batches: InputBatches
-    ) -> None:
+    async def _wave(self, wave: Wave, slice_: Slice) -> None:
         """Run the windows of a wave together. A window that loses a row is rerun without it."""
-        windows = self._without_failed(windowing, wave)
+        windows = self._without_failed(wave)
         refused: set[Refused] = set()
         while windows:
             now = self.options.now(f"wave {windows[0].rows[0]}")
             try:
-                windows = await self._ahead_without_lost(windowing, slice_, windows, input_batches)
+                windows = await self._ahead_without_lost(slice_, windows)
                 if not windows:
                     return
-                ends = await self._try_wave(windowing, windows, slice_, input_batches, now, refused)
+                ends = await self._try_wave(windows, slice_, now, refused)
             except DataError as error:
-                apart = one_by_one(windowing, windows)
+                apart = one_by_one(self.windowing, windows)
                 if len(apart) == 1:
                     self._stop(apart[0], error)
                 else:
                     for window in apart:
-                        await self._wave(windowing, (window,), slice_, input_batches)
+                        await self._wave((window,), slice_)
                 return
             ended = [window for window, end in ends if not end.unwritten]
-            windows = self._without_failed(windowing, [w for w in windows if w not in ended])
+            windows = self._without_failed([w for w in windows if w not in ended])
 
     async def _try_wave(
         self,
-        windowing: Windowing,
         windows: Sequence[Window],
         slice_: Slice,
-        input_batches: InputBatches,
         now: datetime,
         refused: set[Refused],
     ) -> list[tuple[Window, CommitAttempt]]:
         """Compute the ordered part of a wave and commit its windows. Returns the attempt of each."""
-        rows = self._rows(windows, {**input_batches, **slice_.batches})
+        rows = self._rows(windows, slice_.batches)
         async with Evaluation(
             self.runtime, rows, now, windows, replies=slice_.replies, held=True, ahead=False
         ) as evaluation:
@@ -568,9 +551,9 @@ class Executor:
             sinks, results = await self._sinks_and_results(evaluation, specs)
             lost = self._fail(evaluation.failures)
             attempt = _WaveAttempt(evaluation, windows, lost, sinks, results, now)
-            ends = await self._commit(windowing, attempt, refused)
+            ends = await self._commit(attempt, refused)
         done = [window for window, end in ends if end.done]
-        if windowing.by_readiness:
+        if self.windowing.by_readiness:
             self.runtime.recorder.windows(
                 (self.runtime.partitions[w.rows[0]], w.rows) for w in done
             )
@@ -583,7 +566,7 @@ class Executor:
         return ends
 
     async def _commit(
-        self, windowing: Windowing, attempt: _WaveAttempt, refused: set[Refused]
+        self, attempt: _WaveAttempt, refused: set[Refused]
     ) -> list[tuple[Window, CommitAttempt]]:
         """Commit the windows that lost no row. Returns the attempt of each.
 
@@ -606,7 +589,7 @@ class Executor:
         self._record(attempt)
         recorder.keep()
         results = await all_ended(
-            self.commits.window(windowing, window, input_rows, sinks, attempt.now)
+            self.commits.window(self.windowing, window, input_rows, sinks, attempt.now)
             for window in good
         )
         ends = list(zip(good, results, strict=True))
@@ -628,12 +611,12 @@ class Executor:
         good = [row for window in attempt.good for row in window.rows]
         self.commits.record([(spec, batch.of_rows(good)) for spec, batch in attempt.sinks])
 
-    def _without_failed(self, windowing: Windowing, windows: Sequence[Window]) -> list[Window]:
+    def _without_failed(self, windows: Sequence[Window]) -> list[Window]:
         """The windows that continue. With `on_error: stop`, a failed row stops its partition."""
-        for window in windows if windowing.on_error == "stop" else ():
+        for window in windows if self.windowing.on_error == "stop" else ():
             failed = [row for row in window.rows if row in self.outcome.failed_rows]
             if failed:  # the rows before a failed row may form a window
-                row = failed[0] if windowing.by_readiness else None
+                row = failed[0] if self.windowing.by_readiness else None
                 self._stop(window, "a row of it failed", row)
         return self._open_windows(windows)
 

@@ -29,6 +29,7 @@ from semgraph.llm.base import LLM, Embeddings, Message, Request
 from semgraph.llm.stack import bound
 from semgraph.logical.graph import Match, Scan
 from semgraph.logical.node import Node, walk
+from semgraph.logical.plan import uses_store
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import VECTOR, Semantic
@@ -334,6 +335,6 @@ def segment_queries(plan: PhysicalPlan) -> str:
         )
     if not parts:
         parts.append("-- DuckDB: no statements")
-    if not any(node.reads_store for node in walk(*plan.roots)):
+    if not uses_store(*plan.roots):
         parts.append("-- store: not read")
     return "\n\n".join(parts)

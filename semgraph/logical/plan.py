@@ -317,7 +317,10 @@ class LogicalPlan:
             if name == "model"
         }
         embeds = any(node.embeds for node in nodes) or any(
-            isinstance(sink, Merge) and sink.label.vectors for sink in self.writes
+            derived.by == "embed" and derived.of in sink.schema.names
+            for sink in self.writes
+            if isinstance(sink, Merge)
+            for derived in sink.label.derived.values()
         )
         ordered = tuple(sorted(roles, key=lambda role: (role != "default", role)))
         return PlanNeeds(ordered, embeds, self.uses_store)
@@ -340,8 +343,7 @@ class LogicalPlan:
     @cached_property
     def uses_store(self) -> bool:
         """Whether it reads or writes the store; a search of rows of the plan alone does not."""
-        searched = (node for node in walk(*self.roots) if node.reads_store)
-        return any(not isinstance(node, Search) or bool(node.label) for node in searched)
+        return uses_store(*self.roots)
 
     def choice(self, step: str) -> Choice | None:
         """The implementation that the plan chooses for a step, by the step's name or the last part
@@ -381,6 +383,12 @@ def all_partitions(graph: Graph, step: str, origin: Position | None) -> Node:
     parts = tuple(Project(input=s, columns=(column,), step=step, origin=origin) for s in scans)
     rows = parts[0] if len(parts) == 1 else Union(relations=parts, step=step, origin=origin)
     return Distinct(input=rows, by=(owner,), step=step, origin=origin)
+
+
+def uses_store(*roots: Node) -> bool:
+    """Whether a node below reads or writes the store; a search of rows of the plan alone does not."""
+    searched = (node for node in walk(*roots) if node.reads_store)
+    return any(not isinstance(node, Search) or bool(node.label) for node in searched)
 
 
 def without_absent(plan: LogicalPlan, given: Collection[str]) -> LogicalPlan:

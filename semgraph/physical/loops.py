@@ -84,7 +84,7 @@ class IterateRows(PhysicalNode):
 
     def as_round(self, rows: Batch) -> Batch:
         """Rows of the body, with the columns in the order of the input."""
-        return _in_order(rows, self.inputs[0].schema)
+        return rows.in_order(self.inputs[0].schema.names)
 
     @cached_property
     def until(self) -> Segment | None:
@@ -185,23 +185,25 @@ class _Rounds:
     async def _held(self, before: Batch | None, ctx: ExecutionContext) -> set[Group]:
         """The groups of the last round for which `until` holds. Raises DataError."""
         keys = self._keys(self.last)
-        segment = self.node.until
-        if segment is None or not self.last.num_rows:
+        if self.node.until is None or not self.last.num_rows:
             return set()
         judged = self.last
         if self.logical.key:
             own = {} if before is None else {key: n for n, key in enumerate(self._keys(before))}
             judged = _with_was(judged, before or judged.slice(0, 0), [own.get(k) for k in keys])
+        verdicts = await self._verdicts(self.node.until, judged, ctx)
+        return set(compress(self._groups_of(verdicts), verdicts.column(_HOLDS)))
+
+    async def _verdicts(self, until: Segment, judged: Batch, ctx: ExecutionContext) -> Batch:
+        """Whether `until` holds, for each group of rows. Rows that make it fail are set aside."""
         try:
-            verdicts = await run_segment(segment, [judged], ctx.now)
+            return await run_segment(until, [judged], ctx.now)
         except DataError as error:
-            [judged], failures = await without_faulty(segment, [judged], ctx.now, error)
-            ctx.fail(failures)
-            lost = {failure.input_row for failure in failures}
-            self._only([row not in lost for row in self.last.input_rows()])
-            verdicts = await run_segment(segment, [judged], ctx.now)
-        holds = verdicts.column(_HOLDS)
-        return {group for group, held in zip(self._groups_of(verdicts), holds, strict=True) if held}
+            [judged], failures = await without_faulty(until, [judged], ctx.now, error)
+        ctx.fail(failures)
+        lost = {failure.input_row for failure in failures}
+        self._only([row not in lost for row in self.last.input_rows()])
+        return await run_segment(until, [judged], ctx.now)
 
     def _keys(self, rows: Batch) -> list[Group]:
         """The key of each row, in its window. Raises DataError if two rows share a key."""
@@ -230,17 +232,6 @@ class _Rounds:
             rank = [self._places[group] for group in groups]
         order = sorted(range(len(rank)), key=rank.__getitem__)
         return rows.derived_from(rows).reordered(order)
-
-
-def _in_order(rows: Batch, schema: pa.Schema) -> Batch:
-    """The rows with their columns in the order of a schema."""
-    if rows.schema.names == schema.names:
-        return rows
-    places = [rows.schema.get_field_index(name) for name in schema.names]
-    if rows.in_tuples:
-        own = [tuple(row[place] for place in places) for row in rows.rows]
-        return Batch(schema, own, None, rows.ids, rows.sources)
-    return Batch(schema, None, rows.table.select(schema.names), rows.ids, rows.sources)
 
 
 def _with_round(rows: Batch, number: int, schema: pa.Schema) -> Batch:

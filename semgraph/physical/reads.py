@@ -18,7 +18,6 @@ from semgraph.relational.batch import (
     PARTITION,
     Batch,
     conform,
-    hidden,
     rows_at,
     runtime_schema,
     values,
@@ -129,9 +128,8 @@ def _seen_by(
 def match_query(node: Match, store: StoreReads) -> tuple[MatchQuery, tuple[Scalar, ...]]:
     """The store's part of a match, and the conjuncts of `where` that it does not take."""
     parts = node.where.conjuncts() if node.where is not None else ()
-    whole = {
-        element.var for element in node.pattern.variables
-    }  # a store reads fields of a variable, not the variable
+    # a store reads fields of a variable, not the variable
+    whole = {element.var for element in node.pattern.variables}
     labels = dict(node.labelled)
     taken = tuple(
         p
@@ -156,46 +154,29 @@ def _of_fields(part: Scalar, variables: set[str]) -> bool:
 
 async def run_match(node: Match, rows: Batch, store: StoreReads, now: datetime | None) -> Batch:
     """Match a pattern for all rows in one round trip. The result has the schema of the node."""
-    schema = runtime_schema(node)
+    schema, left = runtime_schema(node), rows.table
     if not rows.num_rows:
         return Batch.of_tuples([], schema)
-    table = await _matches(node, rows.table, store, now)
-    of = values(table.column("_q"))
-    return Batch.of_table(conform(table.drop_columns("_q"), schema)).derived_from(rows, of)
-
-
-async def _matches(
-    node: Match, left: pa.Table, store: StoreReads, now: datetime | None
-) -> pa.Table:
-    """The result, with `_q`: the number of the row to which each result row belongs."""
-    schema = runtime_schema(node)
     query, rest = match_query(node, store)
-    rows = pa.table({"_q": pa.array(range(left.num_rows), pa.int64())})
-    for name in sorted(_row_columns(node, query)):
-        rows = rows.append_column(name, left.column(name))
-    matches = await store.match(query, rows)
-    table = rows_at(left, values(matches.column("_q")))
-    columns = {name: table.column(name) for name in left.column_names}
-    columns |= {edge.var: matches.column(edge.var) for edge in node.pattern.variables}
-    table = pa.table(columns)
-    table = table.append_column("_q", matches.column("_q"))
+    sought = {name: left.column(name) for name in sorted(_row_columns(node, query))}
+    matches = await store.match(query, pa.table({"_q": pa.array(range(rows.num_rows)), **sought}))
+    of = values(matches.column("_q"))  # the row to which each result row belongs
+    found = {element.var: matches.column(element.var) for element in node.pattern.variables}
+    table = rows_at(left, of)
+    table = pa.table({**dict(zip(table.column_names, table.columns, strict=True)), **found})
     if rest:
         where = " AND ".join(f"({scalar_sql(p, node.windowed)})" for p in rest)
-        own = (
-            [quote(n) for n in node.schema.names]
-            + [h for h in hidden(node) if h != ORDINAL]
-            + ["_q"]
-        )
-        sql = f"SELECT {', '.join(own)} FROM {ROWS} WHERE {where} ORDER BY {ORDINAL}"
-        table = await execute(
-            sql, {ROWS: table}, pa.schema([*schema, pa.field("_q", pa.int64())]), now
-        )
-    matched = set(values(table.column("_q")))
-    if node.how == "left" and len(matched) < left.num_rows:
-        alone = [row for row in range(left.num_rows) if row not in matched]
-        unmatched = rows_at(left.append_column("_q", rows.column("_q")), alone)
-        table = pa.concat_tables([table, unmatched], promote_options="default").sort_by("_q")
-    return table
+        sql = f"SELECT {ORDINAL} AS o FROM {ROWS} WHERE {where} ORDER BY {ORDINAL}"
+        kept = await execute(sql, {ROWS: table}, pa.schema([("o", pa.int64())]), now)
+        places = values(kept.column("o"))
+        table, of = rows_at(table, places), [of[place] for place in places]
+    if node.how == "left":
+        alone = sorted(set(range(rows.num_rows)) - set(of))
+        table = pa.concat_tables([table, rows_at(left, alone)], promote_options="default")
+        of = [*of, *alone]
+        order = sorted(range(len(of)), key=of.__getitem__)
+        table, of = rows_at(table, order), [of[place] for place in order]
+    return Batch.of_table(conform(table, schema)).derived_from(rows, of)
 
 
 def _row_columns(node: Match, query: MatchQuery) -> set[str]:

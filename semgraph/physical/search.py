@@ -291,13 +291,15 @@ async def _finish(
 
 
 async def _step_vectors(search: SearchInput, embed: EmbedTextsOf, method: int) -> Any:
-    """The vectors of a step's rows for a method."""
+    """The vectors of a step's rows for a method; they are fetched once."""
     rows, node = search.within, search.spec.node
-    assert rows is not None
-    name = node.methods[method].prop
-    return await vectors_of(
-        rows, f"vector of {name}", rows.column(name), embed, node.graph.partition
-    )
+    if method not in search.step_vectors:
+        assert rows is not None
+        name = node.methods[method].prop
+        search.step_vectors[method] = await vectors_of(
+            rows, f"vector of {name}", rows.column(name), embed, node.graph.partition
+        )
+    return search.step_vectors[method]
 
 
 async def by_statement(

@@ -5,7 +5,7 @@ the part of the engine.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -284,6 +284,8 @@ class SearchInput:
     left: Batch
     within: Batch | None
     values: Sequence[pa.Array[Any]]
+    # the vectors of the step's rows by method, once they were fetched
+    step_vectors: dict[int, Any] = field(default_factory=dict)
 
     def column(self, method: int) -> list[Any]:
         """The values or words of a method."""

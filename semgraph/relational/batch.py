@@ -265,6 +265,17 @@ class Batch:
         ]
         return Batch.of_tuples(list(zip(*columns, strict=True)), self.schema)
 
+    def in_order(self, names: Sequence[str]) -> Batch:
+        """The rows with these columns, in this order."""
+        if self.schema.names == names:
+            return self
+        schema = pa.schema([self.schema.field(name) for name in names])
+        if self._rows is None:
+            return Batch(schema, None, self.table.select(names), self.ids, self.sources)
+        places = [self.schema.get_field_index(name) for name in names]
+        rows = [tuple(row[place] for place in places) for row in self._rows]
+        return Batch(schema, rows, None, self.ids, self.sources)
+
     def confined(self, partition_of: Sequence[int]) -> Batch:
         """The same rows, with the partition of their input row.
 

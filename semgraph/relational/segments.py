@@ -496,8 +496,7 @@ async def column_of(
     """A scalar over rows of `source`, as the column `x`. `kind` replaces the type that the scalar
     has.
     """
-    names = runtime_schema(source).names
-    rows = rows if rows.schema.names == names else Batch.of_table(rows.table.select(names))
+    rows = rows.in_order(runtime_schema(source).names)
     if rows.num_rows <= min(executors(scalar.sql).few, FEW):
         with suppress(OverflowError):  # Python cannot hold a value
             rows = rows.reading({*scalar.roots, PARTITION, INPUT_ROW})

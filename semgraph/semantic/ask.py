@@ -270,9 +270,7 @@ async def ask(
         times,
     )
     places = [unit for unit in dict.fromkeys(units) if unit not in unasked]
-    if not rows.items.num_rows:
-        table = empty_table(answer_schema(asked))
-    elif isinstance(node, Answering) and node.check is not None and check_input is not None:
+    if isinstance(node, Answering) and node.check is not None and check_input is not None:
         table = await _checked(node, node.check, asked, rows, rows_at(check_input, places), context)
     else:
         table = await _answers(asked, rows, context)
@@ -311,6 +309,8 @@ def _table(node: Semantic, answers: Sequence[Outcome], like: pa.Table) -> pa.Tab
 
 async def _answers(node: Semantic, rows: Rows, context: AnswerContext) -> pa.Table:
     """The answers of the implementation, in the order of the items."""
+    if not rows.items.num_rows:
+        return empty_table(answer_schema(node))
     table = await watched(context.implementation, node, rows, context.ctx)
     check_answer(node, rows, table, context.implementation)
     table = table.sort_by("item")

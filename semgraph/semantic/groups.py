@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from itertools import groupby, islice
+from itertools import compress, groupby, islice
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
@@ -35,7 +34,6 @@ from semgraph.relational.sql import order_sql, quote
 from semgraph.semantic.ask import (
     AnswerContext,
     Answered,
-    Flags,
     QuestionKey,
     answer_columns,
     ask,
@@ -89,77 +87,90 @@ def _cast(scalar: Scalar, kind: pa.DataType) -> Scalar:
     return from_ast(exp.Cast(this=scalar.ast, to=to), scalar.text)
 
 
-async def _group_values(
-    node: SemAgg, table: pa.Table, rows_by_group: Sequence[Sequence[int]], now: datetime | None
-) -> tuple[Flags, dict[str, pa.Array[Any]], dict[str, pa.Array[Any]]]:
-    """For each group whether `when` holds, its `otherwise` by answer, and its `add` by column."""
-    asked = np.ones(len(rows_by_group), bool)
+class Group(NamedTuple):
+    """A group of rows.
+
+    Args:
+        rows: Its rows, in the order of the question.
+        first: The first of them in the input.
+        asked: Whether the model is asked about it.
+    """
+
+    rows: list[int]
+    first: int
+    asked: bool
+
+
+_Columns = dict[str, Any]
+
+
+async def _groups(
+    node: SemAgg, table: pa.Table, now: datetime | None
+) -> tuple[list[Group], _Columns, _Columns]:
+    """The groups, and for each group its `otherwise` by answer and its `add` by column."""
+    rows_by_group = await row_groups(node.input, node.by, node.order, table, now)
+    groups = [Group(rows, min(rows), asked=True) for rows in rows_by_group]
     if node.when is None and not node.otherwise and not node.add:
-        return asked, {}, {}
-    rows = pa.array([row for rows in rows_by_group for row in rows], pa.int64())
-    columns = runtime_schema(node.input).names
-    sorted_rows = Batch.of_table(table.select(columns).take(rows))
-    groups = await run_segment(_group_segment(node), [sorted_rows], now)
-    computed = iter([groups.array(name) for name in groups.schema.names if name[1:].isdigit()])
+        return groups, {}, {}
+    rows = table.select(runtime_schema(node.input).names)
+    sorted_rows = Batch.of_table(rows_at(rows, [row for group in groups for row in group.rows]))
+    batch = await run_segment(_group_segment(node), [sorted_rows], now)
+    computed = iter([batch.array(name) for name in batch.schema.names if name[1:].isdigit()])
     if node.when is not None:
-        asked = np.asarray([bool(holds) for holds in values(next(computed))])
+        holds = values(next(computed))
+        groups = [g._replace(asked=bool(when)) for g, when in zip(groups, holds, strict=True)]
     otherwise = {name: next(computed) for name, _ in node.otherwise}
-    return asked, otherwise, {name: next(computed) for name, _ in node.add}
+    return groups, otherwise, {name: next(computed) for name, _ in node.add}
 
 
 async def sem_agg(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
     """Answer a question about each group, and return one row per group."""
     (table,) = inputs
-    rows_by_group = await row_groups(node.input, node.by, node.order, table, context.now)
-    asked, otherwise, add = await _group_values(node, table, rows_by_group, context.now)
-    heads = [min(rows) for rows in rows_by_group]  # the first row of each group
-    first_rows = rows_at(table, heads)
+    groups, otherwise, add = await _groups(node, table, context.now)
+    asked = [group for group in groups if group.asked]
+    is_asked = pa.array([group.asked for group in groups])
+    first_rows = rows_at(table, [group.first for group in groups])
     columns: dict[str, Any] = {
         name: first_rows.column(name) for name in (*node.by, *hidden(node)[1:])
     }
-    places = np.flatnonzero(asked).tolist()
-    groups = [rows_by_group[place] for place in places]
+    check_input = _check_input(node, columns | add, is_asked)
     keys = question_keys(node, table, context)
-    answers = await _group_answers(
-        node, table, keys, groups, _check_input(node, columns | add, asked), context
-    )
-    errors = values(answers.column("error"))
-    columns |= answer_columns(node, answers, places, len(heads))
-    for name in otherwise if not asked.all() else ():
-        columns[name] = pc.if_else(pa.array(asked), columns[name], otherwise[name])
-    stays = np.ones(len(heads), bool)
-    keeps_failed = node.on_error == "null"
-    if not keeps_failed:
-        stays[[place for place, error in zip(places, errors, strict=True) if error is not None]] = (
-            False
-        )
-    answered = [heads[place] for place in places]
-    input_rows = Batch.of_table(table).input_rows()
+    answers = await _group_answers(node, table, keys, asked, check_input, context)
+    places = [place for place, group in enumerate(groups) if group.asked]
+    columns |= answer_columns(node, answers, places, len(groups))
+    for name in otherwise if len(asked) < len(groups) else ():
+        columns[name] = pc.if_else(is_asked, columns[name], otherwise[name])
+    errors, keeps_failed = values(answers.column("error")), node.on_error == "null"
+    failed = {group.first for group, error in zip(asked, errors, strict=True) if error is not None}
+    stays = [keeps_failed or group.first not in failed for group in groups]
+    lefts, input_rows = [group.first for group in asked], Batch.of_table(table).input_rows()
     return Answered(
         conform(pa.table(columns | add).filter(pa.array(stays)), runtime_schema(node)),
-        failures(node, table, answered, errors),
+        failures(node, table, lefts, errors),
         keeps_failed,
-        evidence(table, answered, [keys[row].text for row in answered], answers),
-        sum(map(len, groups)),
-        input_rows=[input_rows[row] for rows in groups for row in rows],
-        sources=[tuple(rows_by_group[place]) for place in np.flatnonzero(stays).tolist()],
-        about=[tuple(rows) for rows in groups],
+        evidence(table, lefts, [keys[row].text for row in lefts], answers),
+        sum(len(group.rows) for group in asked),
+        input_rows=[input_rows[row] for group in asked for row in group.rows],
+        sources=[tuple(group.rows) for group in compress(groups, stays)],
+        about=[tuple(group.rows) for group in asked],
     )
 
 
-def _check_input(node: SemAgg, groups: Mapping[str, Any], asked: Flags) -> pa.Table | None:
+def _check_input(
+    node: SemAgg, groups: Mapping[str, Any], is_asked: pa.Array[Any]
+) -> pa.Table | None:
     """The columns that the check reads, for the asked groups; None without a check."""
     if node.check is None:
         return None
     columns = {name: column for name, column in groups.items() if name in node.check.roots}
-    return pa.table(columns).filter(pa.array(asked)) if columns else pa.table({})
+    return pa.table(columns).filter(is_asked) if columns else pa.table({})
 
 
 async def _group_answers(
     node: SemAgg,
     table: pa.Table,
     keys: Sequence[QuestionKey],
-    groups: Sequence[Sequence[int]],
+    groups: Sequence[Group],
     check_input: pa.Table | None,
     context: AnswerContext,
 ) -> pa.Table:
@@ -168,9 +179,9 @@ async def _group_answers(
     seen = [""] * len(groups)
     if check_input is not None and check_input.num_columns:
         seen = prompt_texts(check_input, check_input.column_names)
-    rows = [tuple(kinds[row] for row in own) for own in groups]
+    rows = [tuple(kinds[row] for row in group.rows) for group in groups]
     numbers, first = dense(list(zip(rows, seen, strict=True)))
-    items = _items([groups[i] for i in first])
+    items = _items([groups[i].rows for i in first])
     check_input = None if check_input is None else rows_at(check_input, first)
     return rows_at(await ask(node, table, None, items, context, check_input=check_input), numbers)
 

@@ -45,46 +45,47 @@ class Pair(NamedTuple):
         left: Its left row.
         right: Its right row.
         owner: The partition in which both rows are compared.
+        question: The number of its question. Pairs with equal texts share one.
     """
 
     left: int
     right: int
     owner: str
+    question: int = -1
 
 
 async def sem_join(node: SemJoin, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
     """Join the pairs of rows whose answer is yes."""
     left, right = inputs[0], inputs[1]
-    pairs = await _pairs(node, left, right, context)
+    candidates = await _pairs(node, left, right, context)
     texts, others = _texts(node, left, right)
-    answers = await _answers(node, inputs, pairs, (texts, others), context)
+    pairs, answers = await _answers(node, inputs, candidates, (texts, others), context)
     errors, match = values(answers.column("error")), values(answers.column("match"))
     keeps_failed = node.on_error == "null"
-    dropped: set[int] = set()
-    if not keeps_failed:
-        dropped = {
-            pair.left for pair, error in zip(pairs, errors, strict=True) if error is not None
-        }
-    chosen = [i for i, pair in enumerate(pairs) if match[i] and pair.left not in dropped]
-    matched = _matched(node, inputs, [pairs[i] for i in chosen], rows_at(answers, chosen))
+    failed = () if keeps_failed else (pair for pair in pairs if errors[pair.question] is not None)
+    dropped = {pair.left for pair in failed}
+    chosen = [pair for pair in pairs if match[pair.question] and pair.left not in dropped]
+    matched = _matched(node, inputs, chosen, answers)
     if node.keep == "one":
         matched = await _first_match(node, matched, context.now)
     result = _assemble(node, left, matched, dropped)
-    # An item of the evidence is a left row with all right rows whose texts are equal.
-    numbers, first = dense([(pair.left, others[pair.right], pair.owner) for pair in pairs])
-    about = [[pairs[i].left] for i in first]
-    for number, pair in zip(numbers, pairs, strict=True):
-        about[number].append(left.num_rows + pair.right)
-    lefts, answers = [pairs[i].left for i in first], rows_at(answers, first)
-    rights = [others[pairs[i].right][0] for i in first]
+    # An item of the evidence is a left row with all right rows of the same question.
+    items: dict[tuple[int, int], list[Pair]] = {}
+    for pair in pairs:
+        items.setdefault((pair.left, pair.question), []).append(pair)
+    lefts = [row for row, _ in items]
+    answers = rows_at(answers, [question for _, question in items])
+    rights = [others[own[0].right][0] for own in items.values()]
     return Answered(
         conform(result, runtime_schema(node)),
         failures(node, left, lefts, values(answers.column("error"))),
         keeps_failed,
         evidence(left, lefts, [texts[row][0] for row in lefts], answers, rights),
-        len(first),
+        len(items),
         sources=_sources(result, left.num_rows),
-        about=[tuple(places) for places in about],
+        about=[
+            (own[0].left, *(left.num_rows + pair.right for pair in own)) for own in items.values()
+        ],
     )
 
 
@@ -159,22 +160,27 @@ async def _answers(
     pairs: Sequence[Pair],
     texts: tuple[_Texts, _Texts],
     context: AnswerContext,
-) -> pa.Table:
-    """The answer for each pair. Pairs with equal texts for prompt and check share one question. A
-    left row without a partition counts as one row per partition with which it is compared.
+) -> tuple[list[Pair], pa.Table]:
+    """The pairs with their questions, and the answer to each question. Pairs with equal texts for
+    prompt and check share one. A left row without a partition counts as one row per partition with
+    which it is compared.
     """
-    kinds, first = dense([(pair.owner, *texts[0][pair.left]) for pair in pairs])
-    sides, first_right = dense([texts[1][pair.right] for pair in pairs])
-    questions = list(zip(kinds, sides, strict=True))
-    items = sorted(dict.fromkeys(questions), key=itemgetter(0))  # by left row
-    left = rows_at(inputs[0], [pairs[i].left for i in first])
+    lefts, first_left = dense([(pair.owner, *texts[0][pair.left]) for pair in pairs])
+    rights, first_right = dense([texts[1][pair.right] for pair in pairs])
+    sides = list(zip(lefts, rights, strict=True))
+    questions = sorted(dict.fromkeys(sides), key=itemgetter(0))  # by left row
+    items = {"left": [left for left, _ in questions], "right": [right for _, right in questions]}
+    left = rows_at(inputs[0], [pairs[i].left for i in first_left])
     right = rows_at(inputs[1], [pairs[i].right for i in first_right])
-    columns = {"left": [kind for kind, _ in items], "right": [side for _, side in items]}
-    owners = [pairs[i].owner for i in first]
-    check_input = _check_input(node, left, right, columns)
-    answers = await ask(node, left, right, columns, context, owners=owners, check_input=check_input)
-    place = {question: item for item, question in enumerate(items)}
-    return rows_at(answers, [place[question] for question in questions])
+    owners = [pairs[i].owner for i in first_left]
+    check_input = _check_input(node, left, right, items)
+    answers = await ask(node, left, right, items, context, owners=owners, check_input=check_input)
+    number = {question: i for i, question in enumerate(questions)}
+    asked = [
+        Pair(pair.left, pair.right, pair.owner, number[question])
+        for pair, question in zip(pairs, sides, strict=True)
+    ]
+    return asked, answers
 
 
 def _right_check_texts(node: SemJoin, right: pa.Table) -> list[str]:
@@ -211,6 +217,7 @@ def _matched(
     """Matching pairs as rows: left columns, the struct `alias`, the answers, and the row numbers
     `_l` and `#right`.
     """
+    answers = rows_at(answers, [pair.question for pair in pairs])
     places = {"_l": [pair.left for pair in pairs], "#right": [pair.right for pair in pairs]}
     result, other = (rows_at(t, rows) for t, rows in zip(inputs, places.values(), strict=True))
     result = result.append_column(node.alias, _right_rows(node, other))

@@ -11,12 +11,12 @@ from collections.abc import (
     Callable,
     Collection,
     Container,
+    Generator,
     Iterable,
-    Iterator,
     Mapping,
     Sequence,
 )
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -71,15 +71,44 @@ class _Queue:
     rows: list[int]
     next: int = 0
     stayed: int = 0
-    taken: list[int] = field(default_factory=list)
+
+    def take(
+        self, n: int, at_once: int, questions: Sequence[object], known: Collection[object]
+    ) -> list[int]:
+        """The rows to process next: the number that probably suffices, rounded up to full calls.
+
+        It is at least the number of missing rows, and beyond that at most the number processed so
+        far.
+        """
+        missing = n - self.stayed
+        if missing <= 0:
+            return []
+        likely = math.ceil(missing * self.next / self.stayed) if self.stayed else self.next
+        count = max(missing, min(likely, self.next))
+        taken, new = list[int](), set[object]()
+        for row in self.rows[self.next :]:
+            if len(taken) >= count and not len(new) % at_once:
+                break
+            question = questions[row]
+            if question is not None and question not in known:
+                new.add(question)
+            taken.append(row)
+        self.next += len(taken)
+        return taken
 
 
-class Chunks:
-    """The rows of a relation in chunks, in the order of a limit, until enough rows of each group
-    stay.
+def chunks(
+    groups: Iterable[list[int]],
+    n: int,
+    at_once: int,
+    questions: Sequence[object],
+    known: Collection[object] = (),
+) -> Generator[list[int], Container[int], None]:
+    """The rows of a relation in chunks, in the order of a limit; an empty chunk once enough rows of
+    each group stay.
 
-    The caller iterates over the chunks, and after each chunk passes the rows that stay to `count`.
-    A chunk fills calls: its number of new questions is a multiple of `at_once`.
+    The caller sends the rows of the last chunk that stay. A chunk fills calls: its number of new
+    questions is a multiple of `at_once`.
 
     Args:
         groups: The rows of each group.
@@ -88,48 +117,12 @@ class Chunks:
         questions: The question of each row; None for a row that is not asked about.
         known: The answered questions.
     """
-
-    def __init__(
-        self,
-        groups: Iterable[list[int]],
-        n: int,
-        at_once: int,
-        questions: Sequence[object],
-        known: Collection[object] = (),
-    ) -> None:
-        self._queues = [_Queue(rows) for rows in groups]
-        self._n, self._at_once, self._questions, self._known = n, at_once, questions, known
-
-    def __iter__(self) -> Iterator[list[int]]:
-        while chunk := [row for queue in self._queues for row in self._take(queue)]:
-            yield chunk
-
-    def _take(self, queue: _Queue) -> list[int]:
-        """The rows to process next: the number that probably suffices, rounded up to full calls.
-
-        It is at least the number of missing rows, and beyond that at most the number processed so
-        far.
-        """
-        missing = self._n - queue.stayed
-        queue.taken = []
-        if missing > 0 and queue.next < len(queue.rows):
-            likely = math.ceil(missing * queue.next / queue.stayed) if queue.stayed else queue.next
-            count = max(missing, min(likely, queue.next))
-            new: set[object] = set()
-            for row in queue.rows[queue.next :]:
-                if len(queue.taken) >= count and not len(new) % self._at_once:
-                    break
-                question = self._questions[row]
-                if question is not None and question not in self._known:
-                    new.add(question)
-                queue.taken.append(row)
-            queue.next += len(queue.taken)
-        return queue.taken
-
-    def count(self, stay: Container[int]) -> None:
-        """Count the rows of the last chunk that stay."""
-        for queue in self._queues:
-            queue.stayed += sum(row in stay for row in queue.taken)
+    queues = [_Queue(rows) for rows in groups]
+    while True:
+        taken = [queue.take(n, at_once, questions, known) for queue in queues]
+        stay = yield [row for rows in taken for row in rows]
+        for queue, rows in zip(queues, taken, strict=True):
+            queue.stayed += sum(row in stay for row in rows)
 
 
 async def in_chunks(
@@ -154,14 +147,15 @@ async def in_chunks(
         The result, in the order of the relation.
     """
     groups = await row_groups(node.input, stop.by, stop.order, rows.table, now)
-    chunks = Chunks(groups, stop.n, at_once, range(rows.num_rows))
+    pending = chunks(groups, stop.n, at_once, range(rows.num_rows))
     pieces, places = [(await through(rows.slice(0, 0)))[0]], list[int]()
-    for chunk in map(sorted, chunks):
+    chunk = sorted(next(pending))
+    while chunk:
         piece, stays = await through(rows.take(chunk))
         pieces.append(piece)
-        passed = sorted({chunk[i] for i in stays})
-        places += passed
-        chunks.count({*passed})
+        passed = {chunk[i] for i in stays}
+        places += sorted(passed)
+        chunk = sorted(pending.send(passed))
     order = np.argsort(places).tolist()
     table = rows_at(pa.concat_tables([piece.table for piece in pieces]), order)
     sources = [source for piece in pieces for source in piece.sources or ()]
@@ -197,9 +191,8 @@ async def sem_map(node: SemMap, inputs: Sequence[pa.Table], context: AnswerConte
             columns[f.name] = pc.if_else(pa.array(selected), columns[f.name], rest.array("x"))
     stays = asked.reached
     if node.on_error != "null":
-        stays[[row for row, error in zip(asked.rows, errors, strict=True) if error is not None]] = (
-            False
-        )
+        lost = [row for row, error in zip(asked.rows, errors, strict=True) if error is not None]
+        stays[lost] = False
     failed = failures(node, table, asked.rows, errors)
     return _answered(node, table, asked, columns, stays, failed)
 
@@ -266,13 +259,8 @@ def _failures(
     """
     if not node.original_columns:
         return failures(node, table, answered, errors)
-    own = table.select(
-        [
-            name
-            for name in (*node.original_columns, INPUT_ROW, PARTITION)
-            if name in table.column_names
-        ]
-    )
+    names = (*node.original_columns, INPUT_ROW, PARTITION)
+    own = table.select([name for name in names if name in table.column_names])
     failed = failures(node, own, answered, errors)
     first = {
         (failure.input_row, canonical_json(failure.row)): failure for failure in reversed(failed)
@@ -340,10 +328,11 @@ async def _ask_until_enough(
     questions = [key if chosen else None for key, chosen in zip(keys, selected, strict=True)]
     known = {} if context.known is None else context.known
     groups = await row_groups(node.input, stop.by, stop.order, table, context.now)
-    chunks = Chunks(groups, stop.n, at_once, questions, known)
+    pending = chunks(groups, stop.n, at_once, questions, known)
     reached = np.zeros(table.num_rows, bool)
     answers: dict[int, tuple[str, pa.Table]] = {}  # text and answer of each row
-    for chunk in chunks:
+    chunk = next(pending)
+    while chunk:
         reached[chunk] = True
         index = sorted(row for row in chunk if selected[row])
         left = rows_at(table, index)
@@ -352,7 +341,8 @@ async def _ask_until_enough(
         texts = [key.text for key in row_keys]
         answers |= dict(zip(index, zip(texts, new, strict=True), strict=True))
         stay = {row for row, answer in zip(index, new, strict=True) if _stays(node, answer)}
-        chunks.count(stay | {row for row in chunk if not selected[row] and stay_unasked[row]})
+        stay |= {row for row in chunk if not selected[row] and stay_unasked[row]}
+        chunk = pending.send(stay)
     rows = sorted(answers)
     whole = _concat(node, [answers[row][1] for row in rows])
     return _RowAnswers(rows, [answers[row][0] for row in rows], whole, reached)

@@ -368,12 +368,11 @@ def elected(node: Semantic, samples: Sequence[Outcome]) -> Outcome:
     answers do not influence the fields. If fewer than half of the samples are valid, the row has
     the error of the first failed sample.
     """
-    valid = [each for each in samples if each.values is not None]
-    if not valid or 2 * len(valid) < len(samples):
+    answers = [each.values for each in samples if each.values is not None]
+    if 2 * len(answers) < len(samples):
         failed = [each for each in samples if each.values is None]
         calls = tuple(call for each in failed for call in each.calls)
         return Outcome(None, failed[0].error, calls)
-    answers: list[Mapping[str, Any]] = [each.values or {} for each in valid]
     verdict = verdict_field(node)
     candidates, values = answers, dict[str, Any]()
     if verdict is not None:

@@ -27,7 +27,7 @@ from semgraph.formats import plural
 from semgraph.llm.settings import OPTION
 from semgraph.logical.graph import Scan
 from semgraph.logical.node import Node, walk
-from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.plan import LogicalPlan, uses_store
 from semgraph.logical.semantic import Semantic
 from semgraph.optimizer import APPROXIMATE, mark_empty, optimize
 from semgraph.physical.plan import PhysicalPlan
@@ -208,7 +208,7 @@ class Explanation:
         with its real indexes.
         """
         parts = [requests.segment_queries(physical)]
-        if any(node.reads_store for node in walk(*physical.roots)):
+        if uses_store(*physical.roots):
             async with AsyncExitStack() as closing:
                 store: Store = await closing.enter_async_context(
                     self.resources.opened_store(self.plan.graph)

@@ -30,7 +30,7 @@ from semgraph.frontend.frame import Frame
 from semgraph.frontend.row_files import LoadedInput
 from semgraph.frontend.rows import few, read_rows, set_aside, shown
 from semgraph.logical.node import Node, walk
-from semgraph.logical.plan import ALL, InputSpec, LogicalPlan, without_absent
+from semgraph.logical.plan import ALL, InputSpec, LogicalPlan, Windowing, without_absent
 from semgraph.logical.relational import (
     Add,
     Computing,
@@ -134,9 +134,14 @@ def group_columns(plan: LogicalPlan, spec: InputSpec) -> list[str]:
     """The columns of an input that name the group of its rows: the graph's partition and the
     partition of the plan's windows.
     """
-    cut = plan.windows if plan.windows is not None and plan.windows.input == spec.name else None
+    cut = _windowing(plan, spec)
     names = {plan.graph.partition, *([cut.partition] if cut else [])}
     return [name for name, kind in spec.columns if name in names and kind.name == "string"]
+
+
+def _windowing(plan: LogicalPlan, spec: InputSpec) -> Windowing | None:
+    """How an input is cut into windows; None if it is not cut."""
+    return plan.windows if plan.windows is not None and plan.windows.input == spec.name else None
 
 
 def refuse_other_groups(plan: LogicalPlan, tables: Mapping[str, pa.Table], group: str) -> None:
@@ -168,46 +173,37 @@ def typed_inputs(
     """
     for name in inputs:
         if name not in plan.inputs:
+            what = f'plan {plan.name} has no input "{name}"'
             there = "inputs: " + (", ".join(plan.inputs) or "none")
-            raise PlanError(
-                Problem(
-                    f'plan {plan.name} has no input "{name}"',
-                    there=there,
-                    hint=did_you_mean(name, plan.inputs),
-                )
-            )
+            raise PlanError(Problem(what, there=there, hint=did_you_mean(name, plan.inputs)))
     source = inputs or (dict(example_rows(plan).inputs) if plan.inputs else {})
     tables: dict[str, pa.Table] = {}
     for name, spec in plan.inputs.items():
-        windowing = (
-            plan.windows if plan.windows is not None and plan.windows.input == name else None
-        )
-        value = source.get(name)
-        own = isinstance(value, (Frame, LoadedInput))
-        if isinstance(value, LoadedInput):
-            value = value.rows
-        if spec.or_all and (value is None or is_all(value)):
-            continue
-        if isinstance(value, Frame):
-            value = _rows_of(name, value)
-        if value is None and spec.optional:
-            value = []
-        if value is None:
-            raise PlanError(
-                Problem(f"plan {plan.name} needs the input {name}", hint=f"-i {name}=FILE")
-            )
-        table = read_rows(
-            spec,
-            value,
-            set_aside(value) if own else (),
-            partition=windowing.partition if windowing else "",
-            key=windowing.key if windowing else "",
-        )
-        whole = rows is None or (windowing is None and plan.windows is not None)
-        tables[name] = table if whole else table.slice(0, min(rows or 0, table.num_rows))
+        table = _typed(plan, spec, source.get(name))
+        if table is not None:
+            beside = plan.windows is not None and _windowing(plan, spec) is None
+            tables[name] = table if rows is None or beside else table.slice(0, rows)
     _refuse_schemas(plan, tables)
     _refuse_groups(plan, tables)
     return tables
+
+
+def _typed(plan: LogicalPlan, spec: InputSpec, value: Any) -> pa.Table | None:
+    """An input as a typed table; None if it means all partitions of the store."""
+    own = isinstance(value, (Frame, LoadedInput))
+    if isinstance(value, LoadedInput):
+        value = value.rows
+    if spec.or_all and (value is None or is_all(value)):
+        return None
+    if isinstance(value, Frame):
+        value = _rows_of(spec.name, value)
+    if value is None and not spec.optional:
+        what = f"plan {plan.name} needs the input {spec.name}"
+        raise PlanError(Problem(what, hint=f"-i {spec.name}=FILE"))
+    rows = [] if value is None else value
+    cut, aside = _windowing(plan, spec), set_aside(rows) if own else ()
+    partition, key = (cut.partition, cut.key) if cut else ("", "")
+    return read_rows(spec, rows, aside, partition=partition, key=key)
 
 
 def _refuse_groups(plan: LogicalPlan, tables: Mapping[str, pa.Table]) -> None:

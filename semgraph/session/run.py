@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from semgraph.errors import EngineError, PlanError, Problem, SemgraphError, did_you_mean
-from semgraph.execution.evaluation import Opened, Runtime, embeds, in_batches
+from semgraph.execution.evaluation import Opened, Runtime, in_batches
 from semgraph.execution.executor import Executor
 from semgraph.execution.observations import Observations
 from semgraph.execution.record import (
@@ -210,7 +210,7 @@ def _require_prices(plan: LogicalPlan, opened: Opened) -> None:
     for role in sorted(_roles(plan)):
         model = bound(opened.llm, role)
         opened.budget.require_price(model.name, model.dollars(Usage(1, 0, 1)))
-    if embeds(plan):
+    if plan.needs.embeds:
         opened.budget.require_price(opened.embedder.name, opened.embedder.dollars(Usage(1)))
 
 

@@ -12,6 +12,7 @@ import pytest
 import semgraph
 from semgraph.conformance.cases import Mind, Oracle
 from semgraph.explain.tree import as_data
+from semgraph.folders import plans_folder
 from semgraph.stores.base import Store
 from tests.inside import resources
 from tests.optimizer.bench import FIXTURES
@@ -133,3 +134,10 @@ async def test_how_exact_the_nearest_are_is_what_the_store_says(tmp_path: Path) 
     assert by_index.startswith("exact within a partition of less than 5,000 rows")
     assert by_index.endswith("else by the index")
     assert of_step == "exact"
+
+
+async def test_a_plan_that_searches_its_own_rows_alone_reads_no_store(tmp_path: Path) -> None:
+    closed: dict[str, Any] = {"store": f"sqlite:{tmp_path / 'missing.db'}", "folder": tmp_path}
+    async with semgraph.Session(llm=Oracle(Mind()), journal=False, runs="", **closed) as session:
+        text = await _explained(session, plans_folder() / "memories/raptor/level.yaml")
+    assert text.endswith("-- store: not read")

@@ -193,44 +193,51 @@ class _Search:
         return self.queries[branch.query].methods[branch.method]
 
     def _parameters(self, text: SearchStatement, rows: pa.Table) -> dict[str, Any]:
-        more = {name: sent_column(rows, path) for path, name in text.partitions.items()}
+        columns = {name: sent_column(rows, path) for path, name in text.partitions.items()}
         vectors: dict[tuple[float, ...], int] = {}
         parameters: dict[str, Any] = {**text.bound.constants, "own": self.graph.partition}
         for branch in text.branches:
-            method = self._method(branch)
-            if branch.index and branch.number not in self.limits:
-                factor = max(_FACTOR, self.of.factors.get(branch.index, 0))
-                all_ = branch.whole or method.ranked is None
-                self.limits[branch.number] = (
-                    _ALL if all_ else factor * (method.ranked or 0) + _FIRST
-                )
-            if method.via != "order":
-                sought = self._sought(branch, rows)
-                more[f"m{branch.number}"] = (
-                    _numbered(sought, vectors) if method.via == "nearest" else sought
-                )
-            limit = self.limits.get(branch.number, _ALL)
-            parameters[f"f{branch.number}"] = (
-                limit if method.via == "nearest" else {"limit": limit} if limit <= _MOST else {}
-            )
-            if (
-                method.via == "equal"
-                and (label := self.queries[branch.query].label, method.prop)
-                in self.missing_derived.counts
-            ):
-                sought = more[f"m{branch.number}"]
-                more[f"u{branch.number}"] = [
-                    self.missing_derived.holders(label, method.prop, value) for value in sought
-                ]
+            columns |= self._columns(branch, rows, vectors)
+            parameters[f"f{branch.number}"] = self._limit(branch)
         parameters |= self.missing_derived.parameters(text.text)
         groups: dict[str, dict[str, Any]] = {}
-        for row in fields(rows, text.bound.values, more):
+        for row in fields(rows, text.bound.values, columns):
             partition = {name: row[name] for name in text.partitions.values()}
             if repr(partition) not in groups:
                 groups[repr(partition)] = {**partition, **self._large(text, row["_q"]), "rows": []}
             groups[repr(partition)]["rows"].append(row)
         lists = {"groups": list(groups.values()), "vectors": list(map(list, vectors))}
         return parameters | {LISTS: lists}
+
+    def _columns(
+        self, branch: Branch, rows: pa.Table, vectors: dict[tuple[float, ...], int]
+    ) -> dict[str, list[Any]]:
+        """What each row searches for in a branch. Vectors are sent once: new ones are added to
+        `vectors`, and a row has their number.
+        """
+        method, label = self._method(branch), self.queries[branch.query].label
+        if method.via == "order":
+            return {}
+        sought = self._sought(branch, rows)
+        if method.via == "nearest":
+            return {f"m{branch.number}": _numbered(sought, vectors)}
+        columns = {f"m{branch.number}": sought}
+        if method.via == "equal" and (label, method.prop) in self.missing_derived.counts:
+            holders = self.missing_derived.holders
+            columns[f"u{branch.number}"] = [holders(label, method.prop, value) for value in sought]
+        return columns
+
+    def _limit(self, branch: Branch) -> Any:
+        """The number of entries that a branch reads, as its index takes it."""
+        method = self._method(branch)
+        if branch.index and branch.number not in self.limits:
+            factor = max(_FACTOR, self.of.factors.get(branch.index, 0))
+            every = branch.whole or method.ranked is None
+            self.limits[branch.number] = _ALL if every else factor * (method.ranked or 0) + _FIRST
+        limit = self.limits.get(branch.number, _ALL)
+        if method.via == "nearest":
+            return limit
+        return {"limit": limit} if limit <= _MOST else {}
 
     def _large(self, text: SearchStatement, q: int) -> dict[str, bool]:
         """Whether the partition of a row is known to be large, for each label that is read."""
@@ -268,10 +275,9 @@ class _Search:
             lucene_queries(t, properties, own, p)
             for t, p in zip(values.to_pylist(), confined, strict=True)
         ]
+        # The scores of parts are summed, so all entries of each are needed.
         if any(len(parts) > 1 for parts in texts):
-            self.limits[branch.number] = (
-                _ALL  # the scores of parts are summed, so all entries of each are needed
-            )
+            self.limits[branch.number] = _ALL
         return texts
 
     def _take(self, text: SearchStatement, records: Records) -> tuple[frozenset[int], set[int]]:

@@ -608,6 +608,22 @@ class File:
                 ) from None
             raise
 
+    def _until_free(self, attempt: Callable[[], T], cancelled: threading.Event) -> T:
+        """Attempt until no other process holds the lock. Raises StoreUnavailable."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                return attempt()
+            except _Busy:
+                if time.monotonic() > deadline:
+                    msg = f"{self.name}  another process has been writing to it for {_PATIENCE:.0f} s."
+                    raise StoreUnavailable(
+                        f"{msg} Nothing was written. Wait for it to end, or end it."
+                    ) from None
+            if cancelled.wait(0.005):
+                msg = f"{self.name}  cancelled while another process was writing to it"
+                raise StoreUnavailable(msg)
+
     async def _patiently(
         self, attempt: Callable[[], T], con: sqlite3.Connection | None = None
     ) -> T:
@@ -615,24 +631,8 @@ class File:
         ended when this returns.
         """
         cancelled = threading.Event()
-
-        def attempts() -> T:
-            deadline = time.monotonic() + _PATIENCE
-            while True:
-                try:
-                    return attempt()
-                except _Busy:
-                    if time.monotonic() > deadline:
-                        msg = f"{self.name}  another process has been writing to it for {_PATIENCE:.0f} s."
-                        raise StoreUnavailable(
-                            f"{msg} Nothing was written. Wait for it to end, or end it."
-                        ) from None
-                if cancelled.wait(0.005):
-                    raise StoreUnavailable(
-                        f"{self.name}  cancelled while another process was writing to it"
-                    )
-
-        future = asyncio.get_running_loop().run_in_executor(None, attempts)
+        loop = asyncio.get_running_loop()
+        future = loop.run_in_executor(None, self._until_free, attempt, cancelled)
         try:
             return await asyncio.shield(future)
         except asyncio.CancelledError:
