@@ -8,15 +8,10 @@ import typer
 
 from semgraph.cli.options import (
     CommonOptions,
-    Inputs,
-    Params,
-    Preset,
-    Uses,
+    PlanOptions,
     argument,
     everywhere,
     flag,
-    named_values,
-    parameters,
     read_variants,
     run_until_signal,
 )
@@ -30,6 +25,7 @@ if TYPE_CHECKING:
 @everywhere
 def compare(
     options: CommonOptions,
+    given: PlanOptions,
     request: RunOptions,
     plan: Annotated[str | None, argument("PLAN", "A file, or a name: semgraph plans list.")] = None,
     step: Annotated[
@@ -50,10 +46,6 @@ def compare(
         str | None, flag("--truth FILE", "What is right: columns that name a row, and its answers.")
     ] = None,
     trials: Annotated[int, flag("--trials N", "Independent trials of each.")] = 1,
-    input: Inputs = None,  # noqa: A002 - the option's name
-    set: Params = None,  # noqa: A002 - the option's name
-    preset: Preset = None,
-    use: Uses = None,
     show: Annotated[
         str | None, flag("--show ID", "Show a recorded comparison: its id, or last.")
     ] = None,
@@ -75,13 +67,10 @@ def compare(
         )
     variants = read_variants(step, implementations, variant or [])
     with options.session() as session:
-        prepared = session.prepare(
-            plan, params=parameters(set), preset=preset, use=named_values("--use", use)
-        )
-        from semgraph.frontend.row_files import read_inputs
+        prepared = given.prepare(session, plan)
         from semgraph.render.header import header
 
-        values = read_inputs(input or (), prepared)
+        values = given.rows(prepared)
         options.talk(*header(prepared, plan, values, session.settings))
         job = session.acompare(
             prepared,

@@ -38,8 +38,10 @@ from semgraph.privacy import redacted, redacted_values
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from semgraph.frontend.row_files import LoadedInput
     from semgraph.llm.settings import Settings
     from semgraph.llm.stack import Budget
+    from semgraph.logical.plan import LogicalPlan
     from semgraph.session import Session
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -83,22 +85,41 @@ def _completed(value: str, more: dict[str, Any]) -> dict[str, Any]:
 
 
 Plan = Annotated[str, argument("PLAN", "A file, or a name: semgraph plans list.")]
-Inputs = Annotated[
-    list[str] | None,
-    flag(
-        "-i --input NAME=FILE|-|TEXT|[]|all",
-        "Rows: .jsonl, .csv, .parquet, also DIR/*.jsonl; "
-        "FILE:COLUMN=SOURCE,… renames; - a text, -.jsonl rows; [] none; all: all groups.",
-        autocompletion=completion.inputs,
-    ),
-]
-Params = Annotated[list[str] | None, flag("--set PARAM=VALUE", "A parameter of the plan.")]
-Preset = Annotated[
-    str | None, flag("--preset NAME", "A preset of the plan.", autocompletion=completion.presets)
-]
-Uses = Annotated[
-    list[str] | None, flag("--use STEP=IMPLEMENTATION", "How a step is answered: block(left=10).")
-]
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """The rows, parameters and implementations of a plan, as typed."""
+
+    input: Annotated[
+        list[str] | None,
+        flag(
+            "-i --input NAME=FILE|-|TEXT|[]|all",
+            "Rows: .jsonl, .csv, .parquet, also DIR/*.jsonl; "
+            "FILE:COLUMN=SOURCE,… renames; - a text, -.jsonl rows; [] none; all: all groups.",
+            autocompletion=completion.inputs,
+        ),
+    ] = None
+    set: Annotated[list[str] | None, flag("--set PARAM=VALUE", "A parameter of the plan.")] = None
+    preset: Annotated[
+        str | None,
+        flag("--preset NAME", "A preset of the plan.", autocompletion=completion.presets),
+    ] = None
+    use: Annotated[
+        list[str] | None,
+        flag("--use STEP=IMPLEMENTATION", "How a step is answered: block(left=10)."),
+    ] = None
+
+    def prepare(self, session: Session, plan: str, resume: str | None = None) -> LogicalPlan:
+        """A checked plan; see `Session.prepare`. Raises PlanError."""
+        params, use = _parameters(self.set), named_values("--use", self.use)
+        return session.prepare(plan, params=params, preset=self.preset, use=use, resume=resume)
+
+    def rows(self, plan: LogicalPlan) -> dict[str, LoadedInput]:
+        """The rows of the inputs that are given. Raises PlanError or InputError."""
+        from semgraph.frontend.row_files import read_inputs
+
+        return dict(read_inputs(self.input or (), plan))
 
 
 _common = functools.partial(flag, rich_help_panel=_PANEL)
@@ -269,17 +290,25 @@ def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
     """Turn a function with a `CommonOptions` as first argument into a command with the common
     options and error handling.
 
-    The flags of settings and of `RunOptions` that name the function are added: `chosen` has the
-    settings that are set, and a parameter `RunOptions` the options of a run. The same options are
+    The flags of settings that name the function are added; `chosen` has those that are set. In the
+    place of a parameter `RunOptions` or `PlanOptions` its flags are added. The same options are
     accepted before the command's name; those after it take precedence.
     """
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    of_run = next((parameter.name for parameter in own if parameter.annotation is RunOptions), "")
-    own = [p.replace(kind=p.KEYWORD_ONLY) for p in own if p.name != of_run]
-    asked = list(_run_flags(command.__name__)) if of_run else []
-    settings = list(_setting_flags(command.__name__))
+    kinds = {
+        RunOptions: (RunOptions.flagged, _run_flags(command.__name__)),
+        PlanOptions: (lambda values: PlanOptions(**values), _fields_of(PlanOptions)),
+    }
+    own: list[inspect.Parameter] = []
+    made: dict[str, tuple[Callable[[Any], object], Sequence[inspect.Parameter]]] = {}
+    for parameter in list(inspect.signature(command, eval_str=True).parameters.values())[1:]:
+        if parameter.annotation in kinds:
+            made[parameter.name] = kinds[parameter.annotation]
+            own += made[parameter.name][1]
+        else:
+            own.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
+    settings = _setting_flags(command.__name__)
     taken = {parameter.name for parameter in own}
-    shared = [parameter for parameter in _shared() if parameter.name not in taken]
+    shared = [each for each in _fields_of(CommonOptions) if each.name not in {*taken, "chosen"}]
     context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
 
     @functools.wraps(command)
@@ -287,12 +316,12 @@ def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
         before = ctx.obj or CommonOptions()
         chosen = {**before.chosen, **_set(settings, values)}
         options = ctx.obj = replace(before, chosen=chosen, **_set(shared, values))
-        if of_run:
-            values[of_run] = RunOptions.flagged(_set(asked, values))
+        for name, (make, flags) in made.items():
+            values[name] = make(_set(flags, values))
         with guard(options), in_shell():
             command(options, **values)
 
-    parameters = [context, *own, *asked, *settings, *shared]
+    parameters = [context, *own, *settings, *shared]
     run.__doc__ = "\n\n".join(
         " ".join(part.split()) for part in (inspect.getdoc(command) or "").split("\n\n")
     )
@@ -308,28 +337,30 @@ def _set(parameters: Iterable[inspect.Parameter], values: dict[str, Any]) -> dic
 
 
 @functools.cache
-def _shared() -> tuple[inspect.Parameter, ...]:
-    """The common options as parameters of a function."""
-    common = inspect.signature(CommonOptions, eval_str=True).parameters.values()
-    return tuple(p.replace(kind=p.KEYWORD_ONLY) for p in common if p.name != "chosen")
+def _fields_of(kind: type) -> tuple[inspect.Parameter, ...]:
+    """The fields of a class as options of a command."""
+    own = inspect.signature(kind, eval_str=True).parameters.values()
+    return tuple(parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in own)
 
 
-def _run_flags(command: str) -> Iterator[inspect.Parameter]:
+def _run_flags(command: str) -> list[inspect.Parameter]:
     """The options of a run that a command takes."""
     types = get_type_hints(RunOptions)
-    for each in fields(RunOptions):
-        flagged = each.metadata.get("flag")
-        if flagged is not None and command in flagged.commands:
-            yield _parameter(each.name, types[each.name], flagged)
+    flags = ((each.name, each.metadata.get("flag")) for each in fields(RunOptions))
+    return [
+        _parameter(name, types[name], flagged)
+        for name, flagged in flags
+        if flagged is not None and command in flagged.commands
+    ]
 
 
-def _setting_flags(command: str) -> Iterator[inspect.Parameter]:
+def _setting_flags(command: str) -> list[inspect.Parameter]:
     """The settings that a command takes."""
-    for spec in SETTINGS.values():
-        flagged = spec.flag
-        if flagged is not None and (not flagged.commands or command in flagged.commands):
-            type_ = list[str] if spec.type is tuple else spec.type
-            yield _parameter(flagged.argument, type_, flagged)
+    return [
+        _parameter(spec.flag.argument, list[str] if spec.type is tuple else spec.type, spec.flag)
+        for spec in SETTINGS.values()
+        if spec.flag is not None and (not spec.flag.commands or command in spec.flag.commands)
+    ]
 
 
 def _parameter(name: str, type_: Any, flagged: Flag) -> inspect.Parameter:
@@ -483,7 +514,7 @@ def named_values(option: str, texts: Sequence[str] | None) -> dict[str, str]:
     return values
 
 
-def parameters(texts: Sequence[str] | None) -> dict[str, Any]:
+def _parameters(texts: Sequence[str] | None) -> dict[str, Any]:
     """Parse the values of `--set`: JSON if valid, else text. Raises PlanError."""
     values: dict[str, Any] = {}
     for name, text in named_values("--set", texts).items():

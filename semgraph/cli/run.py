@@ -11,21 +11,17 @@ import typer
 
 from semgraph.cli.options import (
     CommonOptions,
-    Inputs,
-    Params,
     Plan,
-    Preset,
-    Uses,
+    PlanOptions,
     everywhere,
     flag,
-    named_values,
-    parameters,
     run_until_signal,
 )
 from semgraph.options import RunOptions
 
 if TYPE_CHECKING:
     from semgraph.execution.result import Result
+    from semgraph.frontend.row_files import LoadedInput
     from semgraph.llm.settings import Settings
     from semgraph.logical.plan import LogicalPlan
     from semgraph.session import Session
@@ -34,26 +30,12 @@ _CODE = ("config", "operators", "functions")  # what a resumed run does not take
 
 
 @everywhere
-def run(
-    options: CommonOptions,
-    request: RunOptions,
-    plan: Plan,
-    input: Inputs = None,  # noqa: A002 - the option's name
-    set: Params = None,  # noqa: A002 - the option's name
-    preset: Preset = None,
-    use: Uses = None,
-) -> None:
+def run(options: CommonOptions, plan: Plan, given: PlanOptions, request: RunOptions) -> None:
     """Run a plan: on the rows you give, or on its example."""
     with options.session() as session:
-        prepared = session.prepare(
-            plan,
-            params=parameters(set),
-            preset=preset,
-            use=named_values("--use", use),
-            resume=request.resume,
-        )
+        prepared = given.prepare(session, plan, request.resume)
         request = session.resumed(request.resume).merged(request)
-        inputs = _introduce(options, session, prepared, plan, input, request)
+        inputs = _introduce(options, session, prepared, plan, given, request)
         began = time.monotonic()
         result = _run(options, session, prepared, plan, request, inputs)
         _report(
@@ -74,15 +56,14 @@ def _introduce(
     session: Session,
     plan: LogicalPlan,
     typed: str,
-    inputs: list[str] | None,
+    given: PlanOptions,
     request: RunOptions,
-) -> dict[str, Any]:
+) -> Mapping[str, LoadedInput]:
     """Read the inputs, print the first lines, and download missing models."""
-    from semgraph.frontend.row_files import read_inputs
     from semgraph.render.header import header
     from semgraph.session.inputs import example_rows
 
-    result = read_inputs(inputs or (), plan)
+    result = given.rows(plan)
     if plan.inputs and not result and request.resume is None:
         example_rows(plan)  # before any download: raises if the plan has no example
     settings = session.resumed(request.resume).settings(session.settings)
@@ -91,7 +72,7 @@ def _introduce(
         options.warn(f"! {warning}")
     session.require_store(settings)
     _fetch(options, settings, plan)
-    return dict(result)
+    return result
 
 
 def _fetch(options: CommonOptions, settings: Settings, plan: LogicalPlan) -> None:
@@ -179,10 +160,7 @@ Form = Literal["tree", "algebra", "mermaid", "json", "queries", "prompts"]
 def explain(
     options: CommonOptions,
     plan: Plan,
-    input: Inputs = None,  # noqa: A002 - the option's name
-    set: Params = None,  # noqa: A002 - the option's name
-    preset: Preset = None,
-    use: Uses = None,
+    given: PlanOptions,
     format: Annotated[Form, flag("--format", "How it is drawn.")] = "tree",  # noqa: A002 - the option's name
     expand: Annotated[
         bool, flag("--expand", "With --format algebra: the steps of called plans too.")
@@ -200,13 +178,9 @@ def explain(
     """Show what a plan will do, step by step, and its estimated cost. Nothing is written; only
     --sample calls a model.
     """
-    from semgraph.frontend.row_files import read_inputs
-
     with options.session() as session:
-        prepared = session.prepare(
-            plan, params=parameters(set), preset=preset, use=named_values("--use", use)
-        )
-        inputs = read_inputs(input or (), prepared)
+        prepared = given.prepare(session, plan)
+        inputs = given.rows(prepared)
         asked: dict[Form, bool] = {"queries": queries, "prompts": prompts}
         for form in [form for form in asked if asked[form]] or [format]:
             text = session.explain(
