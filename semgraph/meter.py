@@ -70,20 +70,22 @@ _NAMES = {"operator", "how"}
 
 @dataclass(repr=False)
 class OperatorMetrics(StepMetrics):
-    """The counters of one operator of a step; each count is also added to the step."""
+    """The counters of one operator of a step; each count is also added to its parent: the counters
+    of the step or, for one call, of the operator.
+    """
 
-    step: StepMetrics = field(default_factory=StepMetrics)
+    parent: StepMetrics = field(default_factory=StepMetrics)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set a counter, and change the step's counter by the same amount."""
-        step = self.__dict__.get("step")
-        if step is not None:
+        """Set a counter, and change the parent's counter by the same amount."""
+        parent = self.__dict__.get("parent")
+        if parent is not None:
             before = getattr(self, name)
             if isinstance(before, (int, float)) and isinstance(value, (int, float)):
-                own = getattr(step, name)
-                setattr(step, name, None if own is None else own + value - before)
+                own = getattr(parent, name)
+                setattr(parent, name, None if own is None else own + value - before)
             elif name not in _NAMES:
-                setattr(step, name, value)
+                setattr(parent, name, value)
         object.__setattr__(self, name, value)
 
     def gave(self, rows: int) -> None:
@@ -164,7 +166,7 @@ class Meter:
         """
         operators = self.by_operator.setdefault(name, {})
         if key not in operators:
-            operators[key] = OperatorMetrics(step=self.step(name), operator=operator, how=how)
+            operators[key] = OperatorMetrics(parent=self.step(name), operator=operator, how=how)
             step = self.step(name)
             step.operator = ", ".join(dict.fromkeys(each.operator for each in operators.values()))
             step.how = ", ".join(dict.fromkeys(each.how for each in operators.values()))

@@ -61,7 +61,8 @@ from semgraph.semantic.contract import (
     refuse_check,
     row_texts,
 )
-from semgraph.semantic.library import Edges, Implementation, Packed, PerItem, Vectors
+from semgraph.semantic.implementation import Implementation, Packed, PerItem
+from semgraph.semantic.library import Edges, Vectors
 from semgraph.semantic.verdicts import ByLogOdds, Vote
 
 __all__ = [

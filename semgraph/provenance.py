@@ -309,7 +309,7 @@ class Tracer:
         return self._tables[kind, step]
 
     def _input_rows(self, name: str) -> list[Row]:
-        """The rows of an input with their ids; rows of the ordered input also with their number."""
+        """The rows of an input with their ids; rows of the windowed input also with their number."""
         from semgraph.execution.record import read_input, recorded_inputs
 
         file = recorded_inputs(self.run.folder).get(name)

@@ -38,7 +38,7 @@ def database(journal: Journal) -> sqlite3.Connection:
 
 def memory(store: SqliteStore) -> Any:
     """The vectors and words that a store holds, each a cache with a limit in bytes."""
-    return store._memory
+    return store._caches
 
 
 def blocks_of(cache: Any) -> Mapping[Any, Any]:

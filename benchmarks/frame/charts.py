@@ -13,6 +13,7 @@ from typing import Any
 
 from benchmarks.frame.lines import Line
 from benchmarks.frame.tables import OLD, old_code
+from semgraph.render.svg import Box, free
 
 INK = ("#1f2328", "#e6edf3")
 COLOURS = (
@@ -105,7 +106,7 @@ def draw(chart: Chart, lines: Sequence[Line]) -> str:
     parts.append(_text((_LEFT + right) / 2, _BOTTOM + 38, chart.labels[0], anchor="middle"))
     title = _text(16, 192, chart.labels[1], anchor="middle")
     parts.append(f'<g transform="rotate(-90 16 192)">{title}</g>')
-    placed: list[tuple[float, float, float]] = []
+    taken: list[Box] = []
     for number, (name, points) in enumerate(series.items()):
         marker, dash = _MARKERS[number % 4], _DASHES[number // 7 % 4]
         shown = [(across(x), up(statistics.median(trials)), trials) for x, trials in points]
@@ -117,7 +118,7 @@ def draw(chart: Chart, lines: Sequence[Line]) -> str:
             at_point = f'<path transform="translate({x:.1f} {y:.1f})" d="{marker}"/>'
             parts.append(f'<path class="line" d="{ends}"/>{at_point}')
         if chart.labelled:
-            parts.append(_beside(name, shown[0][0], shown[0][1], placed))
+            parts.append(_beside(name, shown[0][0], shown[0][1], taken))
         else:
             at = _TOP + 10 + 20 * number
             parts.append(f'<path transform="translate({right + 20:.1f} {at})" d="{marker}"/>')
@@ -180,15 +181,14 @@ def _axis(
     return place, [(tick, f"{tick:,.6g}") for tick in ticks if low <= tick <= high]
 
 
-def _beside(text: str, x: float, y: float, placed: list[tuple[float, float, float]]) -> str:
+def _beside(text: str, x: float, y: float, taken: list[Box]) -> str:
     """A label at the nearest place beside its point that no other label takes."""
-    wide = _LETTER * len(text)
+    wide, places = _LETTER * len(text), []
     for right, up in _PLACES:
         left = x + right if right > 0 else x + right - wide if right else x - wide / 2
-        if all(abs(y + up - b) > 12 or left > e or left + wide < s for s, e, b in placed):
-            break
-    placed.append((left, left + wide, y + up))
-    return _text(left, y + up, text)
+        places.append(Box(left, y + up - 6, left + wide, y + up + 6))
+    place = free(places, taken) or places[-1]
+    return _text(place.left, place.top + 6, text)
 
 
 def _text(x: float, y: float, text: str, *, anchor: str = "start", size: int = 12) -> str:

@@ -40,21 +40,15 @@ def list_plans(options: CommonOptions) -> None:
 def show(
     options: CommonOptions,
     plan: Annotated[str, argument("PLAN", "A name, or a file.")],
-    *,
-    markdown: Annotated[
-        bool, flag("--markdown", "As a page of Markdown, with the algebra.")
-    ] = False,
 ) -> None:
     """Explain one plan: inputs, parameters, presets, steps and their implementations, prompts, an
     example command.
     """
     from semgraph.frontend.plan_files import plan_file
-    from semgraph.render.plans import described, markdown_page, page
+    from semgraph.render.plans import described, page
 
     file = plan_file(plan, options.settings().functions)
-    if markdown:
-        options.show(*markdown_page(file).splitlines())
-    elif options.json:
+    if options.json:
         options.dump(described(file))
     else:
         options.show(*page(file, options.out.width, prompts=bool(options.verbose)))

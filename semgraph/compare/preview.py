@@ -25,7 +25,7 @@ from semgraph.meter import StepMetrics
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.semantic.context import DryRun, DryRunEnded, PlannedRequests
 from semgraph.semantic.contract import Cost, Keys, Observed, RowEstimate, Rows
-from semgraph.semantic.library import Implementation, watched
+from semgraph.semantic.implementation import Implementation, watched
 
 _SAMPLE = 200  # items for which prompts are counted
 Batches = Mapping[str, PlannedRequests]

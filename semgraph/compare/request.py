@@ -72,9 +72,9 @@ from semgraph.compare.truth import (
 )
 from semgraph.display import option
 from semgraph.errors import BudgetReached, Fault, PlanError, Problem
-from semgraph.execution.evaluation import Opened
 from semgraph.execution.observations import ObservationFile
 from semgraph.execution.record import CallLog, RunRecord, new_run, noted, timestamp
+from semgraph.execution.runtime import Opened
 from semgraph.expr.functions import canonical_json
 from semgraph.llm.base import LLM
 from semgraph.llm.settings import Settings
@@ -95,7 +95,8 @@ from semgraph.scores import (
     score_graph,
     tally,
 )
-from semgraph.semantic.library import Implementation, Library
+from semgraph.semantic.implementation import Implementation
+from semgraph.semantic.library import Library
 from semgraph.stores.base import Store
 
 Variants = Sequence[str] | Mapping[str, str] | Mapping[str, Mapping[str, str]]

@@ -30,9 +30,10 @@ from semgraph.errors import (
     StoreUnavailable,
     did_you_mean,
 )
-from semgraph.execution.evaluation import Opened, Runtime
 from semgraph.execution.executor import Executor
-from semgraph.execution.result import ExecutorOptions, result_table
+from semgraph.execution.outcome import ExecutorOptions
+from semgraph.execution.result import result_table
+from semgraph.execution.runtime import Opened, Runtime
 from semgraph.execution.windows import prepare
 from semgraph.expr.functions import canonical_json
 from semgraph.llm.base import LLM, Embedder, Embeddings, Reply, Request, Usage, Wrapper
@@ -51,11 +52,12 @@ from semgraph.physical.planner import compile_plan
 from semgraph.relational.batch import INPUT_ROW
 from semgraph.scores import ScoredGraph
 from semgraph.semantic.answers import answer_table
-from semgraph.semantic.ask import AnswerContext, Answered
+from semgraph.semantic.ask import Answered, Asking
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import Cost, Observed, Outcome, RowEstimate, Rows
-from semgraph.semantic.library import Implementation, Library
-from semgraph.semantic.rows import answer
+from semgraph.semantic.dispatch import answer
+from semgraph.semantic.implementation import Implementation
+from semgraph.semantic.library import Library
 from semgraph.stores.base import EdgeWrite, NodeWrite, Store, Write, WriteBatch, open_for_reading
 from semgraph.stores.sqlite.store import SqliteStore
 
@@ -365,7 +367,7 @@ async def freeze(
         else []
     )
     return Frozen(
-        node, tuple(_numbered(parts)), runtime.partitions, ledger.paid, len(outcome.failures)
+        node, tuple(_numbered(parts)), runtime.partition_of_row, ledger.paid, len(outcome.failures)
     )
 
 
@@ -416,7 +418,7 @@ async def _answered(
     return await answer(
         frozen.node,
         part.tables,
-        AnswerContext(variant, ctx, frozen.partitions, column, part.now),
+        Asking(variant, ctx, frozen.partitions, column, part.now),
     )
 
 

@@ -36,7 +36,8 @@ from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, SemTop
 from semgraph.meter import StepMetrics
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import Rows, answer_schema
-from semgraph.semantic.library import Implementation, Library, Watched, check_answer
+from semgraph.semantic.implementation import Implementation, Watched, check_answer
+from semgraph.semantic.library import Library
 
 _TEXT: Any = pa.string()
 LEFT: Any = pa.schema({"name": _TEXT, "at": TIMESTAMP, "kind": _TEXT, "reference": _TEXT})

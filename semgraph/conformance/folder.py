@@ -30,7 +30,8 @@ from semgraph.folders import operators_folder
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.plan import Choice
 from semgraph.logical.schema import NAME
-from semgraph.semantic.library import FOLDERS, Library, named
+from semgraph.semantic.implementation import named
+from semgraph.semantic.library import FOLDERS, Library
 
 
 class ImplementationFile(NamedTuple):

@@ -38,7 +38,7 @@ from semgraph.logical.plan import Choice
 from semgraph.logical.prompt import plain
 from semgraph.logical.semantic import Check
 from semgraph.semantic.contract import SCORE, RowEstimate
-from semgraph.semantic.library import Blocked, Implementation, invalid_cost, named
+from semgraph.semantic.implementation import Blocked, Implementation, invalid_cost, named
 
 PATIENCE = 15.0  # maximum seconds of one run of a candidate, which takes hundredths
 

@@ -143,7 +143,9 @@ def _by_rows(plan: LogicalPlan, sizes: Mapping[str, int]) -> Division:
 def _part(plan: LogicalPlan, returns: Mapping[str, Node], name: str) -> LogicalPlan:
     """A plan that returns the rows of some nodes; rows of an input carry its row numbers."""
     marked = rewrite(tuple(returns.values()), lambda node: _marked(node, name))
-    return replace(plan, writes=(), schema=None, returns=dict(zip(returns, marked, strict=True)))
+    return replace(
+        plan, writes=(), schema_write=None, returns=dict(zip(returns, marked, strict=True))
+    )
 
 
 def _taken_by_row(plan: LogicalPlan, name: str) -> set[Node]:

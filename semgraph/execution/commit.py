@@ -19,8 +19,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semgraph.errors import ConcurrentWrite, DataError, EngineError, Problem
-from semgraph.execution.evaluation import Runtime
-from semgraph.execution.result import ExecutorOptions, RunOutcome
+from semgraph.execution.outcome import ExecutorOptions, RunOutcome
+from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import InputRows, Window
 from semgraph.logical.plan import Windowing
 from semgraph.logical.sinks import Delete, Merge, Sink
@@ -137,7 +137,7 @@ def failures_of(
 
 def without(sinks: Sinks, rows: Collection[int]) -> Sinks:
     """The rows of sinks, without rows that derive from the given input rows."""
-    return [(spec, batch.without_rows(rows)) for spec, batch in sinks]
+    return [(spec, batch.without_input_rows(rows)) for spec, batch in sinks]
 
 
 def without_unwritten(sinks: Sinks, unwritten: Sequence[Unwritten]) -> Sinks:
@@ -162,7 +162,7 @@ class Writes:
     unwritten: tuple[Unwritten, ...] = ()
 
     @contextmanager
-    def placing_errors(self) -> Iterator[None]:
+    def locating_errors(self) -> Iterator[None]:
         """Add the position of the refused sink to errors of the store."""
         try:
             yield
@@ -344,9 +344,9 @@ class Commits:
         self.heads: dict[int, str | None] = {}
         self._written: dict[str, DistinctKeys] = {}
         self._passing = Counter[str]()  # rows of writes that skip missing nodes and edges
-        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def rows(self, sinks: Sinks) -> list[Unwritten]:
+    async def write_rows(self, sinks: Sinks) -> list[Unwritten]:
         """Write and record the rows of some sinks, in one transaction without commit markers. If
         rows cannot be written, write nothing and return them.
         """
@@ -363,8 +363,8 @@ class Commits:
                 self.runtime.recorder.written(spec.sink.label.name, batch.visible())
 
     async def with_vectors(self, sinks: Sinks) -> tuple[Sinks, list[Unwritten]]:
-        """The rows of some sinks as `window` takes them, and the rows that lack a vector. If rows
-        fail by input row, rows that derive from none are noted.
+        """The rows of some sinks as `commit_window` takes them, and the rows that lack a vector. If
+        rows fail by input row, rows that derive from none are noted.
         """
         ready: list[tuple[SinkSpec, Batch]] = []
         unwritten: list[Unwritten] = []
@@ -378,12 +378,12 @@ class Commits:
                 except NoVectors as error:
                     for place, what in error.errors.items():
                         row = Unwritten(spec, batch, place, Problem(what), by_embedder=True)
-                        if not self.runtime.left_out(row.failure()):
+                        if not self.runtime.note_if_left_out(row.failure()):
                             unwritten.append(row)
                     batch = error.others
         return ready, unwritten
 
-    async def window(
+    async def commit_window(
         self, windowing: Windowing, window: Window, rows: InputRows, sinks: Sinks, now: datetime
     ) -> CommitAttempt:
         """Write a window with its commit markers, in one transaction. If rows cannot be written,
@@ -396,7 +396,7 @@ class Commits:
             return CommitAttempt(done=True)
         head = uuid4().hex
         try:
-            own = [(spec, batch.of_rows(window.rows)) for spec, batch in sinks]
+            own = [(spec, batch.of_input_rows(window.rows)) for spec, batch in sinks]
             unwritten = await self._write(own, self._marker(windowing, window, rows, now, head))
         except DataError as error:
             note = f'group "{rows.partitions[window.partition]}" stopped: {error}'
@@ -440,9 +440,9 @@ class Commits:
 
     async def _commit(self, writes: Writes, marker: CommitMarker | None) -> None:
         metrics = self.runtime.meter.step(COMMIT)
-        async with self._places:
+        async with self._slots:
             started = time.perf_counter()
-            with writes.placing_errors(), count_round_trips() as trips:
+            with writes.locating_errors(), count_round_trips() as trips:
                 try:
                     done = await self.runtime.store.commit(writes.batch, marker)
                 finally:

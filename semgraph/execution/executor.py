@@ -45,8 +45,10 @@ from semgraph.execution.commit import (
     without,
     without_unwritten,
 )
-from semgraph.execution.evaluation import Evaluation, InputRowSet, Lineage, Runtime
-from semgraph.execution.result import RETAINED, ExecutorOptions, RunOutcome
+from semgraph.execution.evaluation import Evaluation, InputRowSet
+from semgraph.execution.outcome import ExecutorOptions, RunOutcome
+from semgraph.execution.result import RETAINED
+from semgraph.execution.runtime import Lineage, Runtime
 from semgraph.execution.windows import (
     Confinement,
     InputRows,
@@ -64,7 +66,6 @@ from semgraph.llm.stack import Replies
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Windowing
 from semgraph.logical.relational import Empty, Input
-from semgraph.logical.sinks import Merge
 from semgraph.physical.plan import InputTable, PhysicalNode, PhysicalPlan, SinkSpec
 from semgraph.relational.batch import INPUT_ROW, PARTITION, Batch, values
 from semgraph.semantic.ask import Failure
@@ -101,27 +102,6 @@ def batches_of_inputs(
                 own = (places or {}).get(name, range(rows.num_rows))
                 input_batches[node] = rows.with_ids(lineage.ids_of(name, own))
     return input_batches
-
-
-async def number_rows(
-    runtime: Runtime,
-    windowing: Windowing,
-    inputs: Mapping[str, pa.Table],
-    places: Sequence[int] | None = None,
-) -> InputRows:
-    """The rows to cut into windows; `places` as in `prepare`. Sets the partitions of the runtime."""
-    rows = await prepare(windowing, inputs[windowing.input], places)
-    runtime.partitions[:] = rows.names
-    return rows
-
-
-def cut_waves(
-    runtime: Runtime, windowing: Windowing, rows: InputRows, pending: Mapping[int, Sequence[int]]
-) -> list[Wave]:
-    """The windows of the pending rows. Sets the confinement of the runtime."""
-    waves = cut(windowing, pending)
-    runtime.confinement = Confinement.of(rows, waves)
-    return waves
 
 
 async def committed_rows(store: Store, plan: str, rows: InputRows) -> set[int]:
@@ -179,7 +159,9 @@ class Executor:
             if windowing is None:
                 await self._at_once(inputs)
             else:
-                self.windowing = for_batches(windowing) if self.runtime.in_batches else windowing
+                self.windowing = (
+                    for_batches(windowing) if self.runtime.batched_operators else windowing
+                )
                 await self._by_windows(inputs)
         except BudgetReached as error:
             self.outcome.stopped = str(error)
@@ -211,14 +193,14 @@ class Executor:
     ) -> tuple[Sinks, dict[str, Batch]]:
         """The rows of some sinks and of all results, computed concurrently."""
         returns = self.plan.returns
-        batches = await evaluation.batches([*(spec.rows for spec in specs), *returns.values()])
+        batches = await evaluation.compute([*(spec.rows for spec in specs), *returns.values()])
         sinks = list(zip(specs, batches, strict=False))
         return sinks, dict(zip(returns, batches[len(specs) :], strict=True))
 
     async def _write_without_windows(self, sinks: Sinks) -> None:
         """Write the sinks. Rows that lack a vector fail, and so do edges of such nodes."""
         lacking: set[tuple[str, str]] = set()
-        while unwritten := await self.commits.rows(sinks):
+        while unwritten := await self.commits.write_rows(sinks):
             if others := [row for row in unwritten if not row.lacks_vector(lacking)]:
                 raise nothing_written(others)  # without windows no row can be left out alone
             lacking |= {row.key for row in unwritten}
@@ -227,7 +209,7 @@ class Executor:
 
     async def _write_first_sinks(self, sinks: Sinks) -> None:
         """Write the sinks with `first: true`; input rows that cannot be written fail."""
-        while unwritten := await self.commits.rows(sinks):
+        while unwritten := await self.commits.write_rows(sinks):
             sinks = without(sinks, self._fail(row.failure() for row in unwritten))
 
     def _add_results(self, results: Mapping[str, Batch]) -> None:
@@ -245,18 +227,18 @@ class Executor:
     # -- plans with windows
 
     async def _by_windows(self, inputs: Mapping[str, pa.Table]) -> None:
-        windowing = self.windowing
-        rows = self.outcome.input_rows = await number_rows(
-            self.runtime, windowing, inputs, self.options.places
-        )
-        self._fail(without_nul(windowing.input, inputs[windowing.input], ordered=True)[1])
+        windowing, table = self.windowing, inputs[self.windowing.input]
+        rows = await prepare(windowing, table, self.options.places)
+        self.outcome.input_rows, self.runtime.partition_of_row = rows, rows.partition_of_row
+        self._fail(without_nul(windowing.input, table, windowed=True)[1])
         pending = await self._pending(rows)
         self.options.committed(0, len(rows.keys) - self.outcome.skipped)
         tables = {**inputs, windowing.input: rows.rows}
         places = {windowing.input: values(rows.rows.column(INPUT_ROW))}
         self._inputs = batches_of_inputs(self.plan, tables, places, self.runtime.lineage)
         await self._compute_run_wide()
-        waves = cut_waves(self.runtime, windowing, rows, pending)
+        waves = cut(windowing, pending)
+        self.runtime.confinement = Confinement.of(rows, waves)
         self._wave_of = [0] * len(rows.keys)
         for number, wave in enumerate(waves):
             for row in chain.from_iterable(window.rows for window in wave):
@@ -272,7 +254,7 @@ class Executor:
         """The slices in order. Later ones are computed while the caller commits a slice. When it
         stops, the others are cancelled, and what was computed is recorded and counted.
         """
-        in_batches = bool(self.runtime.in_batches)
+        in_batches = bool(self.runtime.batched_operators)
         remaining = deque(enumerate(slices(self.windowing, waves, in_batches=in_batches)))
         running: deque[RunningSlice] = deque()
         turn = Turn()
@@ -351,7 +333,7 @@ class Executor:
             async with Evaluation(
                 self.runtime, self._inputs, self.options.now("run")
             ) as evaluation:
-                batches = await evaluation.batches([node.inputs[0] for node in nodes])
+                batches = await evaluation.compute([node.inputs[0] for node in nodes])
                 self._run_wide = dict(zip(nodes, batches, strict=True))
 
     async def _slices(self, waves: tuple[Wave, ...], name: str, turn: Turn) -> list[Slice]:
@@ -363,18 +345,18 @@ class Executor:
         except DataError as error:
             windows = [window for wave in waves for window in wave]
             if len(windows) == 1:
-                self._stop(windows[0], error)
+                self._halt(windows[0], error)
                 return []
             one_by_one = [
                 await self._slices(((window,),), name, turn.again()) for window in windows
             ]
             return list(chain.from_iterable(one_by_one))
 
-    def _stop(self, window: Window, why: object, row: int | None = None) -> None:
+    def _halt(self, window: Window, why: object, row: int | None = None) -> None:
         """Stop a partition at a window, or at a row of it; earlier windows continue."""
         row = window.rows[0] if row is None else row
         if self._is_open(window.partition, row):
-            note = f'group "{self.runtime.partitions[row]}" stopped: {why}'
+            note = f'group "{self.runtime.partition_of_row[row]}" stopped: {why}'
             self.outcome.halt(window.partition, row, note)
 
     def _is_open(self, partition: int, row: int) -> bool:
@@ -392,17 +374,17 @@ class Executor:
             return slice_
         slice_.rows = {row: window.rows for window in windows for row in window.rows}
         slice_.replies = self._replies()
-        rows = self._rows(windows)
+        known = self._known(windows)
         async with Evaluation(
-            self.runtime, rows, slice_.now, windows, replies=slice_.replies, held=True
+            self.runtime, known, slice_.now, windows, replies=slice_.replies, held=True
         ) as evaluation:
-            firsts = [spec for spec in self.plan.sinks if _is_first(spec)]
+            firsts = [spec for spec in self.plan.sinks if spec.sink.first]
             if firsts and self.options.write and not turn.over.is_set():
                 await turn.before.wait()
-                batches = await evaluation.batches([spec.rows for spec in firsts])
+                batches = await evaluation.compute([spec.rows for spec in firsts])
                 await self._write_first_sinks(list(zip(firsts, batches, strict=True)))
                 turn.end()
-            batches = await evaluation.batches(self.plan.buffered)
+            batches = await evaluation.compute(self.plan.buffered)
             self._fail(evaluation.failures)
             slice_.batches |= dict(zip(self.plan.buffered, batches, strict=True))
             if self.windowing.by_readiness:  # joined windows are recorded as one window
@@ -452,11 +434,11 @@ class Executor:
         changed = self._outdated(slice_, windows)
         if not changed:
             return
-        rows = self._rows(changed)
+        known = self._known(changed)
         async with Evaluation(
-            self.runtime, rows, slice_.now, changed, replies=slice_.replies, held=True, ahead=False
+            self.runtime, known, slice_.now, changed, replies=slice_.replies, held=True, ahead=False
         ) as evaluation:
-            batches = await evaluation.batches(self.plan.buffered)
+            batches = await evaluation.compute(self.plan.buffered)
             self._fail(evaluation.failures)
             rows_of = {row: window.rows for window in changed for row in window.rows}
             evaluation.flush_again(slice_.uncounted & rows_of.keys())
@@ -477,13 +459,15 @@ class Executor:
             )
         ]
 
-    def _rows(
+    def _known(
         self, windows: Sequence[Window], computed: InputBatches | None = None
     ) -> dict[PhysicalNode, Batch]:
-        """The rows of some windows, and the rows of the whole run."""
+        """The batches that an evaluation of some windows starts from: their input rows, and the rows
+        of the whole run.
+        """
         rows = [row for window in windows for row in window.rows]
         own = {
-            node: self._confinement.by_window(batch.of_rows(rows))
+            node: self._confinement.by_window(batch.of_input_rows(rows))
             for node, batch in {**self._inputs, **(computed or {})}.items()
         }
         return own | self._run_wide
@@ -527,7 +511,7 @@ class Executor:
             except DataError as error:
                 apart = one_by_one(self.windowing, windows)
                 if len(apart) == 1:
-                    self._stop(apart[0], error)
+                    self._halt(apart[0], error)
                 else:
                     for window in apart:
                         await self._wave((window,), slice_)
@@ -543,11 +527,11 @@ class Executor:
         refused: set[Refused],
     ) -> list[tuple[Window, CommitAttempt]]:
         """Compute the ordered part of a wave and commit its windows. Returns the attempt of each."""
-        rows = self._rows(windows, slice_.batches)
+        known = self._known(windows, slice_.batches)
         async with Evaluation(
-            self.runtime, rows, now, windows, replies=slice_.replies, held=True, ahead=False
+            self.runtime, known, now, windows, replies=slice_.replies, held=True, ahead=False
         ) as evaluation:
-            specs = [spec for spec in self.plan.sinks if not _is_first(spec)]
+            specs = [spec for spec in self.plan.sinks if not spec.sink.first]
             sinks, results = await self._sinks_and_results(evaluation, specs)
             lost = self._fail(evaluation.failures)
             attempt = _WaveAttempt(evaluation, windows, lost, sinks, results, now)
@@ -555,12 +539,12 @@ class Executor:
         done = [window for window, end in ends if end.done]
         if self.windowing.by_readiness:
             self.runtime.recorder.windows(
-                (self.runtime.partitions[w.rows[0]], w.rows) for w in done
+                (self.runtime.partition_of_row[w.rows[0]], w.rows) for w in done
             )
         own = [row for window in done for row in window.rows]
-        self._add_results({name: batch.of_rows(own) for name, batch in results.items()})
+        self._add_results({name: batch.of_input_rows(own) for name, batch in results.items()})
         stopped = (window for window, end in ends if not (end.done or end.unwritten))
-        self.outcome.left_out.update(row for window in stopped for row in window.rows)
+        self.outcome.uncommitted_rows.update(row for window in stopped for row in window.rows)
         if self.runtime.recorder.keeps_results:
             self.outcome.keep_below(RETAINED)
         return ends
@@ -581,7 +565,7 @@ class Executor:
         if self.options.write and attempt.good:
             own = {row for window in attempt.good for row in window.rows}
             sinks, lacking = await self.commits.with_vectors(
-                [(spec, batch.of_rows(own)) for spec, batch in sinks]
+                [(spec, batch.of_input_rows(own)) for spec, batch in sinks]
             )
             attempt.lost |= self._fail(row.failure() for row in lacking)
         good = attempt.good
@@ -589,7 +573,7 @@ class Executor:
         self._record(attempt)
         recorder.keep()
         results = await all_ended(
-            self.commits.window(self.windowing, window, input_rows, sinks, attempt.now)
+            self.commits.commit_window(self.windowing, window, input_rows, sinks, attempt.now)
             for window in good
         )
         ends = list(zip(good, results, strict=True))
@@ -609,7 +593,7 @@ class Executor:
         """Record the completed rows, and the writes and results of good windows."""
         attempt.record()
         good = [row for window in attempt.good for row in window.rows]
-        self.commits.record([(spec, batch.of_rows(good)) for spec, batch in attempt.sinks])
+        self.commits.record([(spec, batch.of_input_rows(good)) for spec, batch in attempt.sinks])
 
     def _without_failed(self, windows: Sequence[Window]) -> list[Window]:
         """The windows that continue. With `on_error: stop`, a failed row stops its partition."""
@@ -617,7 +601,7 @@ class Executor:
             failed = [row for row in window.rows if row in self.outcome.failed_rows]
             if failed:  # the rows before a failed row may form a window
                 row = failed[0] if self.windowing.by_readiness else None
-                self._stop(window, "a row of it failed", row)
+                self._halt(window, "a row of it failed", row)
         return self._open_windows(windows)
 
 
@@ -626,10 +610,6 @@ def _numbered(rows: pa.Table, places: Sequence[int]) -> pa.Table:
     numbers = pa.array(places, pa.int64())
     partition = pa.array(np.zeros(len(numbers), np.int64))
     return rows.append_column(PARTITION, partition).append_column(INPUT_ROW, numbers)
-
-
-def _is_first(spec: SinkSpec) -> bool:
-    return isinstance(spec.sink, Merge) and spec.sink.first
 
 
 def _rows_interact(nodes: Sequence[Node]) -> bool:
@@ -685,7 +665,7 @@ class _WaveAttempt:
             good = [row for window in self.good for row in window.rows]
             for name, batch in self.results.items():
                 if batch.has_input_rows:
-                    recorder.result(name, batch.of_rows(good).table)
+                    recorder.result(name, batch.of_input_rows(good).table)
 
     def flush(self) -> None:
         """Count the rows and calls of completed input rows."""
@@ -841,7 +821,7 @@ def replaced(batch: Batch, new: Batch, rows: Collection[int]) -> Batch:
     """A relation with the rows of some input rows replaced by new ones."""
     if not batch.has_input_rows:
         return batch
-    return _concatenated(batch.without_rows(rows), new.of_rows(rows))
+    return _concatenated(batch.without_input_rows(rows), new.of_input_rows(rows))
 
 
 def _concatenated(first: Batch, last: Batch) -> Batch:

@@ -1,12 +1,11 @@
 """The result of a run, and its progress. Large results of a run with a record are read from the
-record on access. Notes name operators that got one answer for all rows.
+record on access.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
@@ -17,111 +16,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semgraph import display
-from semgraph.display import command
 from semgraph.execution.record import recorded_parts
-from semgraph.execution.windows import InputRows
-from semgraph.expr.functions import canonical_json
+from semgraph.execution.uniform import Uniform
 from semgraph.expr.types import python_rows
 from semgraph.formats import stopped
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import plain
-from semgraph.logical.semantic import SemFilter, SemJoin, SemMap
 from semgraph.meter import Meter
 from semgraph.relational.batch import INPUT_ROW, PARTITION, runtime_schema
 from semgraph.semantic.ask import Failure
-
-LEAST = 10  # the minimum number of distinct rows or pairs for a note about equal answers
-
-
-# Operators that answer yes or no: the column of the answer, and the words of the note.
-_YES_OR_NO = {"sem_filter": ("keep", "kept", "rows"), "sem_join": ("match", "matched", "pairs")}
-
-
-@dataclass
-class _Answers:
-    """The answers to one operator: the number of rows, and whether all answers so far are equal."""
-
-    keyword: str
-    step: str
-    names: tuple[str, ...]  # the columns of an answer
-    rows: int = 0
-    answer: Any = None
-    varied: bool = False
-    different: set[tuple[str, str | None]] = field(default_factory=set)
-
-    def add(self, answers: pa.Table) -> None:
-        """Add the answers to some rows; rows without an answer do not count."""
-        columns = dict.fromkeys(["left", "right", "error", *self.names])
-        for row in answers.select([*columns]).to_pylist():
-            if row["error"] is not None:
-                continue
-            answer = canonical_json(plain([row[name] for name in self.names]))
-            self._count(1, answer, {(row["left"], row["right"])})
-            if self.varied:
-                return
-
-    def take(self, other: _Answers) -> None:
-        """Add the answers to other rows."""
-        self.varied = self.varied or other.varied
-        if other.rows:
-            self._count(other.rows, other.answer, other.different)
-
-    def _count(self, rows: int, answer: Any, different: set[tuple[str, str | None]]) -> None:
-        self.varied = self.varied or (self.rows > 0 and answer != self.answer)
-        self.rows, self.answer = self.rows + rows, answer
-        if self.varied:
-            self.different.clear()
-        elif len(self.different) < LEAST:
-            self.different |= different
-
-    def note(self, run: str) -> str | None:
-        """The note about the answers; None if they vary or are few."""
-        if self.varied or len(self.different) < LEAST:
-            return None
-        count = f"{self.rows:,}"
-        if self.keyword not in _YES_OR_NO:
-            text = f"{self.keyword} gave the same answer for all {count} rows"
-        else:
-            _, verb, unit = _YES_OR_NO[self.keyword]
-            text = f"{self.keyword} {verb} {count if self.answer == '[true]' else 'none'} of {count} {unit}"
-        why = command(f"semgraph why {run} TEXT", f'session.why("TEXT", "{run}")')
-        look = f"; look at one: {why}, with the text of a row" if run else ""
-        return f"step {self.step}: {text}{look}"
-
-
-class Uniform:
-    """Watches the answers of a run."""
-
-    def __init__(self) -> None:
-        self.operators: dict[tuple[str, ...], _Answers] = {}
-
-    @classmethod
-    def merge(cls, parts: Iterable[Uniform]) -> Uniform:
-        """The answers of a run that consisted of several runs of one plan."""
-        whole = cls()
-        for part in parts:
-            for key, answers in part.operators.items():
-                own = _Answers(answers.keyword, answers.step, answers.names)
-                whole.operators.setdefault(key, own).take(answers)
-        return whole
-
-    def add(self, node: Node, answers: pa.Table) -> None:
-        """Add questions and answers, in the format of `semgraph.semantic.Answered.evidence`."""
-        if isinstance(node, (SemFilter, SemJoin, SemMap)):
-            column = _YES_OR_NO.get(node.keyword, ("",))[0]
-            names = (column,) if column else tuple(name for name, _ in node.answers)
-            key = (node.step, node.keyword, *(prompt.name for prompt in node.prompt.all))
-            own = self.operators.setdefault(key, _Answers(node.keyword, node.step, names))
-            if not own.varied:
-                own.add(answers)
-
-    def notes(self, run: str = "") -> list[str]:
-        """A note for each operator whose answers are all equal.
-
-        Args:
-            run: The id of the run, if it has a record.
-        """
-        return [note for own in self.operators.values() if (note := own.note(run)) is not None]
 
 
 @dataclass(frozen=True)
@@ -322,84 +225,6 @@ class Result:
         }
 
 
-@dataclass
-class ExecutorOptions:
-    """The options of an executor.
-
-    Args:
-        run: Id of the run.
-        now: The time of a slice or wave, by its name; recorded runs replay it.
-        again: Whether to reprocess input rows that have a commit marker.
-        write: Whether to commit.
-        fingerprint: The fingerprint of the plan, its parameters and choices, for commit markers.
-        committed: Called at the start and after each commit with two numbers: input rows committed
-            so far, and input rows to commit.
-        places: The indices of the windowed rows in the input of a larger run; None: their order.
-        share: Whether it is a share of a larger run. Without windows the larger run sets rows with
-            a NUL aside, once.
-    """
-
-    run: str
-    now: Callable[[str], datetime]
-    again: bool = False
-    write: bool = True
-    fingerprint: str = ""
-    committed: Callable[[int, int], None] = lambda _done, _total: None
-    places: Sequence[int] | None = None
-    share: bool = False
-
-
-@dataclass
-class RunOutcome:
-    """The outcome of a run. It grows during the run, so that an interrupted run reports its work.
-
-    Args:
-        tables: The rows of each result, wave by wave. Rows that derive from input rows are included
-            only while they are in memory.
-        ids: Without windows, the ids of the rows of each result that derive from input rows.
-        retained: Bytes of the rows in memory that derive from input rows.
-        dropped: Whether only the record has the rows that derive from input rows.
-        left_out: Input rows of windows that were recorded but not committed.
-        skipped_by: Input rows that earlier runs committed, by the id of the run.
-        halted: The stopped partitions, each with the first input row of the window that stopped it.
-    """
-
-    tables: dict[str, list[pa.Table]] = field(default_factory=dict)
-    ids: dict[str, Sequence[int]] = field(default_factory=dict)
-    retained: int = 0
-    dropped: bool = False
-    left_out: set[int] = field(default_factory=set)
-    skipped_by: dict[str, list[int]] = field(default_factory=dict)
-    failures: list[Failure] = field(default_factory=list)
-    written: dict[str, int] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    input_rows: InputRows | None = None
-    skipped: int = 0
-    committed: int = 0
-    failed_rows: set[int] = field(default_factory=set)
-    stopped: str | None = None
-    halted: dict[int, int] = field(default_factory=dict)
-
-    def add(self, name: str, rows: pa.Table) -> None:
-        """Add rows of a result that derive from input rows."""
-        if not self.dropped:
-            self.tables.setdefault(name, []).append(rows)
-            self.retained += rows.nbytes
-
-    def keep_below(self, limit: int) -> None:
-        """Drop rows that derive from input rows from memory if they exceed `limit` bytes."""
-        if self.retained > limit:
-            self.dropped, self.retained = True, 0
-            for name, tables in list(self.tables.items()):
-                if tables and INPUT_ROW in tables[0].column_names:
-                    del self.tables[name]
-
-    def halt(self, partition: int, input_row: int, note: str) -> None:
-        """Stop a partition at a window, with a note of the reason."""
-        self.halted[partition] = input_row
-        self.notes.append(note)
-
-
 def result_rows(node: Node, tables: Sequence[pa.Table]) -> pa.Table:
     """A result with hidden columns: windows by their first input row, rows within a window in the
     order of the plan.
@@ -413,8 +238,14 @@ def result_table(node: Node, tables: Sequence[pa.Table]) -> pa.Table:
     return result_rows(node, tables).select(node.schema.names)
 
 
-_HALTED, _SET_ASIDE, _BUDGET = 1, 3, 4  # exit codes, the worst first: 1, 4, 3
-_WORST = (_HALTED, _BUDGET, _SET_ASIDE, 0)
+HALTED = 1  # the exit code of a run with a stopped partition
+
+
+def exit_code(*, stopped: str | None, halted: bool, failed: bool) -> int:
+    """The exit code of a run: 4 if it stopped at a budget, else 1 if a partition stopped, else 3 if
+    rows failed.
+    """
+    return 4 if stopped else HALTED if halted else 3 if failed else 0
 
 
 def _merged(parts: Sequence[Result], run: str, record: Path | None) -> Result:
@@ -423,7 +254,8 @@ def _merged(parts: Sequence[Result], run: str, record: Path | None) -> Result:
     for part in parts:
         for label, count in part.written.items():
             written[label] = written.get(label, 0) + count
-    codes = {part.exit_code for part in parts}
+    stopped = next((part.stopped for part in parts if part.stopped), None)
+    halted = any(part.exit_code == HALTED for part in parts)
     uniform = Uniform.merge(part.uniform for part in parts)
     meter = Meter.merge(part.meter for part in parts)
     return replace(
@@ -448,10 +280,12 @@ def _merged(parts: Sequence[Result], run: str, record: Path | None) -> Result:
                 )
             )
         ),
-        stopped=next((part.stopped for part in parts if part.stopped), None),
+        stopped=stopped,
         keys=(),
         record=record,
-        exit_code=next(code for code in _WORST if code in codes),
+        exit_code=exit_code(
+            stopped=stopped, halted=halted, failed=any(part.failed for part in parts)
+        ),
         places={},
         left_out=frozenset(chain.from_iterable(part.left_out for part in parts)),
         uniform=uniform,

@@ -30,8 +30,8 @@ class InputRows:
     Args:
         table: The input's columns (key and partition filled), `position`, `turn`, `_p` (the first
             row of its partition), `_m`; row i has `_m` = i.
-        partitions: Partition values, by number.
-        names: Partition values, by `_m`.
+        partitions: The partitions, by their ordinal (`Window.partition`).
+        partition_of_row: The partition of each row.
         keys: Row ids, by `_m`.
         of: The rows of each partition, in order.
         bare: Rows with only a key: they name stored rows to reprocess.
@@ -39,7 +39,7 @@ class InputRows:
 
     table: pa.Table
     partitions: list[str]
-    names: list[str]
+    partition_of_row: list[str]
     keys: list[str]
     of: tuple[tuple[int, ...], ...]
     bare: frozenset[int] = frozenset()
@@ -221,7 +221,7 @@ def joined(windowing: Windowing, waves: Iterable[Wave]) -> tuple[Wave, ...]:
 
 
 def without_nul(
-    name: str, table: pa.Table, *, ordered: bool = False
+    name: str, table: pa.Table, *, windowed: bool = False
 ) -> tuple[pa.Table, list[Failure], Sequence[int]]:
     """The rows without a NUL, a failure for each other row, and the indices of the rows without a
     NUL.
@@ -229,7 +229,7 @@ def without_nul(
     Args:
         name: The name of the input.
         table: Its rows.
-        ordered: Whether this input is cut into windows.
+        windowed: Whether this input is cut into windows.
     """
     columns: dict[int, str] = {}
     for column in table.column_names:
@@ -241,7 +241,7 @@ def without_nul(
         Failure(
             name,
             f"column {column}: the text holds a NUL character. Remove it",
-            place if ordered else None,
+            place if windowed else None,
             table.slice(place, 1).to_pylist()[0],
         )
         for place, column in sorted(columns.items())

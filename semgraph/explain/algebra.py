@@ -55,52 +55,58 @@ def algebra(plan: LogicalPlan, *, expand: bool = False) -> str:
         plan: The plan.
         expand: Whether to write the steps of called plans as equations, too.
     """
-    empty = {root for root in plan.roots if root.is_empty}
-    operators = [n for n in walk(*plan.roots) if not isinstance(n, (Sink, Input)) or n in empty]
-    last = {node.step: node for node in operators if node.step}
-    calls = {} if expand else {s: call for s, call in plan.called.items() if _is_call(plan, s)}
-    own = {
-        node: step
-        for step, node in last.items()
-        if step not in calls and _caller(node, calls) is None
-    }
-    named = own | {
-        node: f"{step}.{result}" if len(call.results) > 1 else step
-        for step, call in calls.items()
-        for result, node in call.results.items()
-        if _caller(node, calls) == step
-    }
-
-    def name(node: Node) -> str:
-        if node in named:
-            return named[node]
-        if _caller(node, calls) is not None and isinstance(node, Project):
-            return name(node.input)  # the columns of a plan that another one replaces
-        if isinstance(node, Input):
-            return symbol(node, name)
-        lines = _chain(node, name, named)
-        return lines[0] if len(lines) == 1 else "(" + " ".join(lines) + ")"
-
+    name = _Names(plan, expand=expand)
     equations = {
-        own[node]: _equation(f"{own[node]} =", _chain(node, name, named))
-        for node in operators
-        if node in own
+        step: _equation(f"{step} =", _chain(node, name, name.named))
+        for node, step in name.own.items()
     }
-    equations |= {step: _equation(f"{step} =", [_term(call, name)]) for step, call in calls.items()}
-    first = [step for step in plan.document.get("steps") or () if step in equations]
-    steps = dict.fromkeys([*first, *equations]) if calls else equations
-    written = [
+    equations |= {s: _equation(f"{s} =", [_term(call, name)]) for s, call in name.calls.items()}
+    if name.calls:
+        written = [step for step in plan.document.get("steps") or () if step in equations]
+        equations = {step: equations[step] for step in dict.fromkeys([*written, *equations])}
+    schema = f"schema ← {plan.graph.name}{' (anew)' if plan.schema_write and plan.schema_write.drop else ''}"
+    writes = [
         _equation(f"{s.label.name} ← {symbol(s, name)}", [name(s.input)])
         for s in plan.writes
-        if _caller(s, calls) is None
+        if _caller(s, name.calls) is None
     ]
-    schema = (
-        [f"schema ← {plan.graph.name}{' (anew)' if plan.schema.drop else ''}"]
-        if plan.schema is not None
-        else []
-    )
-    lines = [equations[step] for step in steps]
-    return "\n".join([*schema, *lines, *_written_by_calls(plan, calls), *written])
+    lines = [*equations.values(), *_written_by_calls(plan, name.calls), *writes]
+    return "\n".join([*([schema] if plan.schema_write is not None else []), *lines])
+
+
+class _Names:
+    """The names of nodes in the equations of a plan: of a step, of a result of a call, of an input,
+    or the equation itself.
+    """
+
+    def __init__(self, plan: LogicalPlan, *, expand: bool) -> None:
+        empty = {root for root in plan.roots if root.is_empty}
+        operators = [n for n in walk(*plan.roots) if not isinstance(n, (Sink, Input)) or n in empty]
+        last = {node.step: node for node in operators if node.step}
+        called = {} if expand else plan.called
+        calls = self.calls = {s: call for s, call in called.items() if _is_call(plan, s)}
+        self.own = {
+            node: node.step
+            for node in operators
+            if node is last.get(node.step) and node.step not in calls
+            if _caller(node, calls) is None
+        }
+        self.named = self.own | {
+            node: f"{step}.{result}" if len(call.results) > 1 else step
+            for step, call in calls.items()
+            for result, node in call.results.items()
+            if _caller(node, calls) == step
+        }
+
+    def __call__(self, node: Node) -> str:
+        if node in self.named:
+            return self.named[node]
+        if _caller(node, self.calls) is not None and isinstance(node, Project):
+            return self(node.input)  # the columns of a plan that another one replaces
+        if isinstance(node, Input):
+            return symbol(node, self)
+        lines = _chain(node, self, self.named)
+        return lines[0] if len(lines) == 1 else "(" + " ".join(lines) + ")"
 
 
 def _is_call(plan: LogicalPlan, step: str) -> bool:

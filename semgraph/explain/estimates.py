@@ -30,7 +30,7 @@ from semgraph.logical.semantic import Answering, SemAgg, Semantic, SemJoin, SemT
 from semgraph.physical.loops import RoundTable
 from semgraph.physical.plan import PhysicalPlan, SqlSegment
 from semgraph.semantic.contract import Cost, RowEstimate
-from semgraph.semantic.library import Implementation, estimated
+from semgraph.semantic.implementation import Implementation, estimated
 
 _SPREAD = 1.96  # standard deviations on each side: 95 %
 _SIZES = 64  # all sizes up to this one are examined, then powers of two
@@ -213,7 +213,7 @@ class Estimator:
         around: For a round of a loop, the estimator of the enclosing plan.
         loop: The loop of this round.
         given: The rows of its last round.
-        in_batches: The operators with requests in batches, which cost less.
+        batched_operators: The operators with requests in batches, which cost less.
     """
 
     plan: PhysicalPlan
@@ -226,7 +226,7 @@ class Estimator:
     around: Estimator | None = None
     loop: Iterate | None = None
     given: Mapping[Node, Amount] = field(default_factory=dict)
-    in_batches: frozenset[Node] = frozenset()
+    batched_operators: frozenset[Node] = frozenset()
 
     def __post_init__(self) -> None:
         self._rows: dict[Node, Amount] = dict(self.given)
@@ -451,7 +451,7 @@ class Estimator:
         if not items.value:
             return CallEstimate(items, *[Amount(0.0, items.kind)] * 5)
         if known is not None and known.items:
-            price = OF_BATCH if node in self.in_batches else 1.0
+            price = OF_BATCH if node in self.batched_operators else 1.0
             return self._as_before(items, known, price)
         calls = Amount(expected.value, worse(items.kind, expected.kind))
         own = (self.tokens or {}).get(node)

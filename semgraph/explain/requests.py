@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from semgraph.execution.evaluation import Evaluation, Runtime
-from semgraph.execution.executor import batches_of_inputs, cut_waves, number_rows
-from semgraph.execution.windows import Wave
+from semgraph.execution.evaluation import Evaluation
+from semgraph.execution.executor import batches_of_inputs
+from semgraph.execution.runtime import Runtime
+from semgraph.execution.windows import Confinement, Wave, cut, prepare
 from semgraph.expr.own_functions import plain_names
 from semgraph.expr.row_scalars import Unsupported
 from semgraph.expr.scalar import parse_scalar
@@ -40,11 +41,11 @@ from semgraph.physical.reads import run_match, scanned_where
 from semgraph.physical.search import run_searches
 from semgraph.physical.vectors import Partition
 from semgraph.relational.batch import Batch, runtime_schema
-from semgraph.semantic.ask import AnswerContext
+from semgraph.semantic.ask import Asking
 from semgraph.semantic.context import Context, DryRun, DryRunEnded
 from semgraph.semantic.contract import Part, Rows
-from semgraph.semantic.library import Implementation
-from semgraph.semantic.rows import answer
+from semgraph.semantic.dispatch import answer
+from semgraph.semantic.implementation import Implementation
 from semgraph.stores.base import Observable, Store
 
 _TWO = 2  # number of made-up rows: enough to show several in one call
@@ -158,12 +159,15 @@ async def _first_rows(
     first: Wave = ()
     windowing = plan.logical.windows
     if windowing is not None and windowing.input in tables:
-        rows = await number_rows(runtime, windowing, tables)
-        waves = cut_waves(runtime, windowing, rows, dict(enumerate(rows.of)))
+        rows = await prepare(windowing, tables[windowing.input])
+        waves = cut(windowing, dict(enumerate(rows.of)))
+        runtime.partition_of_row = rows.partition_of_row
+        confinement = runtime.confinement = Confinement.of(rows, waves)
         first = waves[0] if waves else ()
-        batch = Batch.of_table(rows.rows).of_rows([row for window in first for row in window.rows])
-        assert runtime.confinement is not None
-        tables[windowing.input] = runtime.confinement.by_window(batch).table
+        batch = Batch.of_table(rows.rows).of_input_rows(
+            [row for window in first for row in window.rows]
+        )
+        tables[windowing.input] = confinement.by_window(batch).table
     return batches_of_inputs(plan, tables), first
 
 
@@ -179,9 +183,9 @@ async def _first_request(
     async with _dry_run(node, model) as ctx:
         with suppress(DryRunEnded):
             call = runtime.plan.model_call(node)
-            tables = [batch.table for batch in await evaluation.batches(call.inputs)]
+            tables = [batch.table for batch in await evaluation.compute(call.inputs)]
             column = runtime.plan.logical.graph.partition
-            answering = AnswerContext(call.implementation, ctx, runtime.partitions, column, now)
+            answering = Asking(call.implementation, ctx, runtime.partition_of_row, column, now)
             await answer(node, tables, answering)
     return ctx.first
 

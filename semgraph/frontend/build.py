@@ -41,12 +41,12 @@ from semgraph.frontend.kinds import (
     REF,
     Reported,
     Scope,
+    at_key,
     each_value,
     one_of,
     read_keys,
     read_name,
     read_prompt,
-    under,
 )
 from semgraph.logical import cluster, graph, iterate, relational, search, semantic
 from semgraph.logical.graph import Scan
@@ -630,7 +630,7 @@ def _check_records(ref: Ref, left: pa.Schema) -> None:
     ]
     if ref.number:
         column = column_scalar(ref.number)
-        checks.append(lambda: under("number", expect_type, column, schema, pa.int64()))
+        checks.append(lambda: at_key("number", expect_type, column, schema, pa.int64()))
     faults: list[Fault] = []
     for check in checks:
         try:

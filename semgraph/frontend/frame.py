@@ -865,8 +865,8 @@ def table(
             cut = read_windows({"input": name, **windows}, {name: spec}, partition)
     meaning = {name: ALL} if optional == ALL else [name] if optional else []
     with errors_of("optional"):
-        ordered = "" if cut is None else name
-        spec = read_optional(meaning, {name: spec}, (), ordered, world.graph)[name]
+        of_windows = "" if cut is None else name
+        spec = read_optional(meaning, {name: spec}, (), of_windows, world.graph)[name]
     unique, partition = key or (cut.key if cut else ""), cut.partition if cut else ""
     checked = read_rows(spec, data, key=unique, partition=partition)
     windowed = cut is not None

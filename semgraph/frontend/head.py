@@ -35,10 +35,10 @@ from semgraph.frontend.kinds import (
     Key,
     Keys,
     Pruned,
+    at_key,
     unknown_parameter,
     whole_parameter,
 )
-from semgraph.frontend.kinds import under as at
 from semgraph.logical.node import Node
 from semgraph.logical.plan import ALL, POSITION, TURN, Choice, InputSpec, Windowing
 from semgraph.logical.relational import Input
@@ -79,7 +79,7 @@ def read_optional(
     value: Any,
     inputs: Mapping[str, InputSpec],
     broken: Iterable[str],
-    ordered: str,
+    windowed: str,
     graph: Graph | None,
 ) -> dict[str, InputSpec]:
     """The inputs, with optional inputs marked. `optional` is a list of names, or the meaning of
@@ -89,7 +89,7 @@ def read_optional(
         value: The value of `optional`.
         inputs: The valid declared inputs.
         broken: The names of the other inputs; "" if they are unknown.
-        ordered: The windowed input.
+        windowed: The windowed input.
         graph: The plan's graph; None if its file has problems.
     """
     what = "names of inputs, or {NAME: all}"
@@ -102,7 +102,7 @@ def read_optional(
             there = "inputs: " + (", ".join(inputs) or "none")
             what = f'optional names no input: "{name}"'
             faults.append(place(what, at_name, there=there, hint=did_you_mean(name, inputs)))
-        if name == ordered:
+        if name == windowed:
             what = f'"{name}" is cut into windows: without its rows there is nothing to run'
             faults.append(place(what, at_name))
     for name, meaning in meanings.items():
@@ -307,7 +307,7 @@ def check_calls(value: Any) -> None:
         return
     calls = kinds.all_keys(value, "calls", CALLS)
     names = calls.get("where", {})
-    formula = at("formula", partial(parse_scalar, params=None), calls["formula"])
+    formula = at_key("formula", partial(parse_scalar, params=None), calls["formula"])
     faults = [
         Fault(f'"{name}" is not defined in where', "formula", hint=did_you_mean(name, names))
         for name in sorted(formula.roots - set(names))
@@ -585,9 +585,9 @@ def read_head(
 def _settings(
     head: Head, preset: str | None, params: Mapping[str, Any], use: Mapping[str, Any]
 ) -> None:
-    declared = at("params", mapping, head.data.get("params"), "a mapping of parameters")
-    presets = at("presets", mapping, head.data.get("presets"), "a mapping of presets")
-    own = at("use", mapping, head.data.get("use"), "a mapping of steps")
+    declared = at_key("params", mapping, head.data.get("params"), "a mapping of parameters")
+    presets = at_key("presets", mapping, head.data.get("presets"), "a mapping of presets")
+    own = at_key("use", mapping, head.data.get("use"), "a mapping of steps")
     head.params.update(declared)
     head.use = {name: (value, ("use", name)) for name, value in own.items()}
     faults = [fault.under("params") for fault in defaults(declared)]
@@ -699,7 +699,7 @@ def _no_preset(preset: str, presets: Mapping[str, Any]) -> None:
 
 def _preset(body: Any, declared: Mapping[str, Any]) -> dict[str, Any]:
     preset = kinds.all_keys(body, "a preset", PRESET)
-    at("params", parameter_values, declared, preset.get("params", {}))
+    at_key("params", parameter_values, declared, preset.get("params", {}))
     return preset
 
 
@@ -753,7 +753,7 @@ def _windows(head: Head) -> None:
 
 
 def own_inputs(head: Head) -> dict[str, Node]:
-    """The plan's inputs as relations; the ordered input has the columns that the engine adds."""
+    """The plan's inputs as relations; the windowed input has the columns that the engine adds."""
     relations: dict[str, Node] = {}
     cut = _cut_input(head)
     for name, spec in head.inputs.items():

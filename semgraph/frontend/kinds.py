@@ -592,7 +592,7 @@ def read_prompt(value: Any, scope: Scope, returns: Any, role: Any) -> PromptSet:
     """A prompt file, an inline question, or one of several by a column; for the model of `role`, if
     set.
     """
-    name = "" if role is None else under("role", read_name, role)
+    name = "" if role is None else at_key("role", read_name, role)
     prompts = scope.prompt(value, returns)
     return prompts.of_role(name) if name else prompts
 
@@ -625,7 +625,7 @@ def read_over(value: Any, scope: Scope) -> dict[str, Any]:
     """The target of a search: a label, a step, or [label, step]."""
     if isinstance(value, list) and len(value) == 2 and isinstance(value[0], str):
         label = read_label(value[0], scope)
-        return {"label": label, "within": under(1, scope.relation, value[1])}
+        return {"label": label, "within": at_key(1, scope.relation, value[1])}
     if isinstance(value, str) and not scope.is_relation(value):
         return {"label": read_label(value, scope), "within": None}
     return {"label": "", "within": scope.relation(value)}
@@ -652,7 +652,7 @@ def _wanted(condition: Any, scope: Scope) -> bool:
     """Whether an `if` holds. A whole parameter has already been replaced by its value."""
     if not isinstance(condition, Mapping):
         return bool(condition)
-    return bool(under("if", holds, condition, scope.params))
+    return bool(at_key("if", holds, condition, scope.params))
 
 
 def _method(value: Any, scope: Scope) -> SearchMethod:
@@ -681,7 +681,7 @@ def read_partition(value: Any) -> dict[str, Any]:
     return {"partition": read_name(parts[0]), "or_all": False}
 
 
-def under(key: str | int, read: Callable[..., Any], *args: Any) -> Any:
+def at_key(key: str | int, read: Callable[..., Any], *args: Any) -> Any:
     """Call `read`; its faults get the path `key`."""
     try:
         return read(*args)

@@ -6,14 +6,12 @@ is not checked (`Reported`), so that no fault causes follow-up errors.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from semgraph.display import command
 from semgraph.errors import Fault, Faults, PlanError, Position, Problem, did_you_mean, each
@@ -42,15 +40,12 @@ from semgraph.frontend.calls import (
 from semgraph.frontend.document import (
     Document,
     KeyFault,
-    Stamp,
     Trail,
     find_named,
     find_plan,
     known_keys,
     mapping,
-    noticing,
     read_file,
-    stamp,
     unknown,
     walk_paths,
     wrong,
@@ -75,11 +70,11 @@ from semgraph.frontend.kinds import (
     Pruned,
     Reported,
     Scope,
+    at_key,
     holds,
     unknown_parameter,
     whole_parameter,
 )
-from semgraph.frontend.kinds import under as at
 from semgraph.frontend.prompt_files import Prompts
 from semgraph.frontend.rows import row_faults
 from semgraph.frontend.warnings import warnings
@@ -95,7 +90,7 @@ from semgraph.logical.schema import NAME, Graph
 from semgraph.logical.sinks import Sink
 from semgraph.optimizer import APPROXIMATE
 
-__all__ = ["LoadedPlans", "Loader", "dump", "find_plan", "load_document", "load_plan"]
+__all__ = ["Loader", "dump", "find_plan", "load_document", "load_plan"]
 
 MOST_CALLS = 50  # the maximum depth of nested calls of plans
 _SINKS = by_keyword(SINKS)
@@ -129,7 +124,7 @@ class Loader:
         self.calls: dict[str, PlanCall] = {}
         self.call_steps: list[str] = []  # including calls in replaced plans
         self.writes: list[Sink] = []
-        self.schema: SchemaWrite | None = None
+        self.schema_write: SchemaWrite | None = None
         self.returns: dict[str, Node] = {}
         self.pruned: dict[str, Pruned] = {}  # the pruned results
         self.choices: dict[str, Choice] = {}
@@ -152,7 +147,7 @@ class Loader:
         for name in self.raw:
             head.attempt(partial(self._check_step_name, name), "steps", name, step=name)
         for name in self.raw:
-            self._built(name)
+            self._step_once(name)
         head.attempt(self._load_writes, "writes")
         head.attempt(self._load_returns, "returns")
         for inner in self.called:
@@ -301,31 +296,32 @@ class Loader:
         if name in self._open:
             ring = " → ".join([*self._open[self._open.index(name) :], name])
             raise Fault(f"steps read each other: {ring}")
-        relation = self._built(name)
+        relation = self._step_once(name)
         if isinstance(relation, Pruned | Reported):
             raise relation
         return relation
 
-    def _built(self, name: str) -> Relation | Pruned | Reported:
+    def _step_once(self, name: str) -> Relation | Pruned | Reported:
         if name not in self.built:
             self._open.append(name)
             rounds, self._rounds = self._rounds, {}  # a step does not depend on its reader
             with self._naming(name, reported=True):
-                self.built[name] = self._build(name)
+                self.built[name] = self._load_step(name)
             self._rounds = rounds
             self._open.pop()
         return self.built[name]
 
-    def _build(self, name: str) -> Relation | Pruned | Reported:
-        built: list[Relation | Pruned] = []
-        form = lambda: built.append(self._form(self.raw[name], ("steps", name)))  # noqa: E731
-        self.head.attempt(form, "steps", name, step=self.head.prefix + name)
-        return built[0] if built else Reported()
+    def _load_step(self, name: str) -> Relation | Pruned | Reported:
+        loaded: list[Relation | Pruned] = []
+        load = lambda: loaded.append(self._if_holds(self.raw[name], ("steps", name)))  # noqa: E731
+        self.head.attempt(load, "steps", name, step=self.head.prefix + name)
+        return loaded[0] if loaded else Reported()
 
-    def _form(self, value: Any, path: Trail) -> Relation | Pruned:
+    def _if_holds(self, value: Any, path: Trail) -> Relation | Pruned:
+        """The relation of a step's text, or Pruned if its `if` does not hold."""
         if isinstance(value, Mapping):
             kinds.all_keys(value, "a step as a mapping", STEP)
-            if "if" in value and not at("if", holds, value["if"], self.params):
+            if "if" in value and not at_key("if", holds, value["if"], self.params):
                 return Pruned((str(path[-1]), _parameters_of(value["if"], self.params)))
             value, path = value["do"], (*path, "do")
         if not isinstance(value, list):
@@ -405,7 +401,7 @@ class Loader:
             there = "forms: " + (", ".join(forms) or "none")
             what, near = f'switch has no form for "{picked}"', did_you_mean(picked, forms)
             raise Fault(what, "on", there=there, hint=near)
-        relation: Relation = at(picked, self._find, forms[picked])
+        relation: Relation = at_key(picked, self._find, forms[picked])
         return relation
 
     # -- writes and results
@@ -426,13 +422,13 @@ class Loader:
         if len(words) != 1:
             there = "here: " + (", ".join(words) or "none")
             raise Fault("one merge, delete or schema on a line", there=there)
-        if "if" not in item or at("if", holds, item["if"], self.params):
-            at(words[0], self._write_of, words[0], item[words[0]], ("writes", i, words[0]))
+        if "if" not in item or at_key("if", holds, item["if"], self.params):
+            at_key(words[0], self._write_of, words[0], item[words[0]], ("writes", i, words[0]))
 
     def _write_of(self, keyword: str, value: Any, path: Trail) -> None:
         arguments = self.head.expansion.expand(value, path)
         if keyword == _SCHEMA:
-            self.schema = self._schema_write(arguments)
+            self.schema_write = self._schema_write(arguments)
             return
         if not isinstance(arguments, Mapping):
             raise wrong(f"the arguments of {keyword}", arguments, "{from: STEP, node: LABEL}")
@@ -443,7 +439,7 @@ class Loader:
             rest = {key: part for key, part in arguments.items() if key != "from"}
             origin = self.head.document.position(*path, key=True)
             try:
-                source = at("from", self.relation, arguments["from"])
+                source = at_key("from", self.relation, arguments["from"])
                 sink = self._node(_SINKS[keyword], rest, source, origin)
             except Pruned:
                 return
@@ -456,7 +452,7 @@ class Loader:
         if not self.head.graph.labels and not self.head.unknown_graph:
             what = "the schema is that of a graph, and this plan names none"
             raise Fault(what, hint="add graph: graph.yaml to the plan")
-        if self.schema is not None:
+        if self.schema_write is not None:
             raise Fault("the schema is written once")
         return SchemaWrite(arguments.get("drop", False))
 
@@ -570,7 +566,7 @@ class Loader:
             Fault: The call has faults.
         """
         arguments = self._call_arguments(value)
-        path = at("plan", self._called_file, arguments["plan"])
+        path = at_key("plan", self._called_file, arguments["plan"])
         self.calls[step] = PlanCall(arguments["plan"])
         replacement = self.replacement(step)
         if replacement is None:
@@ -590,9 +586,11 @@ class Loader:
         """
         arguments = kinds.all_keys(value, "call", CALL)
         if isinstance(inputs := arguments.get("inputs"), list):
-            arguments["inputs"] = {name: name for name in at("inputs", kinds.read_names, inputs)}
+            arguments["inputs"] = {
+                name: name for name in at_key("inputs", kinds.read_names, inputs)
+            }
         if isinstance(params := arguments.get("params"), list):
-            for i, name in enumerate(at("params", kinds.read_names, params)):
+            for i, name in enumerate(at_key("params", kinds.read_names, params)):
                 if name not in self.params:
                     raise unknown_parameter(name, self.params, "params", i, value=True)
             arguments["params"] = {name: self.params[name] for name in params}
@@ -620,7 +618,9 @@ class Loader:
             inner = Loader(head, self)
             if len(state.problems) == before and not inner.head.unknown_graph:
                 given = arguments.get("inputs")
-                inputs = at("inputs", call_inputs, scope or self, inner.head, given, step, origin)
+                inputs = at_key(
+                    "inputs", call_inputs, scope or self, inner.head, given, step, origin
+                )
                 if shared is None:
                     inner.load(inputs)
                 else:
@@ -634,12 +634,12 @@ class Loader:
 
     def _results(self, inner: Loader, step: str) -> Results:
         """The results of a called plan, which becomes part of this one. Raises Fault."""
-        if self._rounds and (inner.writes or inner.schema is not None):
+        if self._rounds and (inner.writes or inner.schema_write is not None):
             raise Fault("the plan that do calls writes: write after the loop", "plan")
         self.called.append(inner)
         self.calls[step] = replace(self.calls[step], inputs=inner.inputs, results=inner.returns)
         self.writes += inner.writes
-        self.schema = self.schema or inner.schema
+        self.schema_write = self.schema_write or inner.schema_write
         name = step.removeprefix(self.head.prefix)
         if inner.broken:
             raise Reported
@@ -716,16 +716,16 @@ class Loader:
         return path
 
     def _read_called_head(self, inner: Head, arguments: Mapping[str, Any]) -> None:
-        params = at("params", mapping, arguments.get("params"), "a mapping of parameters")
+        params = at_key("params", mapping, arguments.get("params"), "a mapping of parameters")
         declared = inner.data.get("params")
-        at(
+        at_key(
             "params",
             parameter_values,
             declared if isinstance(declared, Mapping) else params,
             params,
         )
         if isinstance(declared, Mapping):
-            at("params", check_kinds, inner.data, params)
+            at_key("params", check_kinds, inner.data, params)
         preset, presets = arguments.get("preset"), inner.data.get("presets")
         presets = presets if isinstance(presets, Mapping) else {}
         if preset is not None and preset not in presets:
@@ -839,7 +839,7 @@ def _plan_used(caller: Loader, step: str) -> str:
 
 
 def _parameters_of(condition: Any, params: Mapping[str, Any]) -> str:
-    """The values of the parameters of a `when`: `way is short and flag is false`."""
+    """The values of the parameters of an `if`: `way is short and flag is false`."""
     keys = condition if isinstance(condition, Mapping) else [condition]
     names = [name for name in map(whole_parameter, keys) if name]
     return " and ".join(f"{name} is {canonical_json(params[name])}" for name in names) or "none"
@@ -899,9 +899,7 @@ def word(value: Any) -> str:
 def _check_first(sink: Sink) -> None:
     """Refuse a sink with `first` that depends on a model or store. Raises Fault."""
     nodes = walk(*sink.inputs)
-    if getattr(sink, "first", False) and any(
-        n.calls_model or n.reads_store or n.embeds for n in nodes
-    ):
+    if sink.first and any(n.calls_model or n.reads_store or n.embeds for n in nodes):
         what = "first: true writes rows of an input, before any model is called or store is read"
         hint = "leave first out: the sink is then written with its window"
         raise Fault(what, "first", hint=hint)
@@ -1008,7 +1006,7 @@ def _plan(loader: Loader) -> LogicalPlan:
         inputs=head.inputs,
         steps=loader.all_steps(),
         writes=tuple(loader.writes),
-        schema=loader.schema,
+        schema_write=loader.schema_write,
         returns=loader.returns,
         windows=head.windows,
         params=dict(head.params),
@@ -1025,7 +1023,7 @@ def _plan(loader: Loader) -> LogicalPlan:
 def _check_allow(head: Head) -> None:
     """Check the rewrites that may change answers. Raises Fault."""
     known = [rule.__name__ for rule in APPROXIMATE]
-    for i, name in enumerate(at("allow", kinds.read_names, head.data.get("allow") or [])):
+    for i, name in enumerate(at_key("allow", kinds.read_names, head.data.get("allow") or [])):
         if name not in known:
             what, kind = "no rule that may change answers is called", "such rules"
             raise unknown(name, known, what, kind, "allow", i, value=True)
@@ -1033,7 +1031,7 @@ def _check_allow(head: Head) -> None:
 
 def _check_example(head: Head) -> None:
     """Check the example's rows, in the same way as a user's rows. Raises Faults."""
-    example, faults = at(
+    example, faults = at_key(
         "example", kinds.read_keys, head.data.get("example"), "an example", EXAMPLE
     )
     faults = [fault.under("example") for fault in faults]
@@ -1127,100 +1125,3 @@ def load_plan(
 def dump(plan: LogicalPlan) -> str:
     """The text of a plan file: the plan's source document, including parameters and presets."""
     return write_yaml(plan.document)
-
-
-# -- plans that are loaded once
-
-_MOST = 64
-_Identity = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Loaded:
-    """A plan, and the files on which it depends.
-
-    Args:
-        plan: The plan.
-        there: The files that were read.
-        missing: The paths in the searched folders where files were missing.
-        within: Which of these folders hold a file of the plan. Other folders may give another plan.
-    """
-
-    plan: LogicalPlan
-    there: Mapping[Path, Stamp]
-    missing: tuple[tuple[int, Path], ...]
-    within: tuple[bool, ...]
-
-    @classmethod
-    def of(cls, plan: LogicalPlan, files: Mapping[Path, Stamp], folders: tuple[Path, ...]) -> Self:
-        """The entry of a plan, from the files that were noticed during its load."""
-        inside = [
-            (n, path)
-            for path in files
-            for n, folder in enumerate(folders)
-            if path.is_relative_to(folder)
-        ]
-        missing = tuple(
-            (n, path.relative_to(folders[n])) for n, path in inside if files[path] is None
-        )
-        held = {n for n, path in inside if files[path] is not None}
-        return cls(plan, files, missing, tuple(n in held for n in range(len(folders))))
-
-    def serves(self, folders: tuple[Path, ...]) -> bool:
-        """Whether all files are unchanged, and no file has appeared that would be used instead."""
-        return not any((folders[n] / path).exists() for n, path in self.missing) and all(
-            stamp(path) == before for path, before in self.there.items()
-        )
-
-
-_plans: OrderedDict[_Identity, _Loaded] = OrderedDict()
-_lock = threading.Lock()
-
-
-class LoadedPlans:
-    """A cache of loaded plans, valid while their files (plans, graph, prompts) are unchanged.
-
-    It holds the most recent plans. All sessions of the process share it, in any folder, so that a
-    plan is loaded and optimized only once even with one session per request. That takes 10 ms of
-    CPU for `search` and 70 ms for `add_episode`; a cached plan takes 0.1 ms.
-    """
-
-    def __init__(self, folder: Path, functions: Sequence[Path] = ()) -> None:
-        self._folder = folder.absolute()
-        self._functions = tuple(functions)
-
-    def load(
-        self, ref: str | Path, params: Mapping[str, Any], preset: str | None, use: Mapping[str, str]
-    ) -> LogicalPlan:
-        """The plan of `load_plan`, searched in the folder first. Raises PlanError."""
-        folders = (self._folder, Path.cwd())
-        own = map(str, self._functions)
-        asked = (str(ref), canonical(params), repr(preset), canonical(use), *own)
-        for within in ((False, False), (False, True), (True, False), (True, True)):
-            key = _key(asked, folders, within)
-            with _lock:
-                loaded = _plans.get(key)
-            if loaded is not None and loaded.serves(folders):
-                break
-        else:
-            with noticing() as files:
-                plan = load_plan(
-                    ref, params=params, preset=preset, use=use, folders=(self._folder,),
-                    functions=self._functions,
-                )  # fmt: skip
-            loaded = _Loaded.of(plan, files, folders)
-            key = _key(asked, folders, loaded.within)
-        with _lock:
-            _plans[key] = loaded
-            _plans.move_to_end(key)
-            if len(_plans) > _MOST:
-                _plans.popitem(last=False)
-        return loaded.plan
-
-
-def _key(asked: _Identity, folders: tuple[Path, ...], within: tuple[bool, ...]) -> _Identity:
-    """The key of a loaded plan: reference and options, and the folders that hold files of it."""
-    return (
-        *asked,
-        *(str(folder) if inside else "" for folder, inside in zip(folders, within, strict=True)),
-    )

@@ -400,7 +400,7 @@ def _plan(
         named = [node for node in walk(*loaded.roots) if node.swappable and not node.calls_model]
         if loaded.use or named:  # references support everything
             check_choices(loaded)
-    writes = len(plan.writes) + bool(plan.schema)
+    writes = len(plan.writes) + bool(plan.schema_write)
     made_of = f"{plural(len(plan.steps), 'step')}, {len(file.semantic)} semantic, {plural(writes, 'write')}"
     return made_of, tuple(warnings)
 

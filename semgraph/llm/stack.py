@@ -274,7 +274,7 @@ class Limiter:
 
 
 class Limited(Wrapper):
-    """Sends requests when the endpoint's limiter admits them."""
+    """Sends requests when the endpoint's limiter admits them, and checks that a reply is one."""
 
     def __init__(self, inner: LLM | Embedder, limiter: Limiter) -> None:
         super().__init__(inner)
@@ -688,7 +688,12 @@ def cost_of(answer: object) -> Spending:
 @dataclass(frozen=True)
 class Stack:
     """One run's wrappers around endpoints:
-    `Drained(Coalesced(Journalled(Budgeted(Retried(Limited(endpoint))))))`.
+    `Drained(Coalesced(Journalled(Budgeted(Retried(Limited(Borrowed(endpoint)))))))`.
+
+    Outside of them a request passes, where a run has them, the replies of its evaluation
+    (`remembering`), the calls of the run record (`CallLog.noted`), a recording that is being made
+    (`Recorder`), and `Roles`, which chooses the model. The first two are put around each model if
+    `Roles` is the outermost.
 
     The limiter admits every attempt, the budget every request once. Answers of the journal pass
     neither. Equal concurrent requests reach the journal once. When the budget is reached, requests

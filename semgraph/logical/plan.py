@@ -268,7 +268,7 @@ class LogicalPlan:
     inputs: Mapping[str, InputSpec]
     steps: Mapping[str, Node]
     writes: tuple[Sink, ...] = ()
-    schema: SchemaWrite | None = None
+    schema_write: SchemaWrite | None = None
     returns: Mapping[str, Node] = field(default_factory=dict)
     windows: Windowing | None = None
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -306,15 +306,18 @@ class LogicalPlan:
 
     @cached_property
     def needs(self) -> PlanNeeds:
-        """The needs of the plan, including the models of its choices."""
+        """The needs of the plan, including the models that its choices name as `role`. It needs an
+        embedder if a node embeds, or if a sink writes the text of a vector.
+        """
         nodes = list(walk(*self.roots))
         semantic = [node for node in nodes if isinstance(node, Semantic)]
         roles = {prompt.role for node in semantic for prompt in node.prompt.all}
+        chosen = (choice for node in semantic if (choice := self.choice(node.step)))
         roles |= {
             str(value)
-            for choice in self.use.values()
+            for choice in chosen
             for name, value in choice.params
-            if name == "model"
+            if name == "role" and value
         }
         embeds = any(node.embeds for node in nodes) or any(
             derived.by == "embed" and derived.of in sink.schema.names
@@ -361,7 +364,7 @@ class LogicalPlan:
             canonical(self.windows),
             canonical(dict(self.use)),
             canonical(self.allow),
-            *([canonical(self.schema)] if self.schema is not None else []),
+            *([canonical(self.schema_write)] if self.schema_write is not None else []),
         ]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 

@@ -26,8 +26,11 @@ from semgraph.logical.schema import Graph, Label, misspelt
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Sink(Node, reads_store=True):
-    """An operator that writes. `label_writes` are the (label, property) pairs that it changes."""
+    """An operator that writes. `label_writes` are the (label, property) pairs that it changes. Only
+    a merge can be `first`.
+    """
 
+    first = False
     graph: Graph = field(metadata={"kind": "graph"}, repr=False)
     input: Node = argument("input")
     node: str = argument("label", default="")

@@ -120,4 +120,4 @@ def _first_row(inputs: Sequence[Batch]) -> dict[str, Any]:
 
 
 def _deriving(inputs: Sequence[Batch], rows: Sequence[int]) -> list[Batch]:
-    return [batch.of_rows(rows, shared=True) for batch in inputs]
+    return [batch.of_input_rows(rows, shared=True) for batch in inputs]

@@ -41,7 +41,7 @@ class RoundTable(PhysicalNode):
         """Identifies the node by the body of the loop."""
         return [*super().content(), self.loop.body.fingerprint]
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:  # noqa: ARG002
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:  # noqa: ARG002
         """Raises DryRunEnded, because outside of the loop there is no round."""
         raise DryRunEnded
 
@@ -59,23 +59,23 @@ class IterateRows(PhysicalNode):
     body: PhysicalNode
     rounds: tuple[RoundTable, ...]
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
         """Compute rounds until every group has ended."""
         known = dict(zip(self.inputs[1:], inputs[1:], strict=True))
         loop = _Rounds(self, self.as_round(inputs[0]))
         rows_in = 0
-        await loop.judge(None, ctx)
+        await loop.judge(None, evaluation)
         while loop.goes_on:
             last = loop.last
             rows_in += last.num_rows
             known.update((node, last) for node in self.rounds)
-            rows, lost = await ctx.again(self.body, known)
-            loop.take(self.as_round(rows.without_rows(lost)))
-            await loop.judge(last, ctx)
-        ctx.ended(self.logical, loop.ends())
+            rows, lost = await evaluation.again(self.body, known)
+            loop.take(self.as_round(rows.without_input_rows(lost)))
+            await loop.judge(last, evaluation)
+        evaluation.ended(self.logical, loop.ends())
         for node in self.rounds:
             if node.loop is self.logical:
-                ctx.observe(node, inputs[0].num_rows, rows_in)
+                evaluation.remember_counts(node, inputs[0].num_rows, rows_in)
         return loop.result(self.schema)
 
     def content(self) -> list[str]:
@@ -166,9 +166,9 @@ class _Rounds:
     def _groups_of(self, rows: Batch) -> list[Group]:
         return _in_windows(rows, self.logical.by)
 
-    async def judge(self, before: Batch | None, ctx: ExecutionContext) -> None:
+    async def judge(self, before: Batch | None, evaluation: ExecutionContext) -> None:
         """End groups without rows and groups for which `until` holds; keep rows for the result."""
-        held = await self._held(before, ctx)
+        held = await self._held(before, evaluation)
         over = held | (self._open - set(self._groups))
         done = over if self.number < self.logical.times else self._open
         every = self.logical.keep == "all"
@@ -182,7 +182,7 @@ class _Rounds:
         groups = list(compress(self._groups, wanted))
         self._kept.append((self.number, self.last.take(places), groups))
 
-    async def _held(self, before: Batch | None, ctx: ExecutionContext) -> set[Group]:
+    async def _held(self, before: Batch | None, evaluation: ExecutionContext) -> set[Group]:
         """The groups of the last round for which `until` holds. Raises DataError."""
         keys = self._keys(self.last)
         if self.node.until is None or not self.last.num_rows:
@@ -191,19 +191,19 @@ class _Rounds:
         if self.logical.key:
             own = {} if before is None else {key: n for n, key in enumerate(self._keys(before))}
             judged = _with_was(judged, before or judged.slice(0, 0), [own.get(k) for k in keys])
-        verdicts = await self._verdicts(self.node.until, judged, ctx)
+        verdicts = await self._verdicts(self.node.until, judged, evaluation)
         return set(compress(self._groups_of(verdicts), verdicts.column(_HOLDS)))
 
-    async def _verdicts(self, until: Segment, judged: Batch, ctx: ExecutionContext) -> Batch:
+    async def _verdicts(self, until: Segment, judged: Batch, evaluation: ExecutionContext) -> Batch:
         """Whether `until` holds, for each group of rows. Rows that make it fail are set aside."""
         try:
-            return await run_segment(until, [judged], ctx.now)
+            return await run_segment(until, [judged], evaluation.now)
         except DataError as error:
-            [judged], failures = await without_faulty(until, [judged], ctx.now, error)
-        ctx.fail(failures)
+            [judged], failures = await without_faulty(until, [judged], evaluation.now, error)
+        evaluation.fail(failures)
         lost = {failure.input_row for failure in failures}
         self._only([row not in lost for row in self.last.input_rows()])
-        return await run_segment(until, [judged], ctx.now)
+        return await run_segment(until, [judged], evaluation.now)
 
     def _keys(self, rows: Batch) -> list[Group]:
         """The key of each row, in its window. Raises DataError if two rows share a key."""

@@ -1,11 +1,8 @@
-"""The physical plan: a tree of nodes, each of which computes the rows of a logical node. Clusters are
-computed here (`forest`, `components`) or by the files of partitioning algorithms.
-"""
+"""The physical plan: a tree of nodes, each of which computes the rows of a logical node."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterable, Mapping, Sequence
@@ -14,12 +11,10 @@ from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from semgraph.errors import DataError, EngineError
 from semgraph.expr.canonical import canonical, is_unset, tagged_fields
-from semgraph.expr.row_functions import frozen, ordered
 from semgraph.llm.base import Embeddings
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan
@@ -31,6 +26,7 @@ from semgraph.logical.search import Search
 from semgraph.logical.semantic import Embed, Semantic, SemFilter, SemMap
 from semgraph.logical.sinks import Sink
 from semgraph.meter import StepMetrics
+from semgraph.physical.clusters import clusters, rows_within
 from semgraph.physical.failed_rows import required, without_faulty
 from semgraph.physical.reads import run_match, run_scan
 from semgraph.physical.search import (
@@ -41,21 +37,23 @@ from semgraph.physical.search import (
 )
 from semgraph.physical.search_spec import SearchSpec
 from semgraph.physical.vectors import NoVectors, Partition, run_embed
-from semgraph.relational.batch import FEW, PARTITION, Batch, conform, dense, runtime_schema, values
+from semgraph.relational.batch import FEW, Batch, runtime_schema
 from semgraph.relational.segments import (
     Segment,
-    place_error,
+    locate_error,
     place_segment_error,
     run_segment,
     run_traced,
 )
 from semgraph.semantic.ask import Answered, Failure, failures
-from semgraph.semantic.library import Algorithm, Implementation, Vectors
+from semgraph.semantic.implementation import Implementation
+from semgraph.semantic.library import Algorithm
 from semgraph.semantic.rows import in_chunks, rows_a_call
 from semgraph.stores.base import SearchQuery, StoreReads
 
 _NO_CONTENT = {"step", "origin", "schema", "owner"}
 T = TypeVar("T")
+P = TypeVar("P", bound="PhysicalNode")
 
 
 class GroupEnd(NamedTuple):
@@ -131,7 +129,7 @@ class ExecutionContext(Protocol):
         """Count and record the rows of a node."""
         ...
 
-    def observe(self, node: PhysicalNode, rows_in: int, rows_out: int) -> None:
+    def remember_counts(self, node: PhysicalNode, rows_in: int, rows_out: int) -> None:
         """Remember the numbers of rows in and out of a node, for later estimates."""
         ...
 
@@ -197,7 +195,7 @@ class PhysicalNode(ABC):
         return f"{type(self).__name__}({self.logical!r})"
 
     @abstractmethod
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
         """Compute the rows. Raises DataError."""
 
     def computes_at_once(self, inputs: Sequence[Batch]) -> bool:
@@ -230,14 +228,14 @@ class PhysicalNode(ABC):
         ]
         return [node.keyword, *texts]
 
-    async def place_error(
+    async def locate_error(
         self,
         error: DataError,
         inputs: Sequence[Batch],  # noqa: ARG002
         now: datetime,  # noqa: ARG002
     ) -> DataError:
         """An error of `run` with its position in the plan."""
-        return place_error(error, self.logical)
+        return locate_error(error, self.logical)
 
 
 def _as_input(value: object) -> str | None:
@@ -247,7 +245,7 @@ def _as_input(value: object) -> str | None:
 async def with_vectors(
     node: Node,
     inputs: Sequence[Batch],
-    ctx: ExecutionContext,
+    evaluation: ExecutionContext,
     compute: Callable[[Sequence[Batch]], Awaitable[T]],
 ) -> T:
     """The result of `compute` over the rows with vectors; rows without a vector are left out."""
@@ -255,7 +253,7 @@ async def with_vectors(
         try:
             return await compute(inputs)
         except NoVectors as error:
-            ctx.leave_out(
+            evaluation.leave_out(
                 failures(node, error.rows.table, [*error.errors], [*error.errors.values()])
             )
             inputs = [error.others if batch is error.rows else batch for batch in inputs]
@@ -265,7 +263,7 @@ async def with_vectors(
 class InputTable(PhysicalNode):
     """The rows of an input, which the caller passes to the executor."""
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:  # noqa: ARG002
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:  # noqa: ARG002
         """Raises EngineError, because inputs are not computed."""
         node = self.logical
         raise EngineError(f"no rows were given for {node!r} of step {node.step}")
@@ -280,7 +278,7 @@ class RunWide(PhysicalNode):
 
     reported: ClassVar[bool] = False
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:  # noqa: ARG002
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:  # noqa: ARG002
         """Pass the rows on."""
         return inputs[0]
 
@@ -295,27 +293,27 @@ class SqlSegment(PhysicalNode):
 
     segment: Segment
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
         """Run the segment; input rows that make it fail are set aside."""
         if self.segment.is_empty_over(inputs):
             return Batch.of_tuples([], self.schema)
         clock = time.thread_time if self.computes_at_once(inputs) else time.perf_counter
         started = clock()
         try:
-            batch = await self._rows(inputs, ctx)
+            batch = await self._rows(inputs, evaluation)
         except DataError as error:
-            if not ctx.has_windows:
+            if not evaluation.has_windows:
                 raise
-            rest, failures = await without_faulty(self.segment, inputs, ctx.now, error)
-            ctx.fail(failures)
-            batch = await self._rows(rest, ctx)
-        ctx.metrics(self.logical.step).seconds += clock() - started
+            rest, failures = await without_faulty(self.segment, inputs, evaluation.now, error)
+            evaluation.fail(failures)
+            batch = await self._rows(rest, evaluation)
+        evaluation.metrics(self.logical.step).seconds += clock() - started
         return batch
 
-    async def _rows(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
-        if ctx.traced:
-            return await run_traced(self.segment, inputs, ctx.now, ctx.with_new_ids)
-        return await run_segment(self.segment, inputs, ctx.now)
+    async def _rows(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
+        if evaluation.traced:
+            return await run_traced(self.segment, inputs, evaluation.now, evaluation.with_new_ids)
+        return await run_segment(self.segment, inputs, evaluation.now)
 
     def computes_at_once(self, inputs: Sequence[Batch]) -> bool:
         """Whether there are few rows. A statement over many rows runs in a thread."""
@@ -346,7 +344,7 @@ class SqlSegment(PhysicalNode):
         """The statement, with the names of its inputs replaced by their indices."""
         return [self.segment.content]
 
-    async def place_error(
+    async def locate_error(
         self, error: DataError, inputs: Sequence[Batch], now: datetime
     ) -> DataError:
         """The error, with the position of the first operator that fails."""
@@ -366,29 +364,29 @@ class SearchGroup:
     specs: tuple[SearchSpec, ...]
     queries: tuple[SearchQuery, ...] = ()
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> list[Batch]:
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> list[Batch]:
         """The rows of each search.
 
         Args:
             inputs: The rows that search, then for each search over a step the rows of that step.
-            ctx: The context.
+            evaluation: The evaluation that runs it.
         """
         step = self.specs[0].node.step
-        store: StoreSearches = ctx.store(step)
+        store: StoreSearches = evaluation.store(step)
         if self.queries:
-            store = RememberedSearches(store, await ctx.once(self.queries, _no_hits))
+            store = RememberedSearches(store, await evaluation.once(self.queries, _no_hits))
 
         async def search(inputs: Sequence[Batch]) -> list[Batch]:
             left, *rows_of_steps = inputs
             rest = iter(rows_of_steps)
             withins = [next(rest) if spec.node.within is not None else None for spec in self.specs]
             return await run_searches(
-                self.specs, left, withins, store, partial(ctx.embed, step), ctx.now
+                self.specs, left, withins, store, partial(evaluation.embed, step), evaluation.now
             )
 
-        own = [ctx.by_partition(batch) for batch in inputs]
-        results = await with_vectors(self.specs[0].node, own, ctx, search)
-        return [ctx.by_window(result) for result in results]
+        own = [evaluation.by_partition(batch) for batch in inputs]
+        results = await with_vectors(self.specs[0].node, own, evaluation, search)
+        return [evaluation.by_window(result) for result in results]
 
 
 async def _no_hits() -> Remembered:
@@ -403,11 +401,11 @@ class StoreSearch(PhysicalNode):
     group: SearchGroup
     place: int
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
         """Run the group once, and return the rows of this search."""
         if not inputs[0].num_rows:
             return Batch.of_tuples([], self.schema)
-        results = await ctx.once(self.group, partial(self.group.run, inputs, ctx))
+        results = await evaluation.once(self.group, partial(self.group.run, inputs, evaluation))
         return results[self.place]
 
 
@@ -417,10 +415,10 @@ class StoreMatch(PhysicalNode):
 
     logical: Match
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
         """Match for all rows in one round trip."""
         node = self.logical
-        return await run_match(node, inputs[0], ctx.store(node.step), ctx.now)
+        return await run_match(node, inputs[0], evaluation.store(node.step), evaluation.now)
 
 
 @dataclass(frozen=True, eq=False)
@@ -429,11 +427,13 @@ class StoreScan(PhysicalNode):
 
     logical: Scan
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:  # noqa: ARG002
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:  # noqa: ARG002
         """Read them in one round trip."""
         node = self.logical
-        windows = None if node.partition == "all" else ctx.windows()
-        return Batch.of_table(await run_scan(node, windows, ctx.store(node.step), ctx.now))
+        windows = None if node.partition == "all" else evaluation.windows()
+        return Batch.of_table(
+            await run_scan(node, windows, evaluation.store(node.step), evaluation.now)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -447,7 +447,7 @@ class ClusterRows(PhysicalNode):
     logical: Cluster
     algorithm: Algorithm | None
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
         """Cluster in memory. In the lineage a row has two sources: its node, and its cluster, whose
         sources are the edges within it.
         """
@@ -460,7 +460,7 @@ class ClusterRows(PhysicalNode):
         numbers, within = rows_within(self.logical, edges.table, table)
         sources = [tuple(edges.ids[row] for row in own) for own in within]
         groups = Batch.of_tuples([()] * len(within), pa.schema([])).with_sources(sources)
-        ids = ctx.with_new_ids(groups).ids or ()
+        ids = evaluation.with_new_ids(groups).ids or ()
         return rows.with_sources([(n, ids[c]) for n, c in zip(nodes.ids, numbers, strict=True)])
 
     def computes_at_once(self, inputs: Sequence[Batch]) -> bool:
@@ -479,10 +479,12 @@ class RequireRows(PhysicalNode):
 
     logical: Require
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
         """Set aside the rows that violate the requirement."""
-        rows, failures = await required(self.logical, inputs[0], ctx.now, windows=ctx.has_windows)
-        ctx.fail(failures)
+        rows, failures = await required(
+            self.logical, inputs[0], evaluation.now, windows=evaluation.has_windows
+        )
+        evaluation.fail(failures)
         return rows.derived_from(rows)
 
 
@@ -492,18 +494,20 @@ class EmbedTexts(PhysicalNode):
 
     logical: Embed
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
         """Embed each distinct text of a partition once."""
         node, (rows,) = self.logical, inputs
-        metrics = ctx.metrics(node.step)
-        metrics.operator, metrics.how = node.keyword, ctx.embedder_name
+        metrics = evaluation.metrics(node.step)
+        metrics.operator, metrics.how = node.keyword, evaluation.embedder_name
         started = time.perf_counter()
-        embed = partial(ctx.embed, node.step)
+        embed = partial(evaluation.embed, node.step)
 
         async def embedded(inputs: Sequence[Batch]) -> Batch:
-            return await run_embed(node, inputs[0], embed, ctx.partition_column, ctx.now)
+            return await run_embed(
+                node, inputs[0], embed, evaluation.partition_column, evaluation.now
+            )
 
-        batch = await with_vectors(node, inputs, ctx, embedded)
+        batch = await with_vectors(node, inputs, evaluation, embedded)
         metrics.rows_in = (metrics.rows_in or 0) + rows.num_rows
         metrics.seconds += time.perf_counter() - started
         return batch
@@ -522,9 +526,9 @@ class AskModel(PhysicalNode):
     implementation: Implementation[Any]
     choice: Choice
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
         """Ask about the rows."""
-        return (await ctx.ask(self, inputs)).of(inputs)
+        return (await evaluation.ask(self, inputs)).of(inputs)
 
     def content(self) -> list[str]:
         """The arguments of the operator, and its implementation."""
@@ -541,7 +545,7 @@ class EarlyStop(PhysicalNode):
 
     chain: tuple[AskModel, ...]
 
-    async def run(self, inputs: Sequence[Batch], ctx: ExecutionContext) -> Batch:
+    async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
         """Pass rows to the lowest operator until the uppermost operator has enough."""
         base = inputs[0]
         operators = [_row_by_row(node) for node in self.chain]
@@ -555,21 +559,21 @@ class EarlyStop(PhysicalNode):
         async def through(rows: Batch) -> tuple[Batch, Sequence[int]]:
             stays: Sequence[int] = range(rows.num_rows)
             for i, node in enumerate(self.chain):
-                answered = await ctx.ask(node, [rows], known[i])
+                answered = await evaluation.ask(node, [rows], known[i])
                 rows, stays = answered.of([rows]), [stays[row] for row in answered.stays]
                 passed[i] += rows.num_rows
                 if node is not self.chain[-1]:
-                    rows = ctx.with_new_ids(rows)
-                    ctx.report(node, (), rows)
+                    rows = evaluation.with_new_ids(rows)
+                    evaluation.report(node, (), rows)
             return rows, stays
 
         stop = operators[-1].stop
         assert stop is not None
-        result = await in_chunks(operators[0], stop, base, at_once, ctx.now, through)
+        result = await in_chunks(operators[0], stop, base, at_once, evaluation.now, through)
         for node, rows_in, rows_out in zip(
             self.chain[:-1], [base.num_rows, *passed], passed, strict=False
         ):
-            ctx.observe(node, rows_in, rows_out)
+            evaluation.remember_counts(node, rows_in, rows_out)
         return result
 
     def rows_in(self, inputs: Sequence[Batch]) -> int:  # noqa: ARG002
@@ -646,241 +650,3 @@ class PhysicalPlan:
             return physical.chain[-1]
         assert isinstance(physical, AskModel)
         return physical
-
-
-P = TypeVar("P", bound=PhysicalNode)
-
-
-Edge = tuple[Any, Any, Any]
-_LEAST, _GREATEST = 1e-100, 1e100  # sums and products of such weights are exact enough
-
-
-def clusters(
-    node: Cluster, edges: pa.Table, nodes: pa.Table, algorithm: Algorithm | None
-) -> pa.Table:
-    """Each row of `nodes` with its cluster; groups of `by`, and partitions, never mix.
-
-    Args:
-        node: The operator.
-        edges: Its edges.
-        nodes: Its nodes.
-        algorithm: The partitioning algorithm; None for an exact algorithm.
-
-    Raises:
-        DataError: The edges are no forest, a weight or vector is missing, or the algorithm cannot
-            cluster these keys.
-    """
-    scope = _scope(node, edges, nodes)
-    keys = _names(nodes, node.key)
-    places = _scopes(nodes, scope)
-    members = _members(node, nodes, keys, places)
-    by_scope = _edges_by_scope(node, edges, scope)
-    clusters_by_scope = {
-        place: _EXACT[node.choice.name](node, own, by_scope.get(place, []))
-        if algorithm is None
-        else _partitioned(node, algorithm, own, by_scope.get(place, []))
-        for place, own in members.items()
-    }
-    column = pa.array(
-        [
-            None if key is None else _value(clusters_by_scope[place][key])
-            for place, key in zip(places, keys, strict=True)
-        ],
-        nodes.schema.field(node.key).type,
-    )
-    return conform(nodes.append_column(node.alias, column), runtime_schema(node))
-
-
-def _names(table: pa.Table, column: str) -> list[Any]:
-    """The values of a column of keys or ends of edges; all NaN are equal."""
-    return list(map(ordered, values(table.column(column))))
-
-
-def _value(name: Any) -> Any:
-    """A key as stored."""
-    return math.nan if name is ordered(math.nan) else name
-
-
-def _members(
-    node: Cluster, nodes: pa.Table, keys: Sequence[Any], places: Sequence[Hashable]
-) -> dict[Hashable, dict[Any, Any]]:
-    """The keys of each group, with their vectors. Raises DataError if a key has two vectors."""
-    vectors = values(nodes.column(node.vector)) if node.vector else [None] * len(keys)
-    members: dict[Hashable, dict[Any, Any]] = {}
-    for place, key, vector in zip(places, keys, vectors, strict=True):
-        if key is None:
-            continue
-        first = members.setdefault(place, {}).setdefault(key, vector)
-        if first is not vector and frozen(first) != frozen(vector):
-            what = f'rows of {key!r} have different vectors "{node.vector}"'
-            by = [*node.by, node.key]
-            raise DataError(what, hint=f"keep one of them in a step before: {_first_of(by)}")
-    return members
-
-
-def _first_of(by: Sequence[str]) -> str:
-    return f"{{limit: {{n: 1, by: [{', '.join(by)}], order: ...}}}}"
-
-
-def _edges_by_scope(
-    node: Cluster, edges: pa.Table, scope: Sequence[str]
-) -> dict[Hashable, list[Edge]]:
-    """The edges of each group; edges with a NULL end are skipped."""
-    by_scope: dict[Hashable, list[Edge]] = {}
-    if not node.source:
-        return by_scope
-    weights = values(edges.column(node.weight)) if node.weight else [1.0] * edges.num_rows
-    ends = (_names(edges, node.source), _names(edges, node.target))
-    for place, edge in zip(_scopes(edges, scope), zip(*ends, weights, strict=True), strict=True):
-        if edge[0] is not None and edge[1] is not None:
-            by_scope.setdefault(place, []).append(edge)
-    return by_scope
-
-
-def rows_within(
-    node: Cluster, edges: pa.Table, clustered: pa.Table
-) -> tuple[list[int], list[list[int]]]:
-    """The cluster number of each row, and the source rows of each cluster: the edges within it;
-    without edges, its members.
-
-    Args:
-        node: The operator.
-        edges: Its edges.
-        clustered: Its result.
-    """
-    scope = _scope(node, edges, clustered)
-    places = _scopes(clustered, scope)
-    keys = _names(clustered, node.key)
-    numbers, first = dense(list(zip(places, _names(clustered, node.alias), strict=True)))
-    within: list[list[int]] = [[] for _ in first]
-    if not node.source:
-        for row, (key, number) in enumerate(zip(keys, numbers, strict=True)):
-            if key is not None:
-                within[number].append(row)
-        return numbers, within
-    named = zip(places, keys, numbers, strict=True)
-    number_of = {(place, key): number for place, key, number in named if key is not None}
-    ends = (_names(edges, name) for name in (node.source, node.target))
-    for edge, (place, a, b) in enumerate(zip(_scopes(edges, scope), *ends, strict=True)):
-        own = number_of.get((place, a))
-        if own is not None and own == number_of.get((place, b)):
-            within[own].append(edge)
-    return numbers, within
-
-
-def _scope(node: Cluster, edges: pa.Table, nodes: pa.Table) -> list[str]:
-    """The columns that separate clusters: rows with different values never share a cluster."""
-    both = PARTITION in nodes.column_names and PARTITION in edges.column_names
-    return [*node.by, *([PARTITION] if both else [])]
-
-
-def _scopes(table: pa.Table, names: Sequence[str]) -> list[Hashable]:
-    if not names:
-        return [()] * table.num_rows
-    columns = (map(frozen, values(table.column(name))) for name in names)
-    return list(zip(*columns, strict=True))
-
-
-def _forest(node: Cluster, keys: Iterable[Any], edges: Sequence[Edge]) -> dict[Any, Any]:
-    """Follow source → target to the end. A cycle ends at its smallest member."""
-    target: dict[Any, Any] = {}
-    for source, end, _ in edges:
-        if target.setdefault(source, end) != end:
-            hint = f"keep one of them in a step before: {_first_of([*node.by, node.source])}"
-            raise DataError(f'cluster forest: "{source}" has two targets', hint=hint)
-    roots: dict[Any, Any] = {}
-    for key in keys:
-        path, end = dict[Any, int](), key
-        while end in target and end not in path and end not in roots:
-            path[end] = len(path)
-            end = target[end]
-        root = min(list(path)[path[end] :]) if end in path else roots.get(end, end)
-        roots |= dict.fromkeys([*path, end], root)
-    return roots
-
-
-def _components(_node: Cluster, keys: Iterable[Any], edges: Sequence[Edge]) -> dict[Any, Any]:
-    import networkx as nx
-
-    graph = nx.Graph()
-    graph.add_nodes_from(keys)
-    graph.add_edges_from((a, b) for a, b, _ in edges if a in graph and b in graph)
-    return _named(nx.connected_components(graph))
-
-
-def _named(groups: Iterable[Iterable[Any]]) -> dict[Any, Any]:
-    """For each member the smallest member of its group."""
-    listed = [list(group) for group in groups]
-    least = map(min, listed)
-    return {member: name for name, group in zip(least, listed, strict=True) for member in group}
-
-
-_EXACT = {"forest": _forest, "components": _components}
-
-
-def _partitioned(
-    node: Cluster, algorithm: Algorithm, vectors: Mapping[Any, Any], edges: Sequence[Edge]
-) -> dict[Any, Any]:
-    """The clusters of one group. Keys and edges are sorted, so that the order of rows is irrelevant."""
-    keys = sorted(vectors)
-    numbers = algorithm.labels(
-        list(map(_value, keys)),
-        _between(keys, edges, node.weight),
-        _array(node, keys, vectors),
-    )
-    groups: dict[int, list[Any]] = {}
-    for key, number in zip(keys, numbers, strict=True):
-        groups.setdefault(number, []).append(key)
-    return _named(groups.values())
-
-
-def _between(
-    keys: Sequence[Any], edges: Sequence[Edge], weight: str
-) -> list[tuple[int, int, float]]:
-    """The edges between different keys, by index, sorted. The weights of a pair are summed; a pair
-    with the sum 0 is omitted.
-    """
-    place = {key: i for i, key in enumerate(keys)}
-    weights: dict[tuple[int, int], list[float]] = {}
-    for source, target, own in edges:
-        a, b = place.get(source), place.get(target)
-        if a is not None and b is not None and a != b:
-            checked = _checked(own, f'weight "{weight}" of {source!r} → {target!r}', weight)
-            weights.setdefault((min(a, b), max(a, b)), []).append(checked)
-    sums = ((a, b, math.fsum(each)) for (a, b), each in sorted(weights.items()))
-    return [edge for edge in sums if edge[2]]
-
-
-def _checked(weight: Any, what: str, name: str) -> float:
-    """A weight as a double. Raises DataError if it is no usable number."""
-    if weight is None or not math.isfinite(weight):
-        shown = "NULL" if weight is None else weight
-        hint = f"filter such edges, or write coalesce({name}, 1)"
-        raise DataError(f"{what} is {shown}", hint=hint)
-    if weight and not _LEAST <= abs(weight) <= _GREATEST:
-        hint = f"a weight is 0, or from {_LEAST:g} to {_GREATEST:g}"
-        raise DataError(f"{what} is {weight}", hint=hint)
-    return float(weight)
-
-
-def _array(node: Cluster, keys: Sequence[Any], vectors: Mapping[Any, Any]) -> Vectors | None:
-    """The vectors of the keys, a row for each; None without a column of vectors."""
-    if not node.vector:
-        return None
-    for key in keys:
-        if vectors[key] is None:
-            what = f'vector "{node.vector}" of {key!r} is NULL'
-            raise DataError(what, hint=f"filter: {node.vector} IS NOT NULL")
-    sizes = {len(vectors[key]): key for key in keys}
-    if len(sizes) > 1:
-        listed = ", ".join(f"{size} ({key!r})" for size, key in sorted(sizes.items()))
-        raise DataError(f'vectors "{node.vector}" have different lengths: {listed}')
-    array = np.array([vectors[key] for key in keys], dtype=float)
-    wrong = np.argwhere(~(np.abs(array) <= _GREATEST))  # also NaN, which stands for NULL
-    if len(wrong):
-        row, place = map(int, wrong[0])
-        number = vectors[keys[row]][place]
-        shown = "NULL" if number is None else number
-        what = f'vector "{node.vector}" of {keys[row]!r} has {shown}'
-        raise DataError(what, hint=f"its numbers are from -{_GREATEST:g} to {_GREATEST:g}")
-    return array

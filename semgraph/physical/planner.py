@@ -20,7 +20,7 @@ from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Input, Project, Require, Union
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import Embed, Semantic, SemFilter, SemMap
-from semgraph.logical.sinks import Delete, Merge, Sink
+from semgraph.logical.sinks import Delete, Sink
 from semgraph.physical.loops import IterateRows, RoundTable
 from semgraph.physical.plan import (
     AskModel,
@@ -157,11 +157,11 @@ class _TreeBuilder:
         ask = AskModel(node, inputs, *self._chosen.implementations[node])
         chain = [ask]
         if isinstance(node, SemMap | SemFilter) and node.stop is not None:
-            while (below := self._fed(chain[0])) is not None:
+            while (below := self._pulled_below(chain[0])) is not None:
                 chain.insert(0, below)
         return ask if len(chain) == 1 else EarlyStop(node, chain[0].inputs, tuple(chain))
 
-    def _fed(self, ask: AskModel) -> AskModel | None:
+    def _pulled_below(self, ask: AskModel) -> AskModel | None:
         """The operator below, if it computes only the rows that this operator needs; else None."""
         below = ask.inputs[0]
         pulled = (
@@ -236,15 +236,11 @@ def _layout(plan: LogicalPlan) -> _Layout:
 
 def _check_first_sinks(sinks: Iterable[tuple[Sink, Node]], after_writes: frozenset[Node]) -> None:
     for sink, rows in sinks:
-        if not _is_first(sink):
+        if not sink.first:
             continue
         if rows in after_writes or any(n.calls_model or n.embeds for n in walk(rows)):
             msg = "only rows of an input can be first: these depend on a model or on the run's own writes"
             raise PlanError(Problem(msg, step=sink.step or None, position=sink.origin))
-
-
-def _is_first(sink: Sink) -> bool:
-    return isinstance(sink, Merge) and sink.first
 
 
 def _row_by_row(node: Node) -> bool:
@@ -361,7 +357,7 @@ def _buffered(
     for node in nodes:
         if node in after_writes:
             read |= dict.fromkeys(child for child in node.inputs if child not in after_writes)
-    read |= dict.fromkeys(rows for sink, rows in sinks if not _is_first(sink))
+    read |= dict.fromkeys(rows for sink, rows in sinks if not sink.first)
     read |= dict.fromkeys(returns)
     return tuple(node for node in read if node.inputs and node not in after_writes)
 

@@ -1,9 +1,11 @@
 """Rows with their hidden columns.
 
 Every relation has an ordinal (`_o`), which makes row order part of its meaning. A relation that
-derives from windowed rows also has `_p`, the partition, and `_m`, the input row from which each row
-derives. Joins, groups, limits and window functions stay within `_p`, so that a wave of many
-partitions has the result of each partition alone.
+derives from windowed rows also has `_p`, the partition, and `_m`, the number of the input row from
+which each row derives. In steps `_p` is the window instead, which separates windows of one partition
+that are computed together (`Confinement`); in both cases it is the number of an input row, not the
+ordinal of a partition. Joins, groups, limits and window functions stay within `_p`, so that a wave
+of many partitions has the result of each partition alone.
 """
 
 from __future__ import annotations
@@ -167,7 +169,7 @@ class Batch:
             return [name or "" for name in self.column(column)]
         return None
 
-    def of_rows(self, rows: Collection[int] | None, *, shared: bool = False) -> Batch:
+    def of_input_rows(self, rows: Collection[int] | None, *, shared: bool = False) -> Batch:
         """The rows that derive from some input rows; all rows if the batch derives from none.
 
         Args:
@@ -179,7 +181,7 @@ class Batch:
         wanted = [*dict.fromkeys(rows), None] if shared else dict.fromkeys(rows)
         return self.take(self._places_of(wanted))
 
-    def without_rows(self, rows: Collection[int]) -> Batch:
+    def without_input_rows(self, rows: Collection[int]) -> Batch:
         """The rows that do not derive from some input rows."""
         if not self.has_input_rows:
             return self

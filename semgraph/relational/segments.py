@@ -544,7 +544,7 @@ _HINTS: dict[type[duckdb.Error], str] = {
 _HINT = "leave such rows out in a step before, or say what they give: CASE WHEN ... THEN ... END"
 
 
-def place_error(error: DataError, node: Node) -> DataError:
+def locate_error(error: DataError, node: Node) -> DataError:
     """An error of a node's rows, with the position of the node."""
     if error.problem.position is not None or not isinstance(error.__cause__, duckdb.Error):
         return error.at(node.step, node.origin)
@@ -580,5 +580,5 @@ async def place_segment_error(
             try:
                 await execute(own.sql, tables, runtime_schema(operator), now)
             except DataError as first:
-                return place_error(first, operator)
-    return place_error(error, segment.root)
+                return locate_error(first, operator)
+    return locate_error(error, segment.root)

@@ -1,18 +1,19 @@
 """The chart of a comparison, as SVG and in characters: cost on the x axis, quality on the y axis.
-Its labels, and those of other drawings, are `Box`es that are pushed apart.
 
 The axes fit the data: costs start at 0 only if 0 is near, and are logarithmic if they differ much.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import product
 from math import ceil, floor, log10
 from typing import Any, NamedTuple
 
 from semgraph.compare.comparison import Arm, Comparison, graded, quality_of, ranked
 from semgraph.formats import dollars, shortened
+from semgraph.render.svg import SHAPES, Box, free, ticks
 
 NONE = "–"
 _WIDE, _HIGH = 720, 400
@@ -30,8 +31,6 @@ _DISTANCES = (
     84,
 )  # of a name from its point, in pixels; the nearest free place is taken
 _SIDES = ((1, 0), (-1, 0), (1, -1), (1, 1), (-1, -1), (-1, 1), (0, -1), (0, 1))
-SHAPES = ("M-6 0a6 6 0 1 0 12 0a6 6 0 1 0 -12 0z", "M-6-6H6V6H-6z", "M0-8L7 5H-7z", "M0-8L8 0L0 8L-8 0z", "M0 8L7-5H-7z",
-           "M-2-7H2V-2H7V2H2V7H-2V2H-7V-2H-2z")  # fmt: skip
 _NAME = 40
 _LINES = 8
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -146,20 +145,6 @@ def share(value: float | None, digits: int = 2) -> str:
     return text.replace("0.", ".", 1) if value < 1 else text
 
 
-def ticks(most: float, least: float = 0.0, number: int = 5) -> list[float]:
-    """Round values from `least` to `most`, about `number` of them.
-
-    >>> ticks(1.7), ticks(0), ticks(1410, 850)
-    ([0.0, 0.5, 1.0, 1.5], [0.0], [1000.0, 1200.0, 1400.0])
-    """
-    if most <= least:
-        return [least]
-    ten = 10.0 ** floor(log10((most - least) / number))
-    step = next(ten * f for f in (1, 2, 5, 10) if ten * f * number >= (most - least) * (1 - 1e-9))
-    first, last = ceil(least / step - 1e-9), floor(most / step + 1e-9)
-    return [round(i * step, 12) for i in range(first, last + 1)]
-
-
 def _cost(value: float, unit: str) -> str:
     return dollars(value, exact=True) if unit == "$" else f"{value:,.0f} tokens"
 
@@ -185,9 +170,7 @@ def svg(comparison: Comparison, anchor: str) -> dict[str, Any] | None:
         _mark(i, point, scales, span)
         for i, (point, span) in enumerate(zip(drawn, spans, strict=True))
     ]
-    unnamed = _name(
-        marks, [_place(point, scales, span) for point, span in zip(drawn, spans, strict=True)]
-    )
+    unnamed = _name(marks)
     return {
         "anchor": anchor,
         "width": _WIDE,
@@ -224,92 +207,76 @@ def _y(scales: Scales, quality: float) -> float:
 
 
 def _axes(unit: str, name: str, scales: Scales) -> dict[str, Any]:
-    bottom, right = _HIGH - _BOTTOM, _WIDE - _RIGHT
+    """The ends of the axes, the places and texts of their ticks, and their names."""
     levels = ticks(scales.high, scales.low)
     digits = 2 if all(abs(level * 100 % 1) < 1e-6 for level in levels) else 3
-    costs = scales.costs()
+    sign = "$" if unit == "$" else ""
     return {
-        "axis": f"M{_LEFT} {_TOP}V{bottom}H{right}"
-        + "".join(f"M{_x(scales, cost):.1f} {bottom}v5" for cost in costs),
-        "costs": [
-            {
-                "x": f"{_x(scales, cost):.1f}",
-                "y": bottom + 20,
-                "text": f"{'$' * (unit == '$')}{cost:,.9g}",
-            }
-            for cost in costs
-        ],
-        "levels": [
-            {
-                "d": f"M{_LEFT} {_y(scales, level):.1f}H{right}",
-                "x": _LEFT - 8,
-                "y": f"{_y(scales, level) + 4:.1f}",
-                "text": share(level, digits),
-            }
-            for level in levels
-        ],
-        "across": {
-            "x": (_LEFT + right) / 2,
-            "y": _HIGH - 10,
-            "text": "dollars of one trial" if unit == "$" else "tokens of one trial",
-        },
+        "left": _LEFT,
+        "right": _WIDE - _RIGHT,
+        "top": _TOP,
+        "bottom": _HIGH - _BOTTOM,
+        "costs": [(_x(scales, cost), f"{sign}{cost:,.9g}") for cost in scales.costs()],
+        "levels": [(_y(scales, level), share(level, digits)) for level in levels],
+        "across": "dollars of one trial" if unit == "$" else "tokens of one trial",
         "up": name,
     }
 
 
-def _mark(i: int, point: ArmPoint, scales: Scales, span: tuple[float, float]) -> dict[str, Any]:
-    """The mark of a variant, without its name."""
-    x, y = _x(scales, point.cost), _y(scales, point.quality)
-    low, high = _y(scales, span[0]), _y(scales, span[1])
-    bar = f"M{x:.1f} {low:.1f}V{high:.1f}M{x - 4:.1f} {low:.1f}h8M{x - 4:.1f} {high:.1f}h8"
-    return {
-        "colour": i % len(SHAPES),
-        "title": point.arm.name,
-        "name": "",
-        "bar": bar if low != high else "",
-        "shape": SHAPES[i % len(SHAPES)],
-        "place": f"translate({x:.1f} {y:.1f})",
-    }
+@dataclass
+class _Mark:
+    """The mark of a variant, the ends of its interval, and its name with a line to it."""
 
-
-class _Place(NamedTuple):
-    """The point of a mark, and the ends of its interval."""
-
+    title: str
+    colour: int
     x: float
     y: float
-    top: float
-    bottom: float
+    low: float
+    high: float
+    name: str = ""
+    name_x: float = 0.0
+    name_y: float = 0.0
+    lead: str = ""
+
+    @property
+    def shape(self) -> str:
+        """The path of its shape."""
+        return SHAPES[self.colour]
 
 
-def _place(point: ArmPoint, scales: Scales, span: tuple[float, float]) -> _Place:
-    return _Place(
-        _x(scales, point.cost), _y(scales, point.quality), _y(scales, span[1]), _y(scales, span[0])
-    )
+def _mark(i: int, point: ArmPoint, scales: Scales, span: tuple[float, float]) -> _Mark:
+    x, y = _x(scales, point.cost), _y(scales, point.quality)
+    low, high = (_y(scales, end) for end in span)
+    return _Mark(point.arm.name, i % len(SHAPES), x, y, low, high)
 
 
-def _name(marks: Sequence[dict[str, Any]], places: Sequence[_Place]) -> list[str]:
+def _name(marks: Sequence[_Mark]) -> list[str]:
     """Write the name of each mark at the nearest position where it covers no other name, mark or
     interval, with a line if that is far. Returns the names without a position.
     """
-    taken = [Box(at.x - 7, at.y - 7, at.x + 7, at.y + 7) for at in places]
-    taken += [Box(at.x - 4, at.top - 2, at.x + 4, at.bottom + 2) for at in places]
+    taken = [Box(m.x - 7, m.y - 7, m.x + 7, m.y + 7) for m in marks]
+    taken += [Box(m.x - 4, m.high - 2, m.x + 4, m.low + 2) for m in marks]
     unnamed = []
-    for mark, at in zip(marks, places, strict=True):
-        name = shortened(mark["title"], _NAME)
-        wide = len(name) * _LETTER
-        for distance, (side, up) in product(_DISTANCES, _SIDES):
-            x, y = at.x + side * distance, at.y + up * distance
-            left = x - wide * (0.5 - side / 2)
-            box = Box(left, y - 8, left + wide, y + 8)
-            inside = box.left > _LEFT and box.right < _WIDE and 18 < box.top < _HIGH - _BOTTOM - 14
-            if inside and not any(box.overlaps(other) for other in taken):
-                taken.append(box)
-                lead = f"M{at.x:.1f} {at.y:.1f}L{x:.1f} {y:.1f}" if distance > _DISTANCES[0] else ""
-                mark |= {"name": name, "x": f"{left:.1f}", "y": f"{y + 4:.1f}", "lead": lead}
-                break
-        else:
-            unnamed.append(mark["title"])
+    for mark in marks:
+        name = shortened(mark.title, _NAME)
+        box = free(_beside(mark, len(name) * _LETTER), taken)
+        if box is None:
+            unnamed.append(mark.title)
+            continue
+        mark.name, mark.name_x, mark.name_y = name, box.left, box.top + 12
+        x, y = min(max(mark.x, box.left), box.right), box.top + 8
+        if max(abs(x - mark.x), abs(y - mark.y)) > _DISTANCES[0] + 0.5:
+            mark.lead = f"M{mark.x:.1f} {mark.y:.1f}L{x:.1f} {y:.1f}"
     return unnamed
+
+
+def _beside(at: _Mark, wide: float) -> Iterator[Box]:
+    """The places for a name beside a mark and within the axes, the nearest first."""
+    for distance, (side, up) in product(_DISTANCES, _SIDES):
+        left, y = at.x + side * distance - wide * (0.5 - side / 2), at.y + up * distance
+        box = Box(left, y - 8, left + wide, y + 8)
+        if box.left > _LEFT and box.right < _WIDE and 18 < box.top < _HIGH - _BOTTOM - 14:
+            yield box
 
 
 def text(comparison: Comparison, width: int) -> str:
@@ -352,77 +319,3 @@ def _legend(cells: Iterable[Sequence[str]], width: int) -> Iterator[str]:
             line = " " * 8
         line += entry + "   "
     yield line.rstrip()
-
-
-Point = tuple[float, float]
-_ROUNDS = 300
-
-
-class Box(NamedTuple):
-    """A rectangle."""
-
-    left: float
-    top: float
-    right: float
-    bottom: float
-
-    @property
-    def area(self) -> float:
-        """Its area."""
-        return (self.right - self.left) * (self.bottom - self.top)
-
-    def at(self, point: Point) -> Box:
-        """The rectangle, moved."""
-        x, y = point
-        return Box(self.left + x, self.top + y, self.right + x, self.bottom + y)
-
-    def overlaps(self, other: Box) -> bool:
-        """Whether two rectangles have a common area.
-
-        >>> Box(0, 0, 2, 2).overlaps(Box(1, 1, 3, 3)), Box(0, 0, 2, 2).overlaps(Box(2, 0, 4, 2))
-        (True, False)
-        """
-        return (
-            self.left < other.right
-            and other.left < self.right
-            and self.top < other.bottom
-            and other.top < self.bottom
-        )
-
-
-def apart(places: Mapping[str, Point], boxes: Mapping[str, Box]) -> dict[str, Point]:
-    """The positions, pushed apart until their boxes do not overlap, for a limited number of rounds.
-
-    >>> box = Box(-5, -5, 5, 5)
-    >>> apart({"a": (0, 0), "b": (4, 0), "c": (90, 0)}, {"a": box, "b": box, "c": box})
-    {'a': (-3.5, 0.0), 'b': (7.5, 0.0), 'c': (90, 0)}
-    """
-    result = dict(places)
-    for _ in range(_ROUNDS):
-        order = sorted(result, key=lambda key: boxes[key].top + result[key][1])
-        if not sum(_push(result, boxes, order, i) for i in range(len(order))):
-            break
-    return result
-
-
-def _push(places: dict[str, Point], boxes: Mapping[str, Box], order: list[str], i: int) -> bool:
-    """Push a box and its overlapping boxes apart, in the direction of the smaller overlap. Returns
-    whether any box moved.
-    """
-    moved = False
-    for other in order[i + 1 :]:
-        one = order[i]
-        a, b = boxes[one].at(places[one]), boxes[other].at(places[other])
-        if b.top >= a.bottom:
-            break
-        if not a.overlaps(b):
-            continue
-        moved = True
-        right, left = a.right - b.left + 1, b.right - a.left + 1
-        below, above = a.bottom - b.top + 1, b.bottom - a.top + 1
-        x = right if right <= left else -left
-        y = below if below <= above else -above
-        dx, dy = (x / 2, 0.0) if abs(x) <= abs(y) else (0.0, y / 2)
-        (x1, y1), (x2, y2) = places[one], places[other]
-        places[one], places[other] = (x1 - dx, y1 - dy), (x2 + dx, y2 + dy)
-    return moved

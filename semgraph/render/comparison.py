@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from semgraph.compare.comparison import Arm, Comparison, Quality, graded, ranked
 from semgraph.formats import dollars, duration, escaped, plain_line, plural, short, stopped
 from semgraph.render.chart import NONE, share, text
-from semgraph.render.tables import GAP, Column, dropped_note, fit, fitting, folded
+from semgraph.render.tables import Column, folded, styled
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -18,22 +17,12 @@ if TYPE_CHECKING:
 _FAILURES = 5  # kinds of failures listed for a variant
 
 
-@dataclass(frozen=True)
-class Cells:
-    """A column: its title, a text for each variant, and the indexes of the best."""
-
-    title: str
-    texts: tuple[str, ...]
-    best: frozenset[int] = frozenset()
-    right: bool = True
-
-
-def columns(comparison: Comparison) -> list[Cells]:
+def columns(comparison: Comparison) -> list[Column]:
     """All columns, most important first."""
     arms = ranked(comparison)
     number = max((len(arm.seconds) for arm in arms), default=0)
     cells = [
-        Cells("variant", tuple(arm.name for arm in arms), right=False),
+        Column("variant", [arm.name for arm in arms]),
         _column("calls", arms, lambda a: f"{a.cold.calls:,}", lambda a: -a.cold.calls),
         _column("tokens in/out", arms, _tokens, lambda a: -(a.cold.tokens_in + a.cold.tokens_out)),
         _column(
@@ -48,18 +37,17 @@ def columns(comparison: Comparison) -> list[Cells]:
     if any(arm.failed for arm in arms):
         cells.append(_column("failed", arms, lambda a: f"{a.failed:,}", lambda a: -a.failed))
     if comparison.missing:
-        cells.append(
-            Cells("trials", tuple(f"{len(arm.trials)} of {comparison.trials}" for arm in arms))
-        )
+        made = [f"{len(arm.trials)} of {comparison.trials}" for arm in arms]
+        cells.append(Column("trials", made, right=True))
     return cells
 
 
-def _qualities(comparison: Comparison, arms: Sequence[Arm]) -> list[Cells]:
+def _qualities(comparison: Comparison, arms: Sequence[Arm]) -> list[Column]:
     """The measures with any known value."""
-    return [column for column in _measures(comparison, arms) if set(column.texts) != {NONE}]
+    return [column for column in _measures(comparison, arms) if set(column.cells) != {NONE}]
 
 
-def _measures(comparison: Comparison, arms: Sequence[Arm]) -> list[Cells]:
+def _measures(comparison: Comparison, arms: Sequence[Arm]) -> list[Column]:
     if comparison.kind == "step" and not comparison.truth:
         return [
             _column(
@@ -97,13 +85,13 @@ def _measures(comparison: Comparison, arms: Sequence[Arm]) -> list[Cells]:
     return cells
 
 
-def _spread(arms: Sequence[Arm]) -> list[Cells]:
+def _spread(arms: Sequence[Arm]) -> list[Column]:
     if all(arm.quality.spread is None for arm in arms):
         return []
     return [_column("over trials", arms, lambda a: _between(a.quality.spread), lambda _: None)]
 
 
-def _measure(title: str, arms: Sequence[Arm], of: Callable[[Quality], float | None]) -> Cells:
+def _measure(title: str, arms: Sequence[Arm], of: Callable[[Quality], float | None]) -> Column:
     return _column(title, arms, lambda a: share(of(a.quality)), lambda a: of(a.quality))
 
 
@@ -112,15 +100,15 @@ def _column(
     arms: Sequence[Arm],
     text: Callable[[Arm], str],
     score: Callable[[Arm], float | None],
-) -> Cells:
+) -> Column:
     """A column; the best are those with the greatest score, unless all are equal."""
     known = {
         i: value for i, arm in enumerate(arms) if arm.trials and (value := score(arm)) is not None
     }
     top = max(known.values(), default=0.0)
     best = frozenset(i for i, value in known.items() if value == top)
-    texts = tuple(text(arm) if arm.trials else NONE for arm in arms)
-    return Cells(title, texts, best if len(best) < len(known) else frozenset())
+    texts = [text(arm) if arm.trials else NONE for arm in arms]
+    return Column(title, texts, True, best if len(best) < len(known) else frozenset())
 
 
 def _less(value: float | None) -> float | None:
@@ -225,53 +213,18 @@ def _failures(arm: Arm) -> Iterator[str]:
         yield f"! {arm.name} failed: … and {len(counts) - _FAILURES} more kinds"
 
 
-class TextPart(NamedTuple):
-    """A part of a line; `best` marks the best of its column."""
-
-    text: str
-    best: bool = False
-
-
-def table_parts(comparison: Comparison, width: int) -> Iterator[list[TextPart]]:
-    """All lines; columns that do not fit are dropped from the right and named in a line."""
-    yield from _table(comparison, width)
-    for line in footer(comparison):
-        yield from ([TextPart(part)] for part in folded(line, width))
-    drawn = text(comparison, width)
-    if drawn:
-        yield []
-        yield from ([TextPart(line)] for line in drawn.splitlines())
-
-
-def plain(comparison: Comparison, width: int) -> str:
-    """The comparison as one text."""
-    return "\n".join(joined(line).rstrip() for line in table_parts(comparison, width))
-
-
-def joined(parts: list[TextPart]) -> str:
-    """A line as text."""
-    return (" " * GAP).join(escaped(part.text) for part in parts)
-
-
-def _table(comparison: Comparison, width: int) -> Iterator[list[TextPart]]:
-    cells = columns(comparison)
-    all_columns = [Column(c.title, c.texts, c.right) for c in cells]
-    fitted, widths = fitting(all_columns, width)
-    placed = list(zip(cells, widths, strict=False))
-    yield [TextPart(fit(c.title, w, right=c.right)) for c, w in placed]
-    for i in range(len(comparison)):
-        yield [TextPart(fit(c.texts[i], w, right=c.right), i in c.best) for c, w in placed]
-    if note := dropped_note(all_columns[len(fitted) :]):
-        yield from ([TextPart(part)] for part in folded(note, width))
-
-
 def lines(comparison: Comparison, width: int) -> Iterator[Text]:
     """All lines; columns that do not fit are dropped from the right and named in a line."""
     from rich.text import Text
 
-    for parts in table_parts(comparison, width):
-        result = Text(" " * GAP).join(
-            Text(escaped(part.text), "bold" if part.best else "") for part in parts
-        )
-        result.rstrip()
-        yield result
+    yield from styled(columns(comparison), width, indent=0)
+    for line in footer(comparison):
+        yield from (Text(escaped(part)) for part in folded(line, width))
+    if drawn := text(comparison, width):
+        yield Text()
+        yield from (Text(escaped(line)) for line in drawn.splitlines())
+
+
+def plain(comparison: Comparison, width: int) -> str:
+    """The comparison as one text."""
+    return "\n".join(line.plain for line in lines(comparison, width))

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from semgraph.formats import size
 from semgraph.llm.catalogue import CATALOGUE, on_disk
-from semgraph.render.tables import Column, lines
+from semgraph.render.tables import Column, hanging, lines
 
 if TYPE_CHECKING:
     from semgraph.stores.neo4j.local.server import LocalServer
 
-_INDENT = " " * 14
+_INDENT = 14
 
 
 @dataclass(frozen=True)
@@ -38,13 +37,9 @@ def fact_lines(fact: Fact, width: int) -> Iterator[str]:
     """A fact as text, on as many lines as needed."""
     text = f"{fact.sign} {fact.about:<11} {fact.what}"
     whole = f"{text}. {fact.remedy}" if fact.remedy else text
-    parts = (
-        [whole] if len(whole) <= width else [text, *([_INDENT + fact.remedy] * bool(fact.remedy))]
-    )
-    for part in parts:
-        yield from wrap(
-            part, width, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False
-        )
+    below = [" " * _INDENT + fact.remedy] if fact.remedy else []
+    for part in [whole] if len(whole) <= width else [text, *below]:
+        yield from hanging(part, width, _INDENT)
 
 
 def described_models() -> list[dict[str, Any]]:

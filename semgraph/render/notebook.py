@@ -8,13 +8,10 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-import pyarrow as pa
-
 from semgraph.compare.comparison import Comparison, Evidence
 from semgraph.display import Drawing, as_chart, as_html, as_text, preformatted
 from semgraph.execution.record import Run, exchanges, read_answers
 from semgraph.execution.result import Result
-from semgraph.expr.types import python_rows
 from semgraph.formats import UNKNOWN, dollars, plural, shortened
 from semgraph.llm.base import LLM, Embedder, ModelSpec, Usage
 from semgraph.llm.providers import PROVIDERS
@@ -25,6 +22,7 @@ from semgraph.render import chart, comparison
 from semgraph.render.html import rendered
 from semgraph.render.html.data import RecordedRun
 from semgraph.render.html.graph import graph
+from semgraph.render.tables import Column, of_arrow, page_table
 from semgraph.render.why import evidence_lines
 
 _ROWS, _PICTURES = 10, 3
@@ -66,22 +64,15 @@ def _result_html(result: Result) -> str:
 
 
 def _table(result: Result, name: str) -> Data:
-    """The first rows of a result. Generated keys are shortened, as in `why`."""
+    """The first rows of a result."""
     first, rows = result.head(name, _ROWS), result.count(name)
-    return {
-        "name": name,
-        "count": plural(rows, "row") + (f", the first {_ROWS} here" if rows > _ROWS else ""),
-        "heads": first.column_names,
-        "rows": [
-            [shortened(_KEY.sub(r"\1…", show(value)), _CELL) for value in row.values()]
-            for row in python_rows(first)
-        ],
-        "numbers": {i for i, field in enumerate(first.schema) if _is_number(field.type)},
-    }
+    counted = plural(rows, "row") + (f", the first {_ROWS} here" if rows > _ROWS else "")
+    return {"name": name, "count": counted, **page_table(of_arrow(first, _cell, rows=_ROWS))}
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind)
+def _cell(value: Any) -> str:
+    """A value. Generated keys are shortened, as in `why`."""
+    return shortened(_KEY.sub(r"\1…", show(value)), _CELL)
 
 
 def _recorded(run: Run) -> tuple[list[Data], list[Data]]:
@@ -146,19 +137,9 @@ def _plain(value: Any) -> str:
 
 @as_html.register
 def _comparison_html(value: Comparison) -> str:
-    columns = comparison.columns(value)
-    rows = [
-        [{"best": c.texts[i]} if i in c.best else c.texts[i] for c in columns]
-        for i in range(len(value))
-    ]
-    table = {
-        "heads": [column.title for column in columns],
-        "rows": rows,
-        "numbers": {i for i, column in enumerate(columns) if column.right},
-    }
     return rendered(
         "notebook.html.j2",
-        tables=[table],
+        tables=[page_table(comparison.columns(value))],
         lines=comparison.footer(value),
         drawing=chart.svg(value, f"comparison-{value.id}"),
     )
@@ -214,8 +195,9 @@ def session_html(
     """
     rows = [*_models(settings, llm, embedder), _store(settings, store), *_limits(settings)]
     heads = ("", "", "$ a million tokens in / out", "from")
-    cells = [[*row[:-1], _ORIGINS.get(row[-1], row[-1])] for row in rows]
-    return rendered("notebook.html.j2", tables=[{"heads": heads, "rows": cells, "numbers": ()}])
+    cells = zip(*((*row[:-1], _ORIGINS.get(row[-1], row[-1])) for row in rows), strict=True)
+    table = page_table([Column(head, own) for head, own in zip(heads, cells, strict=True)])
+    return rendered("notebook.html.j2", tables=[table])
 
 
 def _models(settings: Settings, llm: LLM | None, embedder: Embedder | None) -> Iterator[Row]:

@@ -57,32 +57,27 @@ def outcome(
         every: Print every step, not only those that called a model.
         until: The last step of a partial run, which prints its rows.
     """
-    total = result.meter.total()
     if plan.windows and not result.members:
         yield f"no rows of {plan.windows.input}: nothing to do"
         return
     if 0 < result.members == result.skipped and not result.failed:
         yield nothing_new(result, plan)
         return
-    if plan.writes and until is None:
-        yield from _graph(result, plan, width)
-    else:
-        yield from _results(result, width)
+    wrote = bool(plan.writes) and until is None
+    yield from _graph(result, plan, width) if wrote else _results(result, width)
     counted = result.meter.lines()
-    steps = step_columns(counted, every=every)
-    if steps:
+    if steps := step_columns(counted, every=every):
         yield ""
-        yield from table_lines(narrowed(steps, width - 2), width)
+        yield from _step_lines(steps, width)
         idle = sum(bool(m.operator) for m in counted.values()) - len(steps[0].cells)
         if idle > 0:
             yield f"  {plural(idle, 'more step')} without rows"
-    if plan.writes and until is None:
-        failed = f"{plural(failures(result), 'row')} failed"
-        yield f"  {written(result.written)}       {failed}"
+    if wrote:
+        yield f"  {written(result.written)}       {plural(failures(result), 'row')} failed"
     if result.skipped:
         yield f"  {_known(result, plan)} (--reprocess includes them)"
     yield ""
-    yield cost(total, seconds)
+    yield cost(result.meter.total(), seconds)
 
 
 def first_lines(result: Result) -> Iterator[str]:
@@ -137,7 +132,9 @@ def drawing(result: Result, plan: LogicalPlan) -> list[Picture]:
 
 
 def step_columns(steps: Mapping[str, StepMetrics], *, every: bool = False) -> list[Column]:
-    """The semantic steps with rows or failures, and their costs; empty if there are none."""
+    """The semantic steps with rows or failures, and their costs; empty if there are none. Columns
+    that repeat the plan are dropped before costs.
+    """
     listed = {
         name: m
         for name, m in steps.items()
@@ -148,8 +145,8 @@ def step_columns(steps: Mapping[str, StepMetrics], *, every: bool = False) -> li
     rows = list(listed.values())
     return [
         Column("step", list(listed)),
-        Column("operator", [m.operator or UNKNOWN for m in rows]),
-        Column("how", [m.how for m in rows]),
+        Column("operator", [m.operator or UNKNOWN for m in rows], drop=1),
+        Column("how", [m.how for m in rows], drop=2),
         Column("in → out", [f"{known(m.rows_in)} → {known(m.rows_out)}" for m in rows], right=True),
         Column("calls", [_calls(m) for m in rows], right=True),
         Column("tokens in (cached)", [_tokens_in(m) for m in rows], right=True),
@@ -163,21 +160,11 @@ def step_columns(steps: Mapping[str, StepMetrics], *, every: bool = False) -> li
     ]
 
 
-def narrowed(columns: list[Column], width: int) -> list[Column]:
-    """The columns of steps that fit a terminal. Columns that repeat the plan are dropped before
-    costs.
-    """
-    short_titles = [replace(c, title=c.title.removesuffix(" (cached)")) for c in columns]
-    tries = [
-        columns,
-        *(
-            [c for c in short_titles if c.title not in dropped]
-            for dropped in ((), ("how",), ("how", "operator"))
-        ),
-    ]
-    return next(
-        (result for result in tries if len(fitting(result, width)[0]) == len(result)), tries[-1]
-    )
+def _step_lines(columns: Sequence[Column], width: int) -> Iterator[str]:
+    """The columns of steps as a table; a narrow one has shorter titles."""
+    if len(fitting(columns, width - 2)[0]) < len(columns):
+        columns = [replace(c, title=c.title.removesuffix(" (cached)")) for c in columns]
+    return table_lines(columns, width)
 
 
 def _answers(m: StepMetrics) -> int:
@@ -446,9 +433,7 @@ def run_page(run: Run, width: int) -> Iterator[str]:
     }
     if steps:
         yield ""
-        yield from table_lines(
-            narrowed(step_columns(split(steps, parts), every=True), width - 2), width
-        )
+        yield from _step_lines(step_columns(split(steps, parts), every=True), width)
         yield f"  {written(run.facts.get('written') or {})}"
         yield cost(total(run), seconds(run) or 0.0)
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from semgraph.expr.types import python_rows
 from semgraph.formats import day, plain_line, plural, shortened
 from semgraph.logical.schema import Draw, Graph
-from semgraph.render.tables import cell, fit
+from semgraph.render.tables import Column, cell, fit, fitting, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -192,71 +191,56 @@ def lines(
         members: Numbers of the source nodes of edges, by key; without them, sources are not
             printed.
     """
-    from rich.cells import cell_len
-
     place = {key: i for i, key in enumerate(picture.nodes)}
     edges = sorted(picture.edges.values(), key=lambda edge: place.get(edge.source, len(place)))
     drawn = edges[:_EDGES]
-    left = _width([picture.name(edge.source) for edge in drawn])
-    right = _width([picture.name(edge.target) for edge in drawn])
-    arrows = [f"─ {shortened(edge.name, _NAME)} " if edge.name else "─" for edge in drawn]
-    arrow = max(map(len, arrows), default=0) + 1
-    title = _title(picture, graph)
-    body = max(2 + left + 1 + arrow + 2 + right, cell_len(title))
-    columns, dropped = _columns(drawn, members or {}, width - body)
-    head = "".join(f"  {fit(title, size)}" for title, size, _ in columns)
-    yield (
-        (fit(_title(picture, graph), body) + head).rstrip()
-        if columns
-        else fit(_title(picture, graph), width).rstrip()
-    )
-    for source, group in groupby(enumerate(drawn), key=lambda pair: pair[1].source):
-        lead = fit(picture.name(source), left)
-        for i, edge in group:
-            line = f"  {lead} {arrows[i]:─<{arrow}}▶ {fit(picture.name(edge.target), right)}"
-            yield (
-                fit(line, body) + "".join(f"  {fit(cells[i], size)}" for _, size, cells in columns)
-            ).rstrip()
-            lead = " " * left
-            if edge.text:
-                yield fit(f'  {lead} "{edge.text}"', width).rstrip()
+    columns = [
+        Column(_title(picture, graph), _arrows(picture, drawn)),
+        Column("holds", [edge.holds for edge in drawn]),
+        Column("from", [_numbers(edge, members or {}) for edge in drawn]),
+    ]
+    columns = [columns[0], *(column for column in columns[1:] if any(column.cells))]
+    fitted, widths = fitting(columns, width, whole=True)
+    title, *rows = rows_of(fitted, widths)
+    yield title.plain
+    left = " " * (2 + _width(picture.name(edge.source) for edge in drawn))
+    for row, edge in zip(rows, drawn, strict=True):
+        yield row.plain
+        if edge.text:
+            yield fit(f'{left} "{edge.text}"', width).rstrip()
     if len(edges) > _EDGES:
         yield f"  … {plural(len(edges) - _EDGES, 'more edge')}"
     yield from _alone(picture, edges, width)
-    if dropped:
+    if dropped := [column.title for column in columns[len(fitted) :]]:
         yield f"  … {plural(len(dropped), 'more column')} in a wider terminal: {', '.join(dropped)}"
 
 
-def _width(names: Sequence[str]) -> int:
-    from rich.cells import cell_len
+def _arrows(picture: Picture, edges: Sequence[Arrow]) -> list[str]:
+    """The edges as arrows between names; the source is written once."""
+    left = _width(picture.name(edge.source) for edge in edges)
+    right = _width(picture.name(edge.target) for edge in edges)
+    names = [f"─ {shortened(edge.name, _NAME)} " if edge.name else "─" for edge in edges]
+    long = max(map(len, names), default=0) + 1
+    arrows, before = [], None
+    for edge, name in zip(edges, names, strict=True):
+        source = "" if edge.source == before else picture.name(edge.source)
+        target = fit(picture.name(edge.target), right)
+        arrows.append(f"  {fit(source, left)} {name:─<{long}}▶ {target}")
+        before = edge.source
+    return arrows
 
-    return min(_NAME, max(map(cell_len, names), default=0))
+
+def _width(names: Iterable[str]) -> int:
+    return min(_NAME, Column("", list(names)).width)
 
 
 def _title(picture: Picture, graph: Graph) -> str:
     return f'{graph.partition.removesuffix("_id")} "{plain_line(picture.partition)}", this run: {picture.counts}'
 
 
-def _columns(
-    edges: Sequence[Arrow], members: Mapping[str, int], width: int
-) -> tuple[list[tuple[str, int, list[str]]], list[str]]:
-    """The columns to the right of the arrows, as (title, width, a cell for each edge), and the
-    titles that do not fit.
-    """
-    origins = [
-        ", ".join(str(n) for n in sorted(members[s] for s in edge.sources if s in members))
-        for edge in edges
-    ]
-    columns: list[tuple[str, int, list[str]]] = []
-    dropped: list[str] = []
-    for title, cells in (("holds", [edge.holds for edge in edges]), ("from", origins)):
-        size = max(map(len, (title, *cells)))
-        if any(cells) and not dropped and size + 2 <= width:
-            columns.append((title, size, cells))
-            width -= size + 2
-        elif any(cells):
-            dropped.append(title)
-    return columns, dropped
+def _numbers(edge: Arrow, members: Mapping[str, int]) -> str:
+    """The numbers of the source nodes of an edge."""
+    return ", ".join(str(n) for n in sorted(members[s] for s in edge.sources if s in members))
 
 
 def _alone(picture: Picture, edges: Sequence[Arrow], width: int) -> Iterator[str]:

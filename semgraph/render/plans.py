@@ -1,25 +1,23 @@
-"""Plan files as lists, as pages for a terminal and in Markdown, and as outcomes of checks. Also
-implementations and functions for expressions, as tables and as plain data.
+"""Plan files as lists, as pages for a terminal, and as outcomes of checks. Also implementations and
+functions for expressions, as tables and as plain data.
 """
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from textwrap import wrap
 from typing import Any
 
 from semgraph.errors import PlanError
-from semgraph.explain.algebra import algebra
 from semgraph.formats import plural
 from semgraph.frontend.document import shown
 from semgraph.frontend.functions import ListedFunction
-from semgraph.frontend.plan_files import CalledPlan, Notes, PlanCheck, PlanFile, callers
+from semgraph.frontend.plan_files import CalledPlan, PlanCheck, PlanFile, callers
 from semgraph.llm.settings import Settings
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import Semantic
-from semgraph.render.tables import GAP, Column, fit, lines
+from semgraph.render.tables import GAP, WIDEST, Column, fit, hanging, lines
 from semgraph.semantic.contract import OPERATORS
 from semgraph.semantic.library import FOLDERS, Library, Listed
 
@@ -47,7 +45,8 @@ def described(file: PlanFile) -> dict[str, Any]:
             for node in file.semantic
         },
         "prompts": [prompt.name for prompt in file.prompts],
-        "writes": [sink.label.name for sink in plan.writes] + (["schema"] if plan.schema else []),
+        "writes": [sink.label.name for sink in plan.writes]
+        + (["schema"] if plan.schema_write else []),
         "returns": list(plan.returns),
     }
 
@@ -103,7 +102,7 @@ def _table(
     if called is not None:
         filling = {"called by": [", ".join(called[f.name]) for f in files], **filling}
     for name, texts in filling.items():
-        rest = width - sum(column.width() + GAP for column in columns)
+        rest = width - sum(column.width + GAP for column in columns)
         if rest >= _LEAST:
             columns.append(Column(name, [fit(text, rest).rstrip() for text in texts]))
     yield from lines(columns, width, indent=0)
@@ -116,7 +115,7 @@ def _row(file: PlanFile) -> tuple[str, ...]:
         plan = file.plan
     except PlanError as error:
         return (file.name, where, "✗", "", f"✗ {error.problems[0]}")
-    writes = "yes" if plan.writes or plan.schema else ""
+    writes = "yes" if plan.writes or plan.schema_write else ""
     return (file.name, where, str(len(file.semantic) or ""), writes, first_sentence(plan.doc))
 
 
@@ -124,130 +123,95 @@ def called_lines(calls: Sequence[CalledPlan], width: int) -> Iterator[str]:
     """The calls of a plan, each with its interface and the plans that fit."""
     for call in calls:
         inputs = ", ".join((*call.inputs, *(f"${name}" for name in call.params)))
-        text = f"{call.step}   {call.plan}({inputs}) → {', '.join(call.results) or 'nothing'}"
-        yield from wrap(text, width, subsequent_indent="    ")
+        results = ", ".join(call.results) or "nothing"
         fitting = ", ".join(call.fitting) or "no other plan beside it"
-        yield from wrap(f"fits: {fitting}", width, initial_indent="  ", subsequent_indent="    ")
+        yield from hanging(f"{call.step}   {call.plan}({inputs}) → {results}", width, 4)
+        yield from hanging(f"  fits: {fitting}", width, 4)
 
 
 def page(file: PlanFile, width: int, *, prompts: bool = False) -> Iterator[str]:
     """A plan on a page, optionally with the text of its prompts. Raises PlanError."""
-    plan = file.plan
+    plan, notes = file.plan, file.notes
     yield f"{plan.name}   {shown(file.path)}{' (shipped)' if file.shipped else ''}"
     for line in plan.doc.strip().splitlines():
-        yield from wrap(line, width, initial_indent="  ", subsequent_indent="  ") or [""]
+        yield from hanging(f"  {line}", width, 2)
     for name, spec in plan.inputs.items():
-        yield ""
-        comment = file.notes.at("inputs", name)
-        about = f"   {comment}" if comment else ""
         without = " (optional: all)" if spec.or_all else " (optional)" if spec.optional else ""
-        yield fit(f"input {name}{without}{about}", width).rstrip()
-        rows = [(n, str(kind), file.notes.at("inputs", name, n)) for n, kind in spec.columns]
-        yield from _explained(rows, width)
-    yield from _params(file, width)
-    yield from _presets(file, width)
+        columns = [(n, str(kind), notes.at("inputs", name, n)) for n, kind in spec.columns]
+        yield from _part(f"input {name}{without}", notes.at("inputs", name), columns, width)
+    params = [(name, _value(plan.params[name]), text) for name, text in notes.params.items()]
+    yield from _part("params (--set NAME=VALUE)", "", params, width)
+    yield from _part("presets (--preset NAME)", notes.at("presets"), _presets(file), width)
     yield from _semantic_steps(file, width)
-    if plan.writes or plan.schema:
-        labels = dict.fromkeys(
-            [
-                *(["schema"] if plan.schema else []),
-                *(f"{sink.keyword} {sink.label.name}" for sink in plan.writes),
-            ]
-        )
-        yield from ("", *wrap(f"writes   {', '.join(labels)}", width, subsequent_indent=" " * 9))
-    yield from wrap(
-        f"returns  {', '.join(plan.returns) or 'nothing'}", width, subsequent_indent=" " * 9
-    )
-    command, note = f"try: semgraph run {file.name}", example(plan)
-    yield ""
-    if len(command) + len(note) + 5 <= width:
-        yield f"{command}     {note}"
-    else:
-        yield from (command, *wrap(note, width, initial_indent=" " * 5))
+    labels = ["schema"] if plan.schema_write else []
+    labels += dict.fromkeys(f"{sink.keyword} {sink.label.name}" for sink in plan.writes)
+    if labels:
+        yield from ("", *hanging(f"writes   {', '.join(labels)}", width, 9))
+    yield from hanging(f"returns  {', '.join(plan.returns) or 'nothing'}", width, 9)
+    yield from ("", *_try(file, width))
     for prompt in file.prompts if prompts else ():
         yield from ("", f"── prompt {prompt.name} {'─' * max(2, width - 12 - len(prompt.name))}")
-        yield from (
-            Path(prompt.file).read_text(encoding="utf-8").splitlines()
-            if prompt.file
-            else ["(inline)"]
-        )
+        text = Path(prompt.file).read_text(encoding="utf-8") if prompt.file else "(inline)"
+        yield from text.splitlines()
 
 
-def example(plan: LogicalPlan) -> str:
-    """The example of a plan, or the inputs it needs."""
-    inputs = (plan.document.get("example") or {}).get("inputs") or {}
-    if inputs:
-        return "runs its example: " + ", ".join(
-            f"{plural(len(rows), 'row')} of {name}" for name, rows in inputs.items()
-        )
-    return " ".join(f"-i {name}=FILE" for name, spec in plan.inputs.items() if not spec.optional)
+def _part(
+    title: str, comment: str, rows: Sequence[tuple[str, str, str]], width: int
+) -> Iterator[str]:
+    """A title with a comment, and names with a value and its meaning, which is folded next to them,
+    or below if the terminal is narrow. Nothing without rows.
+    """
+    if not rows:
+        return
+    yield from ("", fit(f"{title}{f'   {comment}' if comment else ''}", width).rstrip())
+    names, values = (min(WIDEST, max(len(row[i]) for row in rows)) for i in (0, 1))
+    beside = 2 + sum(size + GAP for size in (names, values) if size)
+    margin = beside if width - beside >= _LEAST else 6
+    for name, value, meaning in rows:
+        cells = [fit(text, size) for text, size in ((name, names), (value, values)) if size]
+        head = f"  {(' ' * GAP).join(cells)}"
+        folded = hanging(" " * margin + meaning, width, margin) if meaning else []
+        if folded and margin == beside:
+            head, folded = head.ljust(beside) + folded[0][beside:], folded[1:]
+        yield from (head.rstrip(), *folded)
+
+
+def _presets(file: PlanFile) -> list[tuple[str, str, str]]:
+    """The presets with their meanings and settings."""
+    rows = []
+    for name, text in file.notes.presets.items():
+        settings = preset_text(file.plan.document["presets"][name])
+        rows += [(name, "", text), ("", "", settings)] if text else [(name, "", settings)]
+    return rows
+
+
+def _try(file: PlanFile, width: int) -> list[str]:
+    """The command that runs the plan, with its example or the inputs that it needs."""
+    inputs = (file.plan.document.get("example") or {}).get("inputs") or {}
+    counted = (f"{plural(len(rows), 'row')} of {name}" for name, rows in inputs.items())
+    needed = (f"-i {name}=FILE" for name, spec in file.plan.inputs.items() if not spec.optional)
+    note = f"runs its example: {', '.join(counted)}" if inputs else " ".join(needed)
+    command = f"try: semgraph run {file.name}"
+    line = f"{command}     {note}"
+    return [line] if len(line) <= width else [command, *hanging(f"     {note}", width, 0)]
 
 
 def _value(value: Any) -> str:
-    import json
-
     return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _params(file: PlanFile, width: int) -> Iterator[str]:
-    """The parameters with their defaults and meanings."""
-    meanings = file.notes.params
-    if meanings:
-        yield from ("", "params (--set NAME=VALUE)")
-        rows = [(name, _value(file.plan.params[name]), text) for name, text in meanings.items()]
-        yield from _explained(rows, width)
-
-
-def _presets(file: PlanFile, width: int) -> Iterator[str]:
-    """The presets with their meanings and settings."""
-    meanings = file.notes.presets
-    if meanings:
-        comment = file.notes.at("presets")
-        yield from ("", f"presets (--preset NAME){f'   {comment}' if comment else ''}")
-        presets = file.plan.document["presets"]
-        rows = []
-        for name, text in meanings.items():
-            settings = preset_text(presets[name])
-            rows += [(name, "", text), ("", "", settings)] if text else [(name, "", settings)]
-        yield from _explained(rows, width)
-
-
-def _explained(rows: Sequence[tuple[str, str, str]], width: int) -> Iterator[str]:
-    """Names with a value and its meaning, which is folded next to them, or below if the terminal is
-    narrow.
-    """
-    columns = [Column("", [row[0] for row in rows]), Column("", [row[1] for row in rows])]
-    beside = 2 + sum(column.width() + GAP for column in columns if column.width())
-    margin = " " * (beside if width - beside >= _LEAST else 6)
-    for name, value, meaning in rows:
-        cells = [
-            fit(cell, column.width()) for cell, column in zip((name, value), columns, strict=True)
-        ]
-        head = f"  {(' ' * GAP).join(cell for cell in cells if cell)}"
-        folded = wrap(meaning, width, initial_indent=margin, subsequent_indent=margin)
-        if not folded or len(margin) < beside:
-            yield from (head.rstrip(), *folded)
-        else:
-            yield from (head.ljust(beside) + folded[0][beside:], *folded[1:])
 
 
 def _semantic_steps(file: PlanFile, width: int) -> Iterator[str]:
     """The semantic steps with their implementations and prompts."""
-    if not file.semantic:
-        return
-    yield from ("", "steps that call the model (--use STEP=IMPLEMENTATION)")
-    nodes = file.semantic
-    yield from lines(
-        [
+    if nodes := file.semantic:
+        prompts = [", ".join(prompt.name for prompt in node.prompt.all) for node in nodes]
+        columns = [
             Column("step", [node.step for node in nodes]),
             Column("operator", [node.keyword for node in nodes]),
             Column("implementation", [_implementation(file.plan, node) for node in nodes]),
-            Column(
-                "prompt", [", ".join(prompt.name for prompt in node.prompt.all) for node in nodes]
-            ),
-        ],
-        width,
-    )
+            Column("prompt", prompts),
+        ]
+        yield from ("", "steps that call the model (--use STEP=IMPLEMENTATION)")
+        yield from lines(columns, width)
 
 
 def check_lines(check: PlanCheck) -> Iterator[str]:
@@ -271,180 +235,23 @@ def verdict(checks: Sequence[PlanCheck]) -> str:
     return f"{wrong} of {whole} {kind}s {'has' if wrong == 1 else 'have'} errors"
 
 
-def markdown_page(file: PlanFile) -> str:
-    """The page of a plan: its purpose, algebra, inputs, parameters, steps, costs and results.
-    Raises PlanError.
-    """
-    notes = file.notes
-    parts: list[Iterable[str]] = [
-        [
-            f"# {file.plan.name}",
-            "",
-            file.plan.doc.strip(),
-            "",
-            *notes.head,
-            "",
-            f"`plans/{file.path.name}` · `semgraph run {file.plan.name}`",
-        ],
-        _inputs(file, notes),
-        _settings(file, notes),
-        _calls(file),
-        _steps(file, notes),
-        _results(file),
-        ["## As algebra", "", "```", *algebra(file.plan).splitlines(), "```"],
-    ]
-    return "\n\n".join("\n".join(part) for part in (list(part) for part in parts) if part) + "\n"
-
-
-def _inputs(file: PlanFile, notes: Notes) -> Iterator[str]:
-    if not file.plan.inputs:
-        return
-    yield from ("## Inputs", "")
-    rows = []
-    for name, spec in file.plan.inputs.items():
-        comment = notes.at("inputs", name)
-        without = "optional: all" if spec.or_all else "optional" if spec.optional else ""
-        note = "; ".join(part for part in (without, comment) if part)
-        rows.append((f"**{name}**", "", note))
-        rows += [
-            (column, f"`{kind}`", notes.at("inputs", name, column)) for column, kind in spec.columns
-        ]
-    yield from table(("column", "type", ""), rows)
-
-
-def _settings(file: PlanFile, notes: Notes) -> Iterator[str]:
-    document = file.plan.document
-    if document.get("params"):
-        yield from ("## Parameters", "")
-        rows = [
-            (name, f"`{_plain(value)}`", notes.params[name])
-            for name, value in document["params"].items()
-        ]
-        yield from table(("`--set`", "default", ""), rows)
-    if document.get("presets"):
-        yield from (*([""] if document.get("params") else []), "## Presets", "")
-        rows = [
-            (name, preset_text(body, "`"), notes.presets[name])
-            for name, body in document["presets"].items()
-        ]
-        yield from table(("`--preset`", "sets", ""), rows)
-
-
 def preset_text(body: Mapping[str, Any], quote: str = "") -> str:
     """The settings of a preset, each part in quotes of a kind."""
-    params = [f"{name} = {_plain(value)}" for name, value in (body.get("params") or {}).items()]
-    use = [f"{step}: {_plain(choice)}" for step, choice in (body.get("use") or {}).items()]
+    params = [
+        f"{name} = {plain_value(value)}" for name, value in (body.get("params") or {}).items()
+    ]
+    use = [f"{step}: {plain_value(choice)}" for step, choice in (body.get("use") or {}).items()]
     return ", ".join(f"{quote}{part}{quote}" for part in (*params, *use))
 
 
-def _calls(file: PlanFile) -> Iterator[str]:
-    yield from ("## Model calls", "")
-    calls = file.plan.document.get("calls")
-    if not file.semantic:
-        yield "None."
-    elif not calls:
-        yield "`semgraph explain` estimates them."
-    else:
-        per = f" for each {calls['per']}" if calls.get("per") else ""
-        yield f"`{calls['formula']}`{per}, where"
-        yield ""
-        yield from (f"- `{name}`: {what}" for name, what in (calls.get("where") or {}).items())
-
-
-def _steps(file: PlanFile, notes: Notes) -> Iterator[str]:
-    steps = file.plan.document.get("steps") or {}
-    if not steps:
-        return
-    yield from ("## Steps", "")
-    semantic = {node.step: node for node in file.semantic}
-    rows = [
-        (
-            name,
-            ", ".join(dict.fromkeys(_operators(body))),
-            _prompt_text(file, semantic.get(name)),
-            notes.at("steps", name),
-        )
-        for name, body in steps.items()
-    ]
-    yield from table(("step", "operators", "prompt", ""), rows)
-
-
-def _prompt_text(file: PlanFile, node: Semantic | None) -> str:
-    if node is None:
-        return ""
-    choice = file.plan.choice(node.step)
-    return ", ".join(f"`{p.name}`" for p in node.prompt.all) + (f" by `{choice}`" if choice else "")
-
-
-def _operators(body: Any) -> Iterator[str]:
-    """The operators of a step in order, with called plans and nested steps."""
-    if isinstance(body, list):
-        for part in body:
-            yield from _operators(part)
-    elif isinstance(body, dict):
-        for keyword, value in body.items():
-            if keyword == "do":
-                yield from _operators(value)
-            elif keyword == "if":
-                yield f"if `{_condition(value)}`"
-            elif keyword == "call":
-                yield f"call [{value['plan']}]({value['plan']}.md)"
-            elif keyword == "switch":
-                yield f"switch on `{value.get('on')}`"
-                yield from _operators(
-                    [
-                        branch
-                        for name, branch in value.items()
-                        if name != "on" and isinstance(branch, list)
-                    ]
-                )
-            elif keyword == "union":
-                yield keyword
-                yield from _operators([branch for branch in value if isinstance(branch, list)])
-            elif keyword == "iterate":
-                yield keyword
-                yield from _operators(value.get("do"))
-            elif keyword != "from":
-                yield keyword
-
-
-def _condition(value: Any) -> str:
-    if not isinstance(value, dict):
-        return str(value)
-    return ", ".join(f"{name} = {_plain(inner)}" for name, inner in value.items())
-
-
-def _results(file: PlanFile) -> Iterator[str]:
-    plan = file.plan
-    yield from ("## Results", "")
-    rows = [
-        (name, ", ".join(f"{f.name}" for f in node.schema)) for name, node in plan.returns.items()
-    ]
-    if rows:
-        yield from table(("table", "columns"), rows)
-    if plan.writes:
-        yield from (*([""] if rows else []), "## Writes", "")
-        yield from table(
-            ("label", "", "columns"),
-            [(s.label.name, s.keyword, ", ".join(s.schema.names)) for s in plan.writes],
-        )
-
-
-def _plain(value: Any) -> str:
+def plain_value(value: Any) -> str:
+    """A text as it is, any other value as JSON."""
     return value if isinstance(value, str) and value else _value(value)
 
 
 def first_sentence(doc: str) -> str:
     """The first sentence of a text."""
     return " ".join(doc.split()).partition(". ")[0].rstrip(".") + "."
-
-
-def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """A table in Markdown."""
-    yield f"| {' | '.join(titles)} |"
-    yield f"|{'---|' * len(titles)}"
-    for row in rows:
-        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
 
 
 def implementations(settings: Settings) -> dict[str, list[Listed]]:
@@ -468,20 +275,18 @@ def operator_lines(by_operator: Mapping[str, list[Listed]], width: int) -> Itera
     requirement, and its description.
     """
     wide = max(map(len, by_operator)) + 2
-    text_width = max(width - wide - 2, 20)
     for operator, listed in by_operator.items():
         for i, each in enumerate(listed):
-            answers = (
-                "the reference" if each.reference else "same answers" if each.same else "may differ"
-            )
-            beside = f"  [{answers}]" if operator in OPERATORS else ""
+            same = "same answers" if each.same else "may differ"
+            beside = f"  [{'the reference' if each.reference else same}]"
             needs = f"  needs {each.install}" if each.install else ""
-            yield (operator if i == 0 else "").ljust(wide) + each.signature + beside + needs
-            yield from (" " * (wide + 2) + line for line in textwrap.wrap(each.doc, text_width))
+            name = "" if i else operator
+            yield f"{name:<{wide}}{each.signature}{beside * (operator in OPERATORS)}{needs}"
+            yield from hanging(" " * (wide + 2) + each.doc, width, wide + 2)
 
 
 def function_lines(functions: Sequence[ListedFunction], width: int) -> Iterator[str]:
     """Each function with its signature and description, or the reason why it cannot be called."""
     for each in functions:
-        yield from textwrap.wrap(each.signature, width, subsequent_indent="    ")
-        yield from (f"  {line}" for line in textwrap.wrap(each.problem or each.doc, width - 2))
+        yield from hanging(each.signature, width, 4)
+        yield from hanging(f"  {each.problem or each.doc}", width, 2)

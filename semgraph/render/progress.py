@@ -97,7 +97,7 @@ def watched(
 
     Args:
         console: The output: live on a terminal, otherwise at most one plain line every few seconds.
-        members: The name of the input rows; "" without an ordered input.
+        members: The name of the input rows; "" without a windowed input.
         quiet: Print nothing.
         clock: A clock in seconds.
     """

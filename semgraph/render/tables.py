@@ -1,24 +1,27 @@
 """Tables and lines of fixed width, for a terminal.
 
-Columns that do not fit are dropped from the right, and the last line names them.
+Columns that do not fit are dropped, by their own order or from the right (`fitting`), and the last
+line names them. Only `styled` sets
+the weight of a cell.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from semgraph.expr.types import python_values
-from semgraph.formats import plain_line, plural
+from semgraph.formats import escaped, plain_line, plural
 from semgraph.logical.prompt import plain
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from rich.text import Text
 
 GAP = 2
 WIDEST = 60
@@ -29,34 +32,48 @@ ROWS = 20
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its title, its cells as text, and whether they are aligned right."""
+    """A column.
+
+    Args:
+        title: Its title.
+        cells: Its cells as text; on a page also links and buttons.
+        right: Whether they are aligned right.
+        best: The numbers of the rows that are best in it.
+        drop: Which columns are dropped first where not all fit: those with the greatest number, of
+            these the last one.
+    """
 
     title: str
-    cells: Sequence[str]
+    cells: Sequence[Any]
     right: bool = False
+    best: frozenset[int] = frozenset()
+    drop: int = 0
 
-    def width(self, widest: int = WIDEST) -> int:
-        """The width of the column, at most `widest`."""
+    @property
+    def width(self) -> int:
+        """The width of the column."""
         from rich.cells import cell_len
 
-        return min(widest, max(map(cell_len, (self.title, *self.cells))))
+        return max(map(cell_len, (self.title, *self.cells)))
 
 
-def fitting(columns: Sequence[Column], width: int) -> tuple[Sequence[Column], list[int]]:
-    """The columns that fit and their widths; the last one may be cut to at least half its width."""
-    natural = [column.width() for column in columns]
-    for n in range(len(columns), 0, -1):
-        over = sum(natural[:n]) + GAP * (n - 1) - width
-        longest = max(range(n), key=lambda i: natural[i])
-        if (
-            over <= 0
-            or n == 1
-            or (not columns[longest].right and natural[longest] - over >= natural[longest] // 2)
-        ):
-            widths = natural[:n]
-            widths[longest] = max(4, widths[longest] - max(0, over))
-            return columns[:n], widths
-    return (), []
+def fitting(
+    columns: Sequence[Column], width: int, *, whole: bool = False
+) -> tuple[list[Column], list[int]]:
+    """The columns that fit and their widths; the first column always stays. Unless columns are to
+    stay `whole`, one has at most 60 places, and the longest may be cut to half its width.
+    """
+    kept = list(columns)
+    while True:
+        widths = [column.width if whole else min(WIDEST, column.width) for column in kept]
+        over = sum(widths) + GAP * (len(kept) - 1) - width
+        longest = max(range(len(kept)), key=widths.__getitem__)
+        cut = widths[longest] - max(0, over)
+        fixed = whole or kept[longest].right
+        if over <= 0 or len(kept) == 1 or (not fixed and cut >= widths[longest] // 2):
+            widths[longest] = max(4, cut)
+            return kept, widths
+        kept.remove(max(kept[:0:-1], key=lambda column: column.drop))
 
 
 def fit(text: str, width: int, *, right: bool = False) -> str:
@@ -73,6 +90,22 @@ def fit(text: str, width: int, *, right: bool = False) -> str:
     return " " * (width - length) + text if right else text + " " * (width - length)
 
 
+def hanging(text: str, width: int, indent: int) -> list[str]:
+    """A text on lines of `width` columns, broken between words; all but the first are indented.
+
+    >>> hanging("fits: settle_facts, settle_states", 24, 2)
+    ['fits: settle_facts,', '  settle_states']
+    """
+    lines_ = wrap(
+        text.rstrip(),
+        max(width, 20),
+        subsequent_indent=" " * indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return lines_ or [""]
+
+
 def folded(line: str, width: int) -> list[str]:
     """A line folded to `width` columns, at ` · ` or else between words; continuation lines are
     indented.
@@ -87,54 +120,71 @@ def folded(line: str, width: int) -> list[str]:
         if lines_ and cell_len(f"{lines_[-1]} · {part}") <= width:
             lines_[-1] += f" · {part}"
         else:
-            first = "  " if lines_ else ""
-            lines_ += wrap(part, max(width, 20), initial_indent=first, subsequent_indent="  ", break_long_words=False,
-                          break_on_hyphens=False)  # fmt: skip
+            lines_ += hanging(f"  {part}" if lines_ else part, width, 2)
     return lines_
 
 
-def lines(columns: Sequence[Column], width: int, *, indent: int = 2) -> Iterator[str]:
-    """The table as lines; a cell that is too long for its column ends in `…`.
+def styled(columns: Sequence[Column], width: int, *, indent: int = 2) -> Iterator[Text]:
+    """The table as lines, with the best cells in bold; a cell that is too long for its column ends
+    in `…`.
 
     Args:
         columns: The columns, of equal length.
         width: The width of the terminal.
         indent: Spaces before each line.
     """
+    from rich.text import Text
+
     fitted, widths = fitting(columns, width - indent)
-    for row in (tuple(c.title for c in fitted), *zip(*(c.cells for c in fitted), strict=True)):
-        parts = [
-            fit(text, w, right=c.right) for text, w, c in zip(row, widths, fitted, strict=True)
-        ]
-        yield (" " * indent + (" " * GAP).join(parts)).rstrip()
-    if dropped := dropped_note(columns[len(fitted) :]):
-        yield fit(" " * indent + dropped, width).rstrip()
+    yield from rows_of(fitted, widths, indent)
+    if dropped := [column.title for column in columns if column not in fitted]:
+        note = f"… {plural(len(dropped), 'more column')}: {', '.join(dropped)}"
+        yield from map(Text, folded(" " * indent + note, width))
 
 
-def dropped_note(columns: Sequence[Column]) -> str:
-    """The names of the columns that did not fit; "" without any."""
-    if not columns:
-        return ""
-    return f"… {plural(len(columns), 'more column')}: {', '.join(c.title for c in columns)}"
+def rows_of(columns: Sequence[Column], widths: Sequence[int], indent: int = 0) -> Iterator[Text]:
+    """The titles and the rows of a table whose columns have these widths."""
+    from rich.text import Text
+
+    for i in range(-1, len(columns[0].cells)):
+        line = Text(" " * indent)
+        for n, (column, width) in enumerate(zip(columns, widths, strict=True)):
+            text = fit(column.title if i < 0 else column.cells[i], width, right=column.right)
+            line.append(" " * GAP * bool(n))
+            line.append(escaped(text), "bold" if i in column.best else None)
+        line.rstrip()
+        yield line
 
 
-def of_arrow(table: pa.Table, *, rows: int = ROWS) -> list[Column]:
-    """The first rows of a result as columns; keys are shortened to a form that `semgraph why`
-    accepts.
-    """
+def lines(columns: Sequence[Column], width: int, *, indent: int = 2) -> Iterator[str]:
+    """The table as lines of plain text."""
+    return (line.plain for line in styled(columns, width, indent=indent))
+
+
+def page_table(columns: Sequence[Column], caption: str = "", cls: str = "") -> dict[str, Any]:
+    """The table for a template; with a caption, the first cell of a row is its header."""
+    rows = zip(*(column.cells for column in columns), strict=True)
+    return {
+        "caption": caption,
+        "heads": [column.title for column in columns],
+        "rows": [
+            [{"best": text} if i in c.best else text for c, text in zip(columns, row, strict=True)]
+            for i, row in enumerate(rows)
+        ],
+        "numbers": {i for i, column in enumerate(columns) if column.right},
+        "cls": cls,
+    }
+
+
+def of_arrow(table: pa.Table, text: Callable[[Any], str], *, rows: int = ROWS) -> list[Column]:
+    """The first rows of a result as columns, with each value as `text` writes it."""
     import pyarrow.types as kinds
 
     columns = []
-    for name in table.column_names:
-        kind = table.schema.field(name).type
-        number = kinds.is_integer(kind) or kinds.is_floating(kind)
-        columns.append(
-            Column(
-                name,
-                [_cell(v) for v in python_values(table.column(name).slice(0, rows))],
-                right=number,
-            )
-        )
+    for field in table.schema:
+        number = kinds.is_integer(field.type) or kinds.is_floating(field.type)
+        values = python_values(table.column(field.name).slice(0, rows))
+        columns.append(Column(field.name, [text(value) for value in values], right=number))
     return columns
 
 
@@ -165,7 +215,8 @@ def cell(value: Any) -> str:
     return plain_line(str(value))
 
 
-def _cell(value: Any) -> str:
+def _short_cell(value: Any) -> str:
+    """The cell, with a key shortened to a form that `semgraph why` accepts."""
     text = cell(value)
     return text[:_KEY] if _UUID.fullmatch(text) else text
 
@@ -179,7 +230,7 @@ def result_lines(
     A column without values is named below the table; a constant column is printed next to the name.
     """
     count = table.num_rows if total is None else total
-    all_columns = of_arrow(table, rows=rows)
+    all_columns = of_arrow(table, _short_cell, rows=rows)
     columns = [column for column in all_columns if any(column.cells)]
     same = [c for c in columns if table.num_rows > 1 and len(set(c.cells)) == 1 and not c.right]
     constants = (

@@ -10,7 +10,7 @@ from semgraph.compare.comparison import Evidence
 from semgraph.formats import count, dollars, duration, plural, shortened
 from semgraph.logical.prompt import show
 from semgraph.provenance import UUID, AskedItem, Chain, Row
-from semgraph.render.tables import cell, fit
+from semgraph.render.tables import cell, fit, hanging
 
 if TYPE_CHECKING:
     from semgraph.llm.journal import Exchange
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _MORE_ROWS = 5
 _KEY = 8
 _TEXT = 120
+_INDENT = 14
 
 
 def described(chain: Chain) -> dict[str, Any]:
@@ -83,7 +84,8 @@ def lines(
         if i:
             yield fit(f"← {link.step}   {row}", width).rstrip()
         else:
-            yield from _wrapped(f"{link.step}   ", row, width)
+            lead = f"{link.step}   "
+            yield from hanging(lead + row, max(width, 40), min(len(lead), _INDENT))
         for item in link.asked:
             yield from _item_lines(item, width, printed, messages=messages)
     if not any(link.asked for link in chain.links):
@@ -96,17 +98,6 @@ def lines(
             for step, row in chain.others[:_MORE_ROWS]
         )
         yield "  to see one of them, name its key"
-
-
-def _wrapped(lead: str, text: str, width: int) -> Iterator[str]:
-    """A row on several lines, aligned with its first word."""
-    from textwrap import wrap
-
-    indent = min(len(lead), 14)
-    lines = wrap(
-        lead + text, max(width, 40), subsequent_indent=" " * indent, break_on_hyphens=False
-    )
-    yield from lines or [lead.rstrip()]
 
 
 def _row(row: Row) -> str:
@@ -140,7 +131,7 @@ def _item_lines(item: AskedItem, width: int, printed: set[str], *, messages: boo
     if item.right not in (None, {}, ""):
         yield fit(f"      beside {_value(item.right)}", width).rstrip()
     answer = f"failed: {item.error}" if item.error else _row(item.answers)
-    yield from _wrapped("      answer  ", answer, width)
+    yield from hanging(f"      answer  {answer}", max(width, 40), _INDENT)
     for call, exchange in item.calls:
         yield fit(f"      {_call(call, exchange)}", width).rstrip()
         if messages and exchange is not None and call not in printed:

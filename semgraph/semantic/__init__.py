@@ -1,11 +1,11 @@
 """Semantic operators, answered by a language model.
 
-For authors of implementations: `contract` (items and outcomes, and `NodeCalls`, which sends the
-requests of one node and counts them), `library` (the base class, its watched calls, the algorithms
-of `cluster`, and how files are found), `context`, `answers` (schemas and tables of answers),
-`verdicts` (by log-odds and by votes) and `prompt` (requests).
-`rows`, `pairs` and `groups` make the items of an operator and assemble its result; `ask` holds the
-code that they share.
+For authors of implementations: `contract` (items, outcomes and costs), `implementation` (the base
+class and its watched calls), `calls` (the requests of one node, counted), `context`, `answers`
+(schemas and tables of answers), `verdicts` (by log-odds and by votes) and `prompt` (requests).
+`library` finds their files and has the algorithms of `cluster`.
+`dispatch` runs an operator; `rows`, `pairs` and `groups` make its items and assemble its result;
+`ask` holds the code that they share.
 
 Imports `relational`, `optimizer`, `llm` and the layers below. `physical` and the layers above
 import it; `operators/` imports it through `semgraph.operator`.

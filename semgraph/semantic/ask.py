@@ -2,7 +2,7 @@
 record the evidence.
 
 The operators (`rows`, `pairs`, `groups`) make the items and assemble the result from the answers.
-Implementations never see `how`, `keep` or `on_error`.
+Implementations never see a sem_join's `how` and `keep`, nor `on_error`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from semgraph.semantic.answers import (
 )
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import SCORE, Outcome, Rows, answer_schema, prompt_numbers
-from semgraph.semantic.library import Implementation, check_answer, watched
+from semgraph.semantic.implementation import Implementation, check_answer, watched
 
 _NO_MESSAGE = "it does not meet the check"
 
@@ -99,7 +99,7 @@ def _seen_by(node: Answering, check: Check) -> Input:
 class Failure:
     """A row without an answer, or with an error in an expression.
 
-    `input_row` is the row of the ordered input from which the row derives, if any.
+    `input_row` is the row of the windowed input from which the row derives, if any.
     """
 
     step: str
@@ -200,17 +200,17 @@ class Answered:
 
 
 @dataclass(frozen=True)
-class AnswerContext:
-    """The environment of an operator: implementation, context, partition names by number, and
-    `$now`.
+class Asking:
+    """The environment of an operator: implementation, `Context` of its calls, partition of each
+    input row, and `$now`.
 
     `known` holds the answers to earlier chunks of the relation, by question; the answers to this
     chunk are added. None: the relation is not cut into chunks.
     """
 
     implementation: Implementation[Any]
-    ctx: Context
-    partitions: Sequence[str]
+    calls: Context
+    partition_of_row: Sequence[str]
     partition_column: str
     now: datetime | None
     known: dict[object, pa.Table] | None = None
@@ -222,26 +222,26 @@ def _flat(table: pa.Table, paths: Sequence[str]) -> pa.Table:
     return pa.table({path: pick(table, path) for path in paths})
 
 
-def partition_names(table: pa.Table, context: AnswerContext) -> list[str]:
+def partition_names(table: pa.Table, asking: Asking) -> list[str]:
     """The partition of each row; "" for a row without one."""
-    return known_partitions(table, context) or [""] * table.num_rows
+    return known_partitions(table, asking) or [""] * table.num_rows
 
 
-def known_partitions(table: pa.Table, context: AnswerContext) -> list[str] | None:
+def known_partitions(table: pa.Table, asking: Asking) -> list[str] | None:
     """The partition of each row, possibly ""; None if the relation has no partitions."""
     batch = Batch.of_table(table)
     numbers = batch.partitions()
-    if numbers is not None and context.partitions:  # only windowed plans have partitions
-        return [context.partitions[number] for number in numbers]
-    return batch.owners(context.partition_column)
+    if numbers is not None and asking.partition_of_row:  # only windowed plans have partitions
+        return [asking.partition_of_row[number] for number in numbers]
+    return batch.owners(asking.partition_column)
 
 
-async def ask(
+async def answer_items(
     node: Semantic,
     left: pa.Table,
     right: pa.Table | None,
     items: Mapping[str, Sequence[int]],
-    context: AnswerContext,
+    asking: Asking,
     times: Sequence[int] = (),
     owners: Sequence[str] | None = None,
     check_input: pa.Table | None = None,
@@ -265,15 +265,15 @@ async def ask(
         _flat(left, node.prompt.fields),
         None if right is None else _flat(right, node.prompt.other_fields),
         _accepted(items, units, unasked),
-        owners or partition_names(left, context),
+        owners or partition_names(left, asking),
         numbers,
         times,
     )
     places = [unit for unit in dict.fromkeys(units) if unit not in unasked]
     if isinstance(node, Answering) and node.check is not None and check_input is not None:
-        table = await _checked(node, node.check, asked, rows, rows_at(check_input, places), context)
+        table = await _checked(node, node.check, asked, rows, rows_at(check_input, places), asking)
     else:
-        table = await _answers(asked, rows, context)
+        table = await _by_implementation(asked, rows, asking)
     if not unasked:
         return table
     answers = dict(zip(places, outcomes(asked, table), strict=True))
@@ -307,17 +307,17 @@ def _table(node: Semantic, answers: Sequence[Outcome], like: pa.Table) -> pa.Tab
     return answer_table(node, answers, scored=like.schema.equals(answer_schema(node, scored=True)))
 
 
-async def _answers(node: Semantic, rows: Rows, context: AnswerContext) -> pa.Table:
+async def _by_implementation(node: Semantic, rows: Rows, asking: Asking) -> pa.Table:
     """The answers of the implementation, in the order of the items."""
     if not rows.items.num_rows:
         return empty_table(answer_schema(node))
-    table = await watched(context.implementation, node, rows, context.ctx)
-    check_answer(node, rows, table, context.implementation)
+    table = await watched(asking.implementation, node, rows, asking.calls)
+    check_answer(node, rows, table, asking.implementation)
     table = table.sort_by("item")
     if records := numbers_of_rows(node, rows.left):
         answered = outcomes(node, table)
         valid = [
-            checked_outcome(node, outcome, records[left], context.ctx.note)
+            checked_outcome(node, outcome, records[left], asking.calls.note)
             for outcome, left in zip(answered, rows.lefts, strict=True)
         ]
         if valid != answered:
@@ -331,7 +331,7 @@ async def _checked(
     asked: Semantic,
     rows: Rows,
     check_input: pa.Table,
-    context: AnswerContext,
+    asking: Asking,
 ) -> pa.Table:
     """The answers. Those that fail the check are requested again; after the last retry they are
     errors.
@@ -342,10 +342,10 @@ async def _checked(
         asked: The operator that the implementation answers.
         rows: The items.
         check_input: The other columns that the check reads, one row per item.
-        context: The implementation and its environment.
+        asking: The implementation and its environment.
     """
-    table = await _answers(asked, rows, context)
-    messages = await refused(node, check, table, check_input, context.now)
+    table = await _by_implementation(asked, rows, asking)
+    messages = await refused(node, check, table, check_input, asking.now)
     if not messages:
         return table
     answers = outcomes(asked, table)
@@ -353,14 +353,14 @@ async def _checked(
         for place, message in messages.items():
             answers[place] = Outcome(None, f"check: {message}", answers[place].calls)
         return _table(asked, answers, table)
-    context.ctx.refused(len(messages))
+    asking.calls.refused(len(messages))
     again = await _checked(
         node,
         replace(check, retries=check.retries - 1),
         asked,
         rows.again(messages),
         rows_at(check_input, [*messages]),
-        context,
+        asking,
     )
     for place, later in zip(messages, outcomes(asked, again), strict=True):
         answers[place] = _replaced(answers[place], later)
@@ -427,13 +427,13 @@ class QuestionKey(NamedTuple):
     checked: str = ""
 
 
-def question_keys(node: Semantic, rows: pa.Table, context: AnswerContext) -> list[QuestionKey]:
+def question_keys(node: Semantic, rows: pa.Table, asking: Asking) -> list[QuestionKey]:
     """The key of each row."""
     column = node.answer_schema if isinstance(node, SemMap) else ""
     schemas = values(pick(rows, column)) if column else [""] * rows.num_rows
     texts = prompt_texts(rows, node.prompt.fields)
     checked = check_texts(node, rows)
-    return list(map(QuestionKey, partition_names(rows, context), texts, schemas, checked))
+    return list(map(QuestionKey, partition_names(rows, asking), texts, schemas, checked))
 
 
 def check_input_of(node: Semantic, rows: pa.Table) -> pa.Table | None:

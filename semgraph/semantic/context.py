@@ -14,7 +14,8 @@ from semgraph.errors import RowError, SemgraphError
 from semgraph.llm.base import Reply, Request, Vectors
 from semgraph.logical.semantic import Semantic
 from semgraph.semantic.answers import answer_table, words_of
-from semgraph.semantic.contract import Block, NodeCalls, Outcome, Part, Ranking, Rows, Words
+from semgraph.semantic.calls import NodeCalls
+from semgraph.semantic.contract import Block, Outcome, Part, Ranking, Rows, Words
 from semgraph.semantic.prompt.builder import UNASKED, PromptBuilder, Work
 from semgraph.semantic.prompt.items import (
     GroupPrompts,
@@ -32,7 +33,7 @@ class Context(NodeCalls):
     async def _run(self, builder: PromptBuilder, works: Iterable[Work]) -> list[Outcome]:
         """Send requests until each item of a builder has an outcome."""
         builder.on_answer = self._progress
-        await builder.ask(works)
+        await builder.send_all(works)
         return builder.results()
 
     def _builder(
@@ -98,7 +99,7 @@ class Context(NodeCalls):
         builder.needs_logprobs, builder.on_answer = True, self._progress
         works = builder.works([item] for item in range(rows.items.num_rows))
         if self.limits.logprobs is None:
-            await builder.ask(islice(works, 1))
+            await builder.send_all(islice(works, 1))
         return await self._run(builder, works)
 
     async def ask_groups(self, node: Semantic, rows: Rows, parts: Iterable[Part]) -> list[Outcome]:
@@ -132,7 +133,7 @@ class Context(NodeCalls):
         answer keeps its error.
         """
         builder = ReviewPrompts(self, node, rows, answers)
-        await builder.ask(builder.all_works())
+        await builder.send_all(builder.all_works())
         return builder.outcomes
 
 

@@ -32,11 +32,11 @@ from semgraph.relational.batch import (
 from semgraph.relational.segments import Segment, compile_segment, execute, run_segment
 from semgraph.relational.sql import order_sql, quote
 from semgraph.semantic.ask import (
-    AnswerContext,
     Answered,
+    Asking,
     QuestionKey,
     answer_columns,
-    ask,
+    answer_items,
     evidence,
     failures,
     prompt_texts,
@@ -87,7 +87,7 @@ def _cast(scalar: Scalar, kind: pa.DataType) -> Scalar:
     return from_ast(exp.Cast(this=scalar.ast, to=to), scalar.text)
 
 
-class Group(NamedTuple):
+class RowGroup(NamedTuple):
     """A group of rows.
 
     Args:
@@ -106,10 +106,10 @@ _Columns = dict[str, Any]
 
 async def _groups(
     node: SemAgg, table: pa.Table, now: datetime | None
-) -> tuple[list[Group], _Columns, _Columns]:
+) -> tuple[list[RowGroup], _Columns, _Columns]:
     """The groups, and for each group its `otherwise` by answer and its `add` by column."""
     rows_by_group = await row_groups(node.input, node.by, node.order, table, now)
-    groups = [Group(rows, min(rows), asked=True) for rows in rows_by_group]
+    groups = [RowGroup(rows, min(rows), asked=True) for rows in rows_by_group]
     if node.when is None and not node.otherwise and not node.add:
         return groups, {}, {}
     rows = table.select(runtime_schema(node.input).names)
@@ -123,10 +123,10 @@ async def _groups(
     return groups, otherwise, {name: next(computed) for name, _ in node.add}
 
 
-async def sem_agg(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
+async def sem_agg(node: SemAgg, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
     """Answer a question about each group, and return one row per group."""
     (table,) = inputs
-    groups, otherwise, add = await _groups(node, table, context.now)
+    groups, otherwise, add = await _groups(node, table, asking.now)
     asked = [group for group in groups if group.asked]
     is_asked = pa.array([group.asked for group in groups])
     first_rows = rows_at(table, [group.first for group in groups])
@@ -134,8 +134,8 @@ async def sem_agg(node: SemAgg, inputs: Sequence[pa.Table], context: AnswerConte
         name: first_rows.column(name) for name in (*node.by, *hidden(node)[1:])
     }
     check_input = _check_input(node, columns | add, is_asked)
-    keys = question_keys(node, table, context)
-    answers = await _group_answers(node, table, keys, asked, check_input, context)
+    keys = question_keys(node, table, asking)
+    answers = await _group_answers(node, table, keys, asked, check_input, asking)
     places = [place for place, group in enumerate(groups) if group.asked]
     columns |= answer_columns(node, answers, places, len(groups))
     for name in otherwise if len(asked) < len(groups) else ():
@@ -170,9 +170,9 @@ async def _group_answers(
     node: SemAgg,
     table: pa.Table,
     keys: Sequence[QuestionKey],
-    groups: Sequence[Group],
+    groups: Sequence[RowGroup],
     check_input: pa.Table | None,
-    context: AnswerContext,
+    asking: Asking,
 ) -> pa.Table:
     """The answer for each group. Groups with equal rows and equal check input share one question."""
     kinds, _ = dense(keys)
@@ -183,7 +183,9 @@ async def _group_answers(
     numbers, first = dense(list(zip(rows, seen, strict=True)))
     items = _items([groups[i].rows for i in first])
     check_input = None if check_input is None else rows_at(check_input, first)
-    return rows_at(await ask(node, table, None, items, context, check_input=check_input), numbers)
+    return rows_at(
+        await answer_items(node, table, None, items, asking, check_input=check_input), numbers
+    )
 
 
 def _items(groups: Sequence[Sequence[int]]) -> dict[str, list[int]]:
@@ -194,14 +196,14 @@ def _items(groups: Sequence[Sequence[int]]) -> dict[str, list[int]]:
     }
 
 
-async def sem_topk(node: SemTopk, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
+async def sem_topk(node: SemTopk, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
     """Rank the rows of each group by their scores, and keep the best."""
     (table,) = inputs
-    groups = await row_groups(node.input, node.by, (), table, context.now)
+    groups = await row_groups(node.input, node.by, (), table, asking.now)
     items = _items(groups)
     lefts = items["left"]
-    keys = question_keys(node, table, context)
-    answers = await _scores(node, table, keys, groups, context)
+    keys = question_keys(node, table, asking)
+    answers = await _scores(node, table, keys, groups, asking)
     scores = zip(items["group"], lefts, values(answers.column("score")), strict=True)
     ranked = sorted(
         (group, -score, row, score) for group, row, score in scores if score is not None
@@ -229,7 +231,7 @@ async def _scores(
     table: pa.Table,
     keys: Sequence[QuestionKey],
     rows_by_group: Sequence[Sequence[int]],
-    context: AnswerContext,
+    asking: Asking,
 ) -> pa.Table:
     """The answer for each row of each group. Equal rows of a group share one question, and so do
     groups with equal rows.
@@ -237,7 +239,7 @@ async def _scores(
     kinds, first_rows = dense(keys)
     distinct = [tuple(dict.fromkeys(kinds[row] for row in rows)) for rows in rows_by_group]
     items = _items([*dict.fromkeys(distinct)])
-    answers = await ask(node, rows_at(table, first_rows), None, items, context)
+    answers = await answer_items(node, rows_at(table, first_rows), None, items, asking)
     numbers, _ = dense(distinct)
     place = {pair: item for item, pair in enumerate(zip(*items.values(), strict=True))}
     return rows_at(

@@ -1,35 +1,20 @@
-"""Implementations of semantic operators.
-
-This module holds the base class, the classes that send items alone or packed, the algorithms of
-`cluster`, and the library that finds implementations: files `<operator>/<name>.py` in the shipped
-folder and in the user's folders.
-
-The engine selects the rows and pairs, and handles `how`, `keep`, errors and assembly. An
-implementation only answers items, by number. A file is loaded by its path, on first use. Code is
-run from these folders only.
+"""The library that finds implementations of semantic operators and algorithms of `cluster`: files
+`<operator>/<name>.py` in the shipped folder and in the user's folders. A file is loaded by its path,
+on first use. Code is run from these folders only.
 """
 
 from __future__ import annotations
 
 import inspect
-import logging
-import math
 import sys
-import time
-import traceback
-from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping, Sequence
-from dataclasses import MISSING, Field, dataclass, field, fields, make_dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, Field, field, fields, make_dataclass, replace
 from functools import cached_property
-from numbers import Real
 from operator import index
 from pathlib import Path
 from types import ModuleType, NoneType, UnionType
 from typing import (
     Any,
-    ClassVar,
-    Generic,
     Literal,
     NamedTuple,
     TypeVar,
@@ -41,7 +26,6 @@ from typing import (
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from semgraph.errors import (
     DataError,
@@ -61,310 +45,11 @@ from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.optimizer import check_choices, optimized
-from semgraph.semantic.context import Context
 from semgraph.semantic.contract import (
     OPERATORS,
     REFERENCES,
-    Cost,
-    Observed,
-    RowEstimate,
-    Rows,
-    answer_schema,
-    verdict_field,
 )
-
-N = TypeVar("N", bound=Semantic)
-
-
-@dataclass(frozen=True)
-class Implementation(ABC, Generic[N]):
-    """An implementation of a semantic operator. Subclasses are frozen dataclasses; their fields are
-    the parameters that users set.
-
-    `same`: whether its answers equal those of the reference if the model is a function of the row;
-    it selects the contract suite. `extra`: the extra of semgraph whose packages it needs, or "".
-    The first line of the module's docstring is its description.
-    """
-
-    same: ClassVar[bool] = False
-    extra: ClassVar[str] = ""
-
-    def refuses(self, node: N, limits: Limits) -> str | None:  # noqa: ARG002
-        """The reason why the implementation cannot answer this node, or None."""
-        return None
-
-    def lacks(self) -> str | None:
-        """The reason why `extra` cannot be used, with the command that installs it, or None."""
-        return lacking(self.extra) if self.extra else None
-
-    def refusal(self, node: N, limits: Limits) -> str | None:
-        """The reason why the implementation cannot run this node, or None: the result of `refuses`,
-        otherwise the missing package.
-        """
-        return self.refuses(node, limits) or self.lacks()
-
-    @abstractmethod
-    def estimate(self, node: N, rows: RowEstimate, seen: Observed | None) -> Cost:
-        """The estimated cost."""
-
-    @abstractmethod
-    async def answer(self, node: N, rows: Rows, ctx: Context) -> pa.Table:
-        """Answer every item once.
-
-        Returns a table with `item` int64 (index into `rows.items`; for sem_agg: the group), the
-        answers, `error` string (NULL: answered) and `calls` list<string> (ids of the calls on which
-        the answer is based). The answers are, by operator:
-
-        - sem_map and sem_agg: `node.answers`;
-        - sem_filter: `keep` boolean and `node.answers`;
-        - sem_join: `match` boolean and `node.answers` (NULL without a match);
-        - sem_topk: `score` double for every row; higher is better, ties are in row order.
-
-        sem_filter and sem_join may add a last column `score` double, the evidence for the verdict;
-        it is stored with the answers.
-        """
-
-
-@dataclass(frozen=True)
-class PerItem(Implementation[N]):
-    """Sends each item alone, in the prompt's words."""
-
-    same = True
-
-    def estimate(self, node: N, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
-        """A call for each item, in one round."""
-        return Cost.of_items(rows.items, rows.items, seen)
-
-    async def answer(self, node: N, rows: Rows, ctx: Context) -> pa.Table:
-        """Send each item alone."""
-        return await ctx.ask_packed(node, rows, ([item] for item in range(rows.items.num_rows)))
-
-
-@dataclass(frozen=True)
-class Packed(Implementation[N]):
-    """Sends at most `rows` rows in a call, as numbered records; fewer if they exceed the model's
-    context or may not share a request.
-    """
-
-    same = True
-    rows: int = 20
-
-    def __post_init__(self) -> None:
-        if self.rows < 1:
-            raise ValueError("rows must be at least 1")
-
-    def estimate(self, node: N, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
-        """A call for each block, in one round."""
-        return Cost.of_items(math.ceil(rows.items / self.rows), rows.items, seen)
-
-    async def answer(self, node: N, rows: Rows, ctx: Context) -> pa.Table:
-        """Send the rows in blocks."""
-        return await ctx.ask_packed(node, rows, rows.blocks(node, left=self.rows))
-
-
-def check_answer(
-    node: Semantic, rows: Rows, table: pa.Table, implementation: object = None
-) -> None:
-    """Check the table of an implementation. Errors name `implementation` and its file.
-
-    Raises:
-        EngineError: The schema is wrong, an item is missing, unknown or duplicated, or an item
-            lacks both verdict and error.
-    """
-    expected = answer_schema(node)
-    wrong: str | None
-    if not isinstance(table, pa.Table):
-        wrong = f"it returned a {type(table).__name__}, not a pyarrow.Table"
-    elif not table.schema.equals(expected) and not _scored(node, table):
-        wrong = f"it returned columns ({_columns(table.schema)}), expected ({_columns(expected)})"
-    else:
-        wrong = _wrong_items(node, rows, table.column("item").to_pylist()) or _no_verdict(
-            node, table
-        )
-    if wrong:
-        who = "its implementation" if implementation is None else named(implementation)
-        raise EngineError(
-            f"step {node.step}: {who} broke its contract: {wrong}. Correct its `answer`"
-        )
-
-
-def _scored(node: Semantic, table: pa.Table) -> bool:
-    return node.keyword in {"sem_filter", "sem_join"} and table.schema.equals(
-        answer_schema(node, scored=True)
-    )
-
-
-def _wrong_items(node: Semantic, rows: Rows, items: Sequence[Any]) -> str | None:
-    count = len(rows.groups()) if node.keyword == "sem_agg" else rows.items.num_rows
-    seen = Counter(items)
-    missing = [i for i in range(count) if i not in seen]
-    invalid = [i for i, n in seen.items() if n > 1 or i is None or not 0 <= i < count]
-    if not missing and not invalid:
-        return None
-    parts = [f"missing: {_first(missing)}"] * bool(missing) + [
-        f"twice or unknown: {_first(invalid)}"
-    ] * bool(invalid)
-    return f"each of the {count} items must come once; {'; '.join(parts)}"
-
-
-def _no_verdict(node: Semantic, table: pa.Table) -> str | None:
-    verdict = verdict_field(node)
-    if verdict is None:
-        return None
-    import pyarrow.compute as pc
-
-    bare = pc.and_(pc.is_null(table.column("error")), pc.is_null(table.column(verdict.name)))
-    item = pc.index(bare, True).as_py()
-    return (
-        None
-        if item < 0
-        else f'item {table.column("item")[item].as_py()} has neither "{verdict.name}" nor an error'
-    )
-
-
-def _first(items: Sequence[Any]) -> str:
-    return ", ".join(map(str, items[:5])) + (", ..." if len(items) > 5 else "")
-
-
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{schema.field(i).name}: {schema.field(i).type}" for i in range(len(schema)))
-
-
-LONGEST = 2.0  # the maximum seconds without an await in a check
-
-
-_WARN_SECONDS = 5.0  # without an await: the tables of a run are larger than those of a check
-_LOG = logging.getLogger("semgraph")
-
-
-class Blocked(EngineError):
-    """An implementation blocked the event loop."""
-
-
-class Watched:
-    """A coroutine of `answer` with the time of its longest step. Await it for the result.
-
-    Args:
-        call: The coroutine.
-        implementation: The implementation, for errors.
-        step: The step, for errors.
-    """
-
-    def __init__(
-        self, call: Coroutine[Any, Any, Any], implementation: object, step: str = ""
-    ) -> None:
-        self._call, self._implementation, self._step = call, implementation, step
-        self.longest = 0.0
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        """Run the coroutine step by step, and time the steps.
-
-        Raises:
-            EngineError: It raised an error that is not semgraph's; the message names file and line.
-        """
-        if not hasattr(self._call, "send"):
-            raise EngineError(
-                f"{self._place()}{named(self._implementation)}: answer must be written with async def"
-            )
-        began, waited = time.perf_counter(), seconds_without_processor()
-        send: Any = None
-        throw: BaseException | None = None
-        while True:
-            try:
-                awaited = self._call.send(send) if throw is None else self._call.throw(throw)
-            except StopIteration as end:
-                return end.value
-            except EngineError as error:
-                raise self._named(error) from error
-            except SemgraphError:
-                raise
-            except Exception as error:
-                raise self._broken(error) from error
-            finally:
-                seconds = time.perf_counter() - began
-                if seconds > LONGEST:
-                    before, waited = waited, seconds_without_processor()
-                    seconds -= waited - before
-                self.longest = max(self.longest, seconds)
-            send, throw = None, None
-            try:
-                send = yield awaited
-            except BaseException as error:  # noqa: BLE001 - thrown errors, also cancellation, go to the coroutine
-                throw = error
-            began = time.perf_counter()
-
-    async def ended(self) -> Any:
-        """The result of a coroutine that ran without other tasks in the event loop.
-
-        Raises:
-            Blocked: It blocked the event loop for longer than LONGEST.
-        """
-        result = await self
-        if self.longest > LONGEST:
-            raise Blocked(self.blocked())
-        return result
-
-    def blocked(self) -> str:
-        """The message about a blocked event loop."""
-        return (
-            f"{self._place()}{named(self._implementation)} blocked the event loop for "
-            f"{self.longest:.1f} s: no other call could run. "
-            "Await something meanwhile, or compute in a thread: await asyncio.to_thread(...)"
-        )
-
-    def _named(self, error: EngineError) -> EngineError:
-        """An error of the context, with the place in the implementation."""
-        message = str(error).removeprefix(self._place())
-        return EngineError(f"{self._place()}{named(self._implementation, error)}: {message}")
-
-    def _broken(self, error: Exception) -> EngineError:
-        message = f": {error}" if str(error) else ""
-        return EngineError(
-            f"{self._place()}{named(self._implementation, error)} raised {type(error).__name__}{message}"
-        )
-
-    def _place(self) -> str:
-        return f"step {self._step}: " if self._step else ""
-
-
-def seconds_without_processor() -> float:
-    """The seconds that this thread was ready to run but had no processor. 0 except on Linux."""
-    try:
-        return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
-    except OSError:
-        return 0.0
-
-
-async def watched(
-    implementation: Implementation[Any], node: Semantic, rows: Rows, ctx: Context
-) -> pa.Table:
-    """The answers of an implementation; logs a warning if it blocked the event loop.
-
-    Raises:
-        EngineError: It raised an error that is not semgraph's; the message names step, file and
-            line.
-    """
-    call = Watched(implementation.answer(node, rows, ctx), implementation, node.step)
-    table: pa.Table = await call
-    if call.longest > _WARN_SECONDS:
-        _LOG.warning(call.blocked())
-    return table
-
-
-def named(implementation: object, error: BaseException | None = None) -> str:
-    """The name of an implementation, its file, and the line that raised the error."""
-    file = getattr(sys.modules.get(type(implementation).__module__), "__file__", None)
-    if not file:
-        return type(implementation).__name__
-    return f"{type(implementation).__name__} in {file}{line_in(file, error)}"
-
-
-def line_in(file: str, error: BaseException | None) -> str:
-    """The line of a file that raised an error, as `:12`; "" if none did."""
-    trace = traceback.extract_tb(error.__traceback__) if error is not None else []
-    numbers = [frame.lineno for frame in trace if frame.filename == file]
-    return f":{numbers[-1]}" if numbers else ""
-
+from semgraph.semantic.implementation import Implementation, line_in
 
 # Edges between keys, by index: `(a, b, weight)` with a < b, sorted, each pair once.
 Edges = Sequence[tuple[int, int, float]]
@@ -739,50 +424,6 @@ def _type_name(hint: Any) -> str:
 
 _TYPE_NAMES = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
 _TYPE_NAMES |= {NoneType: "null"}
-
-
-def estimated(
-    implementation: Implementation[Any], node: Semantic, rows: RowEstimate, seen: Observed | None
-) -> Cost:
-    """The implementation's estimate.
-
-    Raises:
-        EngineError: The implementation raised, or its result is no `Cost` of numbers of at least 0.
-            The message names the implementation and its file.
-    """
-    step = f"step {node.step}: " if node.step else ""
-    try:
-        cost = implementation.estimate(node, rows, seen)
-    except SemgraphError:
-        raise
-    except Exception as error:
-        what = f"raised {type(error).__name__}: {error}"
-        raise EngineError(f"{step}{named(implementation, error)} {what}") from error
-    if wrong := invalid_cost(cost):
-        what = f"broke its contract: {wrong}. Correct its `estimate`"
-        raise EngineError(f"{step}{named(implementation)} {what}")
-    return cost
-
-
-def invalid_cost(cost: object) -> str | None:
-    """What is wrong with an estimate, or None."""
-    if not isinstance(cost, Cost):
-        return f"it estimated {_short(cost)}, not a Cost"
-    for name, value in cost._asdict().items():
-        optional = name in {"tokens_in", "tokens_out", "least"}
-        if (value is None and optional) or (_is_number(value) and value >= 0):
-            continue
-        return f"it estimated {name} {_short(value)}, not a number from 0 on"
-    return None
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return f"{type(value).__name__} {text}" if len(text) <= 40 else f"a {type(value).__name__}"
 
 
 Implementations = Mapping[Node, tuple[Implementation[Any], Choice]]

@@ -26,9 +26,9 @@ from semgraph.relational.batch import (
 from semgraph.relational.segments import execute
 from semgraph.relational.sql import RIGHT_ORDINAL, join_condition, order_sql, right_side
 from semgraph.semantic.ask import (
-    AnswerContext,
     Answered,
-    ask,
+    Asking,
+    answer_items,
     check_input_of,
     check_texts,
     evidence,
@@ -54,12 +54,12 @@ class Pair(NamedTuple):
     question: int = -1
 
 
-async def sem_join(node: SemJoin, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
+async def sem_join(node: SemJoin, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
     """Join the pairs of rows whose answer is yes."""
     left, right = inputs[0], inputs[1]
-    candidates = await _pairs(node, left, right, context)
+    candidates = await _pairs(node, left, right, asking)
     texts, others = _texts(node, left, right)
-    pairs, answers = await _answers(node, inputs, candidates, (texts, others), context)
+    pairs, answers = await _answers(node, inputs, candidates, (texts, others), asking)
     errors, match = values(answers.column("error")), values(answers.column("match"))
     keeps_failed = node.on_error == "null"
     failed = () if keeps_failed else (pair for pair in pairs if errors[pair.question] is not None)
@@ -67,7 +67,7 @@ async def sem_join(node: SemJoin, inputs: Sequence[pa.Table], context: AnswerCon
     chosen = [pair for pair in pairs if match[pair.question] and pair.left not in dropped]
     matched = _matched(node, inputs, chosen, answers)
     if node.keep == "one":
-        matched = await _first_match(node, matched, context.now)
+        matched = await _first_match(node, matched, asking.now)
     result = _assemble(node, left, matched, dropped)
     # An item of the evidence is a left row with all right rows of the same question.
     items: dict[tuple[int, int], list[Pair]] = {}
@@ -89,14 +89,12 @@ async def sem_join(node: SemJoin, inputs: Sequence[pa.Table], context: AnswerCon
     )
 
 
-async def _pairs(
-    node: SemJoin, left: pa.Table, right: pa.Table, context: AnswerContext
-) -> list[Pair]:
+async def _pairs(node: SemJoin, left: pa.Table, right: pa.Table, asking: Asking) -> list[Pair]:
     """The candidate pairs, ordered by left row, then by right row. A row without a partition pairs
     with rows of all partitions; so do all rows in a plan that reads `partition: all`.
     """
-    found = await _joined(node, left, right, context.now) if right.num_rows else []
-    own, other = known_partitions(left, context), known_partitions(right, context)
+    found = await _joined(node, left, right, asking.now) if right.num_rows else []
+    own, other = known_partitions(left, asking), known_partitions(right, asking)
     if own is None:
         return [Pair(a, b, "" if other is None else other[b]) for a, b in found]
     pairs = [Pair(a, b, own[a]) for a, b in found]
@@ -159,7 +157,7 @@ async def _answers(
     inputs: Sequence[pa.Table],
     pairs: Sequence[Pair],
     texts: tuple[_Texts, _Texts],
-    context: AnswerContext,
+    asking: Asking,
 ) -> tuple[list[Pair], pa.Table]:
     """The pairs with their questions, and the answer to each question. Pairs with equal texts for
     prompt and check share one. A left row without a partition counts as one row per partition with
@@ -174,7 +172,9 @@ async def _answers(
     right = rows_at(inputs[1], [pairs[i].right for i in first_right])
     owners = [pairs[i].owner for i in first_left]
     check_input = _check_input(node, left, right, items)
-    answers = await ask(node, left, right, items, context, owners=owners, check_input=check_input)
+    answers = await answer_items(
+        node, left, right, items, asking, owners=owners, check_input=check_input
+    )
     number = {question: i for i, question in enumerate(questions)}
     asked = [
         Pair(pair.left, pair.right, pair.owner, number[question])

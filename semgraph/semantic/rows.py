@@ -1,5 +1,5 @@
 """Row-wise semantic operators, sem_map and sem_filter. Below a limit they answer rows in chunks
-until enough rows pass. `answer` runs any semantic operator.
+until enough rows pass.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import (
     Container,
     Generator,
     Iterable,
-    Mapping,
     Sequence,
 )
 from dataclasses import dataclass
@@ -27,14 +26,13 @@ import pyarrow.compute as pc
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.scalar import Scalar
 from semgraph.logical.node import Stop
-from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
+from semgraph.logical.semantic import SemFilter, SemMap
 from semgraph.relational.batch import (
     INPUT_ROW,
     PARTITION,
     Batch,
     conform,
     dense,
-    empty_table,
     pick,
     rows_at,
     runtime_schema,
@@ -42,22 +40,21 @@ from semgraph.relational.batch import (
 )
 from semgraph.relational.segments import column_of
 from semgraph.semantic.ask import (
-    AnswerContext,
     Answered,
+    Asking,
     Failure,
     Flags,
     QuestionKey,
     answer_columns,
-    ask,
+    answer_items,
     check_input_of,
     evidence,
     failures,
     question_keys,
 )
 from semgraph.semantic.contract import RowEstimate, answer_schema
-from semgraph.semantic.groups import row_groups, sem_agg, sem_topk
-from semgraph.semantic.library import Implementation, estimated
-from semgraph.semantic.pairs import sem_join
+from semgraph.semantic.groups import row_groups
+from semgraph.semantic.implementation import Implementation, estimated
 
 Through = Callable[[Batch], Awaitable[tuple[Batch, Sequence[int]]]]
 
@@ -170,24 +167,24 @@ def rows_a_call(node: SemMap | SemFilter, rows: int, implementation: Implementat
     return max(1, math.ceil(rows / cost.calls)) if cost.calls else 1
 
 
-async def sem_map(node: SemMap, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
+async def sem_map(node: SemMap, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
     """Add the answers to the rows as columns."""
     (table,) = inputs
     rows = Batch.of_table(table)
     selected = np.ones(table.num_rows, bool)
     if node.when is not None:
-        selected = await _holds(node.when, node, rows, context)
+        selected = await _holds(node.when, node, rows, asking)
     if node.answer_schema:
         selected &= np.asarray(
             [schema is not None for schema in values(pick(table, node.answer_schema))], bool
         )
-    asked = await _ask_rows(node, table, selected, context, ~selected)
+    asked = await _ask_rows(node, table, selected, asking, ~selected)
     errors = values(asked.answers.column("error"))
     otherwise = dict(node.otherwise)
     columns = answer_columns(node, asked.answers, asked.rows, table.num_rows)
     for f in node.answer_fields():
         if f.name in otherwise and not selected.all():
-            rest = await column_of(otherwise[f.name], node.input, rows, context.now, f.type)
+            rest = await column_of(otherwise[f.name], node.input, rows, asking.now, f.type)
             columns[f.name] = pc.if_else(pa.array(selected), columns[f.name], rest.array("x"))
     stays = asked.reached
     if node.on_error != "null":
@@ -197,17 +194,15 @@ async def sem_map(node: SemMap, inputs: Sequence[pa.Table], context: AnswerConte
     return _answered(node, table, asked, columns, stays, failed)
 
 
-async def sem_filter(
-    node: SemFilter, inputs: Sequence[pa.Table], context: AnswerContext
-) -> Answered:
+async def sem_filter(node: SemFilter, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
     """Keep the rows whose answer is yes, and those without `when` for which `otherwise` holds."""
     (table,) = inputs
     rows, keep = Batch.of_table(table), np.zeros(table.num_rows, bool)
     selected = np.ones(table.num_rows, bool)
     if node.when is not None and node.otherwise is not None:
-        selected = await _holds(node.when, node, rows, context)
-        keep = await _holds(node.otherwise, node, rows, context) & ~selected
-    asked = await _ask_rows(node, table, selected, context, keep)
+        selected = await _holds(node.when, node, rows, asking)
+        keep = await _holds(node.otherwise, node, rows, asking) & ~selected
+    asked = await _ask_rows(node, table, selected, asking, keep)
     keep &= asked.reached
     keep[asked.rows] = [
         node.on_error == "null" if answer is None else answer
@@ -243,11 +238,9 @@ def _answered(
     )
 
 
-async def _holds(
-    scalar: Scalar, node: SemMap | SemFilter, rows: Batch, context: AnswerContext
-) -> Flags:
+async def _holds(scalar: Scalar, node: SemMap | SemFilter, rows: Batch, asking: Asking) -> Flags:
     """For each row whether a condition is true."""
-    column = await column_of(scalar, node.input, rows, context.now, pa.bool_())
+    column = await column_of(scalar, node.input, rows, asking.now, pa.bool_())
     return np.asarray([bool(holds) for holds in column.column("x")], bool)
 
 
@@ -290,25 +283,25 @@ async def _ask_rows(
     node: SemMap | SemFilter,
     table: pa.Table,
     selected: Flags,
-    context: AnswerContext,
+    asking: Asking,
     stay_unasked: Flags,
 ) -> _RowAnswers:
     """Answer the selected rows of a relation, until `node.stop` has enough. `stay_unasked` are the
     rows that are in the result without an answer.
     """
     if node.stop is not None:
-        return await _ask_until_enough(node, node.stop, table, selected, context, stay_unasked)
+        return await _ask_until_enough(node, node.stop, table, selected, asking, stay_unasked)
     index = np.flatnonzero(selected).tolist()
     left = table if len(index) == table.num_rows else rows_at(table, index)
-    keys = question_keys(node, left, context)
+    keys = question_keys(node, left, asking)
     numbers, first = dense(keys)
-    if context.known is not None:
-        whole = _concat(node, await _reusing_known(node, left, keys, context, context.known))
+    if asking.known is not None:
+        whole = _concat(node, await _reusing_known(node, left, keys, asking, asking.known))
     elif len(first) == len(keys):
-        whole = await _answers(node, left, context)
+        whole = await _answers(node, left, asking)
     else:  # rows with equal keys share one question
         times = np.bincount(np.asarray(numbers)).tolist()
-        whole = rows_at(await _answers(node, rows_at(left, first), context, times), numbers)
+        whole = rows_at(await _answers(node, rows_at(left, first), asking, times), numbers)
     return _RowAnswers(index, [key.text for key in keys], whole, np.ones(table.num_rows, bool))
 
 
@@ -317,17 +310,17 @@ async def _ask_until_enough(
     stop: Stop,
     table: pa.Table,
     selected: Flags,
-    context: AnswerContext,
+    asking: Asking,
     stay_unasked: Flags,
 ) -> _RowAnswers:
     """Answer the selected rows in the limit's order, chunk by chunk."""
-    at_once = rows_a_call(node, table.num_rows, context.implementation)
+    at_once = rows_a_call(node, table.num_rows, asking.implementation)
     keys: Sequence[object] = (
-        question_keys(node, table, context) if at_once > 1 else range(table.num_rows)
+        question_keys(node, table, asking) if at_once > 1 else range(table.num_rows)
     )
     questions = [key if chosen else None for key, chosen in zip(keys, selected, strict=True)]
-    known = {} if context.known is None else context.known
-    groups = await row_groups(node.input, stop.by, stop.order, table, context.now)
+    known = {} if asking.known is None else asking.known
+    groups = await row_groups(node.input, stop.by, stop.order, table, asking.now)
     pending = chunks(groups, stop.n, at_once, questions, known)
     reached = np.zeros(table.num_rows, bool)
     answers: dict[int, tuple[str, pa.Table]] = {}  # text and answer of each row
@@ -336,8 +329,8 @@ async def _ask_until_enough(
         reached[chunk] = True
         index = sorted(row for row in chunk if selected[row])
         left = rows_at(table, index)
-        row_keys = question_keys(node, left, context)
-        new = await _reusing_known(node, left, row_keys, context, known)
+        row_keys = question_keys(node, left, asking)
+        new = await _reusing_known(node, left, row_keys, asking, known)
         texts = [key.text for key in row_keys]
         answers |= dict(zip(index, zip(texts, new, strict=True), strict=True))
         stay = {row for row, answer in zip(index, new, strict=True) if _stays(node, answer)}
@@ -360,11 +353,11 @@ def _stays(node: SemMap | SemFilter, answer: pa.Table) -> bool:
 
 
 async def _answers(
-    node: SemMap | SemFilter, left: pa.Table, context: AnswerContext, times: Sequence[int] = ()
+    node: SemMap | SemFilter, left: pa.Table, asking: Asking, times: Sequence[int] = ()
 ) -> pa.Table:
     items = {"left": range(left.num_rows)}
-    return await ask(
-        node, left, None, items, context, times, check_input=check_input_of(node, left)
+    return await answer_items(
+        node, left, None, items, asking, times, check_input=check_input_of(node, left)
     )
 
 
@@ -372,7 +365,7 @@ async def _reusing_known(
     node: SemMap | SemFilter,
     left: pa.Table,
     keys: Sequence[QuestionKey],
-    context: AnswerContext,
+    asking: Asking,
     known: dict[object, pa.Table],
 ) -> list[pa.Table]:
     """The answers of the rows; rows with equal keys reuse the known answer."""
@@ -381,23 +374,6 @@ async def _reusing_known(
     if places:
         counts = Counter(keys)
         times = [counts[keys[place]] for place in places]
-        answers = await _answers(node, rows_at(left, places), context, times)
+        answers = await _answers(node, rows_at(left, places), asking, times)
         known |= {keys[place]: answers.slice(i, 1) for i, place in enumerate(places)}
     return [known[key] for key in keys]
-
-
-_Answer = Callable[[Any, Sequence[pa.Table], AnswerContext], Awaitable[Answered]]
-_OPERATORS: Mapping[type[Semantic], _Answer] = {
-    SemMap: sem_map,
-    SemFilter: sem_filter,
-    SemJoin: sem_join,
-    SemAgg: sem_agg,
-    SemTopk: sem_topk,
-}
-
-
-async def answer(node: Semantic, inputs: Sequence[pa.Table], context: AnswerContext) -> Answered:
-    """Run one semantic operator over its inputs."""
-    if not inputs[0].num_rows:
-        return Answered(empty_table(runtime_schema(node)))
-    return await _OPERATORS[type(node)](node, inputs, context)

@@ -31,7 +31,7 @@ from semgraph.semantic.contract import (
     refuse_answers,
     verdict_field,
 )
-from semgraph.semantic.library import Implementation, N, PerItem
+from semgraph.semantic.implementation import Implementation, N, PerItem
 
 
 class Labelled(NamedTuple):

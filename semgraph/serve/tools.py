@@ -90,7 +90,7 @@ class PlanTool:
     def writes(self) -> bool:
         """Whether it may write to the store."""
         plan = self.plan
-        return bool(plan.writes or plan.schema or plan.document.get("writes"))
+        return bool(plan.writes or plan.schema_write or plan.document.get("writes"))
 
     @property
     def deletes(self) -> bool:
@@ -230,7 +230,7 @@ def _files(names: Iterable[str], settings: Settings, group: str | None) -> Itera
     for name in names:
         if name == ALL:
             every = grouped(listed(settings.functions))[0]
-            files = [file for file in every if group is None or file.plan.schema is None]
+            files = [file for file in every if group is None or file.plan.schema_write is None]
         else:
             files = [plan_file(name, settings.functions)]
         for file in files:
@@ -244,7 +244,7 @@ def _problems(tool: PlanTool) -> Iterator[Problem]:
         if name in tool.plan.inputs:
             what = f"{tool.file.path}: the input {name} has the name of another argument of a tool"
             yield Problem(what, hint="give the input another name")
-    if tool.group is not None and tool.plan.schema is not None:
+    if tool.group is not None and tool.plan.schema_write is not None:
         what = f'{tool.name} changes the indexes of all groups, and this server has the group "{tool.group}" alone'
         yield Problem(what, hint="leave the plan out, or --group")
 

@@ -14,15 +14,15 @@ import pyarrow as pa
 
 from semgraph.compare.trial import partitions_read, snapshot
 from semgraph.errors import PlanError, Problem, StoreUnavailable
-from semgraph.execution.evaluation import in_batches
 from semgraph.execution.executor import committed_rows
 from semgraph.execution.observations import ObservationFile
 from semgraph.execution.record import Run
+from semgraph.execution.runtime import batched_operators
 from semgraph.execution.windows import prepare
 from semgraph.explain import requests
 from semgraph.explain.algebra import algebra
 from semgraph.explain.estimates import Estimator, Forecast
-from semgraph.explain.tree import WIDTH, as_data, mermaid, tree
+from semgraph.explain.steps import as_data
 from semgraph.formats import plural
 from semgraph.llm.settings import OPTION
 from semgraph.logical.graph import Scan
@@ -32,6 +32,7 @@ from semgraph.logical.semantic import Semantic
 from semgraph.optimizer import APPROXIMATE, mark_empty, optimize
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.physical.planner import compile_plan
+from semgraph.render.explained import WIDTH, mermaid, tree
 from semgraph.semantic.library import Library
 from semgraph.session.inputs import Sample, example_rows
 from semgraph.session.resources import Resources
@@ -103,11 +104,11 @@ class Explanation:
         note: str,
     ) -> str:
         memory = self.resources.observations()
-        forecast, batched, skipped = None, await self._in_batches(physical), ""
+        forecast, batched, skipped = None, await self._batched_operators(physical), ""
         if self.inputs is not None:
             inputs, skipped = await self._pending(self.inputs)
             estimator = await self._estimator(physical, inputs, memory)
-            forecast = Forecast(replace(estimator, in_batches=batched))
+            forecast = Forecast(replace(estimator, batched_operators=batched))
         actual = None if self.run is None else self.run.metrics.get("steps", {})
         note = "; ".join(part for part in (note, memory.note if memory else "") if part)
         engine = self._engine(forecast)
@@ -172,11 +173,11 @@ class Explanation:
         lasts = f", {seconds.text(1)} s of calls" if seconds.known and seconds.value else ""
         return f"engine {spec} · {shards}{lasts}"
 
-    async def _in_batches(self, physical: PhysicalPlan) -> frozenset[Node]:
+    async def _batched_operators(self, physical: PhysicalPlan) -> frozenset[Node]:
         """The operators whose requests go into batches."""
         if not self.resources.sending_batches:
             return frozenset()
-        return in_batches(physical, await self.resources.tokenizers(self.plan))
+        return batched_operators(physical, await self.resources.tokenizers(self.plan))
 
     async def _estimator(
         self, physical: PhysicalPlan, inputs: Mapping[str, pa.Table], memory: ObservationFile | None

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from semgraph.errors import PlanError, Problem, SemgraphError, StoreUnavailable
-from semgraph.execution.evaluation import Clock, Opened
 from semgraph.execution.observations import ObservationFile
+from semgraph.execution.runtime import Clock, Opened
 from semgraph.llm.base import LLM, Borrowed, Embedder, Limits, Usage
 from semgraph.llm.endpoints import (
     Endpoints,

@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 
 from semgraph.errors import EngineError, PlanError, Problem, SemgraphError, did_you_mean
-from semgraph.execution.evaluation import Opened, Runtime, in_batches
 from semgraph.execution.executor import Executor
 from semgraph.execution.observations import Observations
+from semgraph.execution.outcome import ExecutorOptions, RunOutcome
 from semgraph.execution.record import (
     ROW_ID,
     WRITTEN,
@@ -32,28 +32,28 @@ from semgraph.execution.record import (
 )
 from semgraph.execution.result import (
     RESULTS,
-    ExecutorOptions,
     Progress,
     RecordedRows,
     RecordedTables,
     Result,
     ResultSource,
-    RunOutcome,
-    Uniform,
+    exit_code,
     result_rows,
 )
+from semgraph.execution.runtime import Opened, Runtime, batched_operators
+from semgraph.execution.uniform import Uniform
 from semgraph.formats import plural
 from semgraph.frontend.load import dump
 from semgraph.llm.base import LLM, Usage
 from semgraph.llm.settings import Settings
 from semgraph.llm.stack import bound
 from semgraph.logical.iterate import Round
-from semgraph.logical.node import Node, walk
+from semgraph.logical.node import Node, rewrite, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import OnError, Semantic
 from semgraph.meter import Meter
-from semgraph.optimizer import optimized
+from semgraph.optimizer import optimized, with_roots
 from semgraph.options import RunOptions
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.physical.planner import compile_plan
@@ -143,7 +143,7 @@ async def run_plan(request: RunRequest, resources: Resources) -> Result:
 
 def _need_graph(plan: LogicalPlan, logical: LogicalPlan, resources: Resources) -> None:
     """Refuse to read a store that does not exist. Raises StoreUnavailable."""
-    if logical.uses_store and not (plan.writes or plan.schema):
+    if logical.uses_store and not (plan.writes or plan.schema_write):
         resources.need_graph()
 
 
@@ -152,7 +152,7 @@ async def _run_with(
 ) -> Result:
     physical, notes = await _prepared(request, logical, resources, opened)
     notes = [*map(str, logical.warnings), *request.notes, *notes]
-    return await RunHandle(request, physical, opened, resources, notes).run()
+    return await PlanRun(request, physical, opened, resources, notes).run()
 
 
 async def _prepared(
@@ -160,7 +160,7 @@ async def _prepared(
 ) -> tuple[PhysicalPlan, list[str]]:
     """The compiled plan, and notes on the store, in which missing parts are created first."""
     library = Library(resources.settings.operators)
-    limits = {role: bound(opened.llm, role).limits for role in _roles(logical)}
+    limits = {role: bound(opened.llm, role).limits for role in logical.needs.roles}
     made = request.share.ids if request.share is not None else ()  # as steps, not as inputs
     inputs = {name: table for name, table in request.inputs.items() if name not in made}
     physical = compile_plan(optimized(logical, inputs), opened.store, library, limits)
@@ -199,15 +199,11 @@ def _few_collections() -> Iterator[None]:
         gc.set_threshold(first, *others)
 
 
-def _roles(plan: LogicalPlan) -> set[str]:
-    return {node.prompt.first.role for node in walk(*plan.roots) if isinstance(node, Semantic)}
-
-
 def _require_prices(plan: LogicalPlan, opened: Opened) -> None:
     """Refuse a limit in dollars if a model of the plan has no known price, before anything is
     spent. Raises PlanError.
     """
-    for role in sorted(_roles(plan)):
+    for role in plan.needs.roles:
         model = bound(opened.llm, role)
         opened.budget.require_price(model.name, model.dollars(Usage(1, 0, 1)))
     if plan.needs.embeds:
@@ -228,20 +224,12 @@ def trimmed(request: RunRequest) -> LogicalPlan:
     if on_error not in {None, *get_args(OnError)}:
         raise PlanError(f"on_error is {on_error!r}: use one of {', '.join(get_args(OnError))}")
     if on_error is not None:
-        plan = _with_on_error(plan, on_error)
+
+        def change(node: Node) -> Node:
+            return replace(node, on_error=on_error) if isinstance(node, Semantic) else node
+
+        plan = with_roots(plan, rewrite(plan.roots, change))
     return plan
-
-
-def _with_on_error(plan: LogicalPlan, on_error: OnError) -> LogicalPlan:
-    from semgraph.logical.node import rewrite
-
-    def change(node: Node) -> Node:
-        return replace(node, on_error=on_error) if isinstance(node, Semantic) else node
-
-    roots = rewrite(plan.roots, change)
-    count = len(plan.writes)
-    writes: Any = roots[:count]
-    return replace(plan, writes=writes, returns=dict(zip(plan.returns, roots[count:], strict=True)))
 
 
 async def _ensure(physical: PhysicalPlan, opened: Opened, *, write: bool) -> None:
@@ -249,10 +237,10 @@ async def _ensure(physical: PhysicalPlan, opened: Opened, *, write: bool) -> Non
     another length.
     """
     plan, store = physical.logical, opened.store
-    if plan.schema is None and not plan.uses_store:
+    if plan.schema_write is None and not plan.uses_store:
         return
     length = await opened.vector_length(plan)
-    if write and (plan.writes or plan.schema):
+    if write and (plan.writes or plan.schema_write):
         await store.ensure(plan.graph, length)
     else:
         await open_for_reading(store, plan.graph, length)
@@ -279,7 +267,9 @@ def _own_scores(plan: LogicalPlan) -> list[str]:
 
 def _without_batches(plan: PhysicalPlan, llm: LLM) -> list[str]:
     """A note if a model sends batches and no step that calls it runs ahead."""
-    if in_batches(plan, llm) or not any(bound(llm, r).limits.batch for r in _roles(plan.logical)):
+    if batched_operators(plan, llm) or not any(
+        bound(llm, r).limits.batch for r in plan.logical.needs.roles
+    ):
         return []
     name = plan.logical.name
     return [
@@ -292,7 +282,7 @@ async def _migrate(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[st
     store = opened.store
     if not isinstance(store, Migratable):
         return []
-    if plan.schema is None or not write:
+    if plan.schema_write is None or not write:
         equal = (
             (n.label, by.prop)
             for n in walk(*plan.roots)
@@ -305,7 +295,7 @@ async def _migrate(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[st
     vectors = any(label.vectors for label in plan.graph.labels.values())
     stored = next(iter((await store.statistics()).dimensions.values()), None) if vectors else None
     length = stored or (await opened.embedder.dimensions() if vectors else None)
-    return await store.migrate(plan.graph, length, drop=plan.schema.drop) or [
+    return await store.migrate(plan.graph, length, drop=plan.schema_write.drop) or [
         "the store lacks nothing that the graph needs"
     ]
 
@@ -371,7 +361,7 @@ class _Recorder:
         """See `RowRecorder.written`."""
         self.record.rows(WRITTEN, label, rows)
 
-    def observe(self, node: Node, rows: Batch) -> None:
+    def record_rows(self, node: Node, rows: Batch) -> None:
         """Record the rows of a node if it is the last of its step."""
         if rows.num_rows and self._last.get(node.step) is node:
             ids = pa.array(rows.ids or (), pa.int64())
@@ -504,7 +494,7 @@ def _named(request: RunRequest) -> tuple[str, Path | None]:
     return name, None if request.runs is None else request.runs / name
 
 
-class RunHandle:
+class PlanRun:
     """One run: its id, its record and its outcome. The recorder is None if no record is kept."""
 
     def __init__(
@@ -539,11 +529,11 @@ class RunHandle:
             self.physical, self.opened.llm, self.opened.embedder, self.opened.store, self.meter,
             answered=self._answered, asking=self._asking, observations=self.observations,
             remembers=self.opened.journal is None or self.request.options.fresh,
-            batches=not self.request.sample,
+            may_batch_requests=not self.request.sample,
         )  # fmt: skip
         if recorder is not None:
             runtime.llm, runtime.recorder = recorder.calls.noted(runtime.llm), recorder
-            runtime.observe, runtime.lineage = recorder.observe, recorder.lineage
+            runtime.record_rows, runtime.lineage = recorder.record_rows, recorder.lineage
         asked = self.request.options
         options = ExecutorOptions(
             self.id, self._time_of, asked.again, asked.writes, fingerprint, self._committed,
@@ -625,7 +615,7 @@ class RunHandle:
         return [note for note in _notes_of(self.opened.store) if note not in self.noted_before]
 
     async def _finish(self, status: str, why: str | None) -> None:
-        outcome, memory = self.outcome, self.resources.observations()
+        outcome, stored = self.outcome, self.resources.observations()
         self.resources.owned.spent.add(self.meter.total())
         outcome.notes += [
             *self._notes_of_answers(),
@@ -634,10 +624,10 @@ class RunHandle:
         if self.opened.journal is not None:
             outcome.notes += self.opened.journal.notes
             self.opened.journal.notes.clear()
-        if memory is not None:
-            memory.add(self.observations.useful)
-            if memory.note:
-                outcome.notes.append(memory.note)
+        if stored is not None:
+            stored.add(self.observations.useful)
+            if stored.note:
+                outcome.notes.append(stored.note)
         batches = await self._open_batches() if status != "done" else ""
         if batches and status == "budget":
             outcome.notes.append(batches)
@@ -655,7 +645,7 @@ class RunHandle:
     async def _open_batches(self) -> str:
         """A note on the batches that continue after the end of the run; "" without any."""
         journal = self.opened.journal
-        if journal is None or not in_batches(self.physical, self.opened.llm):
+        if journal is None or not batched_operators(self.physical, self.opened.llm):
             return ""
         try:
             names = [
@@ -691,8 +681,7 @@ class RunHandle:
 
     def _result(self, outcome: RunOutcome) -> Result:
         logical = self.physical.logical
-        code = 4 if outcome.stopped else 1 if outcome.halted else 3 if outcome.failures else 0
-        left_out = frozenset(self.request.places_of(sorted(outcome.left_out)))
+        left_out = frozenset(self.request.places_of(sorted(outcome.uncommitted_rows)))
         earlier = self._earlier(outcome)
         rows = {
             name: result_rows(node, outcome.tables.get(name, []))
@@ -730,6 +719,10 @@ class RunHandle:
             notes=tuple(outcome.notes),
             stopped=outcome.stopped,
             record=self.recorder.record.folder if self.recorder else None,
-            exit_code=code,
+            exit_code=exit_code(
+                stopped=outcome.stopped,
+                halted=bool(outcome.halted),
+                failed=bool(outcome.failures),
+            ),
             uniform=self.uniform,
         )

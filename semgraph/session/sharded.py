@@ -30,7 +30,7 @@ from semgraph.engine.on_ray import (
 from semgraph.engine.sharding import Division, ShardRows, lay_out, shard_count
 from semgraph.errors import PlanError, Problem, SemgraphError
 from semgraph.execution.record import INPUTS, SHARDS, Run, RunRecord, new_run, read_calls, timestamp
-from semgraph.execution.result import Progress, Result
+from semgraph.execution.result import HALTED, Progress, Result, exit_code
 from semgraph.execution.windows import unreadable, without_nul
 from semgraph.frontend.load import dump
 from semgraph.llm.base import Reply, Usage
@@ -44,7 +44,7 @@ from semgraph.meter import Meter
 from semgraph.optimizer import optimized
 from semgraph.privacy import redacted
 from semgraph.semantic.ask import Failure
-from semgraph.semantic.contract import count_reply
+from semgraph.semantic.calls import count_reply
 from semgraph.session.resources import Owned, Resources, UserObjects, journal_of_shard
 from semgraph.session.resume import Resumed, keep_inputs
 from semgraph.session.run import (
@@ -285,7 +285,9 @@ class _ShardedRun:
                 none = {name: node.schema.empty_table() for name, node in self.plan.returns.items()}
                 result = replace(result, tables=none)
         failed = (*self.unusable, *failed)
-        code = result.exit_code or (3 if failed else 0)
+        code = exit_code(
+            stopped=result.stopped, halted=result.exit_code == HALTED, failed=bool(failed)
+        )
         return replace(result, members=self.members, failed=failed, exit_code=code)
 
     def see(self, shard: int, progress: Progress) -> None:

@@ -524,10 +524,6 @@ def test_a_crooked_graph_is_counted_with_the_plans(project: Project) -> None:
     )
 
 
-def test_a_plan_is_shown_as_markdown(project: Project) -> None:
-    assert "## As algebra" in project("plans", "show", "people", "--markdown").out.splitlines()
-
-
 def test_a_copy_has_a_graph_of_its_own_folder(project: Project) -> None:
     assert (
         "mine/graphs/mentions.yaml"

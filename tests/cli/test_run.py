@@ -503,3 +503,21 @@ example: {inputs: {notes: [{id: a, text: "A cat."}, {id: b, text: "A dog."}], qu
     assert json.loads(done.out)["tables"]["hits"] == [{"query": "cat", "id": "a"}]
     assert "store" not in done.err
     assert not (project.folder / ".semgraph" / "graph.db").exists()
+
+
+def test_a_model_that_an_implementation_loads_itself_is_no_role(project: Project) -> None:
+    project.write(
+        "best.yaml",
+        """\
+plan: best
+inputs: {notes: {id: string, text: string}}
+steps:
+  found: [{from: notes}, {sem_topk: {prompt: "Which of {text} is warmest?", k: 1}}]
+returns: [found]
+example: {inputs: {notes: [{id: a, text: "A cat."}]}}
+""",
+    )
+    use = "found=cross_encoder(model=no/folder)"
+    done = project("run", "best.yaml", "--use", use, "--store", "memory")
+    assert "model  openai:test-model" in done.err
+    assert "models." not in done.err

@@ -53,3 +53,31 @@ async def test_what_is_asked_needs_a_price_before_anything_is_sent(
             await opened.arun(tmp_path / "p.yaml", notes=NOTES)
     assert not model.arrived
     assert not model.counters.embedding_texts
+
+
+PICKED = '{sem_filter: {prompt: {"on": id, "1": first, otherwise: rest}}}'
+CASCADE = '{sem_filter: {prompt: "Is {text} a bird?"}}'
+
+
+@pytest.mark.parametrize(
+    ("step", "use"),
+    [(PICKED, {}), (CASCADE, {"x": "cascade(proxy=logit, role=judge)"})],
+    ids=["the second of two prompts", "an implementation"],
+)
+async def test_every_model_that_is_asked_needs_a_price_before_anything_is_sent(
+    tmp_path: Path, model: Watched, step: str, use: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    settings = f'[models]\ndefault = "{PRICED}"\njudge = "{UNPRICED}@{model.base_url}"\n'
+    (tmp_path / "semgraph.toml").write_text(settings)
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "first.md").write_text("# item\nIs {{text}} a bird?\n")
+    (tmp_path / "prompts" / "rest.md").write_text(
+        "---\nrole: judge\n---\n# item\nIs {{text}} a bird?\n"
+    )
+    (tmp_path / "p.yaml").write_text(READS.replace("STEP", step))
+    opened = semgraph.Session(store="memory", journal=False, runs="", folder=tmp_path, max_usd=1.0)
+    async with opened:
+        with pytest.raises(PlanError, match="no price is known for openai:nobody-knows"):
+            await opened.arun(tmp_path / "p.yaml", use=use, notes=NOTES)
+    assert not model.arrived

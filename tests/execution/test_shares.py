@@ -49,6 +49,14 @@ def without_key(result: Result, name: str):
     ]
 
 
+async def test_a_share_at_a_budget_counts_before_one_with_a_stopped_group(simple: Work):
+    parts, _ = await in_shares(simple, rows_of_groups(), [("cy",), ("ada",)])
+    halted = replace(parts[0], exit_code=1)
+    stopped = replace(parts[1], exit_code=4, stopped="it would pass max_calls 1")
+    assert Result.merge([halted, stopped], "abcd").exit_code == 4
+    assert Result.merge([halted, parts[1]], "abcd").exit_code == 1
+
+
 @pytest.mark.parametrize(
     "shares", [[GROUPS], [("cy",), ("ada", "bo")], [("bo",), ("cy",), ("ada",)]]
 )

@@ -14,7 +14,7 @@ import pytest
 import semgraph
 from semgraph.errors import EngineError
 from semgraph.llm.openai import OpenAI
-from semgraph.session.session import Waiting
+from semgraph.session.waiting import Waiting
 from tests.execution.conftest import PLAN, STORY, Watched, said
 
 

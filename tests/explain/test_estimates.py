@@ -23,7 +23,7 @@ from semgraph.explain import estimates as bounds
 from semgraph.explain.estimates import Amount, total
 from semgraph.meter import OperatorMetrics, StepMetrics
 from semgraph.semantic.contract import Cost, RowEstimate
-from semgraph.semantic.library import Implementation
+from semgraph.semantic.implementation import Implementation
 from tests.optimizer.bench import answered, matched
 
 PLANS = Path(__file__).parents[2] / "plans"
@@ -267,7 +267,7 @@ def test_without_a_journal_nothing_is_kept() -> None:
 
 def test_what_an_operator_does_is_counted_for_its_step_too() -> None:
     step = StepMetrics(calls_issued=2, dollars=0.5)
-    part = OperatorMetrics(step=step)
+    part = OperatorMetrics(parent=step)
     part.calls_issued += 3
     part.dollars = 0.25
     assert (part.calls_issued, part.dollars) == (3, 0.25)

@@ -17,10 +17,11 @@ import semgraph
 from semgraph.conformance.cases import Mind, Oracle
 from semgraph.errors import PlanError
 from semgraph.explain.requests import segment_queries
-from semgraph.explain.tree import steps_of, tree
+from semgraph.explain.steps import steps_of
 from semgraph.folders import plans_folder
 from semgraph.frontend.load import load_plan
 from semgraph.physical.planner import compile_plan
+from semgraph.render.explained import tree
 from semgraph.semantic.library import Library
 from semgraph.stores.sqlite.store import SqliteStore
 from tests.optimizer.bench import answered, matched

@@ -11,7 +11,7 @@ import pytest
 
 import semgraph
 from semgraph.conformance.cases import Mind, Oracle
-from semgraph.explain.tree import as_data
+from semgraph.explain.steps import as_data
 from semgraph.folders import plans_folder
 from semgraph.stores.base import Store
 from tests.inside import resources

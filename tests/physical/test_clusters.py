@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from semgraph.errors import DataError
 from semgraph.logical.cluster import Cluster
-from semgraph.physical.plan import _EXACT as EXACT_FUNCTIONS
-from semgraph.physical.plan import clusters
+from semgraph.physical.clusters import _EXACT as EXACT_FUNCTIONS
+from semgraph.physical.clusters import clusters
 from semgraph.semantic.library import Library
 from tests.relational.relations import relation
 

@@ -120,13 +120,13 @@ def test_both_representations_answer_alike(seed: int) -> None:
         assert batch.partitions() == [row[2] for row in rows]
         assert batch.owners("group_id") == [row[1] or "" for row in rows]
         assert batch.owners("nobody") is None
-        assert batch.of_rows(some).rows == expected["of_rows"]
-        assert batch.of_rows(some, shared=True).rows == expected["shared"]
-        assert batch.without_rows(some).rows == expected["without"]
+        assert batch.of_input_rows(some).rows == expected["of_rows"]
+        assert batch.of_input_rows(some, shared=True).rows == expected["shared"]
+        assert batch.without_input_rows(some).rows == expected["without"]
         assert batch.confined([0, 10, 20, 30, 40]).rows == expected["confined"]
         assert batch.visible().column_names == ["name", "group_id"]
         assert batch.with_ordinal().column("_o").to_pylist() == list(range(len(rows)))
-    assert tuples.of_rows(some).in_tuples
+    assert tuples.of_input_rows(some).in_tuples
 
 
 def test_questions_about_rows_convert_nothing() -> None:
@@ -134,8 +134,8 @@ def test_questions_about_rows_convert_nothing() -> None:
     for batch, in_tuples in ((tuples, True), (Batch.of_table(table.table), False)):
         for part in (
             batch,
-            batch.of_rows([0, 1]),
-            batch.without_rows([0]),
+            batch.of_input_rows([0, 1]),
+            batch.without_input_rows([0]),
             batch.confined([5] * 4),
         ):
             assert part.in_tuples == in_tuples
@@ -144,8 +144,8 @@ def test_questions_about_rows_convert_nothing() -> None:
 
 def test_rows_without_input_rows_belong_to_all() -> None:
     batch = Batch.of_tuples([("a",), ("b",)], pa.schema([("name", pa.string())]))
-    assert batch.of_rows([0]) is batch
-    assert batch.without_rows([0]) is batch
+    assert batch.of_input_rows([0]) is batch
+    assert batch.without_input_rows([0]) is batch
     assert batch.confined([0]) is batch
     assert batch.input_rows() == [None, None]
     assert batch.partitions() is None
@@ -161,8 +161,8 @@ def test_ids_and_sources_stay_with_their_rows(as_table: bool) -> None:
     for part, ids in [
         (batch.take([0, 2]), [10, 12]),
         (batch.slice(1, 2), [11, 12]),
-        (batch.of_rows([1]), [11, 13]),
-        (batch.without_rows([1]), [10, 12]),
+        (batch.of_input_rows([1]), [11, 13]),
+        (batch.without_input_rows([1]), [10, 12]),
         (batch.confined([7, 8]), [10, 11, 12, 13]),
     ]:
         assert list(part.ids or ()) == ids

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from semgraph.frontend.plan_files import PlanFile, callers
-from semgraph.render.plans import markdown_page
-from tools.pages import INDEX, pages, write
+from tools.pages import INDEX, markdown_page, pages, write
 
 ROOT = Path(__file__).parents[2]
 FILES = [

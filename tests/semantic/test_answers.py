@@ -12,7 +12,7 @@ from semgraph.errors import EngineError
 from semgraph.logical.plan import Choice
 from semgraph.semantic.answers import answer_table
 from semgraph.semantic.contract import Outcome, answer_schema
-from semgraph.semantic.library import check_answer
+from semgraph.semantic.implementation import check_answer
 
 
 def table(operator: str, items: list[Any]) -> tuple[Any, Any, pa.Table]:

@@ -16,8 +16,8 @@ from semgraph.errors import BudgetReached, RowError
 from semgraph.llm.base import Embeddings, Limits, Reply, Request, Usage
 from semgraph.llm.stack import Roles
 from semgraph.meter import StepMetrics
+from semgraph.semantic.calls import count_embeddings, count_failure, count_reply
 from semgraph.semantic.context import Context
-from semgraph.semantic.contract import count_embeddings, count_failure, count_reply
 from tests.operators.cases import NoEmbedder
 
 

@@ -12,9 +12,9 @@ import pytest
 from semgraph.conformance.cases import LEFT, LIBRARY, RIGHT, Grams, Oracle, mind, node
 from semgraph.logical.plan import Choice
 from semgraph.meter import StepMetrics
-from semgraph.semantic.ask import AnswerContext, Answered
+from semgraph.semantic.ask import Answered, Asking
 from semgraph.semantic.context import Context
-from semgraph.semantic.rows import answer
+from semgraph.semantic.dispatch import answer
 
 TEN = [f"name {i}" for i in range(10)]
 
@@ -35,7 +35,7 @@ async def asked(operator: str, way: str, left: pa.Table, **more: Any) -> tuple[A
         [{"name": TEN[i % 10], "weight": None} for i in range(40)], schema=RIGHT
     )
     async with Context(model, Grams(), wanted, StepMetrics()) as ctx:
-        asking = AnswerContext(LIBRARY.get(operator, Choice.parse(way)), ctx, [], "", None)
+        asking = Asking(LIBRARY.get(operator, Choice.parse(way)), ctx, [], "", None)
         found = await answer(wanted, [left, others][: len(wanted.inputs)], asking)
     assert not found.failures
     return found, len(model.requests)

@@ -17,11 +17,11 @@ from semgraph.expr import parse_scalar as sql
 from semgraph.logical.node import Sort, Stop
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
-from semgraph.semantic.ask import AnswerContext, Answered
+from semgraph.semantic.ask import Answered, Asking
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import Cost, Observed, RowEstimate, Rows, answer_schema
-from semgraph.semantic.library import Implementation
-from semgraph.semantic.rows import answer
+from semgraph.semantic.dispatch import answer
+from semgraph.semantic.implementation import Implementation
 from tests.relational.relations import relation
 
 Said = Mapping[str, Any] | str  # the answers of an item, or its error
@@ -77,7 +77,7 @@ def ask(
     node: Semantic, say: Callable[..., Said], *tables: list[dict[str, Any]]
 ) -> tuple[Answered, list[Any]]:
     seen: list[Any] = []
-    asking = AnswerContext(Scripted(say, seen), None, ["p", "q"], "group", None)  # type: ignore[arg-type]
+    asking = Asking(Scripted(say, seen), None, ["p", "q"], "group", None)  # type: ignore[arg-type]
     inputs = [
         pa.Table.from_pylist(rows, schema=child.schema)
         for rows, child in zip(tables, node.inputs, strict=True)

@@ -290,7 +290,7 @@ def test_a_session_that_is_never_closed_ends_quietly_with_its_process(
 
 ABANDONED = """
 import asyncio
-from semgraph.session.session import Waiting
+from semgraph.session.waiting import Waiting
 waiting = Waiting()
 
 async def close_slowly():

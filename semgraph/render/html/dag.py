@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from semgraph.formats import count, dollars, duration, plural
 from semgraph.meter import StepMetrics
-from semgraph.render.chart import Box, Point, ticks
+from semgraph.render.svg import Box, Point, ticks
 
 Operators = Mapping[str, Sequence[StepMetrics]]  # for steps with several operators
 _LETTER, _BOLD, _LINE, _MARGIN = 6.6, 7.7, 16.0, 12.0  # pixels

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -36,11 +36,12 @@ from semgraph.render.html.dag import ORIGINS, Operators, drawings, origin, timel
 from semgraph.render.html.graph import graph
 from semgraph.render.outcome import metrics_of, seconds, total
 from semgraph.render.picture import Picture, borrow_names, pictures
-from semgraph.render.tables import cell
+from semgraph.render.tables import Column, cell, of_arrow, page_table
 
 CALLS = 1000
 _PICTURES, _FAILED, _DIFFERENCES = 5, 200, 100
 _ITEMS, _ITEM, _CELL, _PLAN = 40, 4000, 2000, 200_000
+_VARIANTS = "Cost and quality of each variant. Bold: the best of each column."
 _UNFIT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 Data = dict[str, Any]
@@ -111,27 +112,18 @@ def _article(record: Run, anchor: str, texts: CallTexts) -> Data:
 
 def _overview(records: Sequence[Run], articles: Sequence[Data]) -> Data:
     """The records side by side."""
-    rows: list[list[Any]] = []
-    for record, article in zip(records, articles, strict=True):
-        metrics, lasted = total(record), seconds(record)
-        rows.append([
-            {"link": article["sections"][0]["anchor"], "text": article["title"]},
-            str(record.facts.get("status", "unknown")), count(metrics.calls_issued), count(metrics.tokens_in),
-            count(metrics.tokens_out), dollars(metrics.dollars), UNKNOWN if lasted is None else duration(lasted),
-        ])  # fmt: skip
-    heads = ["record", "ended", "calls issued", "tokens in", "tokens out", "$", "wall time"]
-    return table("The records of this page, and what was paid for each", heads, rows, range(2, 7))
-
-
-def table(
-    caption: str,
-    heads: Sequence[str],
-    rows: Sequence[Sequence[Any]],
-    numbers: Sequence[int] = (),
-    cls: str = "",
-) -> Data:
-    """A table. The first cell of a row is its header; columns `numbers` are aligned right."""
-    return {"caption": caption, "heads": heads, "rows": rows, "numbers": set(numbers), "cls": cls}
+    totals, lasted = list(map(total, records)), list(map(seconds, records))
+    links = [{"link": a["sections"][0]["anchor"], "text": a["title"]} for a in articles]
+    columns = [
+        Column("record", links),
+        Column("ended", [str(record.facts.get("status", "unknown")) for record in records]),
+        Column("calls issued", [count(m.calls_issued) for m in totals], right=True),
+        Column("tokens in", [count(m.tokens_in) for m in totals], right=True),
+        Column("tokens out", [count(m.tokens_out) for m in totals], right=True),
+        Column("$", [dollars(m.dollars) for m in totals], right=True),
+        Column("wall time", [UNKNOWN if s is None else duration(s) for s in lasted], right=True),
+    ]
+    return page_table(columns, "The records of this page, and what was paid for each")
 
 
 def _section(anchor: str, kind: str, heading: str, **content: Any) -> Data:
@@ -276,43 +268,39 @@ def _call_table(
         number: The number of all calls.
         began: The start of the run.
     """
-    all_columns: list[tuple[str, Callable[[RecordedCall], str]]] = [
-        ("answer from", lambda c: ORIGINS.get(origin(c.line), UNKNOWN)),
-        ("model", lambda c: c.line.get("model") or UNKNOWN),
-        ("began after", lambda c: _began_after(c, began)),
-        (
-            "took",
-            lambda c: (
-                duration(c.line["seconds"] or c.line["took"]) if "took" in c.line else UNKNOWN
-            ),
-        ),
-        ("tokens in", lambda c: known(c.line.get("tokens_in"))),
-        ("cached", lambda c: known(c.line.get("tokens_cached"))),
-        ("out", lambda c: known(c.line.get("tokens_out"))),
-        ("$", lambda c: dollars(c.line.get("dollars")) if c.line else UNKNOWN),
-        ("rows", lambda c: count(len(c.items)) if c.items else UNKNOWN),
+    lines = [call.line for _, call in calls]
+    times = [line["seconds"] or line["took"] if "took" in line else None for line in lines]
+    costs = [
+        Column("answer from", [ORIGINS.get(origin(line), UNKNOWN) for line in lines]),
+        Column("model", [line.get("model") or UNKNOWN for line in lines]),
+        Column("began after", [_began_after(line, began) for line in lines], right=True),
+        Column("took", [UNKNOWN if t is None else duration(t) for t in times], right=True),
+        Column("tokens in", [known(line.get("tokens_in")) for line in lines], right=True),
+        Column("cached", [known(line.get("tokens_cached")) for line in lines], right=True),
+        Column("out", [known(line.get("tokens_out")) for line in lines], right=True),
+        Column("$", [dollars(line.get("dollars")) for line in lines], right=True),
+        Column("rows", [count(len(c.items)) if c.items else UNKNOWN for _, c in calls], right=True),
     ]
-    used = [
-        (head, of) for head, of in all_columns if any(of(c) not in (UNKNOWN, "0") for _, c in calls)
-    ]
-    rows = [
-        [
-            {"call": n, "text": f"{n + 1}{' ✗' if c.line.get('error') else ''}", "step": c.step},
-            c.step,
-            *(of(c) for _, of in used),
-        ]
-        for n, c in calls
+    columns = [
+        Column("call", [_opened(n, call) for n, call in calls]),
+        Column("step", [call.step for _, call in calls]),
+        *(column for column in costs if not {UNKNOWN, "0"}.issuperset(column.cells)),
     ]
     rest = f" {count(len(calls))} of {count(number)} are listed." if len(calls) < number else ""
     caption = f"{plural(number, 'call')}.{rest} Open a call for its prompt, its answer and the rows read from it."
-    numbers = [i + 2 for i, (head, _) in enumerate(used) if head not in {"answer from", "model"}]
-    return table(caption, ["call", "step", *(head for head, _ in used)], rows, numbers, "calls")
+    return page_table(columns, caption, "calls")
 
 
-def _began_after(call: RecordedCall, began: float | None) -> str:
-    if began is None or "at" not in call.line:
+def _opened(n: int, call: RecordedCall) -> Data:
+    """The cell that opens a call."""
+    failed = " ✗" if call.line.get("error") else ""
+    return {"call": n, "text": f"{n + 1}{failed}", "step": call.step}
+
+
+def _began_after(line: Mapping[str, Any], began: float | None) -> str:
+    if began is None or "at" not in line:
         return UNKNOWN
-    return duration(max(0.0, call.line["at"] - began))
+    return duration(max(0.0, line["at"] - began))
 
 
 # Runs
@@ -526,12 +514,18 @@ def _chosen(facts: Mapping[str, Any]) -> Data | None:
         "setting": settings,
     }
     rows = [
-        [kind, name, _cut_cell(value)]
+        (kind, name, _cut_cell(value))
         for kind, group in groups.items()
         for name, value in group.items()
     ]
     caption = "Parameters, implementations and settings"
-    return table(caption, ["kind", "name", "value"], rows) if rows else None
+    return _listed(caption, ["kind", "name", "value"], rows) if rows else None
+
+
+def _listed(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Data:
+    """A table of rows of texts."""
+    columns = zip(heads, zip(*rows, strict=True), strict=True)
+    return page_table([Column(head, cells) for head, cells in columns], caption)
 
 
 def _cut_cell(value: Any) -> str:
@@ -549,14 +543,14 @@ def _failures(run: RecordedRun) -> Iterator[Data]:
             for row in run.failed[:_FAILED]
         ]
         caption = f"{plural(len(run.failed), 'failed row')}, as in failed.jsonl of the record."
-        yield table(caption + _first_listed(run.failed), ["step", "error", "row"], rows)
+        yield _listed(caption + _first_listed(run.failed), ["step", "error", "row"], rows)
     if run.unanswered:
         rows = [
             [step, _cut_cell(item["error"]), _cut_cell([s for s in _sides(item) if s])]
             for step, item in run.unanswered[:_FAILED]
         ]
         caption = f"{plural(len(run.unanswered), 'item')} without an answer."
-        yield table(caption + _first_listed(run.unanswered), ["step", "error", "item"], rows)
+        yield _listed(caption + _first_listed(run.unanswered), ["step", "error", "item"], rows)
 
 
 def _first_listed(rows: Sequence[Any]) -> str:
@@ -590,9 +584,9 @@ def _step_table(
         for name, m in split(steps, operators or {}).items()
     ]
     rows.append(["total", "", "", *_counters(sums)])
-    cells = [[row[i] for i in used] for row in rows]
-    numbers = [j for j, i in enumerate(used) if i > 2]
-    return table(caption, [heads[i] for i in used], cells, numbers, "steps")
+    cells = list(zip(*rows, strict=True))
+    columns = [Column(heads[i], cells[i], right=i > 2) for i in used]
+    return page_table(columns, caption, "steps")
 
 
 def _counters(m: StepMetrics) -> list[str]:
@@ -630,7 +624,7 @@ def _comparison_sections(
         anchor,
         "table",
         "The variants",
-        table=_variants(comparison),
+        table=page_table(columns(comparison), _VARIANTS),
         notes=footer(comparison),
         facts=facts,
     )
@@ -647,17 +641,6 @@ def _comparison_sections(
         yield _section(anchor, "calls", "Prompts and answers", table=listed)
 
 
-def _variants(comparison: Comparison) -> Data:
-    cells = columns(comparison)
-    rows = [
-        [{"best": c.texts[i]} if i in c.best else c.texts[i] for c in cells]
-        for i in range(len(comparison))
-    ]
-    numbers = [i for i, c in enumerate(cells) if c.right]
-    caption = "Cost and quality of each variant. Bold: the best of each column."
-    return table(caption, [c.title for c in cells], rows, numbers)
-
-
 def _differences(comparison: Comparison) -> Iterator[Data]:
     """For each variant, the rows on which it differs from the reference."""
     if comparison.kind != "step" or not comparison.reference:
@@ -667,15 +650,12 @@ def _differences(comparison: Comparison) -> Iterator[Data]:
         if arm is reference or not _has_rows(arm) or not _has_rows(reference):
             continue
         different = comparison.disagreements(arm.name, reference.name)
-        rows = [
-            [cell(value) for value in row.values()]
-            for row in different.slice(0, _DIFFERENCES).to_pylist()
-        ]
         verb = "differs" if different.num_rows == 1 else "differ"
         number = plural(different.num_rows, "row")
         summary = f"{arm.name} and {reference.name}: {number} {verb} in the first trial"
         more = f" The first {count(_DIFFERENCES)}." if different.num_rows > _DIFFERENCES else ""
-        listed = table(f"{summary}.{more}", different.column_names, rows) if rows else None
+        rows = of_arrow(different, cell, rows=_DIFFERENCES)
+        listed = page_table(rows, f"{summary}.{more}") if different.num_rows else None
         yield {"summary": summary, "table": listed}
 
 

@@ -11,8 +11,9 @@ from textwrap import wrap
 from typing import Any, NamedTuple
 
 from semgraph.formats import count, plural, shortened
-from semgraph.render.chart import SHAPES, Box, Point, apart
 from semgraph.render.picture import Arrow, Picture
+from semgraph.render.svg import SHAPES, Box, Point, apart, free
+from semgraph.render.tables import Column, page_table
 
 DRAWN, DRAWN_EDGES = 80, 300  # maximum nodes and edges of a drawing
 KINDS = 8  # number of label colours
@@ -294,7 +295,7 @@ class _Drawing:
         """The shape of an edge. The space of its name is added to `taken`."""
         own = edge.name if edge.name != edge.label else ""
         name = shortened(own, _EDGE_NAME)
-        place = _free_place(name, curve, taken) if name else None
+        place = free(_along(curve, name), taken) if name else None
         self.unnamed += bool(name) and place is None
         ends = f"{self.names[edge.source]} {edge.name or '→'} {self.names[edge.target]}"
         form = "M{:.1f} {:.1f}Q{:.1f} {:.1f} {:.1f} {:.1f}"
@@ -307,8 +308,8 @@ class _Drawing:
             ),
             "said": " · ".join(part for part in (ends, edge.text, edge.holds) if part),
             "name": name if place else "",
-            "x": _px(place[0]) if place else "",
-            "y": _px(place[1] + 3.5) if place else "",
+            "x": _px((place.left + place.right) / 2) if place else "",
+            "y": _px(place.top + 10.5) if place else "",
         }
 
     def facts(self) -> dict[str, Any]:
@@ -343,18 +344,11 @@ class _Drawing:
         }
 
 
-def _free_place(name: str, curve: Sequence[Point], taken: list[Box]) -> Point | None:
-    """The centre of a name on its edge where it covers no other name, or None. The space is then
-    added to `taken`.
-    """
-    for t in _ALONG:
-        x, y = _on(curve, t)
-        half = len(name) * _SMALL / 2 + 2
-        box = Box(x - half, y - 7, x + half, y + 7)
-        if not any(box.overlaps(other) for other in taken):
-            taken.append(box)
-            return x, y
-    return None
+def _along(curve: Sequence[Point], name: str) -> Iterator[Box]:
+    """The places for a name on its edge."""
+    half = len(name) * _SMALL / 2 + 2
+    for x, y in (_on(curve, t) for t in _ALONG):
+        yield Box(x - half, y - 7, x + half, y + 7)
 
 
 def _on(curve: Sequence[Point], t: float) -> Point:
@@ -382,22 +376,20 @@ def _px(value: float) -> str:
 def _edges_table(picture: Picture, title: str) -> dict[str, Any]:
     edges = list(picture.edges.values())
     rest = f" The first {count(_ROWS)} of {count(len(edges))} edges." if len(edges) > _ROWS else ""
-    heads = ["from", "edge", "to", "text", "valid from", "until", "sources"]
-    rows = [
-        [
-            picture.name(e.source), e.name or e.label, picture.name(e.target), e.text, e.start, e.end,
-            count(len(e.sources)) if e.sources else "",
-        ]
-        for e in edges[:_ROWS]
-    ]  # fmt: skip
-    used = [i for i in range(len(heads)) if i < 3 or any(row[i] for row in rows)]
-    return {
-        "caption": f"Edges of {title}.{rest}",
-        "heads": [heads[i] for i in used],
-        "rows": [[row[i] for i in used] for row in rows],
-        "numbers": set(),
-        "cls": "",
-    }
+    listed = edges[:_ROWS]
+    ends = [
+        Column("from", [picture.name(e.source) for e in listed]),
+        Column("edge", [e.name or e.label for e in listed]),
+        Column("to", [picture.name(e.target) for e in listed]),
+    ]
+    facts = [
+        Column("text", [e.text for e in listed]),
+        Column("valid from", [e.start for e in listed]),
+        Column("until", [e.end for e in listed]),
+        Column("sources", [count(len(e.sources)) if e.sources else "" for e in listed]),
+    ]
+    used = [*ends, *(column for column in facts if any(column.cells))]
+    return page_table(used, f"Edges of {title}.{rest}")
 
 
 def _alone(picture: Picture) -> str:

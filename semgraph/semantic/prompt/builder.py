@@ -29,16 +29,8 @@ from semgraph.llm.base import Limits, Message, Reply, Request
 from semgraph.logical.prompt import Prompt, Template, plain
 from semgraph.logical.semantic import Semantic
 from semgraph.semantic.answers import AnswerSchema, Invalid, read_word
-from semgraph.semantic.contract import (
-    Block,
-    Keys,
-    NodeCalls,
-    Outcome,
-    Rows,
-    Words,
-    by_key,
-    split_by_key,
-)
+from semgraph.semantic.calls import NodeCalls
+from semgraph.semantic.contract import Block, Keys, Outcome, Rows, Words, by_key, split_by_key
 
 # Line separators that JSON does not escape.
 _LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
@@ -385,7 +377,7 @@ class PromptBuilder(ABC):
         self._most = ctx.limits.max_output_tokens
         self._halves: dict[Work, Outcome] = {}
 
-    async def ask(self, works: Iterable[Work]) -> None:
+    async def send_all(self, works: Iterable[Work]) -> None:
         """Send requests until every item has an outcome."""
         todo = works
         while True:
@@ -440,7 +432,9 @@ class PromptBuilder(ABC):
         return self.records.record(self.keys.left[item], self.prompt_of(item))
 
     def header(self, prompt: int, layout: str) -> PromptHeader:
-        """The static part of a prompt's requests, cached."""
+        """The static part of a prompt's requests, cached. A layout is one template, except that
+        `rows` and `parts` of a group are both `group`.
+        """
         header = self._headers.get((prompt, layout))
         if header is None:
             header = self._headers[prompt, layout] = self.make_header(
@@ -449,8 +443,10 @@ class PromptBuilder(ABC):
         return header
 
     def compose(self, work: Work, item: int, header: PromptHeader, **texts: str) -> Request:
-        """The request for some work. `item` is one of its items, `texts` are the template's texts.
-        Raises TooLong if the work exceeds the model's context and cannot be split.
+        """The request for some work. `item` is one of its items; `texts` are the texts of the
+        placeholders in the header's template (`row=` is `{row}` of `templates/row.txt`), besides
+        those that every template has. Raises TooLong if the work exceeds the model's context and
+        cannot be split.
         """
         left, limits = self.keys.left[item], self.ctx.limits
         context, tokens = self.keys.context(left), header.answer_tokens(len(work.items), limits)

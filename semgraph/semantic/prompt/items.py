@@ -41,7 +41,8 @@ from semgraph.semantic.answers import (
     numbers_of_rows,
     parse,
 )
-from semgraph.semantic.contract import Block, NodeCalls, Outcome, Part, Ranking, Rows, Words, by_key
+from semgraph.semantic.calls import NodeCalls
+from semgraph.semantic.contract import Block, Outcome, Part, Ranking, Rows, Words, by_key
 from semgraph.semantic.prompt.builder import (
     UNASKED,
     ItemPrompts,
@@ -58,7 +59,7 @@ from semgraph.semantic.prompt.builder import (
     question,
 )
 
-_VERDICTS = {
+_REPLY_FIELDS = {
     # Small models understand yes and no, but misread a boolean called "keep" as advice about the
     # row.
     "sem_filter": ("answer", Type("enum", values=("yes", "no")), ""),
@@ -75,9 +76,9 @@ def _verdict_of(node: Semantic, taken: Sequence[str]) -> list[Own]:
     """The verdict field of the operator. Answers precede it, so that a model reasons before it
     decides.
     """
-    if node.keyword not in _VERDICTS:
+    if node.keyword not in _REPLY_FIELDS:
         return []
-    name, kind, meaning = _VERDICTS[node.keyword]
+    name, kind, meaning = _REPLY_FIELDS[node.keyword]
     return [(free_name(name, taken), kind, meaning)]
 
 
@@ -99,9 +100,9 @@ class RowPrompts(ItemPrompts):
         self._all: dict[int, None] = {}
         self._sent: set[int] = set()
 
-    async def ask(self, works: Iterable[Work]) -> None:
+    async def send_all(self, works: Iterable[Work]) -> None:
         """Send requests until every item has an outcome; items of one row share it."""
-        await super().ask(works)
+        await super().send_all(works)
         for item in self._all:
             if self._first[item] in self.outcomes:
                 self.outcomes[item] = self.outcomes[self._first[item]]
@@ -651,7 +652,7 @@ class WindowPrompts(_WholePrompts):
         works = [Work((i,)) for i in range(len(items))]
         for _ in single.requests([w for w in works if items[w.items[0]] in measured], []):
             pass  # rows that are too long fail
-        await single.ask(work for work in works if items[work.items[0]] not in measured)
+        await single.send_all(work for work in works if items[work.items[0]] not in measured)
         return {
             item: outcome
             for i, item in enumerate(items)

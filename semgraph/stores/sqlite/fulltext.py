@@ -30,7 +30,7 @@ from semgraph.stores.base import Method
 from semgraph.stores.prepare import column
 from semgraph.stores.sqlite.rows import RankedHit, SearchScope
 from semgraph.stores.sqlite.schema import ID, Table, indexed_words, quote, word_counts
-from semgraph.stores.sqlite.vectors import Memory, Postings, WordBlock, file_version
+from semgraph.stores.sqlite.vectors import Caches, Postings, WordBlock, file_version
 
 if TYPE_CHECKING:
     import numpy as np
@@ -82,15 +82,15 @@ class FullTextIndex:
         con: The connection.
         table: The table of the label.
         prop: The property; all properties of its index are searched.
-        memory: Keeps counts until the file changes.
+        caches: Keeps counts until the file changes.
     """
 
-    def __init__(self, con: sqlite3.Connection, table: Table, prop: str, memory: Memory) -> None:
+    def __init__(self, con: sqlite3.Connection, table: Table, prop: str, caches: Caches) -> None:
         self.con, self.table, self.prop = con, table, prop
-        self._words = memory.words
+        self._words = caches.words
         full, self.properties = table.words(prop)
         self.name, self._full = quote(full), full
-        self._cache = memory.texts
+        self._cache = caches.texts
         self._cache.read_at(file_version(con))
         self._ids: dict[str, int] = {}
         self.rows, self.mean_length = _averages(con, full)
@@ -445,9 +445,9 @@ class FullText:
         texts = column(self.scope.request.rows, self.method.column).to_pylist()
         return [text or "" for text in texts]
 
-    def hits(self, con: sqlite3.Connection, memory: Memory) -> Iterator[RankedHit]:
+    def hits(self, con: sqlite3.Connection, caches: Caches) -> Iterator[RankedHit]:
         """The hits, ties by key."""
-        index = FullTextIndex(con, self.scope.table, self.method.prop, memory)
+        index = FullTextIndex(con, self.scope.table, self.method.prop, caches)
         for row, query in enumerate(self.queries):
             seen = self.scope.seen(row)
             if not query or seen == ():

@@ -24,7 +24,7 @@ from semgraph.stores.conditions import (
 )
 from semgraph.stores.prepare import column, partitions_of, typed
 from semgraph.stores.sqlite.schema import ID, Table, encode, quote, temporary
-from semgraph.stores.sqlite.vectors import Memory
+from semgraph.stores.sqlite.vectors import Caches
 
 _INFIX = {
     "and": "AND",
@@ -147,7 +147,7 @@ class RankedHit(NamedTuple):
 class Ranker(Protocol):
     """One method of a search, prepared for its rows."""
 
-    def hits(self, con: sqlite3.Connection, memory: Memory) -> Iterator[RankedHit]:
+    def hits(self, con: sqlite3.Connection, caches: Caches) -> Iterator[RankedHit]:
         """The hits, row by row, best first, at most k per row; within a transaction, after the rows
         are loaded.
         """

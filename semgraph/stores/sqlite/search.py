@@ -35,7 +35,7 @@ from semgraph.stores.prepare import (
 from semgraph.stores.sqlite.fulltext import FullText
 from semgraph.stores.sqlite.rows import RankedHit, Ranker, RequestRows, SearchScope
 from semgraph.stores.sqlite.schema import ID, Table, decode, decode_vectors, quote
-from semgraph.stores.sqlite.vectors import Memory, VectorCache, read_vectors
+from semgraph.stores.sqlite.vectors import Caches, VectorCache, read_vectors
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,13 +94,13 @@ class Nearest:
         counts = [cache.known(self.name, self.scope.seen(row)) for row in rows]
         return None if None in counts else sum(count for count in counts if count is not None)
 
-    def hits(self, con: sqlite3.Connection, memory: Memory) -> Iterator[RankedHit]:
+    def hits(self, con: sqlite3.Connection, caches: Caches) -> Iterator[RankedHit]:
         """The hits, ties by key."""
         rows, numbers = self.queries
         queries = {self.scope.request.ordinals[row]: numbers[n] for n, row in enumerate(rows)}
         ranked = self._of_passing if self.scope.pinned else self._of_nearest
-        hits_of = ranked(con, memory.vectors, queries)
-        self._note_left_out(con, memory.vectors.odd.pop(self.name, set()))
+        hits_of = ranked(con, caches.vectors, queries)
+        self._note_left_out(con, caches.vectors.odd.pop(self.name, set()))
         for q, hits in groupby(hits_of, itemgetter(0)):
             for rank, (_, row, score) in enumerate(islice(hits, self.method.k)):
                 yield RankedHit(q, rank, score, row)
@@ -223,7 +223,7 @@ class Equal:
         self.scope, self.method = scope, method
         self.value = scope.request.path(method.column, scope.table.type_of(method.prop))
 
-    def hits(self, con: sqlite3.Connection, _: Memory) -> Iterator[RankedHit]:
+    def hits(self, con: sqlite3.Connection, _: Caches) -> Iterator[RankedHit]:
         """The hits, by key."""
         scope, table, k = self.scope, self.scope.table, self.method.k
         conditions = [f"t.{quote(self.method.prop)} = {self.value}", *scope.where]
@@ -249,7 +249,7 @@ class InOrder:
     method: Method
     by: Sequence[tuple[str, bool]]
 
-    def hits(self, con: sqlite3.Connection, _: Memory) -> Iterator[RankedHit]:
+    def hits(self, con: sqlite3.Connection, _: Caches) -> Iterator[RankedHit]:
         """The hits, NULLs last, ties by key."""
         scope = self.scope
         by = (f"t.{quote(name)} {'DESC' if down else 'ASC'} NULLS LAST" for name, down in self.by)
@@ -325,14 +325,14 @@ class PreparedSearch:
         names = {self.table.graph.key, *ends}
         return any(pinned(term, names) for term in of_hit(terms, self.query.alias))
 
-    def run(self, con: sqlite3.Connection, memory: Memory, dimensions: Dimensions) -> pa.Table:
+    def run(self, con: sqlite3.Connection, caches: Caches, dimensions: Dimensions) -> pa.Table:
         """The hits of all rows and methods, within a transaction, after `request.load` if it reads
         the rows.
         """
         hits = [
             (hit.q, n, *hit[1:])
             for n, method in enumerate(self.methods)
-            for hit in method.hits(con, memory)
+            for hit in method.hits(con, caches)
         ]
         hits.sort(key=itemgetter(0, 1, 2))
         schema = search_schema(self.table.graph, self.query, dimensions)

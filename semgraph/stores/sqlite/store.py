@@ -69,7 +69,7 @@ from semgraph.stores.sqlite.schema import (
     unite,
 )
 from semgraph.stores.sqlite.search import PreparedSearch
-from semgraph.stores.sqlite.vectors import EXACT_UP_TO, Memory
+from semgraph.stores.sqlite.vectors import EXACT_UP_TO, Caches
 from semgraph.stores.sqlite.write import EncodedMerge, clear, commit, next_version, states
 from semgraph.turns import Turns
 
@@ -98,8 +98,8 @@ class SqliteStore:
         self._exact_up_to = exact_up_to
         self._file = self._main = File(self.path, self.name)
         self._tables: dict[str, Table] = {}
-        self._memory = self._of_main = Memory(exact_up_to)
-        self._readers: dict[File, Memory] = {}  # connections that neither make nor change the file
+        self._caches = self._caches_of_main = Caches(exact_up_to)
+        self._readers: dict[File, Caches] = {}  # connections that neither make nor change the file
         self._part = ""  # a description, if an earlier version recorded it as a part of a store
         self._attaching = Turns()
         self._dimensions: dict[tuple[str, str], int] = {}
@@ -138,7 +138,7 @@ class SqliteStore:
 
     async def ensure(self, graph: Graph, dimensions: int | None) -> None:
         """Create the file, or migrate it to the graph. Raises StoreUnavailable, PlanError."""
-        self._file, self._memory = self._main, self._of_main
+        self._file, self._caches = self._main, self._caches_of_main
         await self._file.open(partial(self._check, writes=True))
         await self._make_ready(tables_of(graph), dimensions)
 
@@ -153,11 +153,11 @@ class SqliteStore:
             return
         tables = tables_of(graph)
         if self._main.is_open and await self._has(self._main, tables):
-            self._file, self._memory = self._main, self._of_main
+            self._file, self._caches = self._main, self._caches_of_main
         else:
             async with self._attaching:
                 self._file = await self._reader(tables)
-            self._memory = self._readers[self._file]
+            self._caches = self._readers[self._file]
         await self._make_ready(tables, dimensions)
 
     async def _reader(self, tables: dict[str, Table]) -> File:
@@ -173,10 +173,10 @@ class SqliteStore:
         reader = File(self.path, self.name)
         reader.observer = self._main.observer
         await reader.open(self._check, reads=True)
-        self._readers[reader] = Memory(self._exact_up_to)
+        self._readers[reader] = Caches(self._exact_up_to)
         if not await self._has(reader, tables):
             await reader.copy(self._check)
-            self._readers[reader] = Memory(self._exact_up_to)
+            self._readers[reader] = Caches(self._exact_up_to)
         return reader
 
     async def _has(self, file: File, tables: dict[str, Table]) -> bool:
@@ -270,10 +270,10 @@ class SqliteStore:
                     check_length(self.name, label, name, stored, nearest.size)
             if any(search.reads_rows for search in searches):
                 request.load(con)
-            return [search.run(con, self._memory, dimensions) for search in searches]
+            return [search.run(con, self._caches, dimensions) for search in searches]
 
         products = [
-            nearest.work(self._memory.vectors) for search in searches for nearest in search.nearest
+            nearest.work(self._caches.vectors) for search in searches for nearest in search.nearest
         ]
         total = None if None in products else sum(count for count in products if count is not None)
         return await self._file.run(
@@ -386,8 +386,8 @@ class SqliteStore:
         await self._main.close()
         while self._readers:
             await self._readers.popitem()[0].close()
-        self._of_main.vectors.clear()
-        self._of_main.words.clear()
+        self._caches_of_main.vectors.clear()
+        self._caches_of_main.words.clear()
 
     def _table(self, label: str) -> Table:
         if label not in self.graph.labels:

@@ -358,7 +358,7 @@ class TextCache:
             self._length -= len(self._postings.popitem(last=False)[1].ids) + 1
 
 
-class Memory:
+class Caches:
     """The caches of a store."""
 
     def __init__(self, exact_up_to: int = EXACT_UP_TO) -> None:

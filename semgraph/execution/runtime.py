@@ -1,0 +1,306 @@
+"""The resources of a run, and what records its rows."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Literal, Protocol, TypeVar
+
+import pyarrow as pa
+
+from semgraph.execution.observations import Observations
+from semgraph.execution.windows import Confinement
+from semgraph.expr.scalar import Scalar
+from semgraph.llm.base import LLM, Embedder, Embeddings
+from semgraph.llm.journal import Journal
+from semgraph.llm.stack import Budget, bound
+from semgraph.logical.iterate import Iterate
+from semgraph.logical.node import Node, walk
+from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.semantic import Embed, Semantic
+from semgraph.meter import Meter, StepMetrics
+from semgraph.physical.plan import PhysicalNode, PhysicalPlan
+from semgraph.physical.vectors import Partition
+from semgraph.relational.batch import Batch
+from semgraph.semantic.ask import Answered, Failure
+from semgraph.semantic.calls import count_embeddings
+from semgraph.stores.base import MatchQuery, SearchQuery, Store, count_round_trips
+
+T = TypeVar("T")
+Clock = Callable[[str], datetime]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The models, embedder, store, journal and budget that a session opens for one run.
+
+    Args:
+        llm: The models by role, behind one `LLM`.
+        embedder: The embedder.
+        store: The store.
+        journal: Recorded answers, if they are kept.
+        budget: The limits of the run, and its spending.
+        now: The time of a slice or wave, by its name.
+        scoped: The same models in another scope of the journal: no answer passes from one scope to
+            another.
+        scoped_embedder: The same embedder in another scope.
+    """
+
+    llm: LLM
+    embedder: Embedder
+    store: Store
+    journal: Journal | None
+    budget: Budget
+    now: Clock
+    scoped: Callable[[str], LLM]
+    scoped_embedder: Callable[[str], Embedder]
+
+    def answered(self, _node: Node, answers: Answered) -> None:
+        """Withdraw unusable answers from the journal, so that later runs do not reuse them."""
+        if self.journal is not None:
+            self.journal.withdraw(answers.unusable)
+
+    async def vector_length(self, plan: LogicalPlan) -> int | None:
+        """The length of the vectors that a plan searches or stores; None if it uses no vectors."""
+        return await self.embedder.dimensions() if plan.needs.embeds else None
+
+
+def batched_operators(plan: PhysicalPlan, llm: LLM) -> frozenset[Node]:
+    """The operators of a plan that run ahead and whose model sends batches."""
+    return frozenset(
+        node
+        for node in walk(*plan.roots)
+        if isinstance(node, Semantic)
+        and plan.runs_ahead(node)
+        and bound(llm, node.prompt.first.role).limits.batch
+    )
+
+
+class MeteredReads:
+    """The reads of a store, counted and timed towards one step."""
+
+    def __init__(self, store: Store, metrics: StepMetrics) -> None:
+        self.store, self.metrics = store, metrics
+        self.takes = store.takes
+
+    async def _count(self, call: Coroutine[Any, Any, T]) -> T:
+        started = time.perf_counter()
+        with count_round_trips() as trips:
+            try:
+                return await call
+            finally:
+                self.metrics.round_trips += trips.number
+                self.metrics.seconds += time.perf_counter() - started
+
+    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
+        """As `Store.search`."""
+        return await self._count(self.store.search(queries, rows))
+
+    async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
+        """As `Store.match`."""
+        return await self._count(self.store.match(query, rows))
+
+    async def scan(
+        self,
+        label: str,
+        properties: Sequence[str],
+        partitions: Sequence[str] | None,
+        where: Sequence[Scalar],
+        limit: int | None = None,
+    ) -> pa.Table:
+        """As `Store.scan`."""
+        return await self._count(self.store.scan(label, properties, partitions, where, limit))
+
+
+RecordRows = Callable[[Node, Batch], None]
+# A step, one of its counters, and the operator whose rows are counted.
+Flow = tuple[str, Literal["rows_in", "rows_out"], Node]
+
+
+class RowRecorder(Protocol):
+    """The part of a run record that windows need. Rows are recorded before their window is
+    committed.
+    """
+
+    def begin(self) -> None:
+        """Start to record rows that can be taken back."""
+        ...
+
+    def take_back(self) -> None:
+        """Forget the rows since `begin`."""
+        ...
+
+    def keep(self) -> None:
+        """Write all rows so far, so that they survive the process."""
+        ...
+
+    def end(self) -> None:
+        """Stop to record rows that can be taken back."""
+        ...
+
+    def windows(self, rows: Iterable[tuple[str, Sequence[int]]]) -> None:
+        """Record committed windows: the partition and the input rows of each."""
+        ...
+
+    @property
+    def keeps_results(self) -> bool:
+        """Whether `result` keeps rows."""
+        ...
+
+    def result(self, name: str, rows: pa.Table) -> None:
+        """Record rows of a result, with their hidden columns."""
+        ...
+
+    def written(self, label: str, rows: pa.Table) -> None:
+        """Record merged rows of a label."""
+        ...
+
+
+class Lineage(Protocol):
+    """The lineage of a run's rows: their ids, and the source rows of each."""
+
+    def ids(self, count: int) -> range:
+        """Ids for new rows."""
+        ...
+
+    def ids_of(self, name: str, places: Sequence[int]) -> Sequence[int]:
+        """The ids of rows of an input."""
+        ...
+
+    def add(self, rows: Batch) -> None:
+        """Record the sources of rows with ids."""
+        ...
+
+
+class NoRecord:
+    """Keeps nothing."""
+
+    keeps_results = False
+
+    def result(self, name: str, rows: pa.Table) -> None:
+        """Do nothing."""
+
+    written = result
+
+    def begin(self) -> None:
+        """Do nothing."""
+
+    take_back = keep = end = begin
+
+    def windows(self, rows: Iterable[tuple[str, Sequence[int]]]) -> None:
+        """Do nothing."""
+
+
+@dataclass
+class Runtime:
+    """The resources of a run, shared by all its evaluations.
+
+    Args:
+        plan: The physical plan.
+        llm: The model stack; answers by role.
+        embedder: The embedder stack.
+        store: The store.
+        meter: Counters by step.
+        partition_of_row: The partition of each input row; `_p` is the number of one.
+        confinement: The meaning of `_p`; None without windows.
+        record_rows: Called with the rows of each node, for the run record.
+        recorder: Keeps the rows that `record_rows` receives.
+        lineage: Keeps the sources of rows; None if nothing is recorded.
+        answered: Called with the evidence of each semantic node, for the run record.
+        asking: Called with the number of further rows that a semantic node asks about, and with a
+            negative number when they are answered.
+        remembers: Whether answers are kept in memory while their windows run, because nothing else
+            keeps them.
+        observations: Receives the rows in and out of each node and the costs of answers, for later
+            estimates.
+        trial: The number of the independent repetition, which is part of every request.
+        ended: Whether each group of a loop has ended.
+        may_batch_requests: Whether requests that run ahead may go into batches.
+    """
+
+    plan: PhysicalPlan
+    llm: LLM
+    embedder: Embedder
+    store: Store
+    meter: Meter
+    partition_of_row: list[str] = field(default_factory=list)
+    confinement: Confinement | None = None
+    record_rows: RecordRows = lambda _node, _rows: None
+    recorder: RowRecorder = field(default_factory=NoRecord)
+    lineage: Lineage | None = None
+    answered: Callable[[Node, Answered], None] = lambda _node, _answered: None
+    asking: Callable[[Node, int], None] = lambda _node, _rows: None
+    remembers: bool = False
+    observations: Observations | None = None
+    trial: int = 0
+    ended: dict[Iterate, dict[Hashable, bool]] = field(default_factory=dict)
+    may_batch_requests: bool = True
+    _flows: dict[PhysicalNode, Sequence[Flow]] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def batched_operators(self) -> frozenset[Node]:
+        """The operators whose requests go into batches."""
+        return batched_operators(self.plan, self.llm) if self.may_batch_requests else frozenset()
+
+    def loop_notes(self) -> list[str]:
+        """A note for each loop with groups that had not ended after its last round."""
+        notes = []
+        steps = Counter(loop.step for loop in self.ended)
+        for loop, groups in self.ended.items():
+            open_ = sum(not ended for ended in groups.values())
+            which = f"{open_:,} of {len(groups):,} groups" if len(groups) > 1 else "the loop"
+            of = f' of "{loop.name}"' if steps[loop.step] > 1 else ""
+            rounds = "1 round" if loop.times == 1 else f"{loop.times:,} rounds"
+            if open_:
+                notes.append(f"step {loop.step}: {which}{of} had not ended after {rounds}")
+        return notes
+
+    def flows_of(self, node: PhysicalNode) -> Sequence[Flow]:
+        """The counters of rows that enter and leave steps at the operators of a node. For steps
+        that ask a model, the rows in are the rows asked about.
+        """
+        if node not in self._flows:
+            flows: list[Flow] = []
+            for each in node.operators:
+                first = bool(each.inputs) and each.inputs[0].step != each.step
+                if first and each.step not in self._asking_steps:
+                    flows.append((each.step, "rows_in", each.inputs[0]))
+                if self._last.get(each.step) is each:
+                    flows.append((each.step, "rows_out", each))
+            self._flows[node] = flows
+        return self._flows[node]
+
+    @cached_property
+    def _last(self) -> dict[str, Node]:
+        return self.plan.named()
+
+    @cached_property
+    def _asking_steps(self) -> frozenset[str]:
+        return frozenset(
+            node.step for node in walk(*self.plan.roots) if isinstance(node, (Semantic, Embed))
+        )
+
+    def note_if_left_out(self, failure: Failure, rows: Collection[int] | None = None) -> bool:
+        """Note a row that lacks a vector, and return True; return False if the row fails.
+
+        It fails if the plan has no windows, or if it derives from one of `rows` (None: from any
+        input row).
+        """
+        row = failure.input_row
+        fails = row is not None if rows is None else row in rows
+        if fails or self.plan.logical.windows is None:
+            return False
+        self.meter.counted.count(failure.step, "rows left out", failure.error)
+        return True
+
+    async def embed(self, step: str, texts: Sequence[str], partition: Partition) -> Embeddings:
+        """Embed distinct texts of one partition, metered to a step."""
+        if isinstance(partition, int):  # without windows rows have no partition
+            partition = self.partition_of_row[partition] if self.partition_of_row else ""
+        embeddings = await self.embedder.embed(texts, partition)
+        count_embeddings(self.meter.step(step), embeddings)
+        return embeddings
