@@ -154,7 +154,7 @@ def prune(
     stay.
     """
     from semgraph.formats import size
-    from semgraph.llm.journal import told
+    from semgraph.llm.journal import counted
 
     match = re.fullmatch(r"(\d{1,6})([dhm])", older)
     if match is None:
@@ -169,7 +169,9 @@ def prune(
     if options.json:
         options.dump({"answers": answers, "vectors": vectors, "before": before, "after": after})
     else:
-        options.show(f"{told(answers, vectors)} deleted: {size(before)} before, {size(after)} now")
+        options.show(
+            f"{counted(answers, vectors)} deleted: {size(before)} before, {size(after)} now"
+        )
 
 
 @everywhere

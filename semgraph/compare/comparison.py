@@ -9,17 +9,18 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import pyarrow as pa
 
 from semgraph import display
-from semgraph.compare.truth import EACH, TRUE, RowAnswers, answers_of
+from semgraph.compare.truth import RowAnswers, answers_of, correct, root
 from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.execution.record import INPUT_ROW, Run, RunRecord, exchanges, find_run, write_table
 from semgraph.expr.functions import canonical_json
 from semgraph.privacy import RUNS
 from semgraph.provenance import AskedItem, Row, as_text, asked_item, at
+from semgraph.scores import IntervalEstimate, Score, Tally, difference, pooled, score
 from semgraph.semantic.answers import free_name
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 FAILED = "\0failed"
 SCHEMA = 1
-_PLACES = ("record", "journal", "rows", "wanted")
 
 
 Kind = Literal["step", "plan"]
@@ -135,6 +135,40 @@ class Quality:
     validity: float | None = None
     ended: float | None = None
 
+    @classmethod
+    def of(cls, tallies: Sequence[Tally], reference: Sequence[Tally] = ()) -> Self:
+        """Precision, recall and F1 over all trials.
+
+        Args:
+            tallies: Hits, answers and true answers of each trial.
+            reference: Those of the reference, for the difference, which uses the trials that both
+                have.
+        """
+        if not tallies:
+            return cls()
+        total, both = score(pooled(tallies)), min(len(tallies), len(reference))
+        ours, theirs = pooled(tallies[:both]), pooled(reference[:both])
+        less = difference(ours, theirs) if ours and theirs else None
+        return cls(
+            precision=total.precision,
+            recall=total.recall,
+            f1=total.f1,
+            interval=range_of(total),
+            spread=spread([score(each).f1 for each in tallies]),
+            difference=less and (less.value, *(less.interval or (None, None))),
+        )
+
+
+def range_of(value: Score | IntervalEstimate) -> Range | None:
+    """The interval of a value."""
+    return value.interval and (value.interval.low, value.interval.high)
+
+
+def spread(values: Iterable[float | None]) -> Range | None:
+    """The lowest and the highest value, if there are two."""
+    known = [value for value in values if value is not None]
+    return (min(known), max(known)) if len(known) > 1 else None
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -173,12 +207,11 @@ class Arm:
     def cold(self) -> Spent:
         """The mean cost of a trial by itself."""
         total, number = sum((t.cold for t in self.trials), Spent()), max(len(self.trials), 1)
-        dollars = None if total.dollars is None else total.dollars / number
         return Spent(
             round(total.calls / number),
             round(total.tokens_in / number),
             round(total.tokens_out / number),
-            dollars,
+            None if total.dollars is None else total.dollars / number,
         )
 
     @property
@@ -282,13 +315,8 @@ class Comparison:
         result = next((arm for arm in self.arms if arm.name == name), None)
         if result is None:
             names = [arm.name for arm in self.arms]
-            raise PlanError(
-                Problem(
-                    f'"{name}" was not compared',
-                    there="variants: " + ", ".join(names),
-                    hint=did_you_mean(name, names),
-                )
-            )
+            there, hint = "variants: " + ", ".join(names), did_you_mean(name, names)
+            raise PlanError(Problem(f'"{name}" was not compared', there=there, hint=hint))
         return result
 
     def __iter__(self) -> Iterator[Arm]:
@@ -308,36 +336,34 @@ class Comparison:
             PlanError: The variant or trial does not exist, or whole plans were compared.
         """
         if self.rows is None:
-            hint = "compare a step of the plan: step=..."
-            raise PlanError(
-                Problem("whole plans were compared, which have no rows in common", hint=hint)
-            )
-        rows = _with_keys(self)
+            what = "whole plans were compared, which have no rows in common"
+            raise PlanError(Problem(what, hint="compare a step of the plan: step=..."))
+        own = free_name(one, [*self.key, "truth"])
+        others = free_name(other, [*self.key, "truth", own])
         ours, theirs = (
-            trial_answers(trial_of(self[name], trial), self.key, self.compare, rows, name)
+            trial_answers(
+                trial_of(self[name], trial), self.key, self.compare, _with_keys(self), name
+            )
             for name in (one, other)
         )
         true = None if self.wanted is None else _true(self.wanted, self)
-        own = free_name(one, [*self.key, "truth"])
-        others = free_name(other, [*self.key, "truth", own])
         none: Counter[Hashable] = Counter()
         different: list[dict[str, Any]] = []
         for unit in dict.fromkeys([*ours, *theirs]):
-            answers = {own: ours.get(unit, none), others: theirs.get(unit, none)}
-            if ours.get(unit, none) == theirs.get(unit, none):
+            mine, yours = ours.get(unit, none), theirs.get(unit, none)
+            if mine == yours:
                 continue
             key = dict(zip(self.key, unit, strict=True)) if isinstance(unit, tuple) else {}
             row: dict[str, Any] = {name: _text(value) for name, value in key.items()}
-            row |= {name: _listed(each, self) for name, each in answers.items()}
-            if true is not None:
-                unknown = not self.closed and unit not in true
-                row["truth"] = None if unknown else _listed(true.get(unit, none), self)
+            row |= {own: _listed(mine, self), others: _listed(yours, self)}
+            if true is not None and (self.closed or unit in true):
+                row["truth"] = _listed(true.get(unit, none), self)
             different.append(row)
-        names = [*self.key, own, others, *(["truth"] if true is not None else [])]
-        schema = pa.schema(
-            [(n, pa.string() if n in self.key else pa.list_(pa.string())) for n in names]
+        answers = (own, others) if true is None else (own, others, "truth")
+        schema = dict.fromkeys(self.key, pa.string()) | dict.fromkeys(
+            answers, pa.list_(pa.string())
         )
-        return pa.Table.from_pylist(different, schema=schema)
+        return pa.Table.from_pylist(different, schema=pa.schema(schema))
 
     def __str__(self) -> str:
         """The table as `semgraph compare` prints it, as wide as the terminal."""
@@ -390,12 +416,8 @@ def trial_of(arm: Arm, number: int) -> Trial:
     """A trial of a variant, from 1. Raises PlanError if the trial was not run."""
     result = next((t for t in arm.trials if t.number == number), None)
     if result is None:
-        run: Sequence[str] = [str(t.number) for t in arm.trials]
-        raise PlanError(
-            Problem(
-                f"{arm.name} has no trial {number}", there="trials: " + (", ".join(run) or "none")
-            )
-        )
+        there = "trials: " + (", ".join(str(t.number) for t in arm.trials) or "none")
+        raise PlanError(Problem(f"{arm.name} has no trial {number}", there=there))
     return result
 
 
@@ -409,7 +431,7 @@ def trial_answers(
     """The answers of a trial to the frozen rows, by row. The answer of a failed row differs from
     those of all other variants.
     """
-    empty = pa.table({name.split(".")[0].removesuffix(EACH): [] for name in (*key, *compare)})
+    empty = pa.table({root(path): [] for path in (*key, *compare)})
     result = dict(answers_of(empty if trial.rows is None else trial.rows, key, compare, frozen))
     if trial.answers is not None and frozen is not None and trial.failed:
         numbers = {
@@ -427,10 +449,8 @@ def trial_answers(
 
 def _true(wanted: pa.Table, comparison: Comparison) -> RowAnswers:
     """The true answers, by row of the truth."""
-    right = wanted.filter(wanted.column(TRUE)) if TRUE in wanted.column_names else wanted
-    return answers_of(
-        right, comparison.key, comparison.compare, wanted if wanted.num_rows else None
-    )
+    units = wanted if wanted.num_rows else None
+    return answers_of(correct(wanted), comparison.key, comparison.compare, units)
 
 
 def _with_keys(comparison: Comparison) -> pa.Table | None:
@@ -486,14 +506,8 @@ def _evidence(arm: Arm, number: int, where: Mapping[str, Any]) -> Evidence:
     names = comparison.rows.column_names
     for path in where:
         if path.split(".")[0] not in names:
-            there = "columns: " + ", ".join(names)
-            raise PlanError(
-                Problem(
-                    f'the frozen rows have no column "{path}"',
-                    there=there,
-                    hint=did_you_mean(path, names),
-                )
-            )
+            what, there = f'the frozen rows have no column "{path}"', "columns: " + ", ".join(names)
+            raise PlanError(Problem(what, there=there, hint=did_you_mean(path, names)))
     rows = comparison.rows.to_pylist()
     selected = {
         i
@@ -501,10 +515,8 @@ def _evidence(arm: Arm, number: int, where: Mapping[str, Any]) -> Evidence:
         if all(as_text(at(row, p)) == as_text(v) for p, v in where.items())
     }
     if not selected:
-        condition = ", ".join(f"{name}={value}" for name, value in where.items())
-        raise PlanError(
-            Problem(f"no frozen row has {condition}", there=f"there are {len(rows):,} rows")
-        )
+        what = "no frozen row has " + ", ".join(f"{name}={value}" for name, value in where.items())
+        raise PlanError(Problem(what, there=f"there are {len(rows):,} rows"))
     items = [] if trial.answers is None else trial.answers.to_pylist()
     with exchanges(Run(comparison.record or Path()), comparison.journal) as lookup:
         asked = tuple(asked_item(item, lookup) for item in items if item[INPUT_ROW] in selected)
@@ -513,54 +525,40 @@ def _evidence(arm: Arm, number: int, where: Mapping[str, Any]) -> Evidence:
 
 def _as_data(comparison: Comparison) -> dict[str, Any]:
     """Everything except the tables, as plain data."""
-    plain = {f.name for f in fields(Comparison)} - {"arms", *_PLACES}
-    result: dict[str, Any] = {"schema": SCHEMA, "kind": comparison.kind}
-    for name in (f.name for f in fields(Comparison)):
-        value = getattr(comparison, name)
-        if name in ("paid", "before"):
-            result[name] = asdict(value)
-        elif name == "estimates":
-            result[name] = [_estimate_data(each) for each in value]
-        elif name in plain:
-            result[name] = (
-                dict(value)
-                if isinstance(value, Mapping)
-                else list(value)
-                if isinstance(value, tuple)
-                else value
-            )
-    result["arms"] = [_arm(arm) for arm in comparison.arms]
-    result["journal"] = str(comparison.journal) if comparison.journal else None
-    return result
-
-
-def _estimate_data(estimate: Estimate) -> dict[str, Any]:
-    data = asdict(estimate)
-    return {"way": data.pop("variant"), **data}  # the stored name
+    left_out = {"arms", "record", "journal", *_TABLES}
+    names = [f.name for f in fields(comparison) if f.name not in left_out]
+    data = {name: getattr(comparison, name) for name in names}
+    data |= {name: list(data[name]) for name in _LISTS}
+    data |= {name: asdict(data[name]) for name in _SPENT}
+    estimates = map(asdict, comparison.estimates)
+    data["estimates"] = [{"way": each.pop("variant"), **each} for each in estimates]  # stored name
+    data["frozen"] = dict(comparison.frozen)
+    return {
+        "schema": SCHEMA,
+        "kind": comparison.kind,
+        **data,
+        "arms": [_arm(arm) for arm in comparison.arms],
+        "journal": str(comparison.journal) if comparison.journal else None,
+    }
 
 
 def _arm(arm: Arm) -> dict[str, Any]:
     trials = [
         {
-            "number": t.number - 1,  # stored from 0
-            "cold": asdict(t.cold),
-            "paid": asdict(t.paid),
-            "seconds": t.seconds,
-            "failed": t.failed,
-            "failures": [each._asdict() for each in t.failures],
+            "number": trial.number - 1,  # stored from 0
+            **{name: asdict(getattr(trial, name)) for name in ("cold", "paid")},
+            "seconds": trial.seconds,
+            "failed": trial.failed,
+            "failures": [each._asdict() for each in trial.failures],
         }
-        for t in arm.trials
+        for trial in arm.trials
     ]
-    return {
-        "name": arm.name,
-        "use": dict(arm.use),
-        "quality": asdict(arm.quality),
-        "trials": trials,
-    }
+    quality = asdict(arm.quality)
+    return {"name": arm.name, "use": dict(arm.use), "quality": quality, "trials": trials}
 
 
 FILE = "comparison.json"
-_TABLES = ("rows", "wanted")
+_TABLES, _LISTS, _SPENT = ("rows", "wanted"), ("key", "compare", "notes"), ("paid", "before")
 
 
 def save(comparison: Comparison, record: RunRecord) -> None:
@@ -569,10 +567,8 @@ def save(comparison: Comparison, record: RunRecord) -> None:
     tables = {name: getattr(comparison, name) for name in _TABLES}
     for i, arm in enumerate(comparison.arms):
         for trial in arm.trials:
-            tables |= {
-                f"{i}.{trial.number - 1}.rows": trial.rows,
-                f"{i}.{trial.number - 1}.answers": trial.answers,
-            }
+            place = f"{i}.{trial.number - 1}"
+            tables |= {f"{place}.rows": trial.rows, f"{place}.answers": trial.answers}
     for name, table in tables.items():
         if table is not None:
             write_table(record.folder / f"{name}.parquet", table)
@@ -583,25 +579,20 @@ def load_comparison(ref: str, runs: Path = RUNS) -> Comparison:
     run = find_run(ref, runs)
     file = run.folder / FILE
     if not file.exists():
-        raise PlanError(
-            Problem(
-                f"{run.name} is not a finished comparison", hint="Show a run: semgraph runs show"
-            )
-        )
+        what, hint = f"{run.name} is not a finished comparison", "Show a run: semgraph runs show"
+        raise PlanError(Problem(what, hint=hint))
     data = json.loads(file.read_text(encoding="utf-8"))
     if data.pop("schema") != SCHEMA:
-        raise PlanError(
-            Problem(f"comparison {run.name} was recorded by another version of semgraph")
-        )
+        what = f"comparison {run.name} was recorded by another version of semgraph"
+        raise PlanError(Problem(what))
     del data["kind"]
-    arms = tuple(_read_arm(run.folder, i, arm) for i, arm in enumerate(data.pop("arms")))
-    journal = data.pop("journal")
-    read: dict[str, Any] = {name: tuple(data.pop(name)) for name in ("key", "compare", "notes")}
-    read |= {name: Spent(**data.pop(name)) for name in ("paid", "before")}
-    read |= {name: _table(run.folder, name) for name in _TABLES}
-    read["estimates"] = tuple(Estimate(each.pop("way"), **each) for each in data.pop("estimates"))
-    read["journal"] = Path(journal) if journal else None
-    return Comparison(**data, **read, arms=arms, record=run.folder)
+    data |= {name: tuple(data[name]) for name in _LISTS}
+    data |= {name: Spent(**data[name]) for name in _SPENT}
+    data |= {name: _table(run.folder, name) for name in _TABLES}
+    data["estimates"] = tuple(Estimate(each.pop("way"), **each) for each in data["estimates"])
+    data["arms"] = tuple(_read_arm(run.folder, i, arm) for i, arm in enumerate(data["arms"]))
+    data["journal"] = Path(data["journal"]) if data["journal"] else None
+    return Comparison(**data, record=run.folder)
 
 
 def _read_arm(folder: Path, i: int, data: Mapping[str, Any]) -> Arm:

@@ -1,25 +1,21 @@
-"""The expected cost of variants, before any of them calls the model."""
+"""The expected cost of arms, before any of them calls the model."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
-
-import pyarrow as pa
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from semgraph.compare.comparison import Estimate
-from semgraph.compare.trial import Snapshot, StepInput
+from semgraph.compare.trial import Bench
 from semgraph.errors import BudgetReached
-from semgraph.execution.observations import ObservationFile
-from semgraph.explain.estimates import Amount, Estimator, total
+from semgraph.explain.estimates import Amount, Forecast, total
 from semgraph.formats import dollars, plural
 from semgraph.llm.base import LLM, Embedder, Usage
 from semgraph.llm.stack import Budget, bound
 from semgraph.llm.tokens import prompt_tokens
-from semgraph.logical.node import walk
 from semgraph.logical.semantic import Semantic
 from semgraph.meter import StepMetrics
 from semgraph.physical.plan import PhysicalPlan
@@ -32,135 +28,109 @@ Batches = Mapping[str, PlannedRequests]
 
 
 @dataclass(frozen=True)
-class Ahead:
-    """The expected cost of the variants of a step.
+class StepEstimates:
+    """Estimates of implementations of a step over its rows. Nothing is sent.
 
     Args:
-        estimates: One estimate for each variant.
-        embedding: The variants that embed texts, or have requests that depend on answers. Their
-            vectors are computed before the timed trials.
+        node: The step.
+        rows: The rows that an implementation answers.
+        llm: The models.
+        embedder: The embedder.
+        seen: The tokens of sample prompts.
     """
 
-    estimates: tuple[Estimate, ...]
-    embedding: tuple[str, ...] = ()
+    node: Semantic
+    rows: Sequence[Rows]
+    llm: LLM
+    embedder: Embedder
+    seen: Observed | None = None
 
-
-async def ahead(
-    node: Semantic,
-    variants: Mapping[str, Implementation[Any]],
-    reference: Implementation[Any],
-    rows: Sequence[Rows],
-    llm: LLM,
-    embedder: Embedder,
-) -> Ahead:
-    """Estimate the cost of each variant over these rows. Nothing is sent or embedded.
-
-    Requests that are independent of answers and vectors are made in a dry run and counted. For
-    other requests, the variant's `estimate` is used, by partitions, prompts and groups.
-    """
-    seen = await _observed(node, rows, reference, llm, embedder)
-    estimates: list[Estimate] = []
-    later: list[str] = []
-    for name, variant in variants.items():
-        batches = (
-            await _batches(node, variant, rows, llm, embedder)
-            if _at_once(node, variant, rows, seen)
-            else None
+    async def observed(self, reference: Implementation[Any]) -> Self:
+        """With the tokens per item of a dry run of the reference over the first items: in total, of
+        the static part of each call, of an item by itself, and of the longest answer.
+        """
+        items, first = 0, []
+        for each in self.rows:
+            part = each.only(range(min(each.items.num_rows, _SAMPLE - items)))
+            if part.items.num_rows:
+                items += part.items.num_rows
+                first.append(part)
+        batches = await replace(self, rows=first).requests(reference) or {}
+        requests = [request for batch in batches.values() for request in batch.first]
+        if not requests:
+            return self
+        prompts, model = self.node.prompt, bound(self.llm, self.node.prompt.first.role)
+        total = sum(prompt_tokens(model, request) for request in requests)
+        last = sum(model.count_tokens(request.messages[-1].content) for request in requests)
+        longest = max(prompt.max_tokens for prompt in prompts.all)
+        shared = (total - last) / len(requests)
+        return replace(
+            self, seen=Observed(total / items, float(longest), 1.0, shared, last / items)
         )
-        if batches is None:
-            later.append(name)
-        estimates.append(
-            _expected(name, variant, node, rows, seen, llm)
-            if batches is None
-            else _planned(name, node, batches, llm)
-        )
-    return Ahead(tuple(estimates), tuple(later))
 
+    async def requests(
+        self, implementation: Implementation[Any], *, embeds: bool = False
+    ) -> Batches | None:
+        """The requests of a dry run; None if it needs vectors first, unless it `embeds` texts."""
+        models = self.llm, self.embedder
+        async with DryRun(*models, self.node, StepMetrics(), embeds=embeds) as ctx:
+            try:
+                for each in self.rows:
+                    await watched(implementation, self.node, each, ctx)
+            except DryRunEnded:
+                return None
+            return ctx.batches
 
-async def warm(
-    node: Semantic,
-    variants: Iterable[Implementation[Any]],
-    rows: Sequence[Rows],
-    llm: LLM,
-    embedder: Embedder,
-) -> None:
-    """Compute the vectors that variants need, before the timed trials. No model is called."""
-    for variant in variants:
-        async with DryRun(llm, embedder, node, StepMetrics(), embeds=True) as ctx:
-            for each in rows:
-                await watched(variant, node, each, ctx)
-
-
-async def _batches(
-    node: Semantic, variant: Implementation[Any], rows: Iterable[Rows], llm: LLM, embedder: Embedder
-) -> Batches | None:
-    """The requests of a dry run of a variant; None if it needs vectors first."""
-    async with DryRun(llm, embedder, node, StepMetrics()) as ctx:
-        try:
-            for each in rows:
-                await watched(variant, node, each, ctx)
-        except DryRunEnded:
+    async def at_once(self, implementation: Implementation[Any]) -> Batches | None:
+        """The requests of an implementation, if they are independent of answers and vectors."""
+        if any(cost.rounds > 1 for cost in self._costs(implementation)):
             return None
-        return ctx.batches
+        return await self.requests(implementation)
+
+    def of(
+        self, name: str, implementation: Implementation[Any], batches: Batches | None
+    ) -> Estimate:
+        """The expected cost of an implementation: of its requests, if they are known, otherwise by
+        its `estimate`, by partitions, prompts and groups.
+        """
+        if batches is None:
+            return self._expected(name, self._costs(implementation))
+        return self._counted(name, batches)
+
+    def _costs(self, implementation: Implementation[Any]) -> list[Cost]:
+        each = (unit for rows in self.rows for unit in _units(self.node, rows))
+        return [implementation.estimate(self.node, unit, self.seen) for unit in each]
+
+    def _counted(self, name: str, batches: Batches) -> Estimate:
+        """An estimate from the requests of a dry run. The count is exact, unless a check may refuse
+        answers; tokens are extrapolated from the first requests.
+        """
+        calls, sent, answered = 0, 0.0, 0
+        prices: list[float | None] = []
+        for role, batch in batches.items():
+            model = bound(self.llm, role)
+            tokens = math.ceil(
+                sum(prompt_tokens(model, r) for r in batch.first) / len(batch.first) * batch.calls
+            )
+            calls, sent, answered = calls + batch.calls, sent + tokens, answered + batch.tokens_out
+            prices.append(model.dollars(Usage(tokens, 0, batch.tokens_out)))
+        exact = getattr(self.node, "check", None) is None
+        return Estimate(name, calls, sent, answered, _sum(prices), planned=exact)
+
+    def _expected(self, name: str, costs: Sequence[Cost]) -> Estimate:
+        """An estimate from those of the implementation."""
+        calls = math.ceil(sum(c.calls for c in costs))
+        low = sum(math.ceil(c.calls if c.least is None else min(c.least, c.calls)) for c in costs)
+        least = low if low < calls else None
+        if any(c.tokens_in is None for c in costs):
+            return Estimate(name, calls, least=least)
+        sent = math.ceil(sum(c.tokens_in or 0 for c in costs))
+        answered = math.ceil(sum(c.tokens_out or 0 for c in costs))
+        price = bound(self.llm, self.node.prompt.first.role).dollars(Usage(sent, 0, answered))
+        return Estimate(name, calls, sent, answered, price, least)
 
 
-def _at_once(
-    node: Semantic, variant: Implementation[Any], rows: Iterable[Rows], seen: Observed | None
-) -> bool:
-    return all(
-        variant.estimate(node, unit, seen).rounds <= 1
-        for each in rows
-        for unit in units(node, each)
-    )
-
-
-def _planned(name: str, node: Semantic, batches: Batches, llm: LLM) -> Estimate:
-    """An estimate from the requests of a dry run. The count is exact, unless a check may refuse
-    answers; tokens are extrapolated from the first requests.
-    """
-    calls, sent, answered = 0, 0.0, 0
-    dollars: list[float | None] = []
-    for role, batch in batches.items():
-        model = bound(llm, role)
-        tokens = math.ceil(
-            sum(prompt_tokens(model, r) for r in batch.first) / len(batch.first) * batch.calls
-        )
-        calls, sent, answered = calls + batch.calls, sent + tokens, answered + batch.tokens_out
-        dollars.append(model.dollars(Usage(tokens, 0, batch.tokens_out)))
-    return Estimate(
-        name, calls, sent, answered, _sum(dollars), planned=getattr(node, "check", None) is None
-    )
-
-
-def _expected(
-    name: str,
-    variant: Implementation[Any],
-    node: Semantic,
-    rows: Sequence[Rows],
-    seen: Observed | None,
-    llm: LLM,
-) -> Estimate:
-    """An estimate by the variant's `estimate`."""
-    costs = [variant.estimate(node, unit, seen) for each in rows for unit in units(node, each)]
-    calls, least = math.ceil(sum(c.calls for c in costs)), sum(_least(c) for c in costs)
-    if any(c.tokens_in is None for c in costs):
-        return Estimate(name, calls, least=least if least < calls else None)
-    usage = Usage(
-        math.ceil(sum(c.tokens_in or 0 for c in costs)),
-        0,
-        math.ceil(sum(c.tokens_out or 0 for c in costs)),
-    )
-    dollars = bound(llm, node.prompt.first.role).dollars(usage)
-    return Estimate(
-        name, calls, usage.prompt, usage.completion, dollars, least if least < calls else None
-    )
-
-
-def _least(cost: Cost) -> float:
-    return math.ceil(cost.calls if cost.least is None else min(cost.least, cost.calls))
-
-
-def units(node: Semantic, rows: Rows) -> Iterator[RowEstimate]:
+def _units(node: Semantic, rows: Rows) -> Iterator[RowEstimate]:
     """The units of estimates: rows by partition, prompt and context, and groups by size."""
     keys = Keys(node, rows)
     own = rows.items.column("group").to_pylist() if "group" in rows.items.column_names else None
@@ -178,43 +148,10 @@ def units(node: Semantic, rows: Rows) -> Iterator[RowEstimate]:
             yield RowEstimate(size * count, 0, size * count, count)
 
 
-async def _observed(
-    node: Semantic,
-    rows: Iterable[Rows],
-    reference: Implementation[Any],
-    llm: LLM,
-    embedder: Embedder,
-) -> Observed | None:
-    """Tokens per item, from a dry run of the reference over the first items: in total, of the
-    static part of each call, of an item by itself, and of the longest answer.
-    """
-    items = 0
-    async with DryRun(llm, embedder, node, StepMetrics()) as ctx:
-        for each in rows:
-            part = each.only(range(min(each.items.num_rows, _SAMPLE - items)))
-            if part.items.num_rows:
-                items += part.items.num_rows
-                await reference.answer(node, part, ctx)
-    requests = [request for batch in ctx.batches.values() for request in batch.first]
-    if not requests:
-        return None
-    model = bound(llm, node.prompt.first.role)
-    total = sum(prompt_tokens(model, request) for request in requests)
-    shared = sum(_static(model, request) for request in requests)
-    longest = max(prompt.max_tokens for prompt in node.prompt.all)
-    return Observed(
-        total / items, float(longest), 1.0, shared / len(requests), (total - shared) / items
-    )
-
-
-def _static(model: LLM, request: Any) -> int:
-    """The tokens of a request without its last message."""
-    return prompt_tokens(model, request) - model.count_tokens(request.messages[-1].content)
-
-
-def _sum(dollars: Iterable[float | None]) -> float | None:
-    known = list(dollars)
-    return None if None in known else sum(d for d in known if d is not None)
+def _sum(values: Iterable[float | None]) -> float | None:
+    """The sum; None if a value is unknown."""
+    known = list(values)
+    return None if None in known else sum(value for value in known if value is not None)
 
 
 def admit(estimates: Sequence[Estimate], trials: int, budget: Budget) -> None:
@@ -224,74 +161,61 @@ def admit(estimates: Sequence[Estimate], trials: int, budget: Budget) -> None:
         BudgetReached: The known cost exceeds a limit.
     """
     spent = budget.spent
-    totals = {
-        "max_calls": (budget.max_calls, spent.calls, [e.calls for e in estimates]),
-        "max_tokens": (
-            budget.max_tokens, spent.tokens,
-            [None if e.tokens_in is None else e.tokens_in + (e.tokens_out or 0) for e in estimates],
-        ),
-        "max_usd": (budget.max_usd, spent.usd, [e.dollars for e in estimates]),
-    }  # fmt: skip
-    units = {"max_calls": " calls", "max_tokens": " tokens", "max_usd": ""}
-    for name, (limit, before, each) in totals.items():
-        most = trials * sum(cost for cost in each if cost is not None)
-        if limit is not None and before + most > limit * (1 + 1e-9):
-            amount, allowed, paid = (
-                dollars(v, exact=True) if name == "max_usd" else f"{v:,.0f}"
-                for v in (most, limit, before)
-            )
-            spent_before = (
-                f" (spent {paid} on the rows, which are in the journal)" if before else ""
-            )
-            raise BudgetReached(
-                f"{amount}{units[name]} for {plural(trials, 'trial')} of {plural(len(each), 'variant')} "
-                f"would pass {name} {allowed.removeprefix('$')}{spent_before}: no variant was run. "
-                "Raise it, or take fewer rows, variants or trials"
-            )
+    tokens = [e.tokens_in and e.tokens_in + (e.tokens_out or 0) for e in estimates]
+    for name, before, costs in (
+        ("max_calls", spent.calls, [e.calls for e in estimates]),
+        ("max_tokens", spent.tokens, tokens),
+        ("max_usd", spent.usd, [e.dollars for e in estimates]),
+    ):
+        limit, most = getattr(budget, name), trials * sum(cost or 0 for cost in costs)
+        if limit is None or before + most <= limit * (1 + 1e-9):
+            continue
+        amount, allowed, paid = (
+            dollars(value, exact=True) if name == "max_usd" else f"{value:,.0f}"
+            for value in (most, limit, before)
+        )
+        unit = {"max_calls": " calls", "max_tokens": " tokens"}.get(name, "")
+        of_rows = f" (spent {paid} on the rows, which are in the journal)" if before else ""
+        raise BudgetReached(
+            f"{amount}{unit} for {plural(trials, 'trial')} of {plural(len(costs), 'variant')} "
+            f"would pass {name} {allowed.removeprefix('$')}{of_rows}: no variant was run. "
+            "Raise it, or take fewer rows, variants or trials"
+        )
 
 
-def rows_preview(
-    step_input: StepInput,
-    inputs: Mapping[str, pa.Table],
-    source: Snapshot,
-    memory: ObservationFile | None,
-    budget: Budget,
-) -> list[str]:
-    """Lines printed before rows are computed with model calls: the steps and their known calls."""
-    amounts = _calls(step_input.physical, inputs, source, memory)
+def rows_preview(bench: Bench, step: str, physical: PhysicalPlan, *, whole: bool) -> list[str]:
+    """Lines printed before rows are computed with model calls: the steps and their known calls.
+
+    Args:
+        bench: The inputs.
+        step: The step that reads the rows.
+        physical: The plan that computes them.
+        whole: Whether it is the whole plan.
+    """
+    amounts = Forecast(bench.estimator(physical)).calls()
     known = [
-        f"{step} ({_amount(amount)})"
-        for step, amount in amounts.items()
+        f"{name} ({_amount(amount)})"
+        for name, amount in amounts.items()
         if amount.known and amount.value
     ]
-    unknown = [step for step, amount in amounts.items() if not amount.known]
+    unknown = [name for name, amount in amounts.items() if not amount.known]
     callers = [f"  steps that call the model: {', '.join(known)}"] if known else []
     later = [f"  calls not known in advance: {', '.join(unknown)}"] if unknown else []
-    whole = (
-        " by a run of the whole plan, because the step reads what the plan writes"
-        if step_input.grown
-        else ""
-    )
+    grown = " by a run of the whole plan, because the step reads what the plan writes"
     return [
-        f"first the rows of step {step_input.node.step} are computed{whole}",
+        f"first the rows of step {step} are computed{grown if whole else ''}",
         *callers,
         *later,
-        f"  answers in the journal cost nothing; {limits(budget)}",
+        f"  answers in the journal cost nothing; {limits(bench.opened.budget)}",
     ]
 
 
-def plans_preview(
-    arms: Mapping[str, PhysicalPlan],
-    inputs: Mapping[str, pa.Table],
-    source: Snapshot,
-    memory: ObservationFile | None,
-    budget: Budget,
-) -> list[str]:
+def plans_preview(bench: Bench, arms: Mapping[str, PhysicalPlan]) -> list[str]:
     """Lines printed before whole plans run: the calls that EXPLAIN expects, by step."""
     wide = max(map(len, arms))
-    each = {name: _calls(physical, inputs, source, memory) for name, physical in arms.items()}
-    lines = [f"  {name:<{wide}}  {_of_plan(amounts)}" for name, amounts in each.items()]
-    return [f"whole plans, one trial of each; {limits(budget)}", *lines]
+    calls = {name: Forecast(bench.estimator(plan)).calls() for name, plan in arms.items()}
+    lines = [f"  {name:<{wide}}  {_of_plan(amounts)}" for name, amounts in calls.items()]
+    return [f"whole plans, one trial of each; {limits(bench.opened.budget)}", *lines]
 
 
 def _of_plan(amounts: Mapping[str, Amount]) -> str:
@@ -308,21 +232,6 @@ def _of_plan(amounts: Mapping[str, Amount]) -> str:
     return f"{number} for {', '.join(known)}; those of {plural(later, 'more step')} depend on the answers"
 
 
-def _calls(
-    physical: PhysicalPlan,
-    inputs: Mapping[str, pa.Table],
-    source: Snapshot,
-    memory: ObservationFile | None,
-) -> dict[str, Amount]:
-    """The estimated calls of each semantic step."""
-    estimator = Estimator.over(physical, inputs, memory, source.rows)
-    calls: dict[str, list[Amount]] = {}
-    for node in walk(*physical.roots):
-        if isinstance(node, Semantic):
-            calls.setdefault(node.step, []).append(estimator.call_estimate(node).calls)
-    return {step: total(each) for step, each in calls.items()}
-
-
 def _amount(calls: Amount) -> str:
     sign = {"seen": "≈ ", "most": "up to ", "least": "at least "}.get(calls.kind, "")
     return f"{sign}{calls.value:,.0f} call{'s' * (calls.value != 1)}"
@@ -330,49 +239,47 @@ def _amount(calls: Amount) -> str:
 
 def limits(budget: Budget) -> str:
     """The limits of a budget."""
-    values = {
-        name: getattr(budget, name)
-        for name in ("max_calls", "max_tokens", "max_usd", "max_seconds")
-    }
-    limits_set = ", ".join(
-        f"{name} {_limit(value)}" for name, value in values.items() if value is not None
-    )
-    return f"it stops before it passes {limits_set}" if limits_set else "no limit is set"
+    names = ("max_calls", "max_tokens", "max_usd", "max_seconds")
+    values = {name: getattr(budget, name) for name in names}
+    limits_set = [
+        f"{name} {value:,}" if isinstance(value, int) else f"{name} {value:,g}"
+        for name, value in values.items()
+        if value is not None
+    ]
+    return f"it stops before it passes {', '.join(limits_set)}" if limits_set else "no limit is set"
 
 
-def _limit(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:,g}"
-
-
-def variants_preview(
-    estimates: Sequence[Estimate], trials: int, before: int, llm: str, budget: Budget
-) -> list[str]:
-    """Lines printed before variants run: the cost of one trial of each, and of all trials."""
-    wide = max(len(e.variant) for e in estimates)
-    lines = [f"  {e.variant:<{wide}}  {expected(e)}" for e in estimates]
-    rows_made = [f"  the rows took {plural(before, 'call')}"] if before else []
+def variants_preview(bench: Bench, estimates: Sequence[Estimate], before: int) -> list[str]:
+    """Lines printed before implementations run: the cost of one trial of each, and of all trials.
+    `before` are the calls that the rows took.
+    """
+    opened = bench.opened
     return [
-        f"one trial of each, {llm}",
-        *rows_made,
-        *lines,
-        f"  {in_all(estimates, trials, budget)}",
+        f"one trial of each, {opened.llm.name}",
+        *([f"  the rows took {plural(before, 'call')}"] if before else []),
+        *estimate_lines(estimates),
+        f"  {in_all(estimates, bench.request.trials, opened.budget)}",
         "  answers in the journal cost nothing; invalid answers are requested again",
+    ]
+
+
+def estimate_lines(estimates: Sequence[Estimate], reference: str = "") -> list[str]:
+    """The cost of each variant, one line each."""
+    wide = max(len(e.variant) for e in estimates)
+    notes = ("   reference" if e.variant == reference else "" for e in estimates)
+    return [
+        f"  {e.variant:<{wide}}  {expected(e)}{n}" for e, n in zip(estimates, notes, strict=True)
     ]
 
 
 def in_all(estimates: Sequence[Estimate], trials: int, budget: Budget) -> str:
     """The cost of all trials of all variants."""
-    known = [e.dollars for e in estimates]
-    total = None if None in known else trials * sum(d for d in known if d is not None)
-    calls = (
-        None
-        if any(e.calls is None for e in estimates)
-        else trials * sum(e.calls or 0 for e in estimates)
-    )
+    calls, price = _sum(e.calls for e in estimates), _sum(e.dollars for e in estimates)
     about = "" if all(e.planned for e in estimates) else "≈ "
     limit = f" of the {dollars(budget.max_usd)} you allow" if budget.max_usd is not None else ""
     each = f"{trials} trials of each: " if trials > 1 else "in all: "
-    return f"{each}{_number(calls, about)} calls, {_dollars(total, planned=not about)}{limit}"
+    count = _number(calls and trials * calls, about)
+    return f"{each}{count} calls, {_dollars(price and trials * price, planned=not about)}{limit}"
 
 
 def expected(estimate: Estimate) -> str:
@@ -391,10 +298,6 @@ def _number(value: float | None, sign: str = "") -> str:
 
 
 def _dollars(value: float | None, *, planned: bool) -> str:
-    return (
-        "$ ?"
-        if value is None
-        else "$0"
-        if value == 0
-        else f"{'up to' if planned else '≈'} {dollars(value, exact=True)}"
-    )
+    if value is None:
+        return "$ ?"
+    return f"{'up to' if planned else '≈'} {dollars(value, exact=True)}" if value else "$0"

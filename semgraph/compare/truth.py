@@ -9,9 +9,9 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,15 +19,15 @@ import pyarrow.compute as pc
 from semgraph.errors import Fault, InputError, PlanError, Problem, did_you_mean
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.functions import key as folded
-from semgraph.expr.types import Type, type_of_arrow
-from semgraph.frontend.rows import check_rows, columns_of
+from semgraph.expr.types import Type, python_values, type_of_arrow
+from semgraph.frontend.rows import check_rows, columns_of, convert
 from semgraph.logical.node import walk
 from semgraph.logical.plan import InputSpec, LogicalPlan
 from semgraph.logical.prompt import plain
-from semgraph.logical.semantic import SemAgg, Semantic, SemJoin, SemMap
+from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.logical.sinks import Merge
 from semgraph.provenance import at
-from semgraph.scores import Edge, ScoredGraph, ScoredNode, answers, lookup
+from semgraph.scores import Edge, ScoredGraph, ScoredNode, lookup
 from semgraph.stores.base import Store
 
 RowAnswers = Mapping[Hashable, Counter[Hashable]]
@@ -37,65 +37,48 @@ TRUE = "_true"  # the boolean label column of a truth
 
 def answers_of(
     table: pa.Table, key: Sequence[str], compare: Sequence[str], units: pa.Table | None = None
-) -> RowAnswers:
+) -> dict[Hashable, Counter[Hashable]]:
     """Answers by row key; `units` are all rows, answered or not.
 
     `people[].name` compares a field of each element of a list, and `tags[]` compares each whole
     element: every element is an answer, in any order. All other compared columns of a row are one
-    answer.
+    answer. Without compared columns the existence of the row is the answer.
     """
-    rows = [plain(row) for row in table.to_pylist()]
-    unit_keys = [] if units is None else [_values(plain(row), key) for row in units.to_pylist()]
-    lists = {path.partition(EACH)[0]: [p for p in compare if p.partition(EACH)[0] == path.partition(EACH)[0]]
-             for path in compare if EACH in path}  # fmt: skip
-    whole = [path for path in compare if EACH not in path]
-    parts: dict[str, Mapping[Hashable, Counter[Hashable]]] = {}
-    if whole or not lists:
-        flat = (
-            dict(zip((*key, *whole), _values(row, (*key, *whole)), strict=True)) for row in rows
-        )
-        parts[""] = answers(flat, key, whole, unit_keys)
-    for name, paths in lists.items():
-        all_keys = [*unit_keys, *(_values(row, key) for row in rows)]
-        parts[name] = answers(_elements(rows, key, name, paths), key, paths, all_keys)
-    if len(parts) == 1:
-        return next(iter(parts.values()))
-    merged: dict[Hashable, Counter[Hashable]] = {}
-    for name, part in parts.items():
-        for unit, own in part.items():
-            total = merged.setdefault(unit, Counter())
-            for answer, count in own.items():
-                total[(name, answer) if name else answer] += count
-    return merged
+    fields = {"": [path for path in compare if EACH not in path]}
+    for column, each, field in (path.partition(EACH) for path in compare):
+        if each:
+            fields.setdefault(column, []).append(field.removeprefix("."))
+    if len(fields) > 1 and not fields[""]:
+        del fields[""]
+    result = {unit: Counter[Hashable]() for unit in ([] if units is None else names_of(units, key))}
+    for row in map(plain, table.to_pylist()):
+        own = result.setdefault(_name(row, key), Counter())
+        for column, paths in fields.items():
+            for element in (at(row, column) or ()) if column else (row,):
+                answer = tuple(lookup(at(element, p) if p else element) for p in paths)
+                if not paths or any(value is not None for value in answer):
+                    own[(column, answer) if column and len(fields) > 1 else answer] += 1
+    return result
 
 
-def row_names(table: pa.Table, key: Sequence[str]) -> list[Hashable]:
+def names_of(table: pa.Table, key: Sequence[str]) -> list[Hashable]:
     """The key of each row."""
-    return [tuple(map(lookup, _values(plain(row), key))) for row in table.to_pylist()]
+    return [_name(plain(row), key) for row in table.to_pylist()]
 
 
-def _values(row: Mapping[str, Any], paths: Sequence[str]) -> tuple[Any, ...]:
-    return tuple(at(row, path) for path in paths)
+def _name(row: Mapping[str, Any], key: Sequence[str]) -> Hashable:
+    return tuple(lookup(at(row, path)) for path in key)
 
 
-def _elements(
-    rows: Sequence[Mapping[str, Any]], key: Sequence[str], name: str, paths: Sequence[str]
-) -> Iterator[Mapping[str, Any]]:
-    """The elements of a list column, each as a row with the key of its row."""
-    for row in rows:
-        for element in at(row, name) or ():
-            fields = {path: path.partition(EACH)[2].removeprefix(".") for path in paths}
-            values = {
-                path: at(element, inner) if inner else element for path, inner in fields.items()
-            }
-            yield dict(zip(key, _values(row, key), strict=True)) | values
+def correct(truth: pa.Table) -> pa.Table:
+    """The rows of a truth that are not labelled as wrong."""
+    return truth.filter(truth.column(TRUE)) if TRUE in truth.column_names else truth
 
 
 _FLAGS = {"yes": True, "no": False, "true": True, "false": False, "1": True, "0": False}
 
 
-@dataclass(frozen=True)
-class Columns:
+class Columns(NamedTuple):
     """Paths of the columns that identify a row, and of the columns that are its answer."""
 
     key: tuple[str, ...]
@@ -126,14 +109,18 @@ def paths(schema: pa.Schema, prefix: str = "") -> Iterator[tuple[str, Type]]:
             yield from paths(pa.schema(list(f.type.value_type)), f"{prefix}{f.name}{EACH}.")
 
 
+def before(node: Semantic) -> list[str]:
+    """The columns that exist before a step, which identify a row; for groups, the grouped ones."""
+    return list(node.by) if isinstance(node, SemAgg) else node.inputs[0].schema.names
+
+
 def path_of(name: str, kinds: Mapping[str, Type], node: Semantic) -> str | None:
     """The column that a column of the truth refers to: the one of the same name, else the only new
     field of this name.
     """
     if name in kinds:
         return name
-    before = {f.name for f in node.inputs[0].schema}
-    new = [path for path in kinds if root(path) not in before]
+    new = [path for path in kinds if root(path) not in node.inputs[0].schema.names]
     fields = [path for path in new if path.replace(EACH, "") == name] or [
         p for p in new if p.rsplit(".", 1)[-1] == name
     ]
@@ -152,26 +139,24 @@ def elements(path: str, kind: Type, values: Iterable[Any], source: str) -> tuple
     known = dict(kind.item.fields)
     named = dict.fromkeys(
         str(name)
-        for value in values
+        for value in python_values(values)
         for row in _listed(value)
         if isinstance(row, Mapping)
         for name in row
     )
     if unknown := [name for name in named if name not in known]:
-        what = f'{source}: elements of {path} have no field "{unknown[0]}"'
-        raise PlanError(
-            Problem(what, there="fields: " + ", ".join(known), hint=did_you_mean(unknown[0], known))
-        )
+        what, there = f'{source}: elements of {path} have no field "{unknown[0]}"', ", ".join(known)
+        hint = did_you_mean(unknown[0], known)
+        raise PlanError(Problem(what, there=f"fields: {there}", hint=hint))
     names = [name for name in known if name in named] or list(known)
     fields = tuple((name, replace(known[name], nullable=True)) for name in names)
-    return Type("list", nullable=True, item=replace(kind.item, fields=fields)), [
-        f"{path}{EACH}.{name}" for name in names
-    ]
+    listed = Type("list", nullable=True, item=replace(kind.item, fields=fields))
+    return listed, [f"{path}{EACH}.{name}" for name in names]
 
 
 def are_flags(values: Any) -> bool:
     """Whether all values are booleans, `yes` and `no`, or 1 and 0."""
-    return all(value is None or isinstance(_flag(value), bool) for value in _plain(values))
+    return all(value is None or isinstance(_flag(value), bool) for value in python_values(values))
 
 
 def with_flags(rows: Any, columns: Mapping[str, Any], flags: Iterable[str]) -> Any:
@@ -182,15 +167,14 @@ def with_flags(rows: Any, columns: Mapping[str, Any], flags: Iterable[str]) -> A
         columns: The same, by column.
         flags: The boolean columns.
     """
-    named = {name: _plain(columns[name]) for name in flags}
-    if not any(_flag(value) is not value for values in named.values() for value in values):
+    by_column = {name: python_values(values) for name, values in columns.items()}
+    read = {name: [_flag(value) for value in by_column[name]] for name in flags}
+    if not any(
+        a is not b for name in read for a, b in zip(read[name], by_column[name], strict=True)
+    ):
         return rows
-    by_column = {name: _plain(values) for name, values in columns.items()}
-    by_column |= {name: [_flag(value) for value in values] for name, values in named.items()}
-    return [
-        dict(zip(by_column, values, strict=True))
-        for values in zip(*by_column.values(), strict=True)
-    ]
+    each = zip(*(by_column | read).values(), strict=True)
+    return [dict(zip(by_column, values, strict=True)) for values in each]
 
 
 def _flag(value: Any) -> Any:
@@ -198,22 +182,14 @@ def _flag(value: Any) -> Any:
     return _FLAGS.get(str(whole).strip().lower(), value)
 
 
-def _plain(values: Any) -> list[Any]:
-    plain_values: list[Any] = (
-        values.to_pylist() if isinstance(values, (pa.Array, pa.ChunkedArray)) else list(values)
-    )
-    return plain_values
-
-
 def _listed(value: Any) -> list[Any]:
-    """The elements of a value: of a list, or of a JSON list."""
-    elements_ = value.as_py() if isinstance(value, pa.Scalar) else value
-    if isinstance(elements_, str):
+    """The elements of a list, or of a JSON list."""
+    if isinstance(value, str):
         try:
-            elements_ = json.loads(elements_)
+            value = json.loads(value)
         except ValueError:
             return []  # the row check reports this
-    return list(elements_) if isinstance(elements_, (list, tuple)) else []
+    return list(value) if isinstance(value, (list, tuple)) else []
 
 
 def nested(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -246,21 +222,16 @@ class Truth:
     """True rows, by the paths of the step's columns.
 
     Args:
+        node: The step.
         columns: The columns that identify a row, and the compared columns.
         rows: The true rows; for labelled rows, the boolean column `_true` is the label.
-        closed: Whether a row missing from the truth should have no answer; otherwise it is not
-            scored.
-        once: Whether each row of the step has one answer.
-        groups: Whether answers are about groups.
         source: Its name in messages.
         notes: Notes on its coverage of the rows.
     """
 
+    node: Semantic
     columns: Columns
     rows: pa.Table
-    closed: bool
-    once: bool = False
-    groups: bool = False
     source: str = "truth"
     notes: tuple[str, ...] = ()
 
@@ -270,41 +241,51 @@ class Truth:
         return TRUE in self.rows.column_names
 
     @property
+    def closed(self) -> bool:
+        """Whether a row missing from the truth should have no answer; otherwise it is not scored."""
+        return not self.labelled and not self.once
+
+    @property
+    def once(self) -> bool:
+        """Whether each row of the step has one answer."""
+        return isinstance(self.node, (SemMap, SemAgg))
+
+    @property
+    def listed(self) -> bool:
+        """Whether elements of lists are compared."""
+        return any(EACH in path for path in self.columns.compare)
+
+    @property
     def scored(self) -> Columns:
         """The scored columns: a row and its answers; for labelled pairs, the existence of the pair."""
-        key, compare = self.columns.key, self.columns.compare
+        key, compare = self.columns
         return Columns((*key, *compare), ()) if self.labelled else self.columns
 
     def answered(self, rows: pa.Table, frozen: pa.Table) -> RowAnswers:
         """The answers of a variant to the rows that the truth covers."""
-        scored = self.scored
-        return answers_of(
-            rows, scored.key, scored.compare, None if scored.key != self.columns.key else frozen
-        )
+        units = frozen if self.scored.key == self.columns.key else None
+        return answers_of(rows, *self.scored, units)
 
     def wanted(self, frozen: pa.Table) -> RowAnswers:
-        """The true answers to the frozen rows that the truth covers."""
-        scored, width = self.scored, len(self.columns.key)
-        times = self.times(frozen)
-        true_rows = self.rows.filter(self.rows.column(TRUE)) if self.labelled else self.rows
-        units = self.rows if self.labelled else None
+        """The true answers to the frozen rows that the truth covers. What is true of a key is true
+        of all rows with that key.
+        """
+        width, times = len(self.columns.key), self.times(frozen)
         result = {}
-        for unit, own in answers_of(true_rows, scored.key, scored.compare, units).items():
+        units = self.rows if self.labelled else None
+        for unit, own in answers_of(correct(self.rows), *self.scored, units).items():
             key = unit[:width] if isinstance(unit, tuple) else unit
             if key in times:
                 rows = 1 if self.once and len(own) > 1 else times[key]
-                result[unit] = self._multiplied(own, rows)
+                # Only elements of lists keep their count.
+                counts = {a: (n if self.listed else 1) * rows for a, n in own.items()}
+                result[unit] = Counter(counts)
         return result
 
     def times(self, frozen: pa.Table) -> Mapping[Hashable, int]:
         """The number of answers that each unit can have: one for each row with that key."""
-        counts = Counter(row_names(frozen, self.columns.key))
-        return dict.fromkeys(counts, 1) if self.groups else counts
-
-    def _multiplied(self, own: Counter[Hashable], rows: int) -> Counter[Hashable]:
-        """The true answers of several rows with one key. Only elements of lists keep their count."""
-        listed = any(EACH in path for path in self.columns.compare)
-        return Counter({answer: (count if listed else 1) * rows for answer, count in own.items()})
+        counts = Counter(names_of(frozen, self.columns.key))
+        return dict.fromkeys(counts, 1) if isinstance(self.node, SemAgg) else counts
 
 
 def whole_rows(node: Semantic) -> Columns:
@@ -312,17 +293,14 @@ def whole_rows(node: Semantic) -> Columns:
     columns are its answer.
     """
     if isinstance(node, SemAgg):
-        return Columns(
-            node.by,
-            tuple(name + (EACH if kind.item is not None else "") for name, kind in node.answers),
-        )
-    own = {f.name for f in node.inputs[0].schema}
-    vectors = {f.name for f in node.schema if pa.types.is_fixed_size_list(f.type)}
-    key = tuple(f.name for f in node.inputs[0].schema if f.name not in vectors)
-    new = [
-        f for f in node.schema if f.name not in own and f.name not in vectors and f.name != "score"
-    ]
-    return Columns(key, tuple(f.name + (EACH if pa.types.is_list(f.type) else "") for f in new))
+        listed = {name: kind.item is not None for name, kind in node.answers}
+        key = node.by
+    else:
+        fields = [f for f in node.schema if not pa.types.is_fixed_size_list(f.type)]
+        own = node.inputs[0].schema.names
+        key = tuple(f.name for f in fields if f.name in own)
+        listed = {f.name: pa.types.is_list(f.type) for f in fields if f.name not in {*own, "score"}}
+    return Columns(key, tuple(name + EACH * each for name, each in listed.items()))
 
 
 def read_truth(node: Semantic, value: Any) -> Truth:
@@ -344,172 +322,110 @@ def read_truth(node: Semantic, value: Any) -> Truth:
         raise PlanError(Problem(f"the truth {fault.what}", hint=fault.hint)) from None
     if read.unreadable:
         raise InputError(*(row.problem for row in read.unreadable.values()))
-    columns = read.values
-    kinds = dict(paths(node.schema))
-    before = set(node.by) if isinstance(node, SemAgg) else {f.name for f in node.inputs[0].schema}
+    columns, kinds = read.values, dict(paths(node.schema))
     verdict = VERDICTS.get(node.keyword, "")
-    paths_by_name = {
-        name: path for name in columns if (path := path_of(name, kinds, node)) is not None
-    }
-    labelled = verdict in columns and (verdict not in paths_by_name or are_flags(columns[verdict]))
+    named = {name: path for name in columns if (path := path_of(name, kinds, node)) is not None}
+    labelled = verdict in columns and (verdict not in named or are_flags(columns[verdict]))
     if labelled:
-        paths_by_name.pop(verdict, None)  # a column of a join may have the same name
-    key = tuple(path for path in paths_by_name.values() if root(path) in before)
-    types = {name: replace(kinds[path], nullable=True) for name, path in paths_by_name.items()}
-    compare: list[str] = []
-    for name, path in paths_by_name.items():
+        named.pop(verdict, None)  # a column of a join may have the same name
+    key = tuple(path for path in named.values() if root(path) in before(node))
+    types, compare = {name: replace(kinds[path], nullable=True) for name, path in named.items()}, []
+    for name, path in named.items():
         if path not in key:
             types[name], own = elements(path, kinds[path], columns[name], source)
             compare += own
-    _check(node, list(columns), key, compare, source, labelled=labelled)
-    unknown = [name for name in columns if name not in {*paths_by_name, verdict}]
+    _check(node, columns, Columns(key, tuple(compare)), source, labelled=labelled)
+    unknown = [name for name in columns if name not in {*named, verdict}]
     if not labelled and not compare:
-        _refuse_labels(node, columns, unknown, source)
-    spec = [*types.items(), *([(verdict, Type("boolean"))] if labelled else [])]
-    flags = [name for name, kind in spec if kind.name == "boolean"]
-    table = check_rows(
-        InputSpec("truth", tuple(spec)), with_flags(rows, columns, flags), source=source
-    )
+        _refuse_labels(node, {name: columns[name] for name in unknown}, source)
+    types |= {verdict: Type("boolean")} if labelled else {}
+    flags = [name for name, kind in types.items() if kind.name == "boolean"]
+    spec = InputSpec("truth", tuple(types.items()))
+    table = check_rows(spec, with_flags(rows, columns, flags), source=source)
     if not table.num_rows:
-        hint = f"it must name rows of step {node.step} by {', '.join(key)}"
-        raise PlanError(
-            Problem(f"{source} has no rows", there="columns: " + ", ".join(columns), hint=hint)
-        )
-    plain_rows = [
-        nested({paths_by_name.get(name, TRUE): value for name, value in row.items()})
+        what, there = f"{source} has no rows", "columns: " + ", ".join(columns)
+        raise PlanError(Problem(what, there=there, hint=_by(node, key)))
+    true = [
+        nested({named.get(name, TRUE): value for name, value in row.items()})
         for row in table.to_pylist()
     ]
     if labelled and getattr(node, "how", "") == "anti":
-        plain_rows = [row | {TRUE: not row[TRUE]} for row in plain_rows]  # matches are dropped
-    once = isinstance(node, (SemMap, SemAgg))
-    true = pa.Table.from_pylist(plain_rows)
-    return _consistent(
-        Truth(
-            Columns(key, tuple(compare)),
-            true,
-            not labelled and not once,
-            once,
-            isinstance(node, SemAgg),
-            source,
-            _ignored(unknown, node),
-        )
-    )
+        true = [row | {TRUE: not row[TRUE]} for row in true]  # matches are dropped
+    ignored = f"columns of the truth that step {node.step} does not have are ignored: "
+    notes = (ignored + ", ".join(unknown),) if unknown else ()
+    columns_of_truth = Columns(key, tuple(compare))
+    return _consistent(Truth(node, columns_of_truth, pa.Table.from_pylist(true), source, notes))
 
 
-def _refuse_labels(
-    node: Semantic, columns: Mapping[str, Any], unknown: Sequence[str], source: str
-) -> None:
+def _by(node: Semantic, key: Sequence[str]) -> str:
+    return f"it must name rows of step {node.step} by {', '.join(key)}"
+
+
+def _refuse_labels(node: Semantic, unknown: Mapping[str, Any], source: str) -> None:
     """Refuse a column of labels with an unknown name: without it, rows labelled false would count
     as rows to keep. Raises PlanError.
     """
     verdict = VERDICTS.get(node.keyword)
-    labels = next((name for name in unknown if _are_labels(columns[name])), None)
-    if labels is None or verdict is None:
-        return
-    what = (
-        f'{source} has a column "{labels}" of true and false, which step {node.step} does not have'
-    )
-    raise PlanError(
-        Problem(
-            what,
-            there=f'the label of a row is called "{verdict}"',
-            hint=f'rename the column to "{verdict}", or leave it out: then all rows of the truth '
-            "are right",
-        )
-    )
-
-
-def _are_labels(values: Any) -> bool:
-    known = [value for value in _plain(values) if value is not None]
-    return bool(known) and are_flags(known)
-
-
-def _ignored(unknown: Sequence[str], node: Semantic) -> tuple[str, ...]:
-    if not unknown:
-        return ()
-    return (
-        f"columns of the truth that step {node.step} does not have are ignored: {', '.join(unknown)}",
-    )
+    for name, values in unknown.items() if verdict is not None else ():
+        known = [value for value in python_values(values) if value is not None]
+        if known and are_flags(known):
+            what = f'{source} has a column "{name}" of true and false, which step {node.step} does not have'
+            there = f'the label of a row is called "{verdict}"'
+            hint = f'rename the column to "{verdict}", or leave it out: then all rows of the truth are right'
+            raise PlanError(Problem(what, there=there, hint=hint))
 
 
 def _consistent(truth: Truth) -> Truth:
     """The truth with a note on duplicate rows. Raises PlanError if a row has contradictory labels."""
-    scored, rows, notes = truth.scored, truth.rows, list(truth.notes)
+    key, rows = truth.scored.key, truth.rows
     if truth.labelled:
-        right, wrong = (set(answers_of(rows.filter(flags), scored.key, ()))
-                        for flags in (rows.column(TRUE), pc.invert(rows.column(TRUE))))  # fmt: skip
-        if both := right & wrong:
-            raise PlanError(
-                Problem(
-                    f"{truth.source} has contradictory labels for {_described(scored.key, next(iter(both)))}"
-                )
-            )
-    listed = any(EACH in path for path in scored.compare)
+        wrong = rows.filter(pc.invert(rows.column(TRUE)))
+        if both := set(names_of(correct(rows), key)) & set(names_of(wrong, key)):
+            described = _described(key, next(iter(both)))
+            raise PlanError(Problem(f"{truth.source} has contradictory labels for {described}"))
     twice = rows.num_rows - len({canonical_json(plain(row)) for row in rows.to_pylist()})
-    if twice and not listed:
-        notes.append(f"{twice:,} duplicate rows of the truth are ignored")
-    return replace(truth, notes=tuple(notes))
+    if not twice or any(EACH in path for path in truth.scored.compare):
+        return truth
+    note = f"{twice:,} duplicate rows of the truth are ignored"
+    return replace(truth, notes=(*truth.notes, note))
 
 
-def about(truth: Truth, node: Semantic, frozen: pa.Table) -> Truth:
+def about(truth: Truth, frozen: pa.Table) -> Truth:
     """The truth with notes on its coverage of the frozen rows.
 
     Raises:
         PlanError: It covers no row, or has more answers to a row than the row can have.
     """
-    key, source = truth.columns.key, truth.source
-    times = truth.times(frozen)
-    units = set(times)
-    rows_of_truth = set(answers_of(truth.rows, key, ()))
+    key, source, times = truth.columns.key, truth.source, truth.times(frozen)
+    units, rows_of_truth = set(times), set(names_of(truth.rows, key))
     if not units & rows_of_truth:
+        what = f"{source} covers none of the {len(units):,} rows"
         there = f"the truth has {_described(key, next(iter(rows_of_truth)))}"
         theirs = f"; the rows have {_described(key, next(iter(units)))}" if units else ""
-        hint = f"it must name rows of step {node.step} by {', '.join(key)}"
-        raise PlanError(
-            Problem(
-                f"{source} covers none of the {len(units):,} rows",
-                there=there + theirs,
-                hint=hint,
-            )
-        )
-    _one_answer(truth, dict.fromkeys(times, 1) if isinstance(node, SemAgg) else times)
-    notes = list(truth.notes)
-    if rows_of_truth - units:
-        notes.append(
-            f"{len(rows_of_truth - units):,} of {len(rows_of_truth):,} rows of the truth are not among the rows: ignored"
-        )
-    if not truth.closed and units - rows_of_truth:
-        notes.append(
-            f"the truth does not cover {len(units - rows_of_truth):,} of {len(units):,} rows: they are not scored"
-        )
-    if truth.labelled and truth.columns.compare:
-        notes.append("the truth labels pairs: pairs without a label are not scored")
-    if truth.closed and units - rows_of_truth:
-        notes.append(
-            f"{len(units - rows_of_truth):,} of {len(units):,} rows are not in the truth: they should have no answer"
-        )
-    if several := sum(n for n in times.values() if n > 1):
-        notes.append(
-            f"{several:,} rows share their {', '.join(key)}: the truth applies to each of them"
-        )
-    return replace(truth, notes=tuple(notes))
+        raise PlanError(Problem(what, there=there + theirs, hint=_by(truth.node, key)))
+    if truth.once and not truth.listed:
+        _one_answer(truth, times)
+    outside, uncovered = len(rows_of_truth - units), len(units - rows_of_truth)
+    several = sum(n for n in times.values() if n > 1)
+    of_rows = f"{uncovered:,} of {len(units):,} rows"
+    notes = {
+        f"{outside:,} of {len(rows_of_truth):,} rows of the truth are not among the rows: ignored": outside,
+        f"the truth does not cover {of_rows}: they are not scored": uncovered and not truth.closed,
+        "the truth labels pairs: pairs without a label are not scored": truth.labelled and truth.columns.compare,
+        f"{of_rows} are not in the truth: they should have no answer": uncovered and truth.closed,
+        f"{several:,} rows share their {', '.join(key)}: the truth applies to each of them": several,
+    }  # fmt: skip
+    return replace(truth, notes=(*truth.notes, *(note for note, holds in notes.items() if holds)))
 
 
 def _one_answer(truth: Truth, times: Mapping[Hashable, int]) -> None:
     """Refuse a truth with more answers to a row than it can have. Raises PlanError."""
-    if not truth.once or any(EACH in path for path in truth.columns.compare):
-        return
-    for unit, own in answers_of(truth.rows, truth.columns.key, truth.columns.compare).items():
+    key, compare = truth.columns
+    for unit, own in answers_of(truth.rows, key, compare).items():
         if len(own) > max(1, times.get(unit, 1)):
-            examples = " and ".join(
-                _described(truth.columns.compare, answer) for answer in list(own)[:2]
-            )
-            raise PlanError(
-                Problem(
-                    f"{truth.source} has {len(own)} answers to {_described(truth.columns.key, unit)}",
-                    there=examples,
-                )
-            )
+            what = f"{truth.source} has {len(own)} answers to {_described(key, unit)}"
+            there = " and ".join(_described(compare, answer) for answer in list(own)[:2])
+            raise PlanError(Problem(what, there=there))
 
 
 def _described(key: Sequence[str], unit: Any) -> str:
@@ -517,29 +433,23 @@ def _described(key: Sequence[str], unit: Any) -> str:
 
 
 def _check(
-    node: Semantic,
-    names: Sequence[str],
-    key: Sequence[str],
-    compare: Sequence[str],
-    source: str,
-    *,
-    labelled: bool,
+    node: Semantic, names: Iterable[str], columns: Columns, source: str, *, labelled: bool
 ) -> None:
-    has = "it has: " + (", ".join(names) or "no columns")
-    before = list(node.by) if isinstance(node, SemAgg) else [f.name for f in node.inputs[0].schema]
+    """Refuse a truth that lacks columns. Raises PlanError."""
+    key, compare = columns
+    has, own = "it has: " + (", ".join(names) or "no columns"), before(node)
     if not key:
-        near = next((hint for name in names if (hint := did_you_mean(name, before))), None)
+        near = next((hint for name in names if (hint := did_you_mean(name, own))), None)
         what = f"{source} has no column that identifies a row of step {node.step}"
-        raise PlanError(Problem(what, there=f"{has}; rows have: {', '.join(before)}", hint=near))
-    presence = node.keyword in {"sem_filter", "sem_topk"} or (
-        isinstance(node, SemJoin) and node.how in {"semi", "anti"}
-    )
+        raise PlanError(Problem(what, there=f"{has}; rows have: {', '.join(own)}", hint=near))
+    pairs = isinstance(node, SemJoin) and node.how not in {"semi", "anti"}
+    presence = isinstance(node, SemJoin | SemFilter | SemTopk) and not pairs
     if not compare and not presence and not labelled:
-        new = [path for path, _ in paths(node.schema) if root(path) not in before]
+        new = [path for path, _ in paths(node.schema) if root(path) not in own]
         what = f"{source} has no column to compare with the answers of step {node.step}"
         there = f"{has} ({', '.join(key)}: of the rows before the step); answers: {', '.join(new)}"
         raise PlanError(Problem(what, there=there, hint="rename a column to one of the answers"))
-    if labelled and not compare and isinstance(node, SemJoin) and node.how not in {"semi", "anti"}:
+    if labelled and not compare and pairs:
         what = f"{source} labels pairs, but has no column of the other side"
         raise PlanError(Problem(what, there=has, hint="add a column of the other side"))
 
@@ -583,45 +493,45 @@ async def graph_of(store: Store, plan: LogicalPlan) -> ScoredGraph:
     """
     graph, draw = plan.graph, plan.graph.draw
     unchanged, derived, edges = written_labels(plan)
-    ties = {
-        name
-        for name in edges
-        if len({graph.labels[name].source, graph.labels[name].target} & unchanged) == 1
-    }
+    ends = {name: {graph.labels[name].source, graph.labels[name].target} for name in edges}
+    ties = {name for name in edges if len(ends[name] & unchanged) == 1}
+    named = {end for name in edges - ties for end in ends[name]}
+    labels = derived | (unchanged & named) or unchanged
+
+    async def rows(label: str, *shown: str) -> list[dict[str, Any]]:
+        """The rows of a label with some properties; None for one that the label lacks."""
+        known = [name for name in shown if name in graph.labels[label].properties]
+        lacking = dict.fromkeys(name for name in shown if name not in known)
+        table = await store.scan(label, known, None, ())
+        return [row | lacking for row in table.to_pylist()]
+
     members: defaultdict[str, set[str]] = defaultdict(set)
     for name in ties:
-        for row in (await store.scan(name, [], None, ())).to_pylist():
-            ends = (
-                ("source", "target")
-                if graph.labels[name].source in unchanged
-                else ("target", "source")
-            )
-            members[row[ends[1]]].add(row[ends[0]])
-    nodes: list[ScoredNode] = []
-    ends_of_facts = {
-        end
-        for name in edges - ties
-        for end in (graph.labels[name].source, graph.labels[name].target)
-    }
-    labels = derived | (unchanged & ends_of_facts) or unchanged
-    for name in sorted(labels):
-        label = graph.labels[name]
-        names = [draw.node] if draw.node in label.properties else []
-        for row in (await store.scan(name, names, None, ())).to_pylist():
-            drawn = folded(row[draw.node]) if names and row[draw.node] else None
-            key = row[graph.key]
-            own = frozenset(members[key]) if key in members else None
-            nodes.append(ScoredNode(key, own, name if len(labels) > 1 else "", drawn))
-    facts: list[Edge] = []
-    for name in sorted(edges - ties):
-        drawn_properties = (draw.edge, draw.start, draw.end)
-        columns = [p for p in drawn_properties if p and p in graph.labels[name].properties]
-        for row in (await store.scan(name, columns, None, ())).to_pylist():
-            text = (
-                folded(row[draw.edge]) if draw.edge in columns and row[draw.edge] else folded(name)
-            )
-            start, end = row.get(draw.start), row.get(draw.end)
-            facts.append(Edge(row["source"], row["target"], text, start=start, end=end))
+        from_source = graph.labels[name].source in unchanged
+        of, member = ("target", "source") if from_source else ("source", "target")
+        for row in await rows(name):
+            members[row[of]].add(row[member])
+    nodes = [
+        ScoredNode(
+            row[graph.key],
+            frozenset(members[row[graph.key]]) if row[graph.key] in members else None,
+            name if len(labels) > 1 else "",
+            folded(row[draw.node]) if row[draw.node] else None,
+        )
+        for name in sorted(labels)
+        for row in await rows(name, draw.node)
+    ]
+    facts = [
+        Edge(
+            row["source"],
+            row["target"],
+            folded(row[draw.edge] or name),
+            start=row[draw.start],
+            end=row[draw.end],
+        )
+        for name in sorted(edges - ties)
+        for row in await rows(name, draw.edge, draw.start, draw.end)
+    ]
     return ScoredGraph(tuple(nodes), tuple(facts))
 
 
@@ -637,12 +547,9 @@ def read_graph_truth(value: Any) -> ScoredGraph:
     source = str(value) if isinstance(value, (str, Path)) else "the truth"
     data = _json(Path(value)) if isinstance(value, (str, Path)) else value
     if not isinstance(data, Mapping) or "nodes" not in data:
+        what = f"{source} is not a graph: a whole plan is compared with nodes and edges"
         hint = '{"nodes": [{"key", "name", "members"}], "edges": [{"source", "target", "label", "start", "end"}]}'
-        raise PlanError(
-            Problem(
-                f"{source} is not a graph: a whole plan is compared with nodes and edges", hint=hint
-            )
-        )
+        raise PlanError(Problem(what, hint=hint))
     nodes = [_node(row, f"{source}, node {i}") for i, row in enumerate(data["nodes"], 1)]
     keys = {node.key for node in nodes}
     edges = [
@@ -661,8 +568,6 @@ def comparable(graph: ScoredGraph, truth: ScoredGraph) -> ScoredGraph:
 
 
 def _json(path: Path) -> Any:
-    import json
-
     try:
         return json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
@@ -683,37 +588,23 @@ def _edge(row: Any, where: str, keys: set[Any]) -> Edge:
     for end in ("source", "target"):
         if str(row[end]) not in keys:
             raise PlanError(Problem(f'{where}: no node has the key "{row[end]}" ({end})'))
-    start, end_ = (_time(row.get(name), f"{where}: {name}") for name in ("start", "end"))
-    label = folded(str(row.get("label") or ""))
-    return Edge(
-        str(row["source"]),
-        str(row["target"]),
-        label,
-        dict(row.get("properties") or {}),
-        start,
-        end_,
-    )
+    source, target = str(row["source"]), str(row["target"])
+    label, properties = folded(str(row.get("label") or "")), dict(row.get("properties") or {})
+    times = (_time(row.get(name), f"{where}: {name}") for name in ("start", "end"))
+    return Edge(source, target, label, properties, *times)
 
 
 def _check_keys(row: Any, allowed: set[str], required: tuple[str, ...], where: str) -> None:
+    there = f"it may have: {', '.join(sorted(allowed))}"
     if not isinstance(row, Mapping) or any(name not in row for name in required):
-        raise PlanError(
-            Problem(
-                f"{where} lacks {' or '.join(required)}",
-                there=f"it may have: {', '.join(sorted(allowed))}",
-            )
-        )
-    unknown = sorted(set(row) - allowed)
-    if unknown:
-        what = f'{where}: unknown key "{unknown[0]}"'
-        raise PlanError(Problem(what, there=f"it may have: {', '.join(sorted(allowed))}"))
+        raise PlanError(Problem(f"{where} lacks {' or '.join(required)}", there=there))
+    if unknown := sorted(set(row) - allowed):
+        raise PlanError(Problem(f'{where}: unknown key "{unknown[0]}"', there=there))
 
 
 def _time(value: Any, where: str) -> datetime | None:
-    if value is None or value != value:  # noqa: PLR0124 - NaN and NaT are a data frame's NULL
-        return None
     try:
-        time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
-    except ValueError:
-        raise PlanError(Problem(f'{where} "{value}" is not ISO 8601')) from None
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
+        time: datetime | None = convert(value, Type("timestamp"))
+    except Fault as fault:
+        raise PlanError(Problem(f"{where} {fault.what}")) from None
+    return time

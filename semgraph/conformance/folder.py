@@ -13,9 +13,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import signal
-import textwrap
 import threading
 from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -244,47 +242,46 @@ def _near(near: Agreement) -> str:
     return f" · recall {near.recall:.2f}, precision {near.precision:.2f} against the reference, {calls}"
 
 
-_CLASSES = {
-    "sem_map": "SemMap",
-    "sem_filter": "SemFilter",
-    "sem_join": "SemJoin",
-    "sem_agg": "SemAgg",
-    "sem_topk": "SemTopk",
-}
-_IMPORTS = [
-    "Context",
-    "Cost",
-    "Implementation",
-    "Observed",
-    "RowEstimate",
-    "Rows",
-    "dataclass",
-    "pa",
-]
+_ROWS = '''"""{title}: one line that describes it, for `semgraph operators list`."""
 
-_BLOCKS = """
-        # Rows that share a call; ctx numbers them and checks the answers.
-        return await ctx.ask_packed(node, rows, rows.blocks(node, left=self.rows))"""
-_PARTS = """
-        # Rows that are combined; a part may also hold outcomes of earlier parts.
-        parts = [Part(group, items) for group, items in enumerate(rows.groups())]
-        return answer_table(node, await ctx.ask_groups(node, rows, parts))"""
-
-_FILE = '''"""{title}: one line that describes it, for `semgraph operators list`."""
-
-{imports}
+from semgraph.operator import Context, Cost, Implementation, Observed
+from semgraph.operator import RowEstimate, Rows, {node}, dataclass, pa
 
 
 @dataclass(frozen=True)
 class {name}(Implementation[{node}]):
-    same = True  # False: answers may differ from the reference's{field}
+    same = True  # False: answers may differ from the reference's
+    rows: int = 12  # fields are its parameters: {call}(rows=20)
 
     def estimate(
         self, node: {node}, rows: RowEstimate, seen: Observed | None
     ) -> Cost:
-        return Cost(calls={calls})  # rounds=: sequential rounds
+        return Cost(calls=-(-rows.left // self.rows))  # rounds=: sequential rounds
 
-    async def answer(self, node: {node}, rows: Rows, ctx: Context) -> pa.Table:{body}
+    async def answer(self, node: {node}, rows: Rows, ctx: Context) -> pa.Table:
+        # Rows that share a call; ctx numbers them and checks the answers.
+        return await ctx.ask_packed(node, rows, rows.blocks(node, left=self.rows))
+'''
+_GROUPS = '''"""{title}: one line that describes it, for `semgraph operators list`."""
+
+from semgraph.operator import Context, Cost, Implementation, Observed, Part
+from semgraph.operator import RowEstimate, Rows, SemAgg, answer_table, dataclass
+from semgraph.operator import pa
+
+
+@dataclass(frozen=True)
+class {name}(Implementation[SemAgg]):
+    same = True  # False: answers may differ from the reference's
+
+    def estimate(
+        self, node: SemAgg, rows: RowEstimate, seen: Observed | None
+    ) -> Cost:
+        return Cost(calls=rows.groups)  # rounds=: sequential rounds
+
+    async def answer(self, node: SemAgg, rows: Rows, ctx: Context) -> pa.Table:
+        # Rows that are combined; a part may also hold outcomes of earlier parts.
+        parts = [Part(group, items) for group, items in enumerate(rows.groups())]
+        return answer_table(node, await ctx.ask_groups(node, rows, parts))
 '''
 _CLUSTER = '''"""{title}: one line that describes it, for `semgraph operators list`."""
 
@@ -299,8 +296,7 @@ def cluster(keys: list, edges: Edges, vectors: None, seed: int, least: float = 0
             label = [label[a] if own == label[b] else own for own in label]
     return label
 '''
-_FIELD = "\n    rows: int = 12  # fields are its parameters: {call}(rows=20)"
-_WIDTH = 82
+_TEMPLATES = {"sem_agg": _GROUPS, Cluster.keyword: _CLUSTER}
 
 
 def skeleton(operator: str, name: str, folder: Path) -> Path:
@@ -331,41 +327,13 @@ def skeleton(operator: str, name: str, folder: Path) -> Path:
             Problem(f"{file} exists already", hint="use a different name; nothing was written")
         )
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(_text(operator, name), encoding="utf-8")
+    node, class_name = (
+        "".join(part.capitalize() for part in n.split("_")) for n in (operator, name)
+    )
+    title, template = name.replace("_", " ").capitalize(), _TEMPLATES.get(operator, _ROWS)
+    text = template.format(title=title, call=name, name=class_name, node=node)
+    file.write_text(text, encoding="utf-8")
     return file
-
-
-def _text(operator: str, name: str) -> str:
-    if operator == Cluster.keyword:
-        return _CLUSTER.format(title=_title(name), call=name)
-    whole = operator == "sem_agg"
-    imports = sorted(
-        [*_IMPORTS, _CLASSES[operator], *(["Part", "answer_table"] if whole else [])], key=_by_case
-    )
-    return _FILE.format(
-        title=_title(name),
-        imports=_listed(imports),
-        name="".join(part.capitalize() for part in re.split(r"_+", name)),
-        node=_CLASSES[operator],
-        field="" if whole else _FIELD.format(call=name),
-        calls="rows.groups" if whole else "-(-rows.left // self.rows)",
-        body=_PARTS if whole else _BLOCKS,
-    )
-
-
-def _title(name: str) -> str:
-    return name.replace("_", " ").capitalize()
-
-
-def _listed(names: list[str]) -> str:
-    """The lines that import some names."""
-    begin = "from semgraph.operator import "
-    rows = textwrap.wrap(", ".join(names), _WIDTH - len(begin))
-    return "\n".join(f"{begin}{row.removesuffix(',')}" for row in rows)
-
-
-def _by_case(name: str) -> tuple[bool, str]:
-    return name[0].islower(), name
 
 
 _TEXTS = (

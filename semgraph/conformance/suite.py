@@ -5,6 +5,7 @@ paragraph of its docstring states the requirement.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -26,7 +27,6 @@ from semgraph.conformance.cases import (
     mind,
     names,
     packed,
-    reference,
     run,
     some,
 )
@@ -34,7 +34,6 @@ from semgraph.errors import BudgetReached, EngineError
 from semgraph.expr.functions import alike, canonical_json
 from semgraph.expr.scalar import parse_scalar
 from semgraph.llm.base import LLM, Limits, Reply, Request
-from semgraph.logical.plan import Choice
 from semgraph.logical.prompt import plain
 from semgraph.logical.semantic import Check
 from semgraph.semantic.contract import SCORE, RowEstimate
@@ -117,20 +116,17 @@ class Agreement(NamedTuple):
 
 async def agreement(candidate: Candidate) -> Agreement:
     """Measure a candidate over rows with a pattern in their answers, as with a real model."""
-    hits = answered = expected = items = calls = reference_calls = 0
-    basis = LIBRARY.get(candidate.operator, Choice.parse(reference(candidate.operator)))
+    totals = Counter[str]()
+    basis = LIBRARY.get(candidate.operator, LIBRARY.reference(candidate.operator))
     for case, model in _worlds(candidate.operator):
         own, other = Oracle(model), Oracle(model)
         answers = _chosen(case, await candidate.answers(case, own))
         true = _chosen(case, await run(case, basis, other))
-        hits, answered, expected = (
-            hits + len(answers & true),
-            answered + len(answers),
-            expected + len(true),
-        )
-        items += case.rows().items.num_rows
-        calls, reference_calls = calls + len(own.requests), reference_calls + len(other.requests)
-    return Agreement(_share(hits, expected), _share(hits, answered), items, calls, reference_calls)
+        totals.update(hits=len(answers & true), answered=len(answers), expected=len(true))
+        totals.update(items=case.rows().items.num_rows)
+        totals.update(calls=len(own.requests), reference_calls=len(other.requests))
+    recall, precision = (_share(totals["hits"], totals[of]) for of in ("expected", "answered"))
+    return Agreement(recall, precision, totals["items"], totals["calls"], totals["reference_calls"])
 
 
 def _share(part: int, whole: int) -> float:
@@ -236,7 +232,7 @@ def _first_error(table: pa.Table) -> str | None:
 
 
 async def _reference_answers(case: Case) -> list[dict[str, Any]]:
-    implementation = LIBRARY.get(case.operator, Choice.parse(reference(case.operator)))
+    implementation = LIBRARY.get(case.operator, LIBRARY.reference(case.operator))
     return answers(await run(case, implementation))
 
 

@@ -750,13 +750,8 @@ def _document(
         "windows": _windows(recorded.inputs),
         "steps": recorded.steps,
         "writes": [
-            {
-                sink.made.keyword: {
-                    "from": recorded.reference(source),
-                    **recorded.plain(sink.made.arguments),
-                }
-            }
-            for sink, source in zip(writes, sources, strict=True)
+            {made.keyword: {"from": recorded.reference(source), **recorded.plain(made.arguments)}}
+            for made, source in zip((frame.made for frame in writes), sources, strict=True)
         ],
         "returns": dict(returned) if isinstance(returns, Mapping) else [to for _, to in returned],
         "use": dict(use or {}),

@@ -530,29 +530,31 @@ class Batched(Wrapper):
                 if missing is not None and not _has_response(result):
                     raise missing
                 reply = self._reply(line, result, seconds)
-            except Transient as failure:
-                most = failure.fault.attempts or self._retry.attempts
-                if line.attempts < min(most, self._retry.attempts):
+            except (Transient, RowError, ModelUnavailable) as failure:
+                error = self._final(line, failure)
+                if error is None:
                     self._gather(line)
-                    continue
-                error: Exception = self._given_up(line, failure)
-            except RowError as rejected:
-                if body := self._model.following(rejected, line.request, line.body):
-                    line.body = body
-                    self._gather(line)
-                    continue
-                rejected.attempts, error = line.attempts, rejected
-            except ModelUnavailable as unavailable:
-                error = unavailable
+                else:
+                    failed.append(line.key)
+                    line.answer.set_exception(error)
             else:
                 self._answered = self._model.wire.proven = True
                 self._model.learn(line.request, line.body)
                 line.answer.set_result(replace(reply, attempts=line.attempts))
-                continue
-            failed.append(line.key)
-            line.answer.set_exception(error)
         if failed:
             self._journal.not_answered(failed)
+
+    def _final(self, line: _Line, failure: Exception) -> Exception | None:
+        """The error of a line; None if the line may succeed in the next file."""
+        if isinstance(failure, Transient):
+            most = min(failure.fault.attempts or self._retry.attempts, self._retry.attempts)
+            return None if line.attempts < most else self._given_up(line, failure)
+        if isinstance(failure, RowError):
+            if body := self._model.following(failure, line.request, line.body):
+                line.body = body
+                return None
+            failure.attempts = line.attempts
+        return failure
 
     def _reply(self, line: _Line, result: Document | None, seconds: float) -> Reply:
         """The reply of a line. Raises Transient, RowError or ModelUnavailable."""

@@ -204,10 +204,7 @@ class CoalescedTexts(_InFlight):
         """
         if not texts:
             return Embeddings(np.empty((0, await self.dimensions()), np.float32))
-        charges = _Charges()
-        places = {text: place for place, text in reversed(list(enumerate(texts)))}
-        vectors: dict[str, Vectors] = {}
-        failed: dict[str, RowError] = {}
+        charges, vectors = _Charges(), dict[str, Vectors]()
         calls: list[_Call] = []
         for text in dict.fromkeys(texts):
             key = (partition, text)
@@ -215,23 +212,16 @@ class CoalescedTexts(_InFlight):
                 self.memory.move_to_end(key)
                 vectors[text] = self.memory[key]
             else:
-                call = self._calls.get(key) or self._enqueue(key)
-                self._charges.setdefault(call, []).append(charges)
-                calls.append(call)
-        if calls:
-            try:
-                await self._wait(calls)
-            except asyncio.CancelledError:  # another caller is charged
-                for call in calls:
-                    with suppress(KeyError, ValueError):
-                        self._charges[call].remove(charges)
-                raise
-            for call in calls:
-                error = call.answer.exception()
-                if isinstance(error, RowError):
-                    failed[call.key[1]] = error
-                else:
-                    vectors[call.key[1]] = call.answer.result()
+                calls.append(self._calls.get(key) or self._enqueue(key))
+        await self._answered(calls, charges)
+        failed: dict[str, RowError] = {}
+        for call in calls:
+            error = call.answer.exception()
+            if isinstance(error, RowError):
+                failed[call.key[1]] = error
+            else:
+                vectors[call.key[1]] = call.answer.result()
+        places = {text: place for place, text in reversed(list(enumerate(texts)))}
         errors = {place: failed[text] for place, text in enumerate(texts) if text in failed}
         nothing = np.zeros(1, np.float32)
         found = (vectors.get(text, nothing) for text in texts)
@@ -246,6 +236,20 @@ class CoalescedTexts(_InFlight):
             dollars=charges.dollars,
             failed=errors,
         )
+
+    async def _answered(self, calls: Sequence[_Call], charges: _Charges) -> None:
+        """Wait for the answers to some calls, of which this caller may be charged."""
+        if not calls:
+            return
+        for call in calls:
+            self._charges.setdefault(call, []).append(charges)
+        try:
+            await self._wait(calls)
+        except asyncio.CancelledError:  # another caller is charged
+            for call in calls:
+                with suppress(KeyError, ValueError):
+                    self._charges[call].remove(charges)
+            raise
 
     def _enqueue(self, key: _Key) -> _Call:
         partition = key[0]

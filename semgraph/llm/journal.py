@@ -288,7 +288,7 @@ def size_on_disk(path: Path) -> int:
     return sum(file.stat().st_size for file in files if file.exists())
 
 
-def told(answers: int, vectors: int) -> str:
+def counted(answers: int, vectors: int) -> str:
     """Counts of answers and vectors, for messages."""
     return f"{plural(answers, 'answer')} and {plural(vectors, 'vector')} of the journal"
 
@@ -383,7 +383,7 @@ class Journal:
                 if any(deleted):
                     self._now(partial(shrink, self._database))
                     self.notes.append(
-                        f"{told(*deleted)} deleted, older than keep_days = {keep_days}"
+                        f"{counted(*deleted)} deleted, older than keep_days = {keep_days}"
                     )
         except BaseException:
             self._database.close()

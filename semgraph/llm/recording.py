@@ -66,6 +66,22 @@ class RecordedAnswer:
     reply: Reply
     error: tuple[str, str] | None = None
 
+    def line(self, fingerprint: str) -> dict[str, Any]:
+        """The line of a recording that holds it."""
+        reply, usage = self.reply, self.reply.usage
+        return {
+            "step": self.step,
+            "asks": self.asks,
+            "answer": fingerprint,
+            "parts": dict(self.parts),
+            **({"error": list(self.error)} if self.error else {}),
+            "text": reply.text,
+            "usage": [usage.prompt, usage.cached, usage.completion],
+            "seconds": round(reply.seconds, 3),
+            "finish": reply.finish,
+            **({"logprobs": list(reply.logprobs)} if reply.logprobs else {}),
+        }
+
 
 @dataclass
 class Recording:
@@ -118,7 +134,22 @@ class Recording:
         return recording
 
     def _lines(self) -> Iterator[dict[str, Any]]:
-        yield {
+        yield self._head()
+        for fingerprint, answer in sorted(
+            self.answers.items(), key=lambda item: (item[1].step, item[1].asks, item[0])
+        ):
+            yield answer.line(fingerprint)
+        for text in sorted(self.vectors):
+            yield {
+                "embeds": text,
+                "vector": base64.b64encode(self.vectors[text].astype("<f4").tobytes()).decode(),
+            }
+        for text, error in sorted(self.unembedded.items()):
+            yield {"embeds": text, "error": list(error)}
+
+    def _head(self) -> dict[str, Any]:
+        """The first line."""
+        return {
             "recording": VERSION,
             "model": self.model,
             "limits": [
@@ -136,29 +167,6 @@ class Recording:
             "date": self.date,
             "now": {name: self.now[name].isoformat() for name in sorted(self.now)},
         }
-        for fingerprint, answer in sorted(
-            self.answers.items(), key=lambda item: (item[1].step, item[1].asks, item[0])
-        ):
-            reply, usage = answer.reply, answer.reply.usage
-            yield {
-                "step": answer.step,
-                "asks": answer.asks,
-                "answer": fingerprint,
-                "parts": dict(answer.parts),
-                **({"error": list(answer.error)} if answer.error else {}),
-                "text": reply.text,
-                "usage": [usage.prompt, usage.cached, usage.completion],
-                "seconds": round(reply.seconds, 3),
-                "finish": reply.finish,
-                **({"logprobs": list(reply.logprobs)} if reply.logprobs else {}),
-            }
-        for text in sorted(self.vectors):
-            yield {
-                "embeds": text,
-                "vector": base64.b64encode(self.vectors[text].astype("<f4").tobytes()).decode(),
-            }
-        for text, error in sorted(self.unembedded.items()):
-            yield {"embeds": text, "error": list(error)}
 
     def _take(self, line: dict[str, Any], *, first: bool) -> None:
         if first:

@@ -64,11 +64,11 @@ class Cluster(Node, keyword="cluster", rows="any"):
         return nodes.append(pa.field(self.alias, nodes.field(self.key).type))
 
     def _check_ends(self) -> None:
-        given = [name for name in ("source", "target") if getattr(self, name)]
-        if len(given) == 1:
-            other = "target" if given == ["source"] else "source"
-            raise Fault(f"cluster has {given[0]}, but no {other}", hint="edges need both")
-        if given:
+        ends = [name for name in ("source", "target") if getattr(self, name)]
+        if len(ends) == 1:
+            other = "target" if ends == ["source"] else "source"
+            raise Fault(f"cluster has {ends[0]}, but no {other}", hint="edges need both")
+        if ends:
             return
         if self.nodes is not None:
             hint = "or leave out nodes: then the rows above are the nodes"

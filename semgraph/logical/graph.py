@@ -406,17 +406,17 @@ class Match(StoreRead, keyword="match", rows="expand", carries=True):
                     typed(((prop, column_scalar(column)),), schema, prop)
                 if element.var:
                     fresh(result, element.var, "variable")
-                    result = result.append(pa.field(element.var, self._brought(element.var, label)))
+                    result = result.append(pa.field(element.var, self._kind_of(element.var, label)))
         self._check_vectors()
         if self.where is not None:
             with self.faults_at("where"):
                 expect_type(self.where, result, pa.bool_(), windows=False)
         return result
 
-    def _brought(self, var: str, label: Label | None) -> pa.DataType:
+    def _kind_of(self, var: str, label: Label | None) -> pa.DataType:
         if label is None:
             return pa.list_(step_type(self.graph))
-        return pa.struct(list(self.brought(var, label).items()))
+        return pa.struct(list(self.fields_of(var, label).items()))
 
     @property
     def labelled(self) -> list[tuple[str, Label]]:
@@ -426,7 +426,7 @@ class Match(StoreRead, keyword="match", rows="expand", carries=True):
             (element.var, label) for element, label in elements if element.var and label is not None
         ]
 
-    def brought(self, var: str, label: Label) -> dict[str, pa.DataType]:
+    def fields_of(self, var: str, label: Label) -> dict[str, pa.DataType]:
         """The fields of a variable of a label: the fields that are read if known, otherwise all
         fields; and vectors.
         """

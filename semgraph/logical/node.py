@@ -562,8 +562,8 @@ def combined(
     left: pa.Schema, right: pa.Schema, alias: str, fields: tuple[str, ...] | None = None
 ) -> pa.Schema:
     """The schema of a join's condition: left columns, and the right row as a struct of `fields`."""
-    brought = right if fields is None else pa.schema([f for f in right if f.name in fields])
-    return left.append(pa.field(alias, struct_of(brought)))
+    columns = right if fields is None else pa.schema([f for f in right if f.name in fields])
+    return left.append(pa.field(alias, struct_of(columns)))
 
 
 def check_sort(order: tuple[Sort, ...], schema: pa.Schema, key: str = "order") -> None:

@@ -138,7 +138,7 @@ def match_query(node: Match, store: StoreReads) -> tuple[MatchQuery, tuple[Scala
     )
     skip = {node.graph.key, "source", "target"}
     properties = {
-        var: tuple(n for n in node.brought(var, label) if n not in skip)
+        var: tuple(n for n in node.fields_of(var, label) if n not in skip)
         for var, label in node.labelled
     }
     partition = None if node.partition == "all" else node.partition or node.graph.partition

@@ -354,8 +354,8 @@ class _Generator:
         matches = f"{self._over(Code(found, py.NULL)).text}.get({own_keys}, ())"
         if node.where is None:
             return matches
-        brought = pa.struct([right.schema.field(name) for name in names])
-        scope = NameScope({**own, alias: Code("q[0]", brought)})
+        kind = pa.struct([right.schema.field(name) for name in names])
+        scope = NameScope({**own, alias: Code("q[0]", kind)})
         return f"[q for q in {matches} if {py.test(node.where.ast, scope)}]"
 
     @_operator.register
@@ -381,13 +381,13 @@ class _Generator:
         left, alias = node.input, node.alias
         if node.windowed and not left.windowed:
             raise Unsupported("matches of windows for rows of none")
-        own, brought = self._columns(left), Code("q[0]", pa.struct(list(node.other.schema)))
+        own, match = self._columns(left), Code("q[0]", pa.struct(list(node.other.schema)))
         rows, matches = self.rows(left), self._matches(node, alias, None)
-        terms = self._sorted_by(node.order, NameScope({**own, alias: brought}), "q")
+        terms = self._sorted_by(node.order, NameScope({**own, alias: match}), "q")
         matches = f"sort({matches}{terms})" if terms else matches
         matches += f"[:{node.limit}]" if node.limit is not None else ""
         of_left = self._columns(left, "one")
-        group = {**of_left, alias: Code("r[0]", brought.kind)}
+        group = {**of_left, alias: Code("r[0]", match.kind)}
         texts = {name: code.text for name, code in of_left.items()}
         texts |= self._computed(node.add, NameScope({}, group=group), of_left, node)
         if self._traced:

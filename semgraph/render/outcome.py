@@ -366,11 +366,19 @@ def summary(run: Run) -> dict[str, Any]:
 
 def total(run: Run) -> StepMetrics:
     """The counters of the whole run; zeros if it was interrupted."""
-    return metrics_of(run.metrics.get("total") or {})
+    return _metrics(run.metrics.get("total") or {})
 
 
-def metrics_of(counters: Mapping[str, Any]) -> StepMetrics:
-    """Counters from `metrics.json`."""
+def counters(run: Run) -> tuple[dict[str, StepMetrics], dict[str, list[StepMetrics]]]:
+    """The counters of each step; those of each operator, for steps with several semantic ones."""
+    steps, operators = (run.metrics.get(name) or {} for name in ("steps", "operators"))
+    return (
+        {name: _metrics(own) for name, own in steps.items()},
+        {name: [_metrics(own) for own in parts] for name, parts in operators.items()},
+    )
+
+
+def _metrics(counters: Mapping[str, Any]) -> StepMetrics:
     return StepMetrics(**{name: value for name, value in counters.items() if name in _NAMES})
 
 
@@ -388,7 +396,7 @@ def run_lines(runs: Sequence[Run], width: int) -> Iterator[str]:
     yield from table_lines(
         [
             Column("run", [row["run"] for row in rows]),
-            Column("started", [_at(row["started"]) for row in rows]),
+            Column("started", [at(row["started"]) for row in rows]),
             Column("plan", [str(row["plan"] or UNKNOWN) for row in rows]),
             Column("status", [row["status"] for row in rows]),
             Column("calls", [count(row["calls"]) for row in rows], right=True),
@@ -404,13 +412,17 @@ def run_lines(runs: Sequence[Run], width: int) -> Iterator[str]:
     )
 
 
-def _at(text: str) -> str:
+def at(text: str, zone: str = "") -> str:
     """A time to the second, so that all lines have the same form.
 
-    >>> _at("2025-03-03T09:00:00+00:00")
-    '2025-03-03 09:00:00'
+    >>> at("2025-03-03T09:00:00+00:00"), at("2025-03-03T09:00:00+00:00", " UTC")
+    ('2025-03-03 09:00:00', '2025-03-03 09:00:00 UTC')
     """
-    return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M:%S}" if text else UNKNOWN
+    return (
+        f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M:%S}{zone}"
+        if text
+        else UNKNOWN
+    )
 
 
 def run_page(run: Run, width: int) -> Iterator[str]:
@@ -424,13 +436,7 @@ def run_page(run: Run, width: int) -> Iterator[str]:
             yield from (f"  {inner:<22} {_value(v)}" for inner, v in value.items())
         elif value not in (None, {}, [], ""):
             yield f"{name:<24} {_value(value)}"
-    steps = {
-        name: metrics_of(counters) for name, counters in (run.metrics.get("steps") or {}).items()
-    }
-    parts = {
-        name: [metrics_of(m) for m in operators]
-        for name, operators in (run.metrics.get("operators") or {}).items()
-    }
+    steps, parts = counters(run)
     if steps:
         yield ""
         yield from _step_lines(step_columns(split(steps, parts), every=True), width)

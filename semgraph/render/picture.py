@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from semgraph.expr.types import python_rows
 from semgraph.formats import day, plain_line, plural, shortened
 from semgraph.logical.schema import Draw, Graph
-from semgraph.render.tables import Column, cell, fit, fitting, rows_of
+from semgraph.render.tables import Column, cell, clipped, fit, fitting, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -207,7 +207,7 @@ def lines(
     for row, edge in zip(rows, drawn, strict=True):
         yield row.plain
         if edge.text:
-            yield fit(f'{left} "{edge.text}"', width).rstrip()
+            yield clipped(f'{left} "{edge.text}"', width)
     if len(edges) > _EDGES:
         yield f"  … {plural(len(edges) - _EDGES, 'more edge')}"
     yield from _alone(picture, edges, width)
@@ -250,4 +250,4 @@ def _alone(picture: Picture, edges: Sequence[Arrow], width: int) -> Iterator[str
     if alone:
         rest = f", … {len(alone) - _MORE} more" if len(alone) > _MORE else ""
         lead = "without an edge: " if picture.counts_edges else ""
-        yield fit("  " + lead + ", ".join(alone[:_MORE]) + rest, width).rstrip()
+        yield clipped("  " + lead + ", ".join(alone[:_MORE]) + rest, width)

@@ -17,7 +17,7 @@ from semgraph.frontend.plan_files import CalledPlan, PlanCheck, PlanFile, caller
 from semgraph.llm.settings import Settings
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import Semantic
-from semgraph.render.tables import GAP, WIDEST, Column, fit, hanging, lines
+from semgraph.render.tables import GAP, WIDEST, Column, clipped, fit, hanging, lines
 from semgraph.semantic.contract import OPERATORS
 from semgraph.semantic.library import FOLDERS, Library, Listed
 
@@ -104,7 +104,7 @@ def _table(
     for name, texts in filling.items():
         rest = width - sum(column.width + GAP for column in columns)
         if rest >= _LEAST:
-            columns.append(Column(name, [fit(text, rest).rstrip() for text in texts]))
+            columns.append(Column(name, [clipped(text, rest) for text in texts]))
     yield from lines(columns, width, indent=0)
 
 
@@ -163,7 +163,7 @@ def _part(
     """
     if not rows:
         return
-    yield from ("", fit(f"{title}{f'   {comment}' if comment else ''}", width).rstrip())
+    yield from ("", clipped(f"{title}{f'   {comment}' if comment else ''}", width))
     names, values = (min(WIDEST, max(len(row[i]) for row in rows)) for i in (0, 1))
     beside = 2 + sum(size + GAP for size in (names, values) if size)
     margin = beside if width - beside >= _LEAST else 6

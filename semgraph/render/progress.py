@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 from semgraph.execution.result import OnProgress, Progress
 from semgraph.formats import clock, dollars, duration, plural, short, size
 from semgraph.meter import Meter, StepMetrics
-from semgraph.render.tables import fit
+from semgraph.render.tables import clipped
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -186,7 +186,7 @@ def _drawn(watch: Watch, width: int) -> RenderableType:
         for name, done, total in listed
     ]
     lines = [f"  {'     '.join(parts)}"] if parts else []
-    return Group(*(Text(fit(line, width).rstrip()) for line in (*lines, f"  {watch.summary()}")))
+    return Group(*(Text(clipped(line, width)) for line in (*lines, f"  {watch.summary()}")))
 
 
 class _Plain:

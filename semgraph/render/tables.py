@@ -1,8 +1,7 @@
 """Tables and lines of fixed width, for a terminal.
 
 Columns that do not fit are dropped, by their own order or from the right (`fitting`), and the last
-line names them. Only `styled` sets
-the weight of a cell.
+line names them. Only `rows_of` sets the weight of a cell.
 """
 
 from __future__ import annotations
@@ -82,12 +81,19 @@ def fit(text: str, width: int, *, right: bool = False) -> str:
     >>> fit("Alice", 7), fit("Alice", 7, right=True), fit("Alice Chen", 7)
     ('Alice  ', '  Alice', 'Alice …')
     """
+    from rich.cells import cell_len
+
+    text = clipped(text, width)
+    space = " " * (width - cell_len(text))
+    return space + text if right else text + space
+
+
+def clipped(text: str, width: int) -> str:
+    """A text in at most `width` columns of the terminal; a longer one ends in `…`."""
     from rich.cells import cell_len, set_cell_size
 
-    length = cell_len(text)
-    if length > width:
-        return set_cell_size(text, width - 1) + "…"
-    return " " * (width - length) + text if right else text + " " * (width - length)
+    text = text.rstrip()
+    return text if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
 
 
 def hanging(text: str, width: int, indent: int) -> list[str]:
@@ -238,13 +244,13 @@ def result_lines(
         if same and len(same) < len(columns)
         else ""
     )
-    yield fit(f"{name}: {plural(count, 'row')}{constants}", width).rstrip()
+    yield clipped(f"{name}: {plural(count, 'row')}{constants}", width)
     if columns:
         yield from lines([c for c in columns if not constants or c not in same], width)
     empty = [column.title for column in all_columns if not any(column.cells)]
     if table.num_rows and empty:
         where = " in these rows" if count > rows else ""
         note = f"  {plural(len(empty), 'column')} without a value{where}: {', '.join(empty)}"
-        yield fit(note, width).rstrip()
+        yield clipped(note, width)
     if count > rows:
         yield f"  … {plural(count - rows, 'more row')}"

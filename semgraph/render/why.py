@@ -10,7 +10,7 @@ from semgraph.compare.comparison import Evidence
 from semgraph.formats import count, dollars, duration, plural, shortened
 from semgraph.logical.prompt import show
 from semgraph.provenance import UUID, AskedItem, Chain, Row
-from semgraph.render.tables import cell, fit, hanging
+from semgraph.render.tables import cell, clipped, hanging
 
 if TYPE_CHECKING:
     from semgraph.llm.journal import Exchange
@@ -82,7 +82,7 @@ def lines(
             continue
         row = _row(link.row) if link.row else ""
         if i:
-            yield fit(f"← {link.step}   {row}", width).rstrip()
+            yield clipped(f"← {link.step}   {row}", width)
         else:
             lead = f"{link.step}   "
             yield from hanging(lead + row, max(width, 40), min(len(lead), _INDENT))
@@ -94,8 +94,7 @@ def lines(
         yield ""
         yield f'"{chain.what}" is in {plural(len(chain.others), "more row")} of that step:'
         yield from (
-            fit(f"  {step}   {_row(row)}", width).rstrip()
-            for step, row in chain.others[:_MORE_ROWS]
+            clipped(f"  {step}   {_row(row)}", width) for step, row in chain.others[:_MORE_ROWS]
         )
         yield "  to see one of them, name its key"
 
@@ -127,13 +126,13 @@ def _value(value: Any) -> str:
 
 
 def _item_lines(item: AskedItem, width: int, printed: set[str], *, messages: bool) -> Iterator[str]:
-    yield fit(f"    asked about {_value(item.left)}", width).rstrip()
+    yield clipped(f"    asked about {_value(item.left)}", width)
     if item.right not in (None, {}, ""):
-        yield fit(f"      beside {_value(item.right)}", width).rstrip()
+        yield clipped(f"      beside {_value(item.right)}", width)
     answer = f"failed: {item.error}" if item.error else _row(item.answers)
     yield from hanging(f"      answer  {answer}", max(width, 40), _INDENT)
     for call, exchange in item.calls:
-        yield fit(f"      {_call(call, exchange)}", width).rstrip()
+        yield clipped(f"      {_call(call, exchange)}", width)
         if messages and exchange is not None and call not in printed:
             yield from _messages(exchange, " " * 8)
         printed.add(call)
@@ -171,13 +170,9 @@ def evidence_lines(evidence: Evidence) -> Iterator[str]:
         if not item.calls:
             yield "  decided without a call"
         for call, exchange in item.calls:
-            if exchange is None:
-                yield f"  ← call {call}: the journal does not have it (any more)"
-                continue
-            usage = exchange.reply.usage
-            tokens = f"{usage.prompt:,} → {usage.completion:,} tokens"
-            yield f"  ← call {call} · {exchange.model} · {tokens}"
-            yield from _messages(exchange, "    ", schema=False)
+            yield f"  ← {_call(call, exchange)}"
+            if exchange is not None:
+                yield from _messages(exchange, "    ", schema=False)
 
 
 def _pairs(row: Row) -> str:

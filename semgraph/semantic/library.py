@@ -455,14 +455,16 @@ def choose(
                 choice = plan.choice(node.step) or node.choice
                 algorithms[node] = algorithm_of(node, choice, library)
         except PlanError as error:
-            place = _place(node, plan)
-            problems += [Problem(p.what, node.step, place, p.there, p.hint) for p in error.problems]
+            position = _position_of(node, plan)
+            problems += [
+                Problem(p.what, node.step, position, p.there, p.hint) for p in error.problems
+            ]
     if problems:
         raise PlanError(*problems)
     return Chosen(implementations, algorithms)
 
 
-def _place(node: Node, plan: LogicalPlan) -> Position | None:
+def _position_of(node: Node, plan: LogicalPlan) -> Position | None:
     """The position of a cluster's `algorithm` if the node itself chooses it, else of the node."""
     if isinstance(node, Cluster) and node.origin and not plan.choice(node.step):
         return node.origin.algorithm or node.origin

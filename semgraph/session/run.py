@@ -679,6 +679,16 @@ class PlanRun:
             and Run(folder).facts.get("fingerprint") == fingerprint
         ]
 
+    def _recorded(
+        self, names: Iterable[str], left_out: frozenset[int], earlier: Sequence[ResultSource]
+    ) -> dict[str, RecordedRows]:
+        """The results that are read from the records of this run and of earlier ones."""
+        if self.recorder is None:
+            return {}
+        returns = self.physical.logical.returns
+        sources = (ResultSource(self.recorder.record.folder, left_out), *earlier)
+        return {name: RecordedRows(name, runtime_schema(returns[name]), sources) for name in names}
+
     def _result(self, outcome: RunOutcome) -> Result:
         logical = self.physical.logical
         left_out = frozenset(self.request.places_of(sorted(outcome.uncommitted_rows)))
@@ -689,15 +699,8 @@ class PlanRun:
             if not (node.windowed and (outcome.dropped or earlier))
         }
         tables = {name: rows[name].select(logical.returns[name].schema.names) for name in rows}
-        recorded = {
-            name: RecordedRows(
-                name,
-                runtime_schema(node),
-                (ResultSource(self.recorder.record.folder, left_out), *earlier),
-            )
-            for name, node in logical.returns.items()
-            if name not in rows and self.recorder is not None
-        }
+        absent = [name for name in logical.returns if name not in rows]
+        recorded = self._recorded(absent, left_out, earlier)
         return Result(
             plan=logical.name,
             run=self.id,

@@ -480,7 +480,8 @@ class Session:
             InputError: The rows or the truth are wrong; nothing was spent.
             BudgetReached: The comparison would exceed a limit; nothing was spent.
         """
-        from semgraph.compare.request import ComparisonRequest, compare, requested
+        from semgraph.compare.loop import compare
+        from semgraph.compare.request import ComparisonRequest, requested
 
         checked = requested(variants, step, trials, replays=self._resources.replays)
         rows_by_input: dict[str, Any] = input_frames(plan) if isinstance(plan, Frame) else {}
@@ -514,7 +515,9 @@ class Session:
         tables: Mapping[str, Any],
     ) -> str:
         """The estimated cost of a comparison; see `explain`."""
-        from semgraph.compare.request import ComparisonRequest, foreseen, only_step, requested
+        from semgraph.compare.loop import foreseen
+        from semgraph.compare.request import ComparisonRequest, requested
+        from semgraph.compare.step import only_step
 
         name = step or only_step(plan)
         request = ComparisonRequest(

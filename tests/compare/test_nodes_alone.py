@@ -11,8 +11,8 @@ import pytest
 
 import semgraph as sg
 from semgraph.compare.comparison import Arm, Comparison, Quality, Spent, Trial, ranked
-from semgraph.compare.request import of_plans
-from semgraph.compare.trial import Whole
+from semgraph.compare.plans import of_plans
+from semgraph.compare.trial import Attempt
 from semgraph.conformance.cases import Mind, Oracle
 from semgraph.render.chart import measure, points
 from semgraph.render.comparison import columns, plain
@@ -99,8 +99,8 @@ async def test_without_a_truth_ways_agree_by_their_nodes(tmp_path: Path) -> None
     assert [y for _, _, y in points(found)[1]] == [1.0, 1.0]
 
 
-def whole(graph: ScoredGraph) -> list[Whole]:
-    return [Whole(Trial(1, Spent(1, 10), Spent()), graph, {})]
+def whole(graph: ScoredGraph) -> list[Attempt]:
+    return [Attempt(Trial(1, Spent(1, 10), Spent()), graph)]
 
 
 def shown(graphs: dict[str, ScoredGraph], true: ScoredGraph | None) -> Comparison:

@@ -15,7 +15,7 @@ import pytest
 import semgraph
 from semgraph.conformance.cases import LIBRARY, Grams, Mind, Oracle
 from semgraph.errors import EngineError, PlanError
-from semgraph.semantic import library as watching
+from semgraph.semantic import implementation as watching
 from semgraph.semantic.contract import OPERATORS
 from tests.conformance.test_checking import write
 

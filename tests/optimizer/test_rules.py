@@ -88,7 +88,7 @@ def in_full(plan: LogicalPlan) -> str:
 
 
 def _fetched(node: Match, var: str, label: Label) -> str:
-    names = [name for name in node.brought(var, label) if name != node.graph.key]
+    names = [name for name in node.fields_of(var, label) if name != node.graph.key]
     return f"{node.step} fetches of {var} {', '.join(names) or 'keys'}"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 from semgraph.render.tables import Column, fit, lines, result_lines
@@ -36,6 +38,16 @@ def test_then_columns_fall_away_from_the_right() -> None:
         "  Bartholomew      7",
         "  … 1 more column: what it",
         "  said",
+    ]
+
+
+def test_columns_that_name_an_order_fall_away_in_it() -> None:
+    calls, text = replace(COLUMNS[1], drop=1), COLUMNS[2]
+    assert list(lines([COLUMNS[0], calls, text], 30)) == [
+        "  name         what it said",
+        "  Ann          short",
+        "  Bartholomew  a much longer …",
+        "  … 1 more column: calls",
     ]
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -34,7 +34,7 @@ from semgraph.render.chart import svg
 from semgraph.render.comparison import columns, footer
 from semgraph.render.html.dag import ORIGINS, Operators, drawings, origin, timeline
 from semgraph.render.html.graph import graph
-from semgraph.render.outcome import metrics_of, seconds, total
+from semgraph.render.outcome import at, counters, seconds, total
 from semgraph.render.picture import Picture, borrow_names, pictures
 from semgraph.render.tables import Column, cell, of_arrow, page_table
 
@@ -128,13 +128,6 @@ def _overview(records: Sequence[Run], articles: Sequence[Data]) -> Data:
 
 def _section(anchor: str, kind: str, heading: str, **content: Any) -> Data:
     return {"anchor": f"{anchor}-{kind}", "kind": kind, "heading": heading, **content}
-
-
-def _when(text: str) -> str:
-    """A time of a record, to the second."""
-    if not text:
-        return UNKNOWN
-    return f"{datetime.fromisoformat(text).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 # Calls
@@ -325,14 +318,12 @@ class RecordedRun:
     @cached_property
     def steps(self) -> dict[str, StepMetrics]:
         """The counters of each named step."""
-        steps = self.run.metrics.get("steps") or {}
-        return {name: metrics_of(counters) for name, counters in steps.items() if name}
+        return {name: own for name, own in counters(self.run)[0].items() if name}
 
     @cached_property
     def operators(self) -> dict[str, list[StepMetrics]]:
         """The counters of each operator, for the steps with several semantic operators."""
-        operators = self.run.metrics.get("operators") or {}
-        return {name: [metrics_of(each) for each in parts] for name, parts in operators.items()}
+        return counters(self.run)[1]
 
     @cached_property
     def items(self) -> dict[str, list[Row]]:
@@ -449,7 +440,7 @@ def _summary(run: RecordedRun) -> Data:
         ("model", model if metrics.calls_issued or run.calls else "not called"),
         ("embedder", run.setting("models.embed")),
         ("store", run.setting("store")),
-        ("began", _when(run.run.started)),
+        ("began", at(run.run.started, " UTC")),
         ("ended", f"{facts.get('status', 'unknown')}{after}"),
         ("semgraph", facts.get("semgraph") or UNKNOWN),
     ]
@@ -617,7 +608,7 @@ def _comparison_sections(
         ("store", comparison.store),
         ("reference", comparison.reference),
         ("trials", f"{count(comparison.trials)} of each variant, independent"),
-        ("began", _when(run.started)),
+        ("began", at(run.started, " UTC")),
         ("ended", run.facts.get("status") or UNKNOWN),
     ]
     yield _section(

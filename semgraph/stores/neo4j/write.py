@@ -4,6 +4,7 @@ expected.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -411,21 +412,22 @@ async def commit(
     text = compile_commit(graph, batch, marker, indexes)
 
     async def work(tx: AsyncManagedTransaction) -> list[int]:
+        run = partial(bolt.run, tx)
         if new:
-            await bolt.run(tx, FIRST)
-            for label, name, stored in await bolt.run(tx, statistics(graph)):
-                check_length(
-                    bolt.uri, label, name, stored if name else None, new.get((label, name))
-                )
-        records = await bolt.run(tx, text.text, text.parameters)
+            await run(FIRST)
+            for label, name, stored in await run(statistics(graph)):
+                known = stored if name else None
+                check_length(bolt.uri, label, name, known, new.get((label, name)))
+        records = await run(text.text, text.parameters)
         if not records:
             raise ConcurrentWrite(marker.partition if marker is not None else "")
+        counts = [int(count) for count in records[0][: len(batch.writes)]]
         refusals = Refusals()
-        for i, write in enumerate(batch.writes):
-            if not isinstance(write, Deletion) and records[0][i] < write.rows.num_rows:
-                await _refuse(partial(bolt.run, tx), graph, indexes, write, refusals)
+        for write, count in zip(batch.writes, counts, strict=True):
+            if not isinstance(write, Deletion) and count < write.rows.num_rows:
+                await _refuse(run, graph, indexes, write, refusals)
         refusals.check()
-        return [int(count) for count in records[0][: len(batch.writes)]]
+        return counts
 
     try:
         counts = await bolt.write(work)
@@ -435,10 +437,10 @@ async def commit(
         raise DataError(f"{broken.what}; nothing was written", hint=broken.hint) from error
     lengths.known.update(new)
     lengths.stored |= new.keys()
-    written: dict[str, int] = {}
+    written = Counter[str]()
     for write, count in zip(batch.writes, counts, strict=True):
-        written[write.label] = written.get(write.label, 0) + count
-    return Written(written)
+        written[write.label] += count
+    return Written(dict(written))
 
 
 def new_lengths(

@@ -1,0 +1,452 @@
+"""Implementations of a step, compared over its input, which is computed once and frozen."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property, partial
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.compare.comparison import (
+    Quality,
+    Spent,
+    Trial,
+    by_reason,
+    range_of,
+    spread,
+    trial_answers,
+)
+from semgraph.compare.preview import (
+    StepEstimates,
+    estimate_lines,
+    in_all,
+    rows_preview,
+    variants_preview,
+)
+from semgraph.compare.trial import (
+    KEPT,
+    Arms,
+    Attempt,
+    Attempts,
+    Bench,
+    CountedEmbedder,
+    Ledger,
+    checked,
+    known_rows,
+    listed_steps,
+    semantic_nodes,
+)
+from semgraph.compare.truth import Truth, about, read_truth, whole_rows
+from semgraph.errors import BudgetReached, PlanError, Problem, did_you_mean
+from semgraph.execution.outcome import ExecutorOptions
+from semgraph.expr.functions import canonical_json
+from semgraph.llm.base import LLM, Embedder
+from semgraph.llm.stack import bound
+from semgraph.logical.iterate import of_first_round
+from semgraph.logical.node import walk
+from semgraph.logical.plan import Choice, LogicalPlan, match_steps
+from semgraph.logical.prompt import plain
+from semgraph.logical.semantic import SemAgg, Semantic
+from semgraph.meter import StepMetrics
+from semgraph.physical.plan import PhysicalPlan
+from semgraph.relational.batch import INPUT_ROW
+from semgraph.scores import Tally, agreement, tally
+from semgraph.semantic.answers import answer_table
+from semgraph.semantic.ask import Answered, Asking
+from semgraph.semantic.context import Context
+from semgraph.semantic.contract import Cost, Observed, Outcome, RowEstimate, Rows
+from semgraph.semantic.dispatch import answer
+from semgraph.semantic.implementation import Implementation
+from semgraph.semantic.library import Library
+from semgraph.stores.base import Store
+
+Tables = tuple[pa.Table, ...]
+
+
+@dataclass(frozen=True)
+class RowsProbe(Implementation[Any]):
+    """An implementation that sends nothing and collects its rows."""
+
+    seen: list[Rows] = field(default_factory=list)
+
+    def estimate(self, node: Any, rows: RowEstimate, seen: Observed | None) -> Cost:  # noqa: ARG002
+        """Return no calls."""
+        return Cost(0)
+
+    async def answer(self, node: Any, rows: Rows, ctx: Context) -> Any:  # noqa: ARG002
+        """Collect the rows; give no item an answer."""
+        self.seen.append(rows)
+        count = len(rows.groups()) if node.keyword == "sem_agg" else rows.items.num_rows
+        return answer_table(node, [Outcome(None, "unasked: only looked at")] * count)
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A step's input.
+
+    Args:
+        node: The step.
+        parts: The tables of the inputs of each evaluation of the step, with hidden columns; `_m` of
+            the first input numbers its rows across all parts.
+        now: The value of `$now`.
+        partitions: Partition values by `_p`.
+        column: The column of the partition.
+        before: The cost of computing them.
+        failed: The rows that failed in earlier steps.
+    """
+
+    node: Semantic
+    parts: Sequence[Tables]
+    now: datetime | None
+    partitions: Sequence[str]
+    column: str
+    before: Spent = Spent()
+    failed: int = 0
+
+    @cached_property
+    def rows(self) -> pa.Table:
+        """The rows of the first input, by number, without hidden columns."""
+        names = self.node.inputs[0].schema.names
+        return pa.concat_tables([part[0].select(names) for part in self.parts])
+
+    def facts(self) -> dict[str, Any]:
+        """The number of rows of each input, and the SHA-256 of all rows without vectors."""
+        digest, counts = hashlib.sha256(), {}
+        for i, source in enumerate(self.node.inputs):
+            names = [f.name for f in source.schema if not pa.types.is_fixed_size_list(f.type)]
+            tables = [part[i].select(names) for part in self.parts]
+            name = source.step or getattr(source, "name", "") or source.keyword
+            counts[name if name not in counts else f"{name}.{i}"] = sum(
+                table.num_rows for table in tables
+            )
+            for row in (row for table in tables for row in table.to_pylist()):
+                digest.update(canonical_json(plain(row)).encode("utf-8", "surrogatepass"))
+            digest.update(b"\n")
+        return {"rows": counts, "sha": digest.hexdigest()}
+
+    async def answered(self, implementation: Implementation[Any], ctx: Context) -> list[Answered]:
+        """The answers of an implementation to each part."""
+        context = Asking(implementation, ctx, self.partitions, self.column, self.now)
+        return [await answer(self.node, tables, context) for tables in self.parts]
+
+    async def items(self, llm: LLM, embedder: Embedder) -> list[Rows]:
+        """The rows that an implementation answers, collected by one without calls."""
+        probe = RowsProbe()
+        async with Context(llm, embedder, self.node, StepMetrics()) as ctx:
+            await self.answered(probe, ctx)
+        return probe.seen
+
+
+def semantic_steps(plan: LogicalPlan) -> list[str]:
+    """The steps that call the model."""
+    return list(dict.fromkeys(node.step for node in semantic_nodes(plan.roots)))
+
+
+def semantic_node(plan: LogicalPlan, step: str) -> Semantic:
+    """The semantic operator of a step. Raises PlanError if the step does not exist, or has not
+    exactly one such operator.
+    """
+    names = semantic_steps(plan)
+    steps = match_steps(step, names)
+    matches = [node for node in semantic_nodes(plan.roots) if node.step in steps]
+    there = listed_steps(names)
+    if not matches and step in plan.steps:
+        clusters = any(node.swappable and node.step == step for node in walk(*plan.roots))
+        arms = " ".join(f"--variant {name}:{step}=ALGORITHM" for name in "AB")
+        hint = f"compare whole plans: {arms}" if clusters else None
+        raise PlanError(Problem(f"step {step} does not call the model", there=there, hint=hint))
+    if not matches:
+        hint = did_you_mean(step, names)
+        raise PlanError(Problem(f'plan {plan.name} has no step "{step}"', there=there, hint=hint))
+    if len(steps) > 1:
+        there = ", ".join(steps)
+        raise PlanError(Problem(f'"{step}" is several steps', there=there, hint="name one of them"))
+    if len(matches) > 1:
+        kinds = ", ".join(node.keyword for node in matches)
+        what = f"step {step} calls the model {len(matches)} times ({kinds})"
+        raise PlanError(Problem(what, hint="split it into several steps"))
+    return matches[0]
+
+
+def implementation_of(
+    node: Semantic, text: str, library: Library, llm: LLM
+) -> tuple[Choice, Implementation[Any]]:
+    """Parse a choice of a step's implementation. Raises PlanError if it is unknown, has an invalid
+    parameter, or does not support this step.
+    """
+    choice = Choice.parse(text)
+    variant = library.get(node.keyword, choice, node.step)
+    refusal = variant.refusal(node, bound(llm, node.prompt.first.role).limits)
+    if refusal is not None:
+        raise PlanError(Problem(f"{choice} cannot do this: {refusal}", node.step, node.origin))
+    return choice, variant
+
+
+def _joined(lists: Sequence[Sequence[pa.Table]]) -> Tables:
+    """The tables of all windows as one, in the order of the input rows. A table without input rows
+    is the same in all windows.
+    """
+    joined = []
+    for tables in lists:
+        if INPUT_ROW in tables[0].column_names:
+            table = pa.concat_tables(tables)
+            place = pa.array(range(table.num_rows))
+            joined.append(
+                table.append_column("_at", place)
+                .sort_by([(INPUT_ROW, "ascending"), ("_at", "ascending")])
+                .drop("_at")
+            )
+        else:
+            joined.append(tables[0])
+    return tuple(joined)
+
+
+def _numbered(parts: Iterable[Tables]) -> Iterator[Tables]:
+    """Number the rows of the first input across all parts, for evidence and failures."""
+    start = 0
+    for first, *others in parts:
+        numbers = pa.array(range(start, start + first.num_rows), pa.int64())
+        start += first.num_rows
+        names = [name for name in first.column_names if name != INPUT_ROW]
+        yield first.select(names).append_column(INPUT_ROW, numbers), *others
+
+
+class StepArms(Arms):
+    """Implementations of a step over the same rows.
+
+    Args:
+        bench: The inputs and the models.
+
+    Raises:
+        PlanError: The step, an implementation or the truth is wrong; all errors of implementations
+            at once.
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench, request, library = bench, bench.request, bench.library
+        self.node = node = semantic_node(request.plan, request.step)
+        by_name = checked(
+            {
+                name: partial(implementation_of, node, text, library, bench.opened.llm)
+                for name, text in request.variants.items()
+            }
+        )
+        self.choices = {name: choice for name, (choice, _) in by_name.items()}
+        self.variants = {name: variant for name, (_, variant) in by_name.items()}
+        own = library.reference(node.keyword)
+        self.reference = next((n for n, c in self.choices.items() if c == own), next(iter(by_name)))
+        self.basis = library.get(node.keyword, own)
+        self.uses = {name: {node.step: str(choice)} for name, choice in self.choices.items()}
+        self.truth = None if request.truth is None else read_truth(node, request.truth)
+
+    async def prepare(self) -> list[str]:
+        """Compute the rows and the estimates, and return the lines to print before the trials."""
+        await self._prepared(pays=True)
+        return variants_preview(self.bench, self.estimates, self.frozen.before.calls)
+
+    async def foreseen(self) -> list[str]:
+        """The expected cost of each implementation, one line each, if no model is called for the
+        rows.
+        """
+        if lines := await self._prepared(pays=False):
+            later = "the cost of the variants depends on these rows: compare prints it before it runs a variant"
+            return [*lines, later]
+        node, opened = self.node, self.bench.opened
+        counts = " × ".join(f"{n} {count:,}" for n, count in self.frozen.facts()["rows"].items())
+        return [
+            f"{node.step} = {node.keyword}({counts}), one trial of each ({opened.llm.name}), estimated",
+            *estimate_lines(self.estimates, self.reference),
+            f"  {in_all(self.estimates, self.bench.request.trials, opened.budget)}",
+        ]
+
+    async def _prepared(self, *, pays: bool) -> list[str]:
+        """Compute the rows and the estimates. If the model would be called for the rows, but must
+        not be, returns lines about the cost instead.
+        """
+        bench = self.bench
+        await bench.read()
+        async with bench.copy() as scratch:
+            physical, grown = self._source(scratch)
+            if semantic_nodes(physical.roots):
+                lines = rows_preview(bench, self.node.step, physical, whole=grown)
+                if not pays:
+                    return lines
+                bench.say(lines)
+                bench.record.begin()
+            freeze = partial(self._freeze, physical, scratch, grown=grown)
+            self.frozen = frozen = await bench.pays(freeze)
+        if not frozen.parts or not frozen.rows.num_rows:
+            what = f"step {self.node.step} has no rows: there is nothing to compare"
+            raise PlanError(Problem(what, hint="use other inputs"))
+        if self.truth is not None:
+            self.truth = about(self.truth, frozen.rows)
+        await self._estimate()
+        return []
+
+    def _source(self, store: Store) -> tuple[PhysicalPlan, bool]:
+        """The plan up to the step, with the reference as the step's implementation; in a loop, up
+        to the input of its first round. If the input depends on what the plan writes, it is the
+        whole plan, and the second value is true. Raises PlanError.
+        """
+        bench, node, plan = self.bench, self.node, self.bench.request.plan
+        plan = replace(plan, use={**plan.use, node.step: self.choices[self.reference]})
+        physical = bench.compiled(plan, store)
+        steps = [n for n in walk(*physical.roots) if n.swappable and n.step == node.step]
+        grown = any(source in physical.after_writes for n in steps for source in n.inputs)
+        inputs = of_first_round(plan.roots, node)
+        small = replace(
+            plan,
+            writes=plan.writes if grown else (),
+            returns={f"input {i}": source for i, source in enumerate(inputs)},
+        )
+        return bench.compiled(small, store), grown
+
+    async def _freeze(
+        self, physical: PhysicalPlan, store: Store, ledger: Ledger, *, grown: bool
+    ) -> Frozen:
+        """Compute the input in a scratch store, charged to `ledger`.
+
+        Raises:
+            BudgetReached: A limit was reached before all rows were computed; the journal has the
+                answers.
+        """
+        bench, node, times = self.bench, self.node, list[datetime]()
+
+        def now(name: str) -> datetime:
+            times.append(bench.opened.now(name))
+            return times[-1]
+
+        options = ExecutorOptions("comparison", now, again=True, write=grown)
+        outcome, partitions, _ = await bench.run(physical, store, ledger, options)
+        if outcome.stopped:
+            what = f"the rows of step {node.step} are not complete"
+            raise BudgetReached(f"{outcome.stopped}; {what}. {KEPT}")
+        lists = [outcome.tables.get(f"input {i}", []) for i in range(len(node.inputs))]
+        windows = list(zip(*lists, strict=True))
+        if windows and not grown:
+            windows = [_joined(lists)]
+        return Frozen(
+            node,
+            list(_numbered(windows)),
+            times[0] if times else None,
+            partitions,
+            bench.request.plan.graph.partition,
+            ledger.paid,
+            len(outcome.failures),
+        )
+
+    async def _estimate(self) -> None:
+        """Estimate the cost of each implementation."""
+        models = self.bench.opened.llm, self.bench.opened.embedder
+        estimates = StepEstimates(self.node, await self.frozen.items(*models), *models)
+        self.expected = expected = await estimates.observed(self.basis)
+        self.requests = {n: await expected.at_once(each) for n, each in self.variants.items()}
+        self.estimates = [
+            expected.of(name, each, self.requests[name]) for name, each in self.variants.items()
+        ]
+
+    async def ready(self, ledger: Ledger) -> None:
+        """Compute the vectors that implementations need, before the timed trials."""
+        embedder = CountedEmbedder(self.bench.opened.embedder, ledger)
+        estimates = replace(self.expected, embedder=embedder)
+        for name, requests in self.requests.items():
+            if requests is None:
+                await estimates.requests(self.variants[name], embeds=True)
+
+    async def attempt(self, name: str, number: int, ledger: Ledger) -> Attempt:
+        """Run one trial of an implementation over all rows."""
+        opened, node = self.bench.opened, self.node
+        llm = ledger.counted(opened.scoped(f"compare {name}: {self.choices[name]}"))
+        embedder = CountedEmbedder(opened.embedder, ledger)
+        began = time.perf_counter()
+        async with Context(llm, embedder, node, StepMetrics(), trial=number) as ctx:
+            result = await self.frozen.answered(self.variants[name], ctx)
+        seconds = None if ledger.replayed else time.perf_counter() - began
+        for each in result:
+            opened.answered(node, each)
+        failures = [failure for each in result for failure in each.failures]
+        evidence = [each.evidence for each in result if each.evidence is not None]
+        trial = Trial(
+            number + 1,
+            ledger.cold,
+            ledger.paid,
+            seconds,
+            len(failures),
+            pa.concat_tables([each.table.select(node.schema.names) for each in result]),
+            pa.concat_tables(evidence) if evidence else None,
+            by_reason(failures),
+        )
+        return Attempt(trial)
+
+    def scored(self, attempts: Attempts) -> dict[str, Quality]:
+        """The quality of each implementation against the truth, and its agreement with the
+        reference.
+        """
+        rows, truth, reference = self.frozen.rows, self.truth, self.reference
+        key, compare = whole_rows(self.node)
+        answers = {
+            name: [trial_answers(each.trial, key, compare, rows, name) for each in own]
+            for name, own in attempts.items()
+        }
+        tallies = {} if truth is None else _tallies(attempts, truth, rows)
+        qualities = {}
+        for name, own in answers.items():
+            quality, pairs = Quality(), list(zip(own, answers[reference], strict=False))
+            same = agreement(*pairs) if pairs and name != reference else None
+            if truth is not None:
+                base = () if name == reference else tallies[reference]
+                quality = Quality.of(tallies[name], base)
+            elif same is not None:
+                each = [agreement(pair).value for pair in pairs]
+                quality = Quality(interval=range_of(same), spread=spread(each))
+            qualities[name] = replace(quality, same=same and same.value)
+        return qualities
+
+    def facts(self) -> dict[str, Any]:
+        """The further fields of the result."""
+        frozen, truth, node = self.frozen, self.truth, self.node
+        key, compare = truth.columns if truth else whole_rows(node)
+        if truth is None:
+            key = node.by if isinstance(node, SemAgg) else tuple(node.prompt.fields)
+        notes = list(truth.notes) if truth else []
+        if frozen.failed:
+            notes.append(f"{frozen.failed:,} rows failed in earlier steps and are not compared")
+        return {
+            "key": tuple(key),
+            "compare": compare,
+            "frozen": frozen.facts(),
+            "before": frozen.before,
+            "notes": (*notes, *known_rows(self.bench)),
+            "rows": frozen.rows,
+            "wanted": truth.rows if truth else None,
+            "closed": truth.closed if truth else True,
+        }
+
+
+def _tallies(attempts: Attempts, truth: Truth, rows: pa.Table) -> dict[str, list[Tally]]:
+    """A tally for each trial, over all rows or over the rows of the truth."""
+    true = truth.wanted(rows)
+
+    def tallied(answered: pa.Table) -> Tally:
+        ours = truth.answered(answered, rows)
+        scored = ours if truth.closed else {unit: ours[unit] for unit in ours if unit in true}
+        return tally(scored, true)
+
+    return {
+        name: [tallied(each.trial.rows) for each in own if each.trial.rows is not None]
+        for name, own in attempts.items()
+    }
+
+
+def only_step(plan: LogicalPlan) -> str:
+    """The only semantic step of a plan. Raises PlanError if there is none or more than one."""
+    names = semantic_steps(plan)
+    if len(names) != 1:
+        what, hint = "these variants do not name their step", 'name it: step="..."'
+        raise PlanError(Problem(what, there=listed_steps(names), hint=hint))
+    return names[0]
