@@ -45,6 +45,7 @@ from semgraph.logical.schema import PATH
 from semgraph.logical.semantic import SemMap
 from semgraph.logical.sinks import Delete, Merge
 from semgraph.meter import StepMetrics
+from semgraph.options import ARGUMENTS, RunOptions
 from semgraph.semantic.answers import SCHEMA_HINT, parse_answer_schema
 from semgraph.session.resources import Resources
 from semgraph.session.run import RunRequest, run_plan
@@ -111,16 +112,13 @@ def refuse_unknown_words(
 
 
 _MOST_PROBLEMS = 10  # listed by one error
-_OF_SESSIONS = {
-    name: f"it belongs to the session: Session({name}=...)"
-    for name in ("llm", "embedder", "store", "max_usd", "max_calls", "max_tokens", "max_seconds")
-}
+_OF_SESSIONS = {name: f"it belongs to the session: Session({name}=...)" for name in ARGUMENTS}
 
 
-def refuse_taken(plan: LogicalPlan, inputs: Mapping[str, Any], options: Mapping[str, Any]) -> None:
-    """Refuse an input with the name of an option of the call. Raises PlanError."""
-    for name, value in options.items():
-        if name in plan.inputs and name not in inputs and value is not None and value is not False:
+def refuse_taken(plan: LogicalPlan, inputs: Mapping[str, Any], options: RunOptions) -> None:
+    """Refuse an input with the name of an option of the call that is set. Raises PlanError."""
+    for name, value in options.changed.items():
+        if name in plan.inputs and name not in inputs and not callable(value):
             line = next(
                 (node.origin for node in walk(*plan.steps.values()) if _is_input(node, name)), None
             )
@@ -321,20 +319,15 @@ async def run_before(
         PlanError: A plan deletes rows, and the store holds other rows.
         BudgetReached: A run stopped at a limit; later ones were not started.
     """
-    if request.write and request.until is None:
+    asked = request.options
+    if asked.writes:
         await _refuse_deletes(request.plan, resources)
     done: list[Result] = []
     for name in example_rows(request.plan).after:
         beside = Path(request.plan.file).parent / f"{name}.yaml"
         plan = prepare(beside if beside.is_file() else name)
-        one = RunRequest(
-            plan,
-            {},
-            write=request.write,
-            progress=request.progress,
-            runs=request.runs,
-            begun=request.begun,
-        )
+        options = RunOptions(write=asked.write, progress=asked.progress, begun=asked.begun)
+        one = RunRequest(plan, {}, options, request.runs)
         if plan.inputs:
             done += await run_before(one, prepare, resources)
         tables = typed_inputs(plan, {}, None)
@@ -479,7 +472,7 @@ async def sampled(
         read = await snapshot(plan, store, partitions_read(plan, some))
     async with read.copy(None) as copy:
         result = await run_plan(
-            RunRequest(plan, some, again=True, sample=True), resources.over(copy)
+            RunRequest(plan, some, RunOptions(again=True), sample=True), resources.over(copy)
         )
     cost = StepMetrics()
     for step in result.meter.steps.values():
