@@ -41,14 +41,13 @@ from semgraph.logical.schema import Graph
 from semgraph.logical.semantic import OnError
 from semgraph.meter import StepMetrics
 from semgraph.options import RunOptions
+from semgraph.session.examples import run_before, sampled
 from semgraph.session.inputs import (
     no_plan,
     refuse_lost,
     refuse_other_groups,
     refuse_taken,
     refuse_unknown_words,
-    run_before,
-    sampled,
     typed_inputs,
 )
 from semgraph.session.resources import Owned, Resources, UserObjects
