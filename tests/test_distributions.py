@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import subprocess
 import sys
 import tarfile
@@ -48,6 +47,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 COMMANDS = """
+run add_episode --llm recorded --store memory
 plans list --format json
 plans check add_episode
 explain --format algebra add_episode
@@ -72,22 +72,18 @@ for line in sys.argv[1:]:
 
 @pytest.fixture(scope="module")
 def printed(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What each of the commands prints, run one after the other by one process in an empty folder."""
-    lines = COMMANDS.strip().splitlines()
-    out = python(installed, tmp_path_factory.mktemp("empty"), "-c", EACH, *lines)
-    _, *parts = ("\n" + out).split("\n$ ")
-    return dict(part.split("\n", 1) for part in parts)
-
-
-def python(installed: Path, folder: Path, *arguments: str) -> str:
-    """What Python prints, run in a folder with the package of the wheel alone."""
+    """What each of the commands prints, run one after the other by one process in an empty folder
+    with the package of the wheel alone.
+    """
+    folder = tmp_path_factory.mktemp("empty")
     environment = {**os.environ, "PYTHONPATH": str(installed), "SEMGRAPH_HOME": str(folder)}
     done = subprocess.run(
-        [sys.executable, *arguments],
+        [sys.executable, "-c", EACH, *COMMANDS.strip().splitlines()],
         cwd=folder, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    _, *parts = ("\n" + done.stdout).split("\n$ ")
+    return dict(part.split("\n", 1) for part in parts)
 
 
 def test_every_plan_prompt_recording_and_operator_is_in_the_wheel(members: set[str]) -> None:
@@ -117,10 +113,9 @@ def test_the_wheel_holds_nothing_for_developers(members: set[str]) -> None:
     assert [name for name in members if name.endswith(".pyc")] == []
 
 
-def test_the_installed_package_replays_the_first_example(installed: Path, tmp_path: Path) -> None:
-    command = shlex.split("run add_episode --llm recorded --store memory")
-    printed = python(installed, tmp_path, "-m", "semgraph", *command)
-    assert "Alice Chen ─ WORKS_AT ─▶ TechCorp" in printed
+def test_the_installed_package_replays_the_first_example(printed: dict[str, str]) -> None:
+    drawn = printed["run add_episode --llm recorded --store memory"]
+    assert "Alice Chen ─ WORKS_AT ─▶ TechCorp" in drawn
 
 
 def test_the_installed_package_lists_and_checks_its_plans(printed: dict[str, str]) -> None:
