@@ -112,7 +112,7 @@ class PlanOptions:
 
     def prepare(self, session: Session, plan: str, resume: str | None = None) -> LogicalPlan:
         """A checked plan; see `Session.prepare`. Raises PlanError."""
-        params, use = _parameters(self.set), named_values("--use", self.use)
+        params, use = parameters(self.set), named_values("--use", self.use)
         return session.prepare(plan, params=params, preset=self.preset, use=use, resume=resume)
 
     def rows(self, plan: LogicalPlan) -> dict[str, LoadedInput]:
@@ -514,7 +514,7 @@ def named_values(option: str, texts: Sequence[str] | None) -> dict[str, str]:
     return values
 
 
-def _parameters(texts: Sequence[str] | None) -> dict[str, Any]:
+def parameters(texts: Sequence[str] | None) -> dict[str, Any]:
     """Parse the values of `--set`: JSON if valid, else text. Raises PlanError."""
     values: dict[str, Any] = {}
     for name, text in named_values("--set", texts).items():
