@@ -12,7 +12,7 @@ from tests.fuzz.checking import check
 from tests.fuzz.engine import Engine
 from tests.fuzz.plans import IMPLEMENTATIONS
 
-PLANS = 25  # 3,000 in `make nightly`
+PLANS = 50  # 3,000 in `make nightly`
 
 
 def test_three_evaluations_of_random_plans_agree(tmp_path: object) -> None:
