@@ -81,13 +81,11 @@ app = Commands(
 @everywhere
 def everything(
     options: CommonOptions,
-    ctx: typer.Context,
     _version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
     """Knowledge-graph pipelines as query plans."""
-    ctx.obj = options
 
 
 for command in (

@@ -6,23 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from semgraph.cli import completion
 from semgraph.cli.options import (
     CommonOptions,
-    Inputs,
-    MaxCalls,
-    MaxSeconds,
-    MaxTokens,
-    MaxUsd,
-    NoCache,
-    Params,
-    Preset,
-    Rows,
-    Uses,
+    PlanOptions,
+    argument,
     everywhere,
+    flag,
+    read_variants,
     run_until_signal,
 )
 from semgraph.errors import PlanError, Problem
+from semgraph.options import RunOptions
 
 if TYPE_CHECKING:
     from semgraph.compare.comparison import Comparison
@@ -31,64 +25,34 @@ if TYPE_CHECKING:
 @everywhere
 def compare(
     options: CommonOptions,
-    plan: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="PLAN",
-            help="A file, or a name: semgraph plans list.",
-            autocompletion=completion.plans,
-        ),
-    ] = None,
+    given: PlanOptions,
+    request: RunOptions,
+    plan: Annotated[str | None, argument("PLAN", "A file, or a name: semgraph plans list.")] = None,
     step: Annotated[
-        str | None,
-        typer.Option(
-            metavar="STEP",
-            help="The step whose implementations are compared.",
-            autocompletion=completion.steps,
-        ),
+        str | None, flag("--step STEP", "The step whose implementations are compared.")
     ] = None,
     implementations: Annotated[
         str | None,
-        typer.Option(
-            metavar="A,B,…",
-            help="Implementations of the step: nested_loop,block(left=10).",
-            autocompletion=completion.implementations,
-        ),
+        flag("--implementations A,B,…", "Implementations of the step: nested_loop,block(left=10)."),
     ] = None,
     variant: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME:STEP=IMPLEMENTATION,…",
-            help="A whole plan with implementations of its steps; give two or more.",
+        flag(
+            "--variant NAME:STEP=IMPLEMENTATION,…",
+            "A whole plan with implementations of its steps; give two or more.",
         ),
     ] = None,
     truth: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", help="What is right: columns that name a row, and its answers."
-        ),
+        str | None, flag("--truth FILE", "What is right: columns that name a row, and its answers.")
     ] = None,
-    trials: Annotated[int, typer.Option(metavar="N", help="Independent trials of each.")] = 1,
-    input: Inputs = None,  # noqa: A002 - the option's name
-    set: Params = None,  # noqa: A002 - the option's name
-    preset: Preset = None,
-    use: Uses = None,
-    rows: Rows = None,
-    no_cache: NoCache = False,
-    max_usd: MaxUsd = None,
-    max_calls: MaxCalls = None,
-    max_tokens: MaxTokens = None,
-    max_seconds: MaxSeconds = None,
+    trials: Annotated[int, flag("--trials N", "Independent trials of each.")] = 1,
     show: Annotated[
-        str | None,
-        typer.Option(metavar="ID", help="Show a recorded comparison: its id, or last."),
+        str | None, flag("--show ID", "Show a recorded comparison: its id, or last.")
     ] = None,
 ) -> None:
     """Compare implementations of a step over the same rows, or variants of a plan. The store is
     only read.
     """
-    from semgraph.cli.options import named_values, parameters, read_variants
-
     if show is not None:
         from semgraph.compare.comparison import load_comparison
 
@@ -102,20 +66,11 @@ def compare(
             )
         )
     variants = read_variants(step, implementations, variant or [])
-    limits = {
-        "max_usd": max_usd,
-        "max_calls": max_calls,
-        "max_tokens": max_tokens,
-        "max_seconds": max_seconds,
-    }
-    with options.session(**limits) as session:
-        prepared = session.prepare(
-            plan, params=parameters(set), preset=preset, use=named_values("--use", use)
-        )
-        from semgraph.frontend.row_files import read_inputs
+    with options.session() as session:
+        prepared = given.prepare(session, plan)
         from semgraph.render.header import header
 
-        values = read_inputs(input or (), prepared)
+        values = given.rows(prepared)
         options.talk(*header(prepared, plan, values, session.settings))
         job = session.acompare(
             prepared,
@@ -123,8 +78,8 @@ def compare(
             step=step,
             truth=truth,
             trials=trials,
-            rows=rows,
-            fresh=no_cache,
+            rows=request.rows,
+            fresh=request.fresh,
             say=options.talk,
             inputs=values,
         )

@@ -5,7 +5,7 @@ An unknown kind of value completes to nothing, and the shell proposes files.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,20 @@ def local_models(incomplete: str) -> list[str]:
     from semgraph.llm.catalogue import CATALOGUE
 
     return _beginning(incomplete, (model.name for model in CATALOGUE))
+
+
+BY_VALUE: dict[str, Callable[..., list[str]]] = {  # by the word for an argument or a value
+    "PLAN": plans,
+    "RUN": runs,
+    "RUN|COMPARISON": runs,
+    "PARAM=VALUE": params,
+    "STEP": steps,
+    "STEP=IMPLEMENTATION": uses,
+    "A,B,…": implementations,
+    "OPERATOR": operators,
+    "MODEL": models,
+    "STORE": stores,
+}
 
 
 def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from semgraph.cli import completion
-from semgraph.cli.options import Commands, CommonOptions, everywhere
+from semgraph.cli.options import Commands, CommonOptions, argument, everywhere, flag
 
 if TYPE_CHECKING:
     from semgraph.stores.neo4j.local.server import LocalServer, StartProgress
@@ -19,8 +19,7 @@ neo4j = Commands(
     help="A real Neo4j server on this machine: no Docker, no JDK to install.", no_args_is_help=True
 )
 Folder = Annotated[
-    str | None,
-    typer.Option(metavar="DIR", help="Where its data is.", show_default=".semgraph/neo4j"),
+    str | None, flag("--folder DIR", "Where its data is.", show_default=".semgraph/neo4j")
 ]
 
 
@@ -29,9 +28,8 @@ def doctor(
     options: CommonOptions,
     call: Annotated[
         bool,
-        typer.Option(
-            "--call",
-            help="Send one real request to each model (< 100 tokens), and say what it can do.",
+        flag(
+            "--call", "Send one real request to each model (< 100 tokens), and say what it can do."
         ),
     ] = False,
 ) -> None:
@@ -73,18 +71,15 @@ def pull(
     options: CommonOptions,
     names: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[NAME]...",
-            help="Which; the two defaults if none.",
-            show_default=False,
+        argument(
+            "[NAME]...",
+            "Which; the two defaults if none.",
             autocompletion=completion.local_models,
+            show_default=False,
         ),
     ] = None,
     source: Annotated[
-        str | None,
-        typer.Option(
-            "--from", metavar="URL|FILE", help="Take it from there instead.", show_default=False
-        ),
+        str | None, flag("--from URL|FILE", "Take it from there instead.", show_default=False)
     ] = None,
 ) -> None:
     """Fetch models: checked by SHA-256, resumable. Then each answers one test sentence."""
@@ -112,8 +107,7 @@ def pull(
 def rm(
     options: CommonOptions,
     names: Annotated[
-        list[str],
-        typer.Argument(metavar="NAME...", help="Which.", autocompletion=completion.local_models),
+        list[str], argument("NAME...", "Which.", autocompletion=completion.local_models)
     ],
 ) -> None:
     """Remove models from this machine."""
@@ -132,7 +126,7 @@ def start(
     folder: Folder = None,
     port: Annotated[
         int | None,
-        typer.Option(min=1, max=65535, help="The Bolt port.", show_default="7687, or a free one"),
+        flag("--port", "The Bolt port.", min=1, max=65535, show_default="7687, or a free one"),
     ] = None,
 ) -> None:
     """Start it, or find it running. The first start fetches Neo4j: GPLv3, from Maven Central, 140

@@ -18,13 +18,12 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -33,13 +32,16 @@ from semgraph.cli import completion
 from semgraph.display import in_shell
 from semgraph.errors import PlanError, Problem, SemgraphError, is_interrupt
 from semgraph.formats import escaped
+from semgraph.options import SETTINGS, Flag, RunOptions
 from semgraph.privacy import redacted, redacted_values
-from semgraph.stores.registry import FORMS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from semgraph.frontend.row_files import LoadedInput
     from semgraph.llm.settings import Settings
+    from semgraph.llm.stack import Budget
+    from semgraph.logical.plan import LogicalPlan
     from semgraph.session import Session
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
@@ -47,6 +49,9 @@ INTERRUPTED = 130
 _WIDTH = 120
 _PANEL = "Everywhere"
 _DESCRIBED = "Options of every command (--store, --llm, --format …): semgraph --help"
+_EVERYWHERE = [
+    spec.flag.argument for spec in SETTINGS.values() if spec.flag and not spec.flag.commands
+]
 _ELSEWHERE = "Name another place"
 _HINTS = {
     errno.EISDIR: "A file is needed there: name one",
@@ -61,149 +66,85 @@ _HINTS = {
 }
 
 
-Plan = Annotated[
-    str,
-    typer.Argument(
-        metavar="PLAN",
-        help="A file, or a name: semgraph plans list.",
-        autocompletion=completion.plans,
-    ),
-]
-Inputs = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-i",
-        "--input",
-        metavar="NAME=FILE|-|TEXT|[]|all",
-        autocompletion=completion.inputs,
-        help="Rows: .jsonl, .csv, .parquet, also DIR/*.jsonl; "
-        "FILE:COLUMN=SOURCE,… renames; - a text, -.jsonl rows; [] none; all: all groups.",
-    ),
-]
-Params = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="PARAM=VALUE",
-        help="A parameter of the plan.",
-        autocompletion=completion.params,
-    ),
-]
-Preset = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="A preset of the plan.", autocompletion=completion.presets),
-]
-Uses = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--use",
-        metavar="STEP=IMPLEMENTATION",
-        help="How a step is answered: block(left=10).",
-        autocompletion=completion.uses,
-    ),
-]
-MaxUsd = Annotated[
-    float | None, typer.Option(metavar="N", help="Stop before spending more dollars.")
-]
-MaxCalls = Annotated[int | None, typer.Option(metavar="N", help="Stop before more calls.")]
-MaxTokens = Annotated[int | None, typer.Option(metavar="N", help="Stop before more tokens.")]
-MaxSeconds = Annotated[float | None, typer.Option(metavar="N", help="Stop after so many seconds.")]
+def flag(spelling: str, help: str, **more: Any) -> Any:  # noqa: A002 - the name in typer
+    """An option of a command: `-o --output FILE` has two names, and a value that shells complete by its
+    word.
+    """
+    words = spelling.split(" ")
+    value = "" if words[-1].startswith("-") else words.pop()
+    return typer.Option(*words, metavar=value or None, help=help, **_completed(value, more))
 
 
-NamedEngine = Annotated[
-    str | None,
-    typer.Option(
-        "--engine", metavar="ENGINE", help="Run in shards: ray, ray://HOST:10001?shards=256."
-    ),
-]
+def argument(value: str, help: str | None = None, **more: Any) -> Any:  # noqa: A002 - the name in typer
+    """An argument of a command, which shells complete by its word."""
+    return typer.Argument(metavar=value or None, help=help, **_completed(value, more))
 
 
-Rows = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="Only the first rows of the first input.")
-]
-NoCache = Annotated[bool, typer.Option("--no-cache", help="Ignore cached answers.")]
+def _completed(value: str, more: dict[str, Any]) -> dict[str, Any]:
+    return {"autocompletion": completion.BY_VALUE.get(value.strip("[].")), **more}
 
 
-class OnError(StrEnum):
-    """The treatment of rows without a valid answer."""
-
-    RAISE = "raise"
-    NULL = "null"
+Plan = Annotated[str, argument("PLAN", "A file, or a name: semgraph plans list.")]
 
 
-class Format(StrEnum):
-    """The output format of a result."""
+@dataclass(frozen=True)
+class PlanOptions:
+    """The rows, parameters and implementations of a plan, as typed."""
 
-    text = "text"
-    json = "json"
+    input: Annotated[
+        list[str] | None,
+        flag(
+            "-i --input NAME=FILE|-|TEXT|[]|all",
+            "Rows: .jsonl, .csv, .parquet, also DIR/*.jsonl; "
+            "FILE:COLUMN=SOURCE,… renames; - a text, -.jsonl rows; [] none; all: all groups.",
+            autocompletion=completion.inputs,
+        ),
+    ] = None
+    set: Annotated[list[str] | None, flag("--set PARAM=VALUE", "A parameter of the plan.")] = None
+    preset: Annotated[
+        str | None,
+        flag("--preset NAME", "A preset of the plan.", autocompletion=completion.presets),
+    ] = None
+    use: Annotated[
+        list[str] | None,
+        flag("--use STEP=IMPLEMENTATION", "How a step is answered: block(left=10)."),
+    ] = None
+
+    def prepare(self, session: Session, plan: str, resume: str | None = None) -> LogicalPlan:
+        """A checked plan; see `Session.prepare`. Raises PlanError."""
+        params, use = _parameters(self.set), named_values("--use", self.use)
+        return session.prepare(plan, params=params, preset=self.preset, use=use, resume=resume)
+
+    def rows(self, plan: LogicalPlan) -> dict[str, LoadedInput]:
+        """The rows of the inputs that are given. Raises PlanError or InputError."""
+        from semgraph.frontend.row_files import read_inputs
+
+        return dict(read_inputs(self.input or (), plan))
+
+
+_common = functools.partial(flag, rich_help_panel=_PANEL)
 
 
 @dataclass(frozen=True)
 class CommonOptions:
-    """The options of every command; None if unset."""
+    """The options of every command; None if unset. `chosen` has the settings of this command that are
+    set, by the argument of `Session`.
+    """
 
-    llm: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL",
-            help="local, recorded, openai:NAME, openai:NAME@URL; openai:NAME?batch=true for half the price.",
-            autocompletion=completion.models,
-            rich_help_panel=_PANEL,
-        ),
-    ] = None
-    embedder: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL",
-            help="local, recorded, openai:NAME, openai:NAME@URL.",
-            autocompletion=completion.models,
-            rich_help_panel=_PANEL,
-        ),
-    ] = None
-    store: Annotated[
-        str | None,
-        typer.Option(
-            metavar="STORE",
-            help=f"{', '.join(FORMS)}.",
-            autocompletion=completion.stores,
-            rich_help_panel=_PANEL,
-        ),
-    ] = None
-    operators: Annotated[
-        list[str] | None,
-        typer.Option(metavar="DIR", help="Folder of your implementations.", rich_help_panel=_PANEL),
-    ] = None
-    functions: Annotated[
-        list[str] | None,
-        typer.Option(metavar="DIR", help="Folder of your functions.", rich_help_panel=_PANEL),
-    ] = None
-    config: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Instead of ./semgraph.toml.", rich_help_panel=_PANEL),
-    ] = None
+    chosen: Mapping[str, Any] = field(default_factory=dict)
+    config: Annotated[str | None, _common("--config FILE", "Instead of ./semgraph.toml.")] = None
     format: Annotated[
-        Format | None,
-        typer.Option(
-            help="text, or json: one document on stdout, an object or a list.",
-            rich_help_panel=_PANEL,
-        ),
+        Literal["text", "json"] | None,
+        _common("--format", "text, or json: one document on stdout, an object or a list."),
     ] = None
-    verbose: Annotated[
-        bool | None,
-        typer.Option("-v", "--verbose", help="Say more; show tracebacks.", rich_help_panel=_PANEL),
-    ] = None
-    quiet: Annotated[
-        bool | None,
-        typer.Option("-q", "--quiet", help="Results and errors only.", rich_help_panel=_PANEL),
-    ] = None
-    no_color: Annotated[
-        bool | None, typer.Option("--no-color", help="As NO_COLOR does.", rich_help_panel=_PANEL)
-    ] = None
+    verbose: Annotated[bool | None, _common("-v --verbose", "Say more; show tracebacks.")] = None
+    quiet: Annotated[bool | None, _common("-q --quiet", "Results and errors only.")] = None
+    no_color: Annotated[bool | None, _common("--no-color", "As NO_COLOR does.")] = None
 
     @property
     def json(self) -> bool:
         """Whether a result is printed as one JSON object."""
-        return self.format is Format.json
+        return self.format == "json"
 
     def words(self, *names: str) -> str:
         """The options that select models, store and code (or only `names`), as typed, without
@@ -213,15 +154,12 @@ class CommonOptions:
 
         from semgraph.privacy import without_password
 
-        values = {
-            "llm": self.llm,
-            "embedder": self.embedder,
-            "store": self.store,
-            "config": self.config,
-        }
-        typed = [(name, value) for name, value in values.items() if value is not None]
-        typed += [("operators", folder) for folder in self.operators or ()]
-        typed += [("functions", folder) for folder in self.functions or ()]
+        common = {name: value for name, value in self.chosen.items() if name in _EVERYWHERE}
+        values = {**common, "config": self.config}
+        typed = [(name, value) for name, value in values.items() if isinstance(value, str)]
+        typed += [
+            (name, v) for name, value in common.items() if isinstance(value, list) for v in value
+        ]
         return "".join(
             f" --{name} {quote(without_password(value))}"
             for name, value in typed
@@ -271,28 +209,13 @@ class CommonOptions:
         """All settings with these options. Raises PlanError."""
         from semgraph.llm.settings import Settings
 
-        overrides = {
-            "llm": self.llm,
-            "embedder": self.embedder,
-            "store": self.store,
-            "operators": self.operators or None,
-            "functions": self.functions or None,
-        }
-        return Settings.load(overrides, config=None if self.config is None else Path(self.config))
+        return Settings.load(self.chosen, config=None if self.config is None else Path(self.config))
 
-    def session(self, **more: Any) -> Session:
+    def session(self, *, group: str | None = None, within: Budget | None = None) -> Session:
         """A session with these options."""
         from semgraph.session import Session
 
-        return Session(
-            llm=self.llm,
-            embedder=self.embedder,
-            store=self.store,
-            operators=tuple(self.operators or ()),
-            functions=tuple(self.functions or ()),
-            config=self.config,
-            **more,
-        )
+        return Session(**self.chosen, config=self.config, group=group, within=within)
 
 
 def say(console: Console, line: str) -> None:
@@ -367,39 +290,85 @@ def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
     """Turn a function with a `CommonOptions` as first argument into a command with the common
     options and error handling.
 
-    The same options are accepted before the command's name; those after it take precedence.
+    The flags of settings that name the function are added; `chosen` has those that are set. In the
+    place of a parameter `RunOptions` or `PlanOptions` its flags are added. The same options are
+    accepted before the command's name; those after it take precedence.
     """
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    wants_context = any(parameter.name == "ctx" for parameter in own)
-    own = [parameter for parameter in own if parameter.name != "ctx"]
+    kinds = {
+        RunOptions: (RunOptions.flagged, _run_flags(command.__name__)),
+        PlanOptions: (lambda values: PlanOptions(**values), _fields_of(PlanOptions)),
+    }
+    own: list[inspect.Parameter] = []
+    made: dict[str, tuple[Callable[[Any], object], Sequence[inspect.Parameter]]] = {}
+    for parameter in list(inspect.signature(command, eval_str=True).parameters.values())[1:]:
+        if parameter.annotation in kinds:
+            made[parameter.name] = kinds[parameter.annotation]
+            own += made[parameter.name][1]
+        else:
+            own.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
+    settings = _setting_flags(command.__name__)
     taken = {parameter.name for parameter in own}
-    shared = [parameter for parameter in _common() if parameter.name not in taken]
+    shared = [each for each in _fields_of(CommonOptions) if each.name not in {*taken, "chosen"}]
     context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
 
     @functools.wraps(command)
     def run(ctx: typer.Context, **values: Any) -> None:
-        shared_values = {p.name: values.pop(p.name) for p in shared}
-        options = replace(
-            ctx.obj or CommonOptions(),
-            **{name: value for name, value in shared_values.items() if value is not None},
-        )
+        before = ctx.obj or CommonOptions()
+        chosen = {**before.chosen, **_set(settings, values)}
+        options = ctx.obj = replace(before, chosen=chosen, **_set(shared, values))
+        for name, (make, flags) in made.items():
+            values[name] = make(_set(flags, values))
         with guard(options), in_shell():
-            command(options, **(values | ({"ctx": ctx} if wants_context else {})))
+            command(options, **values)
 
-    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in own]
+    parameters = [context, *own, *settings, *shared]
     run.__doc__ = "\n\n".join(
         " ".join(part.split()) for part in (inspect.getdoc(command) or "").split("\n\n")
     )
-    run.__signature__ = inspect.Signature([context, *parameters, *shared])  # type: ignore[attr-defined]
-    run.__annotations__ = {p.name: p.annotation for p in (context, *parameters, *shared)}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
     return run
 
 
+def _set(parameters: Iterable[inspect.Parameter], values: dict[str, Any]) -> dict[str, Any]:
+    """Take the values of parameters out of all values; those that are set."""
+    taken = {parameter.name: values.pop(parameter.name) for parameter in parameters}
+    return {name: value for name, value in taken.items() if value is not None}
+
+
 @functools.cache
-def _common() -> tuple[inspect.Parameter, ...]:
-    """The common options as parameters of a function."""
-    common = inspect.signature(CommonOptions, eval_str=True).parameters.values()
-    return tuple(parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in common)
+def _fields_of(kind: type) -> tuple[inspect.Parameter, ...]:
+    """The fields of a class as options of a command."""
+    own = inspect.signature(kind, eval_str=True).parameters.values()
+    return tuple(parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in own)
+
+
+def _run_flags(command: str) -> list[inspect.Parameter]:
+    """The options of a run that a command takes."""
+    types = get_type_hints(RunOptions)
+    flags = ((each.name, each.metadata.get("flag")) for each in fields(RunOptions))
+    return [
+        _parameter(name, types[name], flagged)
+        for name, flagged in flags
+        if flagged is not None and command in flagged.commands
+    ]
+
+
+def _setting_flags(command: str) -> list[inspect.Parameter]:
+    """The settings that a command takes."""
+    return [
+        _parameter(spec.flag.argument, list[str] if spec.type is tuple else spec.type, spec.flag)
+        for spec in SETTINGS.values()
+        if spec.flag is not None and (not spec.flag.commands or command in spec.flag.commands)
+    ]
+
+
+def _parameter(name: str, type_: Any, flagged: Flag) -> inspect.Parameter:
+    panel = None if flagged.commands else _PANEL
+    info = flag(flagged.spelling, flagged.help, min=flagged.least, rich_help_panel=panel)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[type_ | None, info]
+    )
 
 
 @contextmanager
@@ -545,7 +514,7 @@ def named_values(option: str, texts: Sequence[str] | None) -> dict[str, str]:
     return values
 
 
-def parameters(texts: Sequence[str] | None) -> dict[str, Any]:
+def _parameters(texts: Sequence[str] | None) -> dict[str, Any]:
     """Parse the values of `--set`: JSON if valid, else text. Raises PlanError."""
     values: dict[str, Any] = {}
     for name, text in named_values("--set", texts).items():

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from semgraph.cli import completion
-from semgraph.cli.options import Commands, CommonOptions, MaxUsd, everywhere
+from semgraph.cli.options import Commands, CommonOptions, argument, everywhere, flag
 from semgraph.errors import PlanError, Problem
 
 app = Commands(
@@ -19,14 +17,6 @@ app = Commands(
 )
 operators = Commands(help="Operators and their implementations.", no_args_is_help=True)
 functions = Commands(help="Functions that expressions call.", no_args_is_help=True)
-
-
-class SchemaKind(StrEnum):
-    """A kind of file with a schema."""
-
-    plan = "plan"
-    graph = "graph"
-    prompt = "prompt"
 
 
 @app.command("list")
@@ -49,10 +39,7 @@ def list_plans(options: CommonOptions) -> None:
 @everywhere
 def show(
     options: CommonOptions,
-    plan: Annotated[
-        str,
-        typer.Argument(metavar="PLAN", help="A name, or a file.", autocompletion=completion.plans),
-    ],
+    plan: Annotated[str, argument("PLAN", "A name, or a file.")],
 ) -> None:
     """Explain one plan: inputs, parameters, presets, steps and their implementations, prompts, an
     example command.
@@ -71,9 +58,7 @@ def show(
 @everywhere
 def check(
     options: CommonOptions,
-    files: Annotated[
-        list[str] | None, typer.Argument(metavar="[FILE|DIR]...", show_default="./plans")
-    ] = None,
+    files: Annotated[list[str] | None, argument("[FILE|DIR]...", show_default="./plans")] = None,
 ) -> None:
     """Check plans and graphs without running them: problems and warnings, each with its line. Exit
     code 2 for problems.
@@ -109,10 +94,7 @@ def check(
 @everywhere
 def ways(
     options: CommonOptions,
-    plan: Annotated[
-        str,
-        typer.Argument(metavar="PLAN", help="A name, or a file.", autocompletion=completion.plans),
-    ],
+    plan: Annotated[str, argument("PLAN", "A name, or a file.")],
 ) -> None:
     """Show the plans that a plan calls: the interface of each call, and the plans that fit in its
     place (--use STEP=PLAN).
@@ -135,10 +117,8 @@ def ways(
 @everywhere
 def copy(
     options: CommonOptions,
-    plan: Annotated[
-        str, typer.Argument(metavar="PLAN", help="A name.", autocompletion=completion.plans)
-    ],
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to.")] = Path("plans"),
+    plan: Annotated[str, argument("PLAN", "A name.")],
+    folder: Annotated[Path, argument("DIR", "Where to.")] = Path("plans"),
 ) -> None:
     """Copy a plan with its graph, prompts and the plans it calls, so that you can change them.
     Overwrites nothing.
@@ -158,15 +138,15 @@ def copy(
 def schema(
     options: CommonOptions,
     of: Annotated[
-        SchemaKind, typer.Option(help="The kind of file; prompt: front matter.")
-    ] = SchemaKind.plan,
+        Literal["plan", "graph", "prompt"], flag("--of", "The kind of file; prompt: front matter.")
+    ] = "plan",
 ) -> None:
     """Print the JSON Schema of plans, of graphs, or of the front matter of prompts: an editor that
     knows it completes and checks as you type.
     """
     from semgraph.frontend.jsonschema import SCHEMAS
 
-    options.dump(SCHEMAS[of.value]())
+    options.dump(SCHEMAS[of]())
 
 
 @operators.command("list")
@@ -189,16 +169,9 @@ def list_operators(options: CommonOptions) -> None:
 @everywhere
 def new_operator(
     options: CommonOptions,
-    operator: Annotated[
-        str,
-        typer.Argument(
-            metavar="OPERATOR", help="Such as sem_join.", autocompletion=completion.operators
-        ),
-    ],
-    name: Annotated[str, typer.Argument(help="What plans will call it, such as sorted_block.")],
-    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Your folder.")] = Path(
-        "operators"
-    ),
+    operator: Annotated[str, argument("OPERATOR", "Such as sem_join.")],
+    name: Annotated[str, argument("", "What plans will call it, such as sorted_block.")],
+    folder: Annotated[Path, argument("[DIR]", "Your folder.")] = Path("operators"),
 ) -> None:
     """Write a template for an implementation of your own, DIR/OPERATOR/NAME.py; it passes the check
     unchanged.
@@ -217,16 +190,10 @@ def new_operator(
 @everywhere
 def check_operators(
     options: CommonOptions,
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="A folder of <operator>/<name>.py.")
-    ],
+    folder: Annotated[Path, argument("DIR", "A folder of <operator>/<name>.py.")],
     injection: Annotated[
-        bool,
-        typer.Option(
-            "--injection", help="Measure with --llm whether a row changes the answers of others."
-        ),
+        bool, flag("--injection", "Measure with --llm whether a row changes the answers of others.")
     ] = False,
-    max_usd: MaxUsd = None,
 ) -> None:
     """Check implementations against their contract with a model in this process; nothing leaves the
     machine.
@@ -239,7 +206,7 @@ def check_operators(
     from semgraph.conformance.folder import check_folder, files_of, report_lines
 
     if injection:
-        _check_injection(options, folder, max_usd)
+        _check_injection(options, folder)
         return
     width = max((len(name) for name, _ in files_of(folder)), default=0)
     reports = []
@@ -255,12 +222,13 @@ def check_operators(
         raise typer.Exit(1)
 
 
-def _check_injection(options: CommonOptions, folder: Path, max_usd: float | None) -> None:
+def _check_injection(options: CommonOptions, folder: Path) -> None:
     from semgraph.conformance.folder import OPERATORS, find, injection
 
-    options = replace(options, operators=[*(options.operators or ()), str(folder)])
+    folders = [*options.chosen.get("operators", ()), str(folder)]
+    options = replace(options, chosen={**options.chosen, "operators": folders})
     measured = {}
-    with options.session(max_usd=max_usd) as session:
+    with options.session() as session:
         for file in find(folder):
             operator, name = file.name.split("/")
             if operator not in OPERATORS:
@@ -294,7 +262,7 @@ def list_functions(options: CommonOptions) -> None:
 @everywhere
 def check_own_functions(
     options: CommonOptions,  # noqa: ARG001 - `everywhere` passes them
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of <name>.py.")],
+    folder: Annotated[Path, argument("DIR", "A folder of <name>.py.")],
 ) -> None:
     """Say that this command is gone."""
     raise PlanError(

@@ -11,8 +11,7 @@ from typing import Annotated
 
 import typer
 
-from semgraph.cli import completion
-from semgraph.cli.options import Commands, CommonOptions, everywhere
+from semgraph.cli.options import Commands, CommonOptions, argument, everywhere, flag
 from semgraph.errors import PlanError, Problem
 
 app = Commands(help="Records of runs: list, show, remove.", no_args_is_help=True)
@@ -21,14 +20,7 @@ journal = Commands(
 )
 _UNITS = {"d": "days", "h": "hours", "m": "minutes"}
 
-Reference = Annotated[
-    str,
-    typer.Argument(
-        metavar="RUN",
-        help="Its id, the beginning of it, or last.",
-        autocompletion=completion.runs,
-    ),
-]
+Reference = Annotated[str, argument("RUN", "Its id, the beginning of it, or last.")]
 
 
 @app.command("list")
@@ -65,12 +57,7 @@ def show(options: CommonOptions, run: Reference) -> None:
 @everywhere
 def rm(
     options: CommonOptions,
-    runs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUN...", help="Ids, or beginnings.", autocompletion=completion.runs
-        ),
-    ],
+    runs: Annotated[list[str], argument("RUN...", "Ids, or beginnings.")],
 ) -> None:
     """Remove records. What the runs wrote to a store stays."""
     from semgraph.execution.record import find_run
@@ -84,15 +71,8 @@ def rm(
 def why(
     options: CommonOptions,
     run: Reference,
-    what: Annotated[
-        str,
-        typer.Argument(
-            metavar="WHAT", help="A key, a text or its beginning; or STEP:column=value."
-        ),
-    ],
-    messages: Annotated[
-        bool, typer.Option("--messages", help="Print the exact requests and answers.")
-    ] = False,
+    what: Annotated[str, argument("WHAT", "A key, a text or its beginning; or STEP:column=value.")],
+    messages: Annotated[bool, flag("--messages", "Print the exact requests and answers.")] = False,
 ) -> None:
     """Explain a result: back from the row to the answers, the exact prompts and the source rows."""
     from semgraph.execution.record import all_runs, exchanges, find_run
@@ -117,19 +97,9 @@ def why(
 def report(
     options: CommonOptions,
     records: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUN|COMPARISON...",
-            help="Ids, the beginnings of them, or last.",
-            autocompletion=completion.runs,
-        ),
+        list[str], argument("RUN|COMPARISON...", "Ids, the beginnings of them, or last.")
     ],
-    to: Annotated[
-        str,
-        typer.Option(
-            "-o", "--output", metavar="FILE", help="The page; it opens without a network."
-        ),
-    ],
+    to: Annotated[str, flag("-o --output FILE", "The page; it opens without a network.")],
 ) -> None:
     """Write one HTML file: costs by step, the graph, every prompt and answer; of a comparison the
     table and the chart.
@@ -150,7 +120,7 @@ def report(
 @everywhere
 def forget(
     options: CommonOptions,
-    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="Values.")],
+    groups: Annotated[list[str], argument("GROUP...", "Values.")],
 ) -> None:
     """Delete the answers and vectors of groups from the journal. The graph and the records of runs
     stay.
@@ -175,9 +145,9 @@ def forget(
 @everywhere
 def prune(
     options: CommonOptions,
-    older: Annotated[str, typer.Option(metavar="AGE", help="Of this age at least: 90d, 12h, 30m.")],
+    older: Annotated[str, flag("--older AGE", "Of this age at least: 90d, 12h, 30m.")],
     group: Annotated[
-        list[str] | None, typer.Option(metavar="GROUP", help="Of this group; may be repeated.")
+        list[str] | None, flag("--group GROUP", "Of this group; may be repeated.")
     ] = None,
 ) -> None:
     """Delete answers and vectors of a certain age from the journal. The graph and the records of runs
@@ -207,21 +177,17 @@ def prune(
 @everywhere
 def export(
     options: CommonOptions,
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="The value of the partition.")],
+    group: Annotated[str, argument("GROUP", "The value of the partition.")],
     to: Annotated[
         str,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            help="FILE.graphml, FILE.json (node-link), or FOLDER.parquet: nodes.parquet, edges.parquet.",
+        flag(
+            "-o --output FILE",
+            "FILE.graphml, FILE.json (node-link), or FOLDER.parquet: nodes.parquet, edges.parquet.",
         ),
     ],
     graph: Annotated[
         str | None,
-        typer.Option(
-            metavar="FILE", help="A graph.yaml; default: plans/graph.yaml, else the shipped."
-        ),
+        flag("--graph FILE", "A graph.yaml; default: plans/graph.yaml, else the shipped."),
     ] = None,
 ) -> None:
     """Write a group's nodes and edges, with labels, properties and times, for other programs."""

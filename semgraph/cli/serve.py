@@ -5,19 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from semgraph.cli.options import (
     CommonOptions,
-    MaxCalls,
-    MaxSeconds,
-    MaxTokens,
-    MaxUsd,
+    argument,
     everywhere,
+    flag,
     message_of,
     run_until_signal,
 )
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
 _DEFAULT = "add_episode,search,retrieve_episodes"  # the memory tools of a conversation
 _TOKEN = "SEMGRAPH_TOKEN"  # noqa: S105 - the name of a variable
 _LEAST = 16  # minimum characters of a token
+_JOINT = ("max_usd", "max_calls", "max_tokens")  # limits of all calls of the server together
 
 
 @everywhere
@@ -41,50 +40,32 @@ def serve(
     options: CommonOptions,
     address: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[HOST:PORT]",
-            help="With --http: where to listen.",
-            show_default="127.0.0.1:8000",
-        ),
+        argument("[HOST:PORT]", "With --http: where to listen.", show_default="127.0.0.1:8000"),
     ] = None,
     *,
-    mcp: Annotated[
-        bool, typer.Option("--mcp", help="By the Model Context Protocol (extra mcp).")
-    ] = False,
-    http: Annotated[
-        bool, typer.Option("--http", help="Streamable HTTP instead of stdin and stdout.")
-    ] = False,
+    mcp: Annotated[bool, flag("--mcp", "By the Model Context Protocol (extra mcp).")] = False,
+    http: Annotated[bool, flag("--http", "Streamable HTTP instead of stdin and stdout.")] = False,
     plans: Annotated[
-        str,
-        typer.Option(metavar="PLAN,…", help="Plans to serve: names, files; all: all but parts."),
+        str, flag("--plans PLAN,…", "Plans to serve: names, files; all: all but parts.")
     ] = _DEFAULT,
     group: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The only group that is read and written."),
+        str | None, flag("--group NAME", "The only group that is read and written.")
     ] = None,
     max_rows: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Rows of each table that a call gives.")
+        int, flag("--max-rows N", "Rows of each table that a call gives.", min=1)
     ] = 100,
     keep: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Records of calls that stay; older are deleted.")
+        int, flag("--keep N", "Records of calls that stay; older are deleted.", min=1)
     ] = 500,
-    max_usd: MaxUsd = None,
-    max_calls: MaxCalls = None,
-    max_tokens: MaxTokens = None,
-    max_seconds: MaxSeconds = None,
     token: Annotated[
-        str,
-        typer.Option(
-            metavar="VARIABLE", help="With --http: the environment variable with the token."
-        ),
+        str, flag("--token VARIABLE", "With --http: the environment variable with the token.")
     ] = _TOKEN,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="With --http: another host by which clients reach it."),
+        flag("--allow-host NAME", "With --http: another host by which clients reach it."),
     ] = None,
     folder: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="The folder to serve from, instead of this one."),
+        Path | None, flag("--folder DIR", "The folder to serve from, instead of this one.")
     ] = None,
 ) -> None:
     """Serve plans as tools for agents. --max-usd, --max-calls and --max-tokens hold for all calls of the
@@ -105,17 +86,19 @@ def serve(
     log = logging.StreamHandler(sys.stderr)
     log.setFormatter(_Log(logging.BASIC_FORMAT))
     logging.basicConfig(handlers=[log], level=logging.INFO if options.verbose else logging.WARNING)
-    within = _budget(max_usd=max_usd, max_calls=max_calls, max_tokens=max_tokens)
-    session = options.session(max_seconds=max_seconds, group=group, within=within)
+    joint = {name: options.chosen[name] for name in _JOINT if name in options.chosen}
+    chosen = {name: value for name, value in options.chosen.items() if name not in joint}
+    session = replace(options, chosen=chosen).session(group=group, within=_budget(joint))
+    seconds = chosen.get("max_seconds")
     if http:
         where = _address(address, allow_host, _secret(token))
-        server = _server(session, plans, group, max_rows, keep, max_seconds)
+        server = _server(session, plans, group, max_rows, keep, seconds)
         _serve_http(options, server, session, where)
     else:
         from semgraph.serve.transports import standard_streams
 
         with standard_streams() as streams:  # before any user code runs
-            server = _server(session, plans, group, max_rows, keep, max_seconds)
+            server = _server(session, plans, group, max_rows, keep, seconds)
             _serve_stdio(server, session, *streams)
 
 
@@ -127,15 +110,14 @@ class _Log(logging.Formatter):
         return escaped(redacted(super().format(record)))
 
 
-def _budget(**limits: float | None) -> Budget | None:
+def _budget(limits: Mapping[str, float]) -> Budget | None:
     """The joint budget of all calls of the server; None without a limit. Raises PlanError."""
     from semgraph.errors import PlanError
     from semgraph.llm.settings import from_options
     from semgraph.llm.stack import Budget
 
     problems: list[Problem] = []
-    keys = {f"limits.{name}": limit for name, limit in limits.items()}
-    values = from_options(keys, Path.cwd(), problems).values
+    values = from_options(limits, Path.cwd(), problems).values
     if problems:
         raise PlanError(*problems)
     checked = {key.removeprefix("limits."): value for key, value in values.items()}

@@ -26,7 +26,7 @@ from semgraph.compare.trial import (
 from semgraph.compare.truth import RowAnswers, comparable, graph_of, read_graph_truth
 from semgraph.display import option
 from semgraph.errors import BudgetReached, PlanError, Problem, did_you_mean
-from semgraph.execution.outcome import RunOptions
+from semgraph.execution.outcome import ExecutorOptions
 from semgraph.execution.result import result_table
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.node import walk
@@ -109,7 +109,7 @@ class PlanArms(Arms):
         """Run one trial of a plan in a copy of the store."""
         bench, plan = self.bench, self.plans[name]
         choices = ", ".join(f"{step}={choice}" for step, choice in self.uses[name].items())
-        options = RunOptions("comparison", bench.opened.now, again=True)
+        options = ExecutorOptions("comparison", bench.opened.now, again=True)
         async with bench.copy() as store:
             physical, scope = bench.compiled(plan, store), f"compare plan {name}: {choices}"
             outcome, _, seconds = await bench.run(

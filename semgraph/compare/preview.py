@@ -60,13 +60,11 @@ class StepEstimates:
         if not requests:
             return self
         prompts, model = self.node.prompt, bound(self.llm, self.node.prompt.first.role)
-        total = sum(prompt_tokens(model, request) for request in requests)
+        sent = sum(prompt_tokens(model, request) for request in requests)
         last = sum(model.count_tokens(request.messages[-1].content) for request in requests)
-        longest = max(prompt.max_tokens for prompt in prompts.all)
-        shared = (total - last) / len(requests)
-        return replace(
-            self, seen=Observed(total / items, float(longest), 1.0, shared, last / items)
-        )
+        longest = float(max(prompt.max_tokens for prompt in prompts.all))
+        static = (sent - last) / len(requests)
+        return replace(self, seen=Observed(sent / items, longest, 1.0, static, last / items))
 
     async def requests(
         self, implementation: Implementation[Any], *, embeds: bool = False

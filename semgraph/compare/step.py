@@ -43,7 +43,7 @@ from semgraph.compare.trial import (
 )
 from semgraph.compare.truth import Truth, about, read_truth, whole_rows
 from semgraph.errors import BudgetReached, PlanError, Problem, did_you_mean
-from semgraph.execution.outcome import RunOptions
+from semgraph.execution.outcome import ExecutorOptions
 from semgraph.expr.functions import canonical_json
 from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.stack import bound
@@ -321,7 +321,7 @@ class StepArms(Arms):
             times.append(bench.opened.now(name))
             return times[-1]
 
-        options = RunOptions("comparison", now, again=True, write=grown)
+        options = ExecutorOptions("comparison", now, again=True, write=grown)
         outcome, partitions, _ = await bench.run(physical, store, ledger, options)
         if outcome.stopped:
             what = f"the rows of step {node.step} are not complete"

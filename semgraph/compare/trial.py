@@ -21,7 +21,7 @@ from semgraph.compare.comparison import Estimate, Quality, Spent, Trial
 from semgraph.compare.request import ComparisonRecord
 from semgraph.errors import PlanError, Problem, StoreUnavailable
 from semgraph.execution.executor import Executor, committed_rows
-from semgraph.execution.outcome import RunOptions, RunOutcome
+from semgraph.execution.outcome import ExecutorOptions, RunOutcome
 from semgraph.execution.record import noted
 from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import prepare
@@ -201,7 +201,8 @@ class Bench:
         return compile_plan(optimized(plan, {}), store, self.library, limits)
 
     async def run(
-        self, physical: PhysicalPlan, store: Store, ledger: Ledger, options: RunOptions, *, scope: str = "", trial: int = 0
+        self, physical: PhysicalPlan, store: Store, ledger: Ledger, options: ExecutorOptions,
+        *, scope: str = "", trial: int = 0,
     ) -> tuple[RunOutcome, Sequence[str], float]:  # fmt: skip
         """Run a plan over the inputs, charged to `ledger`. In a scope it shares no answers with
         other scopes, and no vectors with other trials.

@@ -243,22 +243,12 @@ class Case:
             None if t is None or len(t) % 4 == 0 else start + timedelta(days=len(t), microseconds=5)
             for t in self.texts
         ]
-        columns: dict[str, Any] = {
-            "name": self.texts,
-            "at": at,
-            "kind": kinds,
-            "reference": self.reference or ["r"] * n,
-        }
-        left = pa.table({f.name: pa.array(columns[f.name], f.type) for f in LEFT})
-        right = None
+        own = self.reference or ["r"] * n
+        columns = {"name": self.texts, "at": at, "kind": kinds, "reference": own}
+        left, right = pa.table(columns, schema=LEFT), None
         if self.operator == "sem_join":
             weights = [None if t is None else len(t) / 2 for t in self.others]
-            right = pa.table(
-                {
-                    "name": pa.array(self.others, pa.string()),
-                    "weight": pa.array(weights, pa.float64()),
-                }
-            )
+            right = pa.table({"name": self.others, "weight": weights}, schema=RIGHT)
         partitions = self.partition or ["p"] * n
         rows = Rows(
             left,

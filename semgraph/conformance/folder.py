@@ -71,7 +71,7 @@ def find(folder: Path) -> list[ImplementationFile]:
 
 def _load(library: Library, name: str, file: Path) -> ImplementationFile:
     operator = name.split("/", maxsplit=1)[0]
-    candidate = None
+    candidate = problem = None
     try:
         if operator == Cluster.keyword:
             refusal = library.algorithm(Choice(file.stem)).refuses()
@@ -79,15 +79,13 @@ def _load(library: Library, name: str, file: Path) -> ImplementationFile:
             implementation = library.get(operator, Choice(file.stem))
             candidate = Candidate(operator, file.stem, implementation)
             refusal = usable(operator, implementation)
+        if refusal is not None:
+            problem = f"it refuses the node of the checks: {refusal}"
     except PlanError as error:
-        return ImplementationFile(name, file, None, str(error))
+        problem = str(error)
     except Exception as error:  # noqa: BLE001 - whatever a user's `refuses` raises is reported
-        return ImplementationFile(
-            name, file, None, f"refuses raised {type(error).__name__}: {error}"
-        )
-    if refusal is not None:
-        return ImplementationFile(name, file, None, f"it refuses the node of the checks: {refusal}")
-    return ImplementationFile(name, file, candidate)
+        problem = f"refuses raised {type(error).__name__}: {error}"
+    return ImplementationFile(name, file, None if problem else candidate, problem)
 
 
 PATIENCE = 60.0

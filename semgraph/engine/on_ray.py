@@ -37,9 +37,10 @@ from semgraph.errors import (
 from semgraph.execution.result import Progress, Result
 from semgraph.extras import install
 from semgraph.llm.providers import typed_options
-from semgraph.llm.settings import RunLimits, Settings
+from semgraph.llm.settings import Settings
 from semgraph.llm.stack import Budget, Limiter, Spending, refusal
 from semgraph.meter import Meter
+from semgraph.options import RunLimits
 from semgraph.stores.registry import store_spec
 
 # Seconds for which a worker collects returns before it sends a message.
@@ -86,7 +87,7 @@ class RunLedger:
     """
 
     def __init__(self, limits: RunLimits) -> None:
-        self.budget = Budget(limits.max_calls, limits.max_tokens, limits.max_usd)
+        self.budget = Budget(**replace(limits, max_seconds=None).of_run)
         self.limiters: dict[Rates, Limiter] = {}
         self.held: dict[tuple[str, Account], list[Any]] = {}  # what requests in flight will return
         self._ended: set[str] = set()
@@ -271,9 +272,9 @@ class SharedBudget(Budget):
     """
 
     def __init__(self, ledger: Ledger, holder: str, limits: RunLimits, elapsed: float = 0) -> None:
-        super().__init__(limits.max_calls, limits.max_tokens, limits.max_usd, limits.max_seconds)
+        super().__init__(**limits.of_run)
         self._began -= elapsed
-        self._limited = {self.max_calls, self.max_tokens, self.max_usd} != {None}
+        self._limited = bool(replace(limits, max_seconds=None).of_run)
         self.line = Line(ledger, holder, None, many=16)
 
     async def reserve(self, most: Spending, what: str = "") -> None:

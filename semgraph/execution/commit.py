@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semgraph.errors import ConcurrentWrite, DataError, EngineError, Problem
-from semgraph.execution.outcome import RunOptions, RunOutcome
+from semgraph.execution.outcome import ExecutorOptions, RunOutcome
 from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import InputRows, Window
 from semgraph.logical.plan import Windowing
@@ -338,7 +338,7 @@ class CommitAttempt:
 class Commits:
     """The transactions of one run. It tracks the head of each partition as last seen by this run."""
 
-    def __init__(self, runtime: Runtime, options: RunOptions, outcome: RunOutcome) -> None:
+    def __init__(self, runtime: Runtime, options: ExecutorOptions, outcome: RunOutcome) -> None:
         self.runtime, self.options, self.outcome = runtime, options, outcome
         self.plan = runtime.plan
         self.heads: dict[int, str | None] = {}

@@ -46,7 +46,7 @@ from semgraph.execution.commit import (
     without_unwritten,
 )
 from semgraph.execution.evaluation import Evaluation, InputRowSet
-from semgraph.execution.outcome import RunOptions, RunOutcome
+from semgraph.execution.outcome import ExecutorOptions, RunOutcome
 from semgraph.execution.result import RETAINED
 from semgraph.execution.runtime import Lineage, Runtime
 from semgraph.execution.windows import (
@@ -130,7 +130,7 @@ class Executor:
 
     windowing: Windowing  # of a plan with windows; set when it runs
 
-    def __init__(self, runtime: Runtime, options: RunOptions) -> None:
+    def __init__(self, runtime: Runtime, options: ExecutorOptions) -> None:
         self.runtime, self.options = runtime, options
         self.plan = runtime.plan
         self.outcome = RunOutcome()

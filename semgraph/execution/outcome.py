@@ -14,8 +14,8 @@ from semgraph.semantic.ask import Failure
 
 
 @dataclass
-class RunOptions:
-    """The options of a run.
+class ExecutorOptions:
+    """The options of an executor.
 
     Args:
         run: Id of the run.

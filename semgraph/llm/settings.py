@@ -20,6 +20,7 @@ from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.llm.base import ModelSpec, unbound_role
 from semgraph.llm.catalogue import offline
 from semgraph.llm.providers import PROVIDERS, SERVICES, parse_spec
+from semgraph.options import ARGUMENTS, SETTINGS, RunLimits, SettingSpec
 from semgraph.privacy import (
     learn,
     learn_from_addresses,
@@ -31,13 +32,7 @@ from semgraph.stores.registry import STORES, store_spec
 
 OPTION = "option"  # the origin of values from the command line or from `Session`
 _PREFIX = "SEMGRAPH_"
-_VARIABLES = {
-    "SEMGRAPH_LLM": "llm",
-    "SEMGRAPH_EMBEDDER": "models.embed",
-    "SEMGRAPH_STORE": "store",
-    "SEMGRAPH_RETRIES_ATTEMPTS": "retries.attempts",
-    "SEMGRAPH_RETRIES_SECONDS": "retries.seconds",
-}
+_VARIABLES = {spec.variable: key for key, spec in SETTINGS.items() if spec.variable}
 VARIABLES = (
     *_VARIABLES,
     "SEMGRAPH_HOME",
@@ -46,36 +41,12 @@ VARIABLES = (
     "SEMGRAPH_SEGMENTS",
     "SEMGRAPH_TOKEN",
 )
-_NUMBERS: dict[str, type] = {
-    "limits.rpm": int,
-    "limits.tpm": int,
-    "limits.in_flight": int,
-    "limits.max_usd": float,
-    "limits.max_calls": int,
-    "limits.max_tokens": int,
-    "limits.max_seconds": float,
-    "retries.attempts": int,
-    "retries.seconds": float,
-    "journal.keep_days": int,
-}
-_FOLDERS = ("operators", "functions")
-KEYS = (
-    "store",
-    "engine",
-    *_FOLDERS,
-    "models",
-    "limits",
-    "retries",
-    "journal",
-    "journal.path",
-    *_NUMBERS,
-)
-TRUST = "trust.hosts"  # only in the user's own file
 TABLES = ("models", "limits", "retries", "journal")
+KEYS = (*(key for key in SETTINGS if key not in ("llm", "models.embed")), *TABLES)
+TRUST = "trust.hosts"  # only in the user's own file
 ROLES = ("default", "small", "embed")  # the keys of [models] that semgraph itself reads
 _ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 _SIMILAR = 0.84  # "defualt", "smal": misspellings, not new roles
-_OPTIONS = {"embedder": "models.embed"}
 
 
 @dataclass(frozen=True)
@@ -105,9 +76,9 @@ def user_config(env: Mapping[str, str]) -> Path:
 
 
 def from_options(overrides: Mapping[str, Any], cwd: Path, problems: list[Problem]) -> Source:
-    """Values from the command line or from `Session`; None means unset."""
+    """Values from the command line or from `Session`, by argument or by key; None means unset."""
     values = {
-        _OPTIONS.get(key, key): value for key, value in overrides.items() if value is not None
+        ARGUMENTS.get(name, name): value for name, value in overrides.items() if value is not None
     }
     return _checked(OPTION, values, cwd, problems, also=("llm",))
 
@@ -204,40 +175,35 @@ class _Wrong(Exception):
 
 
 def _value(key: str, value: Any, base: Path, also: tuple[str, ...]) -> Any:
-    if key in _NUMBERS:
-        return _number(key, value, _NUMBERS[key])
     if key == TRUST:
         if key not in also:
             hint = "write it into your own file: docs/settings.md"
             raise _Wrong(f"{key} is not for the file of a folder", hint=hint)
-        if not isinstance(value, list) or not all(isinstance(host, str) for host in value):
-            raise _Wrong(f"{key} must be a list of hosts", there=f"found {value!r}")
-        return tuple(value)
-    if key in _FOLDERS:
-        folders = [value] if isinstance(value, str | Path) else value
-        if not isinstance(folders, list | tuple) or not all(
-            isinstance(f, str | Path) for f in folders
-        ):
-            raise _Wrong(f"{key} must be a list of folders", there=f"found {value!r}")
-        return tuple(_path(f, base) for f in folders)
-    if key == "journal.path":
-        return _path(_text(key, value), base)
-    if key == "store":
-        text = _text(key, value)
-        return store_spec(text).resolved(text, base)
-    if key.startswith("models.") and _ROLE.match(key.removeprefix("models.")):
-        _check_role(key.removeprefix("models."))
-        also = (*also, key)
-    if key in also or key == "engine":
-        return _text(key, value)
-    known = [k for k in (*KEYS, *also, *(f"models.{role}" for role in ROLES)) if k not in TABLES]
+        return _texts(key, value, "hosts")
     if key in TABLES:
         raise _Wrong(f"{key} is a table: write [{key}]", there=f"found {value!r}")
-    raise _Wrong(
-        f'unknown setting "{key}"',
-        there=f"settings: {', '.join(known)}",
-        hint=did_you_mean(key, known),
-    )
+    if key.startswith("models.") and _ROLE.match(key.removeprefix("models.")):
+        _check_role(key.removeprefix("models."))
+        return _text(key, value)
+    if key not in KEYS and key not in also:
+        known = [
+            k for k in (*KEYS, *also, *(f"models.{role}" for role in ROLES)) if k not in TABLES
+        ]
+        raise _Wrong(
+            f'unknown setting "{key}"',
+            there=f"settings: {', '.join(known)}",
+            hint=did_you_mean(key, known),
+        )
+    spec = SETTINGS[key]
+    if spec.type is tuple:
+        folders = [value] if isinstance(value, str | Path) else value
+        return tuple(_path(folder, base) for folder in _texts(key, folders, "folders"))
+    if spec.type in (int, float):
+        return _number(key, value, spec)
+    text = _text(key, value)
+    if key == "store":
+        return store_spec(text).resolved(text, base)
+    return _path(text, base) if spec.type is Path else text
 
 
 def _check_role(role: str) -> None:
@@ -261,34 +227,27 @@ def _text(key: str, value: Any) -> str:
     raise _Wrong(f"{key} must be text", there=f"found {value!r}")
 
 
+def _texts(key: str, value: Any, what: str) -> tuple[str | Path, ...]:
+    if isinstance(value, list | tuple) and all(isinstance(each, str | Path) for each in value):
+        return tuple(value)
+    raise _Wrong(f"{key} must be a list of {what}", there=f"found {value!r}")
+
+
 def _path(value: str | Path, base: Path) -> Path:
     return base / Path(value).expanduser()
 
 
-def _number(key: str, value: Any, type_: type) -> float | int:
-    least = 0 if key == "journal.keep_days" else None
+def _number(key: str, value: Any, spec: SettingSpec) -> float | int:
     try:
-        number = type_(value)
+        number = spec.type(value)
         exact = not isinstance(value, bool) and float(value) == number and math.isfinite(number)
     except (TypeError, ValueError, OverflowError):
         exact = False
-    if not exact or (number < 0 if least == 0 else number <= 0):
-        what = "a whole number" if type_ is int else "a number"
-        raise _Wrong(
-            f"{key} must be {what} {'of at least 0' if least == 0 else 'above 0'}",
-            there=f"found {value!r}",
-        )
-    return type_(number)  # type: ignore[no-any-return]
-
-
-_DEFAULTS: dict[str, Any] = {
-    "store": "sqlite:.semgraph/graph.db",
-    "operators": (),
-    "functions": (),
-    "journal.path": Path(".semgraph/journal.db"),
-    "retries.attempts": 10,
-    "retries.seconds": 600.0,
-}
+    if not exact or (number <= 0 if spec.least is None else number < spec.least):
+        what = "a whole number" if spec.type is int else "a number"
+        least = "above 0" if spec.least is None else f"of at least {spec.least}"
+        raise _Wrong(f"{key} must be {what} {least}", there=f"found {value!r}")
+    return number  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True, repr=False)
@@ -303,21 +262,6 @@ class Setting:
 
     def __repr__(self) -> str:
         return f"Setting({without_password(str(self.value))}, {self.origin})"
-
-
-@dataclass(frozen=True)
-class RunLimits:
-    """Configured limits; None: no limit. `rpm`, `tpm` and `in_flight` limit an endpoint, the others
-    a run.
-    """
-
-    rpm: int | None = None
-    tpm: int | None = None
-    in_flight: int | None = None
-    max_usd: float | None = None
-    max_calls: int | None = None
-    max_tokens: int | None = None
-    max_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -501,9 +445,10 @@ def _short(value: Any, cwd: Path) -> str:
 
 def _plain(sources: Sequence[Source], cwd: Path) -> dict[str, Setting]:
     """All settings except models, each from the first source that has it."""
+    defaults = {key: each.default for key, each in SETTINGS.items() if each.default is not None}
     values = {
         key: Setting(cwd / v if isinstance(v, Path) else v, "default")
-        for key, v in _DEFAULTS.items()
+        for key, v in defaults.items()
     }
     for source in reversed(sources):
         for key, value in source.values.items():

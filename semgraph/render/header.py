@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
@@ -18,30 +17,14 @@ from semgraph.llm.base import ModelSpec
 from semgraph.llm.providers import PROVIDERS
 from semgraph.llm.settings import Settings
 from semgraph.logical.plan import LogicalPlan
+from semgraph.options import RunOptions
 from semgraph.stores.registry import store_spec
 
 if TYPE_CHECKING:
     from semgraph.llm.catalogue import CatalogueModel
 
 
-@dataclass(frozen=True)
-class RequestedOptions:
-    """The options of a run.
-
-    Args:
-        resume: The run to resume.
-        rows: The number of first rows to take; None: all.
-        until: The last step to compute.
-        write: Whether the run writes to the store.
-    """
-
-    resume: str | None = None
-    rows: int | None = None
-    until: str | None = None
-    write: bool = True
-
-
-DEFAULTS = RequestedOptions()
+_DEFAULTS = RunOptions()
 _NEXT = 3
 
 
@@ -50,7 +33,7 @@ def header(
     typed: str,
     inputs: Mapping[str, LoadedInput],
     settings: Settings,
-    requested: RequestedOptions = DEFAULTS,
+    requested: RunOptions = _DEFAULTS,
 ) -> Iterator[str]:
     """The lines.
 
@@ -74,14 +57,14 @@ def header(
         yield f"embed  {described(settings.embedder, plan, settings)}   ({settings['models.embed'].origin})"
     if needs.stores or plan.writes:
         yield f"store  {store(settings)}   ({settings['store'].origin})"
-    if plan.writes and not (requested.write and requested.until is None):
+    if plan.writes and not requested.writes:
         yield "write  nothing" + (
             f", and stop after step {requested.until}" if requested.until else ""
         )
 
 
 def _inputs(
-    plan: LogicalPlan, inputs: Mapping[str, LoadedInput], requested: RequestedOptions
+    plan: LogicalPlan, inputs: Mapping[str, LoadedInput], requested: RunOptions
 ) -> Iterator[str]:
     for each in inputs.values():
         if isinstance(each.rows, str):
@@ -103,7 +86,7 @@ def _inputs(
             yield f"input  the plan's example: {counted}{_first(plan, name, requested)}"
 
 
-def _first(plan: LogicalPlan, name: str, requested: RequestedOptions) -> str:
+def _first(plan: LogicalPlan, name: str, requested: RunOptions) -> str:
     """A note if only the first rows are used."""
     cut = requested.rows is not None and (plan.windows is None or plan.windows.input == name)
     return f"; only the first {requested.rows} (--rows)" if cut else ""

@@ -34,7 +34,8 @@ from semgraph.physical.plan import PhysicalPlan
 from semgraph.physical.planner import compile_plan
 from semgraph.render.explained import WIDTH, mermaid, tree
 from semgraph.semantic.library import Library
-from semgraph.session.inputs import Sample, example_rows
+from semgraph.session.examples import Sample
+from semgraph.session.inputs import example_rows
 from semgraph.session.resources import Resources
 from semgraph.stores.base import Attachable, Store, open_for_reading
 from semgraph.stores.sqlite.store import SqliteStore

@@ -435,14 +435,7 @@ class Resources:
         return replace(self, objects=replace(self.objects, store=store), budget=None)
 
     def _budget(self) -> Budget:
-        limits = self.settings.limits
-        return Budget(
-            limits.max_calls,
-            limits.max_tokens,
-            limits.max_usd,
-            limits.max_seconds,
-            within=self.within,
-        )
+        return Budget(**self.settings.limits.of_run, within=self.within)
 
     @asynccontextmanager
     async def open(

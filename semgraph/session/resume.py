@@ -26,7 +26,7 @@ from semgraph.llm.base import Kind
 from semgraph.llm.providers import parse_spec
 from semgraph.llm.settings import OPTION, Setting, Settings
 from semgraph.logical.plan import ALL, LogicalPlan
-from semgraph.logical.semantic import OnError
+from semgraph.options import RunOptions
 from semgraph.privacy import private_folder, without_password
 
 
@@ -41,7 +41,7 @@ class Resumed:
         use: The implementations of steps.
         inputs: Its rows.
         functions: The functions that its expressions call, each with the SHA-256 of its file.
-        options: `until`, `write`, `again` and `on_error`.
+        options: The recorded ones of `RunOptions`, by name.
         chosen: Models, embedder and store as text, with their origins, by key of the settings.
         engine: The engine that ran it, and the number of shards; None: this process, without
             shards.
@@ -75,22 +75,11 @@ class Resumed:
             for name in changed
         )
 
-    def merged(
-        self,
-        *,
-        until: str | None,
-        write: bool,
-        again: bool = False,
-        on_error: OnError | None = None,
-    ) -> dict[str, Any]:
-        """The options of a run; unset options come from the resumed run."""
-        before = self.options
-        return {
-            "until": until or before.get("until"),
-            "write": write and before.get("write", True),
-            "again": again or before.get("again", False),
-            "on_error": on_error or before.get("on_error"),
-        }
+    def merged(self, options: RunOptions) -> RunOptions:
+        """The options of a run; recorded ones that are unset come from the resumed run."""
+        unset = options.recorded.keys() - options.changed.keys()
+        before = {name: self.options[name] for name in unset & self.options.keys()}
+        return replace(options, resume=self.run or None, **before)
 
     def settings(self, now: Settings) -> Settings:
         """These settings with the run's models, embedder and store. Options take precedence; so do

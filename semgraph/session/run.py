@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ import pyarrow as pa
 from semgraph.errors import EngineError, PlanError, Problem, SemgraphError, did_you_mean
 from semgraph.execution.executor import Executor
 from semgraph.execution.observations import Observations
-from semgraph.execution.outcome import RunOptions, RunOutcome
+from semgraph.execution.outcome import ExecutorOptions, RunOutcome
 from semgraph.execution.record import (
     ROW_ID,
     WRITTEN,
@@ -32,7 +32,6 @@ from semgraph.execution.record import (
 )
 from semgraph.execution.result import (
     RESULTS,
-    OnProgress,
     Progress,
     RecordedRows,
     RecordedTables,
@@ -41,7 +40,7 @@ from semgraph.execution.result import (
     exit_code,
     result_rows,
 )
-from semgraph.execution.runtime import NoRecord, Opened, RowRecorder, Runtime, batched_operators
+from semgraph.execution.runtime import Opened, Runtime, batched_operators
 from semgraph.execution.uniform import Uniform
 from semgraph.formats import plural
 from semgraph.frontend.load import dump
@@ -55,6 +54,7 @@ from semgraph.logical.search import Search
 from semgraph.logical.semantic import OnError, Semantic
 from semgraph.meter import Meter
 from semgraph.optimizer import optimized, with_roots
+from semgraph.options import RunOptions
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.physical.planner import compile_plan
 from semgraph.privacy import redacted
@@ -102,36 +102,42 @@ class RunRequest:
 
     plan: LogicalPlan
     inputs: Mapping[str, pa.Table]
-    until: str | None = None
-    again: bool = False
-    fresh: bool = False
-    write: bool = True
-    on_error: OnError | None = None
-    progress: OnProgress | None = None
+    options: RunOptions = RunOptions()
     runs: Path | None = None
-    record_to: str | Path | None = None
     sample: bool = False  # a few rows of many
-    begun: Callable[[str], object] | None = None  # called with the id of the run
     notes: tuple[str, ...] = ()
     share: Share | None = None  # None: the whole run
     resumed: tuple[Path, ...] = ()  # records of earlier runs over the same rows
 
+    @property
+    def places(self) -> Sequence[int] | None:
+        """The position of each row of a share in the whole input; None: rows keep their numbers."""
+        return self.share.places if self.share is not None else None
+
+    def places_of(self, rows: Sequence[int]) -> Sequence[int]:
+        """The positions of input rows in the whole input."""
+        return rows if self.places is None else [self.places[row] for row in rows]
+
+    def column_of(self, rows: pa.ChunkedArray[Any]) -> Any:
+        """The positions of a column of input rows in the whole input."""
+        return rows if self.places is None else pa.chunked_array([self.places]).take(rows)
+
     def continuing(self, earlier: Resumed) -> RunRequest:
         """This request, with unset options taken from the resumed run."""
-        options = earlier.merged(
-            until=self.until, write=self.write, again=self.again, on_error=self.on_error
-        )
         notes = earlier.changed_functions(self.plan)
-        return replace(self, **options, notes=notes, resumed=earlier.records)
+        return replace(
+            self, options=earlier.merged(self.options), notes=notes, resumed=earlier.records
+        )
 
 
 async def run_plan(request: RunRequest, resources: Resources) -> Result:
     """Run a plan with the resources of a session."""
     logical = trimmed(request)
     _need_graph(request.plan, logical, resources)
-    record_to = Path(request.record_to) if request.record_to else None
+    options = request.options
+    record_to = Path(options.record_to) if options.record_to else None
     with _few_collections():
-        async with resources.open(logical, fresh=request.fresh, record_to=record_to) as opened:
+        async with resources.open(logical, fresh=options.fresh, record_to=record_to) as opened:
             return await _run_with(request, logical, resources, opened)
 
 
@@ -159,8 +165,8 @@ async def _prepared(
     inputs = {name: table for name, table in request.inputs.items() if name not in made}
     physical = compile_plan(optimized(logical, inputs), opened.store, library, limits)
     _require_prices(physical.logical, opened)
-    await _ensure(physical, opened, write=request.write)
-    notes = await _migrate(physical.logical, opened, write=request.write and request.until is None)
+    await _ensure(physical, opened, write=request.options.write)
+    notes = await _migrate(physical.logical, opened, write=request.options.writes)
     return physical, notes
 
 
@@ -170,7 +176,7 @@ async def prepare_store(request: RunRequest, resources: Resources) -> None:
     """
     logical = trimmed(request)
     _need_graph(request.plan, logical, resources)
-    async with resources.open(logical, fresh=request.fresh) as opened:
+    async with resources.open(logical, fresh=request.options.fresh) as opened:
         await _prepared(request, logical, resources, opened)
 
 
@@ -206,21 +212,18 @@ def _require_prices(plan: LogicalPlan, opened: Opened) -> None:
 
 def trimmed(request: RunRequest) -> LogicalPlan:
     """The plan up to `until`, with the request's `on_error` instead of each step's."""
-    plan = request.plan
-    if request.until is not None:
-        if request.until not in plan.steps:
+    plan, until, on_error = request.plan, request.options.until, request.options.on_error
+    if until is not None:
+        if until not in plan.steps:
             there = "steps: " + ", ".join(plan.steps)
-            hint = did_you_mean(request.until, plan.steps)
+            hint = did_you_mean(until, plan.steps)
             raise PlanError(
-                Problem(f'plan {plan.name} has no step "{request.until}"', there=there, hint=hint)
+                Problem(f'plan {plan.name} has no step "{until}"', there=there, hint=hint)
             )
-        plan = replace(plan, writes=(), returns={request.until: plan.steps[request.until]})
-    if request.on_error not in {None, *get_args(OnError)}:
-        raise PlanError(
-            f"on_error is {request.on_error!r}: use one of {', '.join(get_args(OnError))}"
-        )
-    if request.on_error is not None:
-        on_error = request.on_error
+        plan = replace(plan, writes=(), returns={until: plan.steps[until]})
+    if on_error not in {None, *get_args(OnError)}:
+        raise PlanError(f"on_error is {on_error!r}: use one of {', '.join(get_args(OnError))}")
+    if on_error is not None:
 
         def change(node: Node) -> Node:
             return replace(node, on_error=on_error) if isinstance(node, Semantic) else node
@@ -298,51 +301,125 @@ async def _migrate(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[st
 
 
 class _Recorder:
-    """The rows, failed rows and calls of a run record, written before and after a window is
-    committed.
+    """The record of a run: its facts, rows, failed rows and calls. Rows are recorded by their
+    positions in the whole input, before and after their window is committed.
     """
 
+    keeps_results = True
+
     def __init__(
-        self,
-        record: RunRecord,
-        calls: CallLog | None,
-        set_aside: Callable[[], None],
-        places: Sequence[int] | None,
-        placed: Callable[[pa.Table], pa.Table],
+        self, request: RunRequest, physical: PhysicalPlan, folder: Path, *, texts: bool
     ) -> None:
-        self._places, self._placed = places, placed
-        self.begin, self.take_back = record.begin, record.take_back
-        self._record, self._calls, self._set_aside = record, calls, set_aside
+        self.record = RunRecord(folder)
+        self.begin, self.take_back = self.record.begin, self.record.take_back
+        self.calls = CallLog(self.record, texts=texts)
+        self.lineage = _lineage(request, self.record)
+        self.outcome = RunOutcome()
+        self._request, self._windows = request, physical.logical.windows
+        self._seen = 0  # failures already checked for `failed.jsonl`
+        self._in_file: set[int] = set()  # input rows in `failed.jsonl`
+        others = request.share.unrecorded if request.share is not None else ()
+        self._last = {name: node for name, node in physical.named().items() if name not in others}
+
+    def describe(self, **facts: Any) -> None:
+        """Record facts, and once the plan and its rows."""
+        request = self._request
+        if not (self.record.folder / "plan.yaml").exists():
+            self.record.text("plan.yaml", dump(request.plan))
+            if request.share is None:  # the record of the whole run has the rows of a share
+                keep_inputs(self.record.folder, request.inputs)
+        self.record.describe(**asked_facts(request), **facts)
 
     def keep(self) -> None:
         """See `RowRecorder.keep`."""
-        self._record.keep()
+        self.record.keep()
         self._set_aside()
-        if self._calls is not None:
-            self._calls.flush()
+        self.calls.flush()
 
     def end(self) -> None:
         """See `RowRecorder.end`."""
-        self._record.end()
+        self.record.end()
+        self._set_aside()
+
+    def flush(self) -> None:
+        """Write everything, at the end of the run."""
+        self.record.flush()
+        self.calls.flush()
         self._set_aside()
 
     def windows(self, rows: Iterable[tuple[str, Sequence[int]]]) -> None:
         """See `RowRecorder.windows`."""
-        lines = (
-            {"partition": partition, "rows": [self._places[m] for m in own] if self._places else list(own)}
-            for partition, own in rows
-        )  # fmt: skip
-        self._record.lines("windows.jsonl", lines)
-
-    keeps_results = True
+        places_of = self._request.places_of
+        lines = ({"partition": name, "rows": list(places_of(own))} for name, own in rows)
+        self.record.lines("windows.jsonl", lines)
 
     def result(self, name: str, rows: pa.Table) -> None:
         """See `RowRecorder.result`."""
-        self._record.rows(RESULTS, name, self._placed(rows))
+        self.record.rows(RESULTS, name, self._placed(rows))
 
     def written(self, label: str, rows: pa.Table) -> None:
         """See `RowRecorder.written`."""
-        self._record.rows(WRITTEN, label, rows)
+        self.record.rows(WRITTEN, label, rows)
+
+    def record_rows(self, node: Node, rows: Batch) -> None:
+        """Record the rows of a node if it is the last of its step."""
+        if rows.num_rows and self._last.get(node.step) is node:
+            ids = pa.array(rows.ids or (), pa.int64())
+            table = self._placed(rows.table)
+            self.record.rows("steps", node.step, table.append_column(ROW_ID, ids))
+
+    def answers(self, node: Node, evidence: pa.Table) -> None:
+        """Record the answers of a node."""
+        self.record.rows("answers", node.step, self._placed(evidence))
+
+    def _placed(self, table: pa.Table) -> pa.Table:
+        """Rows with the positions of their input rows in the whole input instead of their
+        numbers.
+        """
+        if self._request.places is None:
+            return table
+        for name in (INPUT_ROW, PARTITION):
+            if name in table.column_names:
+                at = table.column_names.index(name)
+                table = table.set_column(at, name, self._request.column_of(table.column(name)))
+        return table
+
+    def _set_aside(self) -> None:
+        """Write failed rows that `failed.jsonl` does not have yet, so that they survive the
+        process.
+        """
+        self.record.failed(self._new_failed_rows())
+
+    def _new_failed_rows(self) -> list[dict[str, Any]]:
+        """The original input rows that failed since the last call, each with its first failure.
+        Without windows: the failed rows themselves.
+        """
+        windowing, outcome = self._windows, self.outcome
+        failures = outcome.failures[self._seen :]
+        self._seen += len(failures)
+        if windowing is None or outcome.input_rows is None:
+            return [{**f.row, "_step": f.step, "_error": f.error} for f in failures]
+        first: dict[int, Failure] = {}
+        unread = [
+            {**f.row, "_step": f.step, "_error": f.error} for f in failures if f.input_row is None
+        ]
+        for failure in failures:
+            if failure.input_row is not None and failure.input_row not in self._in_file:
+                first.setdefault(failure.input_row, failure)
+        self._in_file |= first.keys()
+        rows = self._request.inputs[windowing.input]
+        return unread + [
+            {**rows.slice(m, 1).to_pylist()[0], "_step": f.step, "_error": f.error}
+            for m, f in sorted(first.items())
+        ]
+
+
+def _lineage(request: RunRequest, record: RunRecord) -> RunLineage:
+    share = request.share
+    if share is not None:
+        places = {share.input: share.places} if share.places is not None else {}
+        return RunLineage(record, share.sizes, places, share.skip, share.ids)
+    return RunLineage(record, {name: table.num_rows for name, table in request.inputs.items()})
 
 
 def settings_facts(settings: Settings) -> dict[str, Any]:
@@ -356,13 +433,12 @@ def settings_facts(settings: Settings) -> dict[str, Any]:
 def asked_facts(request: RunRequest) -> dict[str, Any]:
     """The facts of a request for a record, from which the run can be resumed."""
     plan = request.plan
-    names = ("until", "write", "again", "on_error")
     return {
         "semgraph": version("semgraph"),
         "file": plan.file,
         "params": dict(plan.params),
         "use": {step: str(choice) for step, choice in {**plan.use, **plan.replaced}.items()},
-        "asked": {name: getattr(request, name) for name in names},
+        "asked": request.options.recorded,
         "functions": plan.functions,
         "resumed": [folder.name for folder in request.resumed],
     }
@@ -418,21 +494,8 @@ def _named(request: RunRequest) -> tuple[str, Path | None]:
     return name, None if request.runs is None else request.runs / name
 
 
-def _lineage(request: RunRequest, record: RunRecord | None) -> RunLineage | None:
-    share = request.share
-    if record is None:
-        return None
-    if share is not None:
-        places = {share.input: share.places} if share.places is not None else {}
-        return RunLineage(record, share.sizes, places, share.skip, share.ids)
-    return RunLineage(record, {name: table.num_rows for name, table in request.inputs.items()})
-
-
-RunState = Literal["new", "running", "done", "budget", "failed", "interrupted"]
-
-
 class PlanRun:
-    """One run: its id, state, record and, after its end, result."""
+    """One run: its id, its record and its outcome. The recorder is None if no record is kept."""
 
     def __init__(
         self,
@@ -442,125 +505,76 @@ class PlanRun:
         resources: Resources,
         notes: Sequence[str],
     ) -> None:
-        self.state: RunState = "new"
-        self.result: Result | None = None
-        self.notes = notes
-        self.noted_before = {*notes, *_notes_of(opened.store)}
         self.request, self.physical, self.opened = request, physical, opened
-        self.meter, self.spent = Meter(), resources.owned.spent
+        self.resources, self.notes = resources, notes
+        self.noted_before = {*notes, *_notes_of(opened.store)}
+        self.meter, self.uniform = Meter(), Uniform()
         self.id, folder = _named(request)
-        self.record = RunRecord(folder) if folder is not None else None
-        self.places = request.share.places if request.share is not None else None
-        self.lineage = _lineage(request, self.record)
-        self.calls = (
-            CallLog(self.record, texts=opened.journal is not None)
-            if self.record is not None
-            else None
-        )
-        if request.begun is not None:
-            request.begun(self.id)
+        self.recorder: _Recorder | None = None
+        if folder is not None:
+            texts = opened.journal is not None
+            self.recorder = _Recorder(request, physical, folder, texts=texts)
+        if request.options.begun is not None:
+            request.options.begun(self.id)
         self.observations = Observations(physical, resources.models, request.sample)
-        self.stored_observations = resources.observations()
-        self.uniform = Uniform()
         self.asked: dict[str, tuple[int, int]] = {}  # answered rows and all asked rows, by step
         self.outcome = RunOutcome()
-        self.seen = 0  # failures already checked for `failed.jsonl`
-        self.in_file: set[int] = set()  # input rows in `failed.jsonl`
-        others = request.share.unrecorded if request.share is not None else ()
-        self.last = {name: node for name, node in physical.named().items() if name not in others}
-        self.settings = settings_facts(resources.settings)
 
     async def run(self) -> Result:
         """Run the plan and record the outcome."""
         logical = self.physical.logical
         fingerprint = self.request.plan.fingerprint
-        llm = self.calls.noted(self.opened.llm) if self.calls is not None else self.opened.llm
+        recorder = self.recorder
         runtime = Runtime(
-            self.physical, llm, self.opened.embedder, self.opened.store, self.meter,
-            record_rows=self._record_rows, answered=self._answered, asking=self._asking,
-            observations=self.observations,
-            remembers=self.opened.journal is None or self.request.fresh,
+            self.physical, self.opened.llm, self.opened.embedder, self.opened.store, self.meter,
+            answered=self._answered, asking=self._asking, observations=self.observations,
+            remembers=self.opened.journal is None or self.request.options.fresh,
             may_batch_requests=not self.request.sample,
-            lineage=self.lineage,
-            recorder=self._recorder(),
         )  # fmt: skip
-        write = self.request.write and self.request.until is None
-        options = RunOptions(
-            self.id, self._time_of, self.request.again, write, fingerprint, self._committed,
-            self.places, self.request.share is not None,
+        if recorder is not None:
+            runtime.llm, runtime.recorder = recorder.calls.noted(runtime.llm), recorder
+            runtime.record_rows, runtime.lineage = recorder.record_rows, recorder.lineage
+        asked = self.request.options
+        options = ExecutorOptions(
+            self.id, self._time_of, asked.again, asked.writes, fingerprint, self._committed,
+            self.request.places, self.request.share is not None,
         )  # fmt: skip
         executor = Executor(runtime, options)
         self.outcome = executor.outcome
+        if recorder is not None:
+            recorder.outcome = executor.outcome
         self.outcome.notes += [*self.notes, *_own_scores(logical)]
         self.outcome.notes += _without_batches(self.physical, self.opened.llm)
         self._describe(
             status="running", started=timestamp(), **plan_facts(logical, fingerprint),
             journal=str(self.opened.journal.path) if self.opened.journal else None,
-            ids=self.lineage.first if self.lineage is not None else None,
+            ids=recorder.lineage.first if recorder is not None else None,
         )  # fmt: skip
-        self.state = "running"
         try:
             outcome = await executor.run(self.request.inputs)
             outcome.notes += runtime.loop_notes()
         except BaseException as error:
             interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
-            self.state = "interrupted" if interrupted else "failed"
-            await self._finish(executor.outcome, redacted(str(error)))
+            await self._finish("interrupted" if interrupted else "failed", redacted(str(error)))
             raise
-        self.state = "budget" if outcome.stopped else "done"
-        await self._finish(outcome, outcome.stopped)
-        self.result = self._result(outcome)
-        return self.result
+        await self._finish("budget" if outcome.stopped else "done", outcome.stopped)
+        return self._result(outcome)
 
     def _time_of(self, name: str) -> datetime:
         share = self.request.share
         return share.now if share is not None and share.now else self.opened.now(name)
 
     def _describe(self, **facts: Any) -> None:
-        if self.record is None:
-            return
-        plan = self.request.plan
-        if not (self.record.folder / "plan.yaml").exists():
-            self.record.text("plan.yaml", dump(plan))
-            if self.request.share is None:  # the record of the whole run has the rows of a share
-                keep_inputs(self.record.folder, self.request.inputs)
-        self.record.describe(
-            **asked_facts(self.request), run=self.id, settings=self.settings, **facts
-        )
-
-    def _recorder(self) -> RowRecorder:
-        if self.record is None:
-            return NoRecord()
-        return _Recorder(self.record, self.calls, self._set_aside, self.places, self._placed)
-
-    def _record_rows(self, node: Node, rows: Batch) -> None:
-        """Record the rows of a node if it is the last of its step."""
-        if self.record is not None and rows.num_rows and self.last.get(node.step) is node:
-            ids = pa.array(rows.ids or (), pa.int64())
-            table = self._placed(rows.table)
-            self.record.rows("steps", node.step, table.append_column(ROW_ID, ids))
+        if self.recorder is not None:
+            settings = settings_facts(self.resources.settings)
+            self.recorder.describe(run=self.id, settings=settings, **facts)
 
     def _answered(self, node: Node, answered: Answered) -> None:
         self.opened.answered(node, answered)
         if answered.evidence is not None:
             self.uniform.add(node, answered.evidence)
-        if self.record is not None and answered.evidence is not None:
-            self.record.rows("answers", node.step, self._placed(answered.evidence))
-
-    def _placed(self, table: pa.Table) -> pa.Table:
-        """Rows with the positions of their input rows in the whole input instead of their
-        numbers.
-        """
-        if self.places is None:
-            return table
-        for name in (INPUT_ROW, PARTITION):
-            if name in table.column_names:
-                at = table.column_names.index(name)
-                table = table.set_column(at, name, self._place_of(table.column(name)))
-        return table
-
-    def _place_of(self, rows: pa.ChunkedArray[Any]) -> Any:
-        return rows if self.places is None else pa.chunked_array([self.places]).take(rows)
+            if self.recorder is not None:
+                self.recorder.answers(node, answered.evidence)
 
     def _asking(self, node: Node, rows: int) -> None:
         """Count rows that a step asks about (positive) or that are answered (negative)."""
@@ -578,10 +592,11 @@ class PlanRun:
         """Report progress. An exit ends this run: it would end the event loop of other runs,
         too.
         """
-        if self.request.progress is None:
+        progress = self.request.options.progress
+        if progress is None:
             return
         try:
-            self.request.progress(Progress(step, done, total, self.meter))
+            progress(Progress(step, done, total, self.meter))
         except SystemExit as error:
             what = f"the progress callback called sys.exit({error.code}); another exception stops a run, too"
             raise EngineError(what) from None
@@ -592,15 +607,16 @@ class PlanRun:
         """
         if self.request.share is not None:
             return []
-        run = self.id if self.record is not None else ""
+        run = self.id if self.recorder is not None else ""
         return [*self.meter.counted.lines(), *self.uniform.notes(run)]
 
     def _notes_of_store(self) -> list[str]:
         """The notes of the store on the run."""
         return [note for note in _notes_of(self.opened.store) if note not in self.noted_before]
 
-    async def _finish(self, outcome: RunOutcome, why: str | None) -> None:
-        self.spent.add(self.meter.total())
+    async def _finish(self, status: str, why: str | None) -> None:
+        outcome, stored = self.outcome, self.resources.observations()
+        self.resources.owned.spent.add(self.meter.total())
         outcome.notes += [
             *self._notes_of_answers(),
             *self._notes_of_store(),
@@ -608,23 +624,20 @@ class PlanRun:
         if self.opened.journal is not None:
             outcome.notes += self.opened.journal.notes
             self.opened.journal.notes.clear()
-        if self.stored_observations is not None:
-            self.stored_observations.add(self.observations.useful)
-            if self.stored_observations.note:
-                outcome.notes.append(self.stored_observations.note)
-        batches = await self._open_batches() if self.state != "done" else ""
-        if batches and self.state == "budget":
+        if stored is not None:
+            stored.add(self.observations.useful)
+            if stored.note:
+                outcome.notes.append(stored.note)
+        batches = await self._open_batches() if status != "done" else ""
+        if batches and status == "budget":
             outcome.notes.append(batches)
-        if self.record is None:
+        if self.recorder is None:
             return
-        self.record.flush()
-        if self.calls is not None:
-            self.calls.flush()
-        self._set_aside()
-        record_metrics(self.record, self.meter)
+        self.recorder.flush()
+        record_metrics(self.recorder.record, self.meter)
         members = len(outcome.input_rows.keys) if outcome.input_rows else 0
         self._describe(
-            status=self.state, ended=timestamp(), why=why, written=outcome.written, notes=outcome.notes,
+            status=status, ended=timestamp(), why=why, written=outcome.written, notes=outcome.notes,
             **({"batches": batches} if batches else {}),
             members={"given": members, "skipped": outcome.skipped, "committed": outcome.committed},
         )  # fmt: skip
@@ -649,69 +662,36 @@ class PlanRun:
             else ""
         )
 
-    def _set_aside(self) -> None:
-        """Write failed rows that `failed.jsonl` does not have yet, so that they survive the
-        process.
-        """
-        if self.record is not None:
-            self.record.failed(self._new_failed_rows())
-
-    def _new_failed_rows(self) -> list[dict[str, Any]]:
-        """The original input rows that failed since the last call, each with its first failure.
-        Without windows: the failed rows themselves.
-        """
-        windowing, outcome = self.physical.logical.windows, self.outcome
-        failures = outcome.failures[self.seen :]
-        self.seen += len(failures)
-        if windowing is None or outcome.input_rows is None:
-            return [{**f.row, "_step": f.step, "_error": f.error} for f in failures]
-        first: dict[int, Failure] = {}
-        unread = [
-            {**f.row, "_step": f.step, "_error": f.error} for f in failures if f.input_row is None
-        ]
-        for failure in failures:
-            if failure.input_row is not None and failure.input_row not in self.in_file:
-                first.setdefault(failure.input_row, failure)
-        self.in_file |= first.keys()
-        rows = self.request.inputs[windowing.input]
-        return unread + [
-            {**rows.slice(m, 1).to_pylist()[0], "_step": f.step, "_error": f.error}
-            for m, f in sorted(first.items())
-        ]
-
     def _as_failed(self, failure: Failure) -> Failure:
-        if self.places is None or failure.input_row is None:
+        if failure.input_row is None:
             return failure
-        return replace(failure, input_row=self.places[failure.input_row])
+        return replace(failure, input_row=self.request.places_of([failure.input_row])[0])
 
     def _earlier(self, outcome: RunOutcome) -> list[ResultSource]:
         """The results of rows that the resumed runs committed, if the plan was the same."""
-        if self.record is None:
+        if self.recorder is None:
             return []
         fingerprint = self.request.plan.fingerprint
         return [
-            ResultSource(folder, only=np.array(self._places_of(rows), np.int64))
+            ResultSource(folder, only=np.array(self.request.places_of(rows), np.int64))
             for folder in self.request.resumed
             if (rows := outcome.skipped_by.get(folder.name))
             and Run(folder).facts.get("fingerprint") == fingerprint
         ]
 
-    def _places_of(self, rows: Sequence[int]) -> Sequence[int]:
-        return rows if self.places is None else [self.places[row] for row in rows]
-
     def _recorded(
         self, names: Iterable[str], left_out: frozenset[int], earlier: Sequence[ResultSource]
     ) -> dict[str, RecordedRows]:
         """The results that are read from the records of this run and of earlier ones."""
-        if self.record is None:
+        if self.recorder is None:
             return {}
         returns = self.physical.logical.returns
-        sources = (ResultSource(self.record.folder, left_out), *earlier)
+        sources = (ResultSource(self.recorder.record.folder, left_out), *earlier)
         return {name: RecordedRows(name, runtime_schema(returns[name]), sources) for name in names}
 
     def _result(self, outcome: RunOutcome) -> Result:
         logical = self.physical.logical
-        left_out = frozenset(self._places_of(sorted(outcome.uncommitted_rows)))
+        left_out = frozenset(self.request.places_of(sorted(outcome.uncommitted_rows)))
         earlier = self._earlier(outcome)
         rows = {
             name: result_rows(node, outcome.tables.get(name, []))
@@ -727,7 +707,7 @@ class PlanRun:
             tables=RecordedTables(recorded, tables) if recorded else tables,
             left_out=left_out,
             places={
-                name: self._place_of(table[PARTITION if logical.windows else INPUT_ROW])
+                name: self.request.column_of(table[PARTITION if logical.windows else INPUT_ROW])
                 for name, table in rows.items()
                 if PARTITION in table.column_names
             },
@@ -741,7 +721,7 @@ class PlanRun:
             keys=tuple(outcome.input_rows.keys) if outcome.input_rows else (),
             notes=tuple(outcome.notes),
             stopped=outcome.stopped,
-            record=self.record.folder if self.record else None,
+            record=self.recorder.record.folder if self.recorder else None,
             exit_code=exit_code(
                 stopped=outcome.stopped,
                 halted=bool(outcome.halted),

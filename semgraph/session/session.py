@@ -5,16 +5,17 @@ plans with them, in coroutines, in scripts and within a running event loop (Jupy
 from __future__ import annotations
 
 import asyncio
+import inspect
 import sys
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeAlias, TypeVar
 
 from semgraph.display import Drawing, Wrapped, option
 from semgraph.errors import (
@@ -39,14 +40,14 @@ from semgraph.logical.plan import LogicalPlan, without_absent
 from semgraph.logical.schema import Graph
 from semgraph.logical.semantic import OnError
 from semgraph.meter import StepMetrics
+from semgraph.options import RunOptions
+from semgraph.session.examples import run_before, sampled
 from semgraph.session.inputs import (
     no_plan,
     refuse_lost,
     refuse_other_groups,
     refuse_taken,
     refuse_unknown_words,
-    run_before,
-    sampled,
     typed_inputs,
 )
 from semgraph.session.resources import Owned, Resources, UserObjects
@@ -65,10 +66,24 @@ if TYPE_CHECKING:
     from semgraph.session.sharded import ChosenEngine
 
 PlanLike: TypeAlias = str | Path | LogicalPlan | Frame
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def _say(line: str) -> None:
     sys.stderr.write(line + "\n")
+
+
+def _takes_arguments_of(
+    coroutine: Callable[P, Coroutine[Any, Any, T]],
+) -> Callable[[Callable[..., T]], Callable[P, T]]:
+    """A method that waits for another one, with the signature of that one."""
+
+    def signed(method: Callable[..., T]) -> Callable[P, T]:
+        method.__signature__ = inspect.signature(coroutine)  # type: ignore[attr-defined]
+        return method
+
+    return signed
 
 
 class Session:
@@ -138,10 +153,10 @@ class Session:
             "engine": engine,
             "operators": tuple(str(o) for o in operators) or None,
             "functions": tuple(str(f) for f in functions) or None,
-            "limits.max_calls": max_calls,
-            "limits.max_tokens": max_tokens,
-            "limits.max_usd": max_usd,
-            "limits.max_seconds": max_seconds,
+            "max_calls": max_calls,
+            "max_tokens": max_tokens,
+            "max_usd": max_usd,
+            "max_seconds": max_seconds,
             "journal.path": str(journal) if isinstance(journal, (str, Path)) else None,
             "journal.keep_days": 0 if journal is False else None,
         }
@@ -177,59 +192,30 @@ class Session:
         """A checked plan. With `resume`, unset parameters and implementations come from that run.
         Raises PlanError.
         """
-        with interruptible():
-            return self._prepare(plan, params, preset, use, resume)
-
-    def _prepare(
-        self,
-        plan: PlanLike,
-        params: Mapping[str, Any] | None,
-        preset: str | None,
-        use: Mapping[str, str] | None,
-        resume: str | None,
-    ) -> LogicalPlan:
         if not isinstance(use, Mapping | None):
             hint = f'write use={{STEP: "{use}"}}, with the name of the step'
             raise PlanError(Problem("use names implementations by step", hint=hint))
         chosen = {**self.use, **(use or {})}
-        if isinstance(plan, (str, Path)):
-            earlier = self.resumed(resume)
-            if earlier.plan:
-                require_same_plan(earlier, plan, self.folder)
-            values = {**earlier.params, **(params or {})}
-            return self._plans.load(plan, values, preset, {**earlier.use, **chosen})
-        if not isinstance(plan, (LogicalPlan, Frame)):
-            raise no_plan(plan)
-        if params or preset:
-            raise PlanError(
-                Problem(
-                    "parameters and presets take effect when a plan is loaded",
-                    hint="give the plan's name or path",
-                )
-            )
-        logical = plan if isinstance(plan, LogicalPlan) else plan.to_plan()
-        return logical.using(chosen)
+        with interruptible():
+            if isinstance(plan, (str, Path)):
+                earlier = self.resumed(resume)
+                if earlier.plan:
+                    require_same_plan(earlier, plan, self.folder)
+                values = {**earlier.params, **(params or {})}
+                return self._plans.load(plan, values, preset, {**earlier.use, **chosen})
+            if not isinstance(plan, (LogicalPlan, Frame)):
+                raise no_plan(plan)
+            if params or preset:
+                what = "parameters and presets take effect when a plan is loaded"
+                raise PlanError(Problem(what, hint="give the plan's name or path"))
+            logical = plan if isinstance(plan, LogicalPlan) else plan.to_plan()
+            return logical.using(chosen)
 
     def resumed(self, run: str | None) -> Resumed:
         """The request of a recorded run; empty without a run. Raises PlanError if there is no such
         run.
         """
         return Resumed() if run is None else read_resumed(run, self.runs)
-
-    def run(self, plan: PlanLike, /, **options: Any) -> Result:
-        """Run a plan and wait for its result, in a script or inside a running event loop
-        (Jupyter's).
-
-        Takes the arguments of `arun`. Without `progress`, a long run shows its progress on stderr;
-        `progress=None` disables this. An interrupt stops the run; paid answers are in the journal.
-        """
-        if "progress" in options:
-            return self._waiting.wait(self.arun(plan, **options), calls_model=True)
-        from semgraph.render.progress import shown
-
-        with shown(sys.stderr) as progress:
-            job = self.arun(plan, progress=progress, **options)
-            return self._waiting.wait(job, calls_model=True)
 
     async def arun(
         self,
@@ -294,20 +280,17 @@ class Session:
         }
         logical = self.prepare(plan, params=params, preset=preset, use=use, resume=resume)
         refuse_unknown_words("run", logical, more, Session.arun)
-        no_callback = None if callable(progress) else progress
-        refuse_taken(
-            logical, rows_by_input,
-            {"rows": rows, "until": until, "again": again, "fresh": fresh, "progress": no_callback},
+        options = RunOptions(
+            rows=rows, until=until, write=write, resume=resume, again=again, fresh=fresh,
+            on_error=on_error, progress=progress, begun=begun, record_to=record_to,
         )  # fmt: skip
+        refuse_taken(logical, rows_by_input, options)
         earlier = self.resumed(resume)
         if rows_by_input:  # the resumed results belong to other rows
             earlier = replace(earlier, records=())
         rows_by_input = rows_by_input or earlier.rows(logical)
         resources = self._resources.under(earlier.settings(self.settings))
-        request = RunRequest(
-            logical, {}, until, again, fresh, write, on_error, progress, self.runs, record_to,
-            begun=begun,
-        )  # fmt: skip
+        request = RunRequest(logical, {}, options, self.runs)
         trimmed(request)  # checks options before the example is paid
         engine = self._engine(resources, earlier)
         if rows is not None and rows < 0:
@@ -335,6 +318,22 @@ class Session:
             )
         refuse_lost(result, tables)
         return result
+
+    @_takes_arguments_of(arun)
+    def run(self, plan: PlanLike, /, **options: Any) -> Result:
+        """Run a plan and wait for its result, in a script or inside a running event loop
+        (Jupyter's).
+
+        Takes the arguments of `arun`. Without `progress`, a long run shows its progress on stderr;
+        `progress=None` disables this. An interrupt stops the run; paid answers are in the journal.
+        """
+        if "progress" in options:
+            return self._waiting.wait(self.arun(plan, **options), calls_model=True)
+        from semgraph.render.progress import shown
+
+        with shown(sys.stderr) as progress:
+            job = self.arun(plan, progress=progress, **options)
+            return self._waiting.wait(job, calls_model=True)
 
     @property
     def usage(self) -> StepMetrics:
@@ -425,13 +424,6 @@ class Session:
     def _recorded(self, run: str | None) -> Run | None:
         return None if run is None else recorded_run(run, self.runs)
 
-    def compare(self, plan: PlanLike, /, **options: Any) -> Comparison:
-        """Compare and wait for the result. Takes the arguments of `acompare`."""
-        if "variants" not in options:
-            hint = 'name the implementations: variants=["per_row", "packed(rows=10)"]'
-            raise PlanError(Problem("compare needs the argument variants", hint=hint))
-        return self._waiting.wait(self.acompare(plan, **options), calls_model=True)
-
     async def acompare(
         self,
         plan: PlanLike,
@@ -504,6 +496,14 @@ class Session:
             logical, tables, checked, step or "", truth, trials, self.runs, fresh, say or quiet
         )
         return await compare(request, self._resources)
+
+    @_takes_arguments_of(acompare)
+    def compare(self, plan: PlanLike, /, **options: Any) -> Comparison:
+        """Compare and wait for the result. Takes the arguments of `acompare`."""
+        if "variants" not in options:
+            hint = 'name the implementations: variants=["per_row", "packed(rows=10)"]'
+            raise PlanError(Problem("compare needs the argument variants", hint=hint))
+        return self._waiting.wait(self.acompare(plan, **options), calls_model=True)
 
     async def _foreseen(
         self,

@@ -113,7 +113,8 @@ class Job:
         share = Share(folder.name, folder, division.input, None, self.sizes, skip)
         request = replace(self.request, resumed=(*self.request.resumed, *lost))
         if division.windows is None:
-            request = replace(request, plan=division.part, until=None, on_error=None)
+            options = replace(request.options, until=None, on_error=None)
+            request = replace(request, plan=division.part, options=options)
             share = replace(share, now=self.now)
         if isinstance(task.rows, Rest):
             assert division.rest is not None
@@ -151,7 +152,7 @@ async def run_shard(job: Job, task: Task, ledger: Ledger, report: OnReport) -> R
         if not (progress.step and windows):
             report(task.number, progress)
 
-    request = replace(request, progress=told)
+    request = replace(request, options=replace(request.options, progress=told))
     settings = job.settings_of(task.number)
     lost = await asyncio.to_thread(paid_by, job.records_of(task)[:-1], settings.journal_path)
     budget = SharedBudget(ledger, task.holder, settings.limits, time.time() - job.began)
@@ -178,7 +179,7 @@ def refuse_unshared(request: RunRequest, resources: Resources) -> None:
         what = "an engine needs a store that all shards can open by its address"
         hint = "name one: --store sqlite:PATH, or --store neo4j://HOST"
         raise PlanError(Problem(what, hint=hint))
-    if request.record_to:
+    if request.options.record_to:
         raise PlanError(Problem("an engine writes no recordings", hint="run it without --engine"))
     if request.runs is None:
         what = "an engine keeps the rows of its shards in the record of the run"
@@ -225,8 +226,9 @@ class _ShardedRun:
         whole = dict(request.inputs)
         rows = whole.pop(division.input)
         self.count = spec.shards or shard_count(division, rows, workers)
+        silent = replace(request.options, progress=None, begun=None)
         self.job = Job(
-            replace(request, inputs=whole, progress=None, begun=None, runs=None),
+            replace(request, inputs=whole, options=silent, runs=None),
             resources.settings, resources.objects, name, runs / name, division, sizes, self.count,
             None if resources.replays else datetime.now(UTC),
         )  # fmt: skip
@@ -238,8 +240,8 @@ class _ShardedRun:
     async def run(self, engine: RayEngine) -> Result:
         """Run all shards and join their results."""
         self.record = RunRecord(self.job.folder)
-        if self.request.begun is not None:
-            self.request.begun(self.job.run)
+        if self.request.options.begun is not None:
+            self.request.options.begun(self.job.run)
         self._begin(engine)
         limits = self.resources.settings.limits
         result, failed = None, dict[int, SemgraphError]()
@@ -294,11 +296,11 @@ class _ShardedRun:
         """
         parts = self.progress.setdefault(progress.step, {})
         parts[shard] = self.last[shard] = progress
-        if self.request.progress is not None:
+        if self.request.options.progress is not None:
             done = sum(part.done for part in parts.values())
             total = self.members or sum(part.total for part in parts.values())
             meter = Meter.merge(each.meter for each in self.last.values())
-            self.request.progress(Progress(progress.step, done, total, meter))
+            self.request.options.progress(Progress(progress.step, done, total, meter))
 
     async def _with_rest(
         self, engine: RayEngine, result: Result, rest: LogicalPlan
