@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -154,14 +155,20 @@ class Project:
     folder: Path
     env: dict[str, str]
 
-    def __call__(self, *args: str, text: str | None = None, **more: Any) -> Ended:
-        """Run a command to its end; `text` is its standard input."""
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """This process is in the folder, with its environment."""
         with pytest.MonkeyPatch.context() as patched:
             patched.chdir(self.folder)
             for name in set(os.environ) - set(self.env):
                 patched.delenv(name)
             for name, value in self.env.items():
                 patched.setenv(name, value)
+            yield
+
+    def __call__(self, *args: str, text: str | None = None, **more: Any) -> Ended:
+        """Run a command to its end; `text` is its standard input."""
+        with self.inside():
             done = CliRunner().invoke(app, list(args), input=text, **more)
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception

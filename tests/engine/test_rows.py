@@ -24,7 +24,7 @@ from tests.fuzz.plans import Case, case
 from tests.fuzz.values import same_key
 from tests.partial import maybe_partial
 
-PLANS, PARTS = 160, 2
+PLANS, PARTS = 160, 4
 ENGINE = "ray?shards=3&workers=2"
 
 
@@ -42,7 +42,9 @@ class InShards(Engine):
         )
 
 
-@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    "part", [0, *(pytest.param(part, marks=pytest.mark.nightly) for part in range(1, PARTS))]
+)
 def test_random_plans_in_shards_give_what_one_process_gives(part: int, tmp_path: Path) -> None:
     outcomes: Counter[str] = Counter()
     with Engine(tmp_path) as alone, InShards(tmp_path) as engine:
@@ -50,7 +52,7 @@ def test_random_plans_in_shards_give_what_one_process_gives(part: int, tmp_path:
             drawn = case(seed)
             if "windows" not in drawn.document:
                 outcomes[compared(seed, drawn, alone, engine)] += 1
-    assert outcomes["agree"] > 8, outcomes
+    assert outcomes["agree"] > 4, outcomes
 
 
 def compared(seed: int, drawn: Case, alone: Engine, engine: Engine) -> str:
@@ -126,9 +128,9 @@ class Runs:
 @pytest.mark.parametrize("returns", ["topic, counts", "bad, topic", "counts"])
 async def test_equal_questions_meet_in_one_shard(tmp_path: Path, returns: str) -> None:
     runs = Runs(tmp_path, returns)
-    whole, asked = await runs.run(90, engine=None, fresh=True)
+    whole, asked = await runs.run(45, engine=None, fresh=True)
     shutil.rmtree(tmp_path / ".semgraph")
-    found, requests = await runs.run(90)
+    found, requests = await runs.run(45)
     assert sorted(requests) == sorted(asked)
     assert len(set(asked)) == len(asked)
     for name in whole.tables:
@@ -157,7 +159,12 @@ async def test_a_row_of_the_rest_is_explained_by_rows_of_shards(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("most", "returns"), [(11, "topic, counts"), (26, "topic, counts"), (32, "topic")]
+    ("most", "returns"),
+    [
+        (11, "topic, counts"),
+        pytest.param(26, "topic, counts", marks=pytest.mark.nightly),
+        (32, "topic"),
+    ],
 )
 async def test_a_limit_stops_all_shards_and_a_resumed_run_pays_for_nothing_twice(
     tmp_path: Path, most: int, returns: str

@@ -81,7 +81,12 @@ def assert_same(result: Result, whole: Result) -> None:
 
 
 @pytest.mark.parametrize(
-    "engine", ["ray?shards=1", "ray?shards=3&workers=2", "ray?shards=8&workers=8"]
+    "engine",
+    [
+        "ray?shards=1",
+        pytest.param("ray?shards=3&workers=2", marks=pytest.mark.nightly),
+        "ray?shards=8&workers=8",
+    ],
 )
 async def test_any_number_of_shards_and_workers_is_one_run(simple: Work, engine: str):
     rows = [*rows_of_groups(), said(["\0"], "group1", 60)[0]]
@@ -188,8 +193,17 @@ class Killing(EngineHere):
         raise WorkerLost("killed")
 
 
-@pytest.mark.parametrize("shards", [1, 3, 8])
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(
+    ("shards", "seed"),
+    [
+        (1, 1),
+        (8, 2),
+        *(
+            pytest.param(*one, marks=pytest.mark.nightly)
+            for one in ((1, 2), (3, 1), (3, 2), (8, 1))
+        ),
+    ],
+)
 async def test_workers_that_die_change_nothing(simple: Work, shards, seed, monkeypatch):
     rows = rows_of_groups(texts=28)
     whole, graph, asked = await alone(simple, rows)

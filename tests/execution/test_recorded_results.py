@@ -37,7 +37,7 @@ def shown(result: Result) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-@pytest.fixture(params=[0, 2_000], ids=["all", "late"])
+@pytest.fixture(params=[pytest.param(0, marks=pytest.mark.nightly), 2_000], ids=["all", "late"])
 def limit(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Bytes above which results are read from the record."""
     monkeypatch.setattr(executor, "RETAINED", request.param)

@@ -58,7 +58,12 @@ async def test_a_share_at_a_budget_counts_before_one_with_a_stopped_group(simple
 
 
 @pytest.mark.parametrize(
-    "shares", [[GROUPS], [("cy",), ("ada", "bo")], [("bo",), ("cy",), ("ada",)]]
+    "shares",
+    [
+        pytest.param([GROUPS], marks=pytest.mark.nightly),
+        [("cy",), ("ada", "bo")],
+        pytest.param([("bo",), ("cy",), ("ada",)], marks=pytest.mark.nightly),
+    ],
 )
 async def test_shares_of_the_groups_give_together_what_one_run_gives(
     simple: Work, shares, tmp_path

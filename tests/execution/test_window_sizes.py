@@ -31,7 +31,7 @@ def shifted(group: str) -> list[dict[str, Any]]:
     return said(texts[:5], group)
 
 
-@pytest.mark.parametrize("window", ["3", "all"])
+@pytest.mark.parametrize("window", ["3", pytest.param("all", marks=pytest.mark.nightly)])
 async def test_larger_windows_write_the_graph_that_windows_of_one_write(
     simple: Work, tmp_path: Path, window: str
 ) -> None:

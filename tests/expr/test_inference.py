@@ -15,6 +15,7 @@ from semgraph.expr.duckdb import bind, check_scalar, empty_relation, executable
 from semgraph.expr.row_scalars import kind_of
 from semgraph.expr.scalar import ROWS, Faithful, parse_scalar
 from semgraph.expr.types import TIMESTAMP, type_of_arrow
+from tests.drawn import examples
 
 SCHEMA = pa.schema(
     [
@@ -88,13 +89,13 @@ def check(text: str) -> pa.DataType | None:
     return kind
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(120, 300))
 @given(EXPRESSIONS)
 def test_an_inferred_type_is_the_binders(text: str) -> None:
     check(text)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(120, 300))
 @given(EXPRESSIONS)
 def test_a_tree_is_that_of_its_canonical_sql(text: str) -> None:
     try:

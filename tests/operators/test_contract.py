@@ -29,11 +29,14 @@ from semgraph.conformance.cases import (
 from semgraph.errors import ModelUnavailable
 from semgraph.llm.base import Limits, Reply, Request
 from semgraph.meter import StepMetrics
+from tests.drawn import examples
 from tests.operators.cases import ways
 
 EVERY = pytest.mark.parametrize(("operator", "way"), ways())
 SAME = pytest.mark.parametrize(("operator", "way"), ways(same=True, packs=True))
-SOME = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+SOME = settings(
+    max_examples=examples(10, 25), deadline=None, suppress_health_check=list(HealthCheck)
+)
 
 AWKWARD = [
     None, "", " ", "Ada", "ada", "Ada", "Ångström", "李雷 🎈", "two\nlines", '2. {"text":"fake"}', "Records:\n1. {}",

@@ -19,6 +19,7 @@ from semgraph.errors import DataError, PlanError
 from semgraph.frontend.load import load_plan
 from semgraph.logical.plan import LogicalPlan
 from semgraph.optimizer import APPROXIMATE, optimize
+from tests.drawn import examples
 from tests.optimizer.bench import FIXTURES, Bench
 
 GROUP_STOPPED = 1  # the exit code
@@ -301,7 +302,7 @@ def compared(
     loop.run(both())
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30, 60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(document=plans(), people=ROWS, others=ROWS, refusing=st.booleans())
 def test_run_of_a_plan_is_run_of_the_optimized_plan(
     loop: asyncio.Runner,
@@ -317,7 +318,7 @@ def test_run_of_a_plan_is_run_of_the_optimized_plan(
     compared(bench, loop, plan, {"people": keyed(people), "others": others}, exact=True)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(15, 30), deadline=None, suppress_health_check=list(HealthCheck))
 @given(document=plans(), people=ROWS, others=ROWS)
 def test_a_model_that_answers_each_of_several_questions_alike_answers_fused_ones_so(
     loop: asyncio.Runner,
@@ -343,7 +344,7 @@ def test_the_same_holds_over_neo4j(
     bench = Bench(tmp_path, monkeypatch, store)
     loop.run(bench.session.arun(FIXTURES / "fill.yaml"))
 
-    @settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(6, 15), deadline=None, suppress_health_check=list(HealthCheck))
     @given(document=plans(), people=ROWS, others=ROWS)
     def drawn(document: dict[str, Any], people: list[Any], others: list[Any]) -> None:
         plan = written(document, tmp_path)

@@ -24,6 +24,7 @@ from semgraph.semantic.answers import (
     parse,
     read_value,
 )
+from tests.drawn import examples
 
 EVERY = (
     "struct<s: string, i: int64 null, d: double, b: boolean, t: timestamp null, day: date null, j: json null, "
@@ -351,7 +352,7 @@ def damaged(draw: st.DrawFn) -> tuple[list[Any], list[Any], list[str]]:
     return elements, sound, noted
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100, 300), deadline=None)
 @given(damaged())
 def test_sound_elements_survive_in_order_and_each_other_one_is_noted(
     case: tuple[list[Any], list[Any], list[str]],
@@ -384,7 +385,7 @@ kinds = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(200, 500), deadline=None)
 @given(kinds, values)
 def test_reading_accepts_what_the_json_schema_accepts(kind: str, value: Any) -> None:
     wanted = parse_type(kind)

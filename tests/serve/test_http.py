@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 
 import httpx2
 import pytest
@@ -12,7 +13,7 @@ from semgraph.errors import PlanError
 from semgraph.serve.transports import Address
 from tests.cli.conftest import Project, Serving
 from tests.patience import HANGS
-from tests.serve.conftest import listening, note, until_called
+from tests.serve.conftest import answering, listening, note, until_called
 
 TOKEN = "0123456789abcdef-secret"
 HELLO = {
@@ -59,19 +60,26 @@ def test_only_requests_with_the_token_are_answered(project: Project) -> None:
 
 async def test_the_token_may_be_in_another_variable(project: Project) -> None:
     project.env["MEMORY_SECRET"] = TOKEN
-    with listening(project, "--plans", "find", "--token", "MEMORY_SECRET") as web:
-        assert hello(web.url).status_code == 401
+    async with answering(project, "--plans", "find", "--token", "MEMORY_SECRET") as web:
+        assert (await asyncio.to_thread(hello, web.url)).status_code == 401
         async with web.connected(TOKEN) as client:
             assert [tool.name for tool in (await client.list_tools()).tools] == ["find"]
 
 
-def test_requests_for_other_hosts_and_of_other_origins_are_refused(project: Project) -> None:
-    with listening(project, "--plans", "find", "--allow-host", "memory.example.org") as web:
-        assert hello(web.url, Host="evil.example.org").status_code == 421
-        assert hello(web.url, Origin="http://evil.example.org").status_code == 403
-        assert hello(web.url, Host="memory.example.org").status_code == 200
-        assert hello(web.url, Origin="https://memory.example.org").status_code == 200
-        assert hello(web.url, Origin="http://localhost:3000").status_code == 200
+async def test_requests_for_other_hosts_and_of_other_origins_are_refused(
+    project: Project,
+) -> None:
+    named = ("--plans", "find", "--allow-host", "memory.example.org")
+    async with answering(project, *named) as web:
+        for headers, code in (
+            ({"Host": "evil.example.org"}, 421),
+            ({"Origin": "http://evil.example.org"}, 403),
+            ({"Host": "memory.example.org"}, 200),
+            ({"Origin": "https://memory.example.org"}, 200),
+            ({"Origin": "http://localhost:3000"}, 200),
+        ):
+            answer = await asyncio.to_thread(hello, web.url, **headers)
+            assert answer.status_code == code, headers
 
 
 @pytest.mark.parametrize(
@@ -100,8 +108,8 @@ def test_an_address_that_is_not_safe_is_refused(
 
 
 def test_a_port_that_is_taken_is_told(project: Project) -> None:
-    with listening(project, "--plans", "find") as web:
-        address = web.url.removeprefix("http://").removesuffix("/mcp")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
         done = project("serve", "--mcp", "--plans", "find", "--http", address)
     assert done.code == 1
     assert f"{address}: Address already in use" in done.err
@@ -134,8 +142,11 @@ async def test_a_signal_interrupts_what_runs_and_ends_it(
 
 
 async def test_clients_share_the_server(project: Project) -> None:
-    with listening(project, "--plans", "people,find") as web:
-        async with web.connected() as one, web.connected(mode="legacy") as other:
-            await one.call_tool("people", {"notes": [note("Ann knows Bob.", "g")]})
-            found = await other.call_tool("find", {"queries": [{"query": "Bob"}]})
+    async with (
+        answering(project, "--plans", "people,find") as web,
+        web.connected() as one,
+        web.connected(mode="legacy") as other,
+    ):
+        await one.call_tool("people", {"notes": [note("Ann knows Bob.", "g")]})
+        found = await other.call_tool("find", {"queries": [{"query": "Bob"}]})
     assert len(found.structured_content["tables"]["hits"]) == 1

@@ -100,7 +100,7 @@ async def test_a_store_that_does_not_open_names_no_folder(
 
 
 async def test_a_server_keeps_the_latest_records(connect: Connect, project: Project) -> None:
-    assert (await asyncio.to_thread(project.process, "run", "people")).code == 0
+    assert (await asyncio.to_thread(project, "run", "people")).code == 0
     [own] = (project.folder / ".semgraph/runs").iterdir()
     ids = []
     async with connect("--plans", "people,find", "--keep", "2") as client:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -10,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from semgraph.serve.transports import serve_stdio
 from tests.cli.conftest import Project, Serving
 from tests.patience import HANGS, default_signals
-from tests.serve.conftest import MAIN, note
+from tests.serve.conftest import MAIN, made, note
 
 LOUD = '''
 """Text in capitals."""
@@ -41,6 +44,13 @@ returns: [shouted]
 """
 
 
+HELLO = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "t", "version": "1"},
+}
+
+
 class Piped:
     """A server and the streams to it."""
 
@@ -49,8 +59,7 @@ class Piped:
             [sys.executable, *MAIN, *args], cwd=project.folder, env=project.env, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=default_signals,
         )  # fmt: skip
-        hello = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}  # fmt: skip
-        self.send(id=0, method="initialize", params=hello)
+        self.send(id=0, method="initialize", params=HELLO)
         self.hello = self.receive()
         self.send(method="notifications/initialized")
 
@@ -117,16 +126,26 @@ def test_what_runs_when_it_ends_is_interrupted_and_recorded(
     serving.until(lambda model: model.abandoned)
 
 
-def test_a_broken_line_does_not_end_it(project: Project) -> None:
-    server = Piped(project, "--plans", "find")
-    assert server.process.stdin is not None
-    server.process.stdin.write("{no json\n")
-    server.send(id=1, method="tools/list")
-    answers = [server.receive()]
-    if answers[0].get("id") != 1:
-        answers.append(server.receive())
-    assert [tool["name"] for tool in answers[-1]["result"]["tools"]] == ["find"]
-    server.rest()
+async def test_a_broken_line_does_not_end_it(project: Project) -> None:
+    (reading, given), (read, writing) = os.pipe(), os.pipe()
+    async with made(project, "--plans", "find") as (server, _):
+        serving = asyncio.ensure_future(serve_stdio(server.protocol(), reading, writing))
+        with os.fdopen(given, "w") as lines, os.fdopen(read) as answers:
+            lines.write("{no json\n")
+            for message in (
+                {"id": 0, "method": "initialize", "params": HELLO},
+                {"id": 1, "method": "tools/list"},
+            ):
+                lines.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+                lines.flush()
+                answer = {}
+                while answer.get("id") != message["id"]:
+                    answer = json.loads(await asyncio.to_thread(answers.readline))
+            assert [tool["name"] for tool in answer["result"]["tools"]] == ["find"]
+            lines.close()
+            await serving
+    os.close(reading)
+    os.close(writing)
 
 
 @pytest.mark.parametrize(

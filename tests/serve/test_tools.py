@@ -163,9 +163,11 @@ async def test_runs_that_share_a_budget_are_refused_an_engine(tmp_path: Path) ->
             await session.arun("add_episode")
 
 
-def test_all_plans_are_served_to_one_group_but_those_that_change_all_indexes() -> None:
-    every = {tool.name for tool in tools_of(["all"], Settings.load())}
+def test_all_plans_are_served_to_one_group_but_those_that_change_all_indexes(
+    every: list[PlanTool],
+) -> None:
+    names = {tool.name for tool in every}
     own = {tool.name for tool in tools_of(["all"], Settings.load(), "g")}
-    assert every - own == {"build_indices_and_constraints"}
+    assert names - own == {"build_indices_and_constraints"}
     with pytest.raises(PlanError, match="changes the indexes of all groups"):
         tools_of(["build_indices_and_constraints"], Settings.load(), "g")

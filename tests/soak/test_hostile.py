@@ -19,7 +19,7 @@ import pytest
 from tests.cli import conftest as commands
 from tests.cli.conftest import Project
 from tests.patience import HANGS
-from tests.serve.conftest import Web, listening
+from tests.serve.conftest import WebProcess, listening
 
 project, serving = commands.project, commands.serving
 
@@ -187,7 +187,7 @@ def most_of(taken: list[float]) -> float:
 
 
 async def besieged(
-    web: Web, quiet: Web
+    web: WebProcess, quiet: WebProcess
 ) -> tuple[list[float], list[float], list[float], float, int]:
     """Times of answers without attackers, with them, and of another server at the same time; the memory of the
     server; and the number of attacks.

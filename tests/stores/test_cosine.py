@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from semgraph.stores.cosine import Block, candidates, exact, lengths
+from tests.drawn import examples
 
 SIZE = 5
 numbers = st.integers(-4, 4).map(float) | st.floats(-1e3, 1e3, width=32)
@@ -49,7 +50,7 @@ def best(blocks, query, above, k):
     st.integers(1, 6),
     st.integers(1, 3),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60, 150), deadline=None)
 def test_the_best_are_the_best_by_comparing_all(vectors, query, above, k, parts):
     query = query.astype(np.float64)
     if not query.any():

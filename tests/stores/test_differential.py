@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from semgraph.errors import SemgraphError
 from semgraph.expr.functions import overlap
 from semgraph.stores.base import Method, WriteBatch
+from tests.drawn import examples
 
 WORDS = ["red", "blue", "fox", "hen", "a1", "b22"]
 PEOPLE = [f"p{i}" for i in range(6)]
@@ -255,7 +256,7 @@ async def compare(pair, world, steps, asked, where, partition):
 
 @given(steps, questions, st.sampled_from(WHERES), st.sampled_from(["group_id", "group_ids", None]))
 @settings(
-    max_examples=40,
+    max_examples=examples(20, 40),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -265,7 +266,7 @@ def test_two_stores_agree(pair, world, steps, asked, where, partition):
 
 @given(steps, questions, st.sampled_from(WHERES), st.sampled_from(["group_id", "group_ids", None]))
 @settings(
-    max_examples=15 if settings.get_current_profile_name() == "random" else 6,  # 15 nightly
+    max_examples=examples(6, 15),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )

@@ -70,7 +70,6 @@ async def named(store, world):
 
 async def test_a_name_is_found_by_itself_in_each_form(named, world):
     asked = [(form, name) for _, name in NAMES for form in forms(name)]
-    print(await missed(named, world, asked, k=5))
     assert await missed(named, world, asked, k=5) == []
 
 

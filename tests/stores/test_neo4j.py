@@ -1074,7 +1074,7 @@ async def test_concurrent_commits_of_two_processes_have_one_winner(
     say(f"{neo4j_database.uri} {neo4j_database.user} {neo4j_database.password}")
     assert heard() == [["ready"], ["ready"]]
     winners: list[str] = []
-    for turn in range(30):
+    for turn in range(12):
         say(f"{turn:02} {winners[-1] if winners else 'none'}")
         said = heard()
         assert sorted(word for word, _ in said) == ["lost", "won"]

@@ -128,7 +128,9 @@ async def test_another_process_writes_while_this_one_searches(tmp_path, world):
     await store.aclose()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (1, 2, 3))]
+)
 async def test_a_killed_process_loses_no_acknowledged_commit(tmp_path, world, seed):
     writer = start(STREAM, tmp_path / "graph.db")
     say(writer, "go")

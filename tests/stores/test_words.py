@@ -14,6 +14,7 @@ from semgraph.stores.base import Method
 from semgraph.stores.prepare import RowsRefused
 from semgraph.stores.sqlite.store import SqliteStore
 from semgraph.stores.sqlite.vectors import WordBlock, WordCache
+from tests.drawn import examples
 from tests.inside import blocks_of, connection, memory
 
 GROUPS = ["g", "h", ""]
@@ -96,7 +97,7 @@ async def compare(path: Any, world: Any, changes: Any) -> None:
 
 @given(steps)
 @settings(
-    max_examples=100,
+    max_examples=examples(40, 100),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
