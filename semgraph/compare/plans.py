@@ -95,6 +95,8 @@ class PlanArms(Arms):
     async def prepare(self) -> list[str]:
         """Check all plans, and return the lines to print before the trials."""
         bench = self.bench
+        for plan in self.plans.values():
+            bench.opened.require_prices(plan)
         await bench.read()
         async with bench.copy() as scratch:
             physical = checked(

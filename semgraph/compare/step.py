@@ -243,6 +243,8 @@ class StepArms(Arms):
         self.basis = library.get(node.keyword, own)
         self.uses = {name: {node.step: str(choice)} for name, choice in self.choices.items()}
         self.truth = None if request.truth is None else read_truth(node, request.truth)
+        for use in self.uses.values():
+            bench.opened.require_prices(request.plan.using(use))
 
     async def prepare(self) -> list[str]:
         """Compute the rows and the estimates, and return the lines to print before the trials."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 from semgraph.execution.observations import Observations
 from semgraph.execution.windows import Confinement
 from semgraph.expr.scalar import Scalar
-from semgraph.llm.base import LLM, Embedder, Embeddings
+from semgraph.llm.base import LLM, Embedder, Embeddings, Usage
 from semgraph.llm.journal import Journal
 from semgraph.llm.stack import Budget, bound
 from semgraph.logical.iterate import Iterate
@@ -63,6 +63,16 @@ class Opened:
         """Withdraw unusable answers from the journal, so that later runs do not reuse them."""
         if self.journal is not None:
             self.journal.withdraw(answers.unusable)
+
+    def require_prices(self, plan: LogicalPlan) -> None:
+        """Refuse a limit in dollars if a model of the plan has no known price, before anything is
+        spent. Raises PlanError.
+        """
+        for role in plan.needs.roles:
+            model = bound(self.llm, role)
+            self.budget.require_price(model.name, model.dollars(Usage(1, 0, 1)))
+        if plan.needs.embeds:
+            self.budget.require_price(self.embedder.name, self.embedder.dollars(Usage(1)))
 
     async def vector_length(self, plan: LogicalPlan) -> int | None:
         """The length of the vectors that a plan searches or stores; None if it uses no vectors."""

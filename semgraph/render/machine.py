@@ -39,7 +39,7 @@ def fact_lines(fact: Fact, width: int) -> Iterator[str]:
     whole = f"{text}. {fact.remedy}" if fact.remedy else text
     below = [" " * _INDENT + fact.remedy] if fact.remedy else []
     for part in [whole] if len(whole) <= width else [text, *below]:
-        yield from hanging(part, width, _INDENT)
+        yield from hanging(part, width, _INDENT, whole_words=True)
 
 
 def described_models() -> list[dict[str, Any]]:

@@ -102,7 +102,7 @@ def _table(
     if called is not None:
         filling = {"called by": [", ".join(called[f.name]) for f in files], **filling}
     for name, texts in filling.items():
-        rest = width - sum(column.width + GAP for column in columns)
+        rest = width - sum(min(WIDEST, column.width) + GAP for column in columns)
         if rest >= _LEAST:
             columns.append(Column(name, [clipped(text, rest) for text in texts]))
     yield from lines(columns, width, indent=0)
@@ -134,7 +134,7 @@ def page(file: PlanFile, width: int, *, prompts: bool = False) -> Iterator[str]:
     plan, notes = file.plan, file.notes
     yield f"{plan.name}   {shown(file.path)}{' (shipped)' if file.shipped else ''}"
     for line in plan.doc.strip().splitlines():
-        yield from hanging(f"  {line}", width, 2)
+        yield from hanging(f"  {line}", width, 2) or [""]
     for name, spec in plan.inputs.items():
         without = " (optional: all)" if spec.or_all else " (optional)" if spec.optional else ""
         columns = [(n, str(kind), notes.at("inputs", name, n)) for n, kind in spec.columns]
@@ -163,8 +163,8 @@ def _part(
     """
     if not rows:
         return
-    yield from ("", clipped(f"{title}{f'   {comment}' if comment else ''}", width))
-    names, values = (min(WIDEST, max(len(row[i]) for row in rows)) for i in (0, 1))
+    yield from ("", *hanging(f"{title}{f'   {comment}' if comment else ''}", width, 2))
+    names, values = (min(WIDEST, Column("", [row[i] for row in rows]).width) for i in (0, 1))
     beside = 2 + sum(size + GAP for size in (names, values) if size)
     margin = beside if width - beside >= _LEAST else 6
     for name, value, meaning in rows:
@@ -172,7 +172,7 @@ def _part(
         head = f"  {(' ' * GAP).join(cells)}"
         folded = hanging(" " * margin + meaning, width, margin) if meaning else []
         if folded and margin == beside:
-            head, folded = head.ljust(beside) + folded[0][beside:], folded[1:]
+            head, folded = fit(head, beside) + folded[0].lstrip(), folded[1:]
         yield from (head.rstrip(), *folded)
 
 

@@ -96,20 +96,23 @@ def clipped(text: str, width: int) -> str:
     return text if cell_len(text) <= width else set_cell_size(text, width - 1) + "…"
 
 
-def hanging(text: str, width: int, indent: int) -> list[str]:
-    """A text on lines of `width` columns, broken between words; all but the first are indented.
+def hanging(text: str, width: int, indent: int, *, whole_words: bool = False) -> list[str]:
+    """A text on lines of `width` columns, broken between words; all but the first are indented, and
+    the first keeps its own indent. A word longer than a line is broken unless words are to stay
+    whole, as paths and commands are. No lines without words.
 
     >>> hanging("fits: settle_facts, settle_states", 24, 2)
     ['fits: settle_facts,', '  settle_states']
     """
-    lines_ = wrap(
-        text.rstrip(),
+    words = text.strip()
+    return wrap(
+        words,
         max(width, 20),
+        initial_indent=text[: text.index(words)],
         subsequent_indent=" " * indent,
-        break_long_words=False,
+        break_long_words=not whole_words,
         break_on_hyphens=False,
     )
-    return lines_ or [""]
 
 
 def folded(line: str, width: int) -> list[str]:
@@ -126,7 +129,7 @@ def folded(line: str, width: int) -> list[str]:
         if lines_ and cell_len(f"{lines_[-1]} · {part}") <= width:
             lines_[-1] += f" · {part}"
         else:
-            lines_ += hanging(f"  {part}" if lines_ else part, width, 2)
+            lines_ += hanging(f"  {part}" if lines_ else part, width, 2, whole_words=True)
     return lines_
 
 

@@ -6,10 +6,12 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from semgraph.display import option
 from semgraph.errors import (
     Fault,
     InputError,
@@ -105,9 +107,12 @@ _OF_SESSIONS = {name: f"it belongs to the session: Session({name}=...)" for name
 
 
 def refuse_taken(plan: LogicalPlan, inputs: Mapping[str, Any], options: RunOptions) -> None:
-    """Refuse an input with the name of an option of the call that is set. Raises PlanError."""
+    """Refuse rows that were given as an option of the call, because an input has its name. Raises
+    PlanError.
+    """
     for name, value in options.changed.items():
-        if name in plan.inputs and name not in inputs and not callable(value):
+        is_of_option = callable(value) or isinstance(value, str | Path | int)
+        if name in plan.inputs and name not in inputs and not is_of_option:
             line = next(
                 (node.origin for node in walk(*plan.steps.values()) if _is_input(node, name)), None
             )
@@ -152,6 +157,12 @@ def refuse_other_groups(plan: LogicalPlan, tables: Mapping[str, pa.Table], group
 def is_all(value: object) -> bool:
     """Whether the value is the word for all partitions of the store, which replaces rows."""
     return isinstance(value, str) and value == ALL
+
+
+def refuse_negative(rows: int | None) -> None:
+    """Refuse a number of rows below 0. Raises PlanError."""
+    if rows is not None and rows < 0:
+        raise PlanError(f"{option('rows', rows)}: use a number from 0")
 
 
 def typed_inputs(

@@ -44,7 +44,7 @@ from semgraph.execution.runtime import Opened, Runtime, batched_operators
 from semgraph.execution.uniform import Uniform
 from semgraph.formats import plural
 from semgraph.frontend.load import dump
-from semgraph.llm.base import LLM, Usage
+from semgraph.llm.base import LLM
 from semgraph.llm.settings import Settings
 from semgraph.llm.stack import bound
 from semgraph.logical.iterate import Round
@@ -164,7 +164,7 @@ async def _prepared(
     made = request.share.ids if request.share is not None else ()  # as steps, not as inputs
     inputs = {name: table for name, table in request.inputs.items() if name not in made}
     physical = compile_plan(optimized(logical, inputs), opened.store, library, limits)
-    _require_prices(physical.logical, opened)
+    opened.require_prices(physical.logical)
     await _ensure(physical, opened, write=request.options.write)
     notes = await _migrate(physical.logical, opened, write=request.options.writes)
     return physical, notes
@@ -197,17 +197,6 @@ def _few_collections() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(first, *others)
-
-
-def _require_prices(plan: LogicalPlan, opened: Opened) -> None:
-    """Refuse a limit in dollars if a model of the plan has no known price, before anything is
-    spent. Raises PlanError.
-    """
-    for role in plan.needs.roles:
-        model = bound(opened.llm, role)
-        opened.budget.require_price(model.name, model.dollars(Usage(1, 0, 1)))
-    if plan.needs.embeds:
-        opened.budget.require_price(opened.embedder.name, opened.embedder.dollars(Usage(1)))
 
 
 def trimmed(request: RunRequest) -> LogicalPlan:

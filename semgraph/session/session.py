@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeAlias, TypeVar
 
-from semgraph.display import Drawing, Wrapped, option
+from semgraph.display import Drawing, Wrapped
 from semgraph.errors import (
     BudgetReached,
     PlanError,
@@ -45,6 +45,7 @@ from semgraph.session.examples import run_before, sampled
 from semgraph.session.inputs import (
     no_plan,
     refuse_lost,
+    refuse_negative,
     refuse_other_groups,
     refuse_taken,
     refuse_unknown_words,
@@ -293,8 +294,7 @@ class Session:
         request = RunRequest(logical, {}, options, self.runs)
         trimmed(request)  # checks options before the example is paid
         engine = self._engine(resources, earlier)
-        if rows is not None and rows < 0:
-            raise PlanError(f"{option('rows', rows)}: use a number from 0")
+        refuse_negative(rows)
         first: list[Result] = []
         if not rows_by_input and logical.inputs:
             resources = resources.sharing()
@@ -399,7 +399,8 @@ class Session:
             **(inputs or {}),
             **more,
         }
-        has_rows = rows_by_input or not logical.inputs or logical.document.get("example")
+        example = logical.document.get("example")
+        has_rows = rows_by_input or not logical.inputs or example or compare is not None
         tables = typed_inputs(logical, rows_by_input, None) if has_rows else None
         logical = logical if tables is None else without_absent(logical, tables)
 
@@ -489,6 +490,7 @@ class Session:
         }
         logical = self.prepare(plan, params=params, preset=preset, use=use)
         refuse_unknown_words("compare", logical, more, Session.acompare)
+        refuse_negative(rows)
         tables = typed_inputs(logical, rows_by_input, rows)
         logical = without_absent(logical, tables)
         quiet: Say = lambda _line: None  # noqa: E731

@@ -81,3 +81,22 @@ async def test_every_model_that_is_asked_needs_a_price_before_anything_is_sent(
         with pytest.raises(PlanError, match="no price is known for openai:nobody-knows"):
             await opened.arun(tmp_path / "p.yaml", use=use, notes=NOTES)
     assert not model.arrived
+
+
+@pytest.mark.parametrize("step", ["x", None], ids=["a step", "whole plans"])
+async def test_each_arm_of_a_comparison_needs_its_prices_before_anything_is_sent(
+    tmp_path: Path, model: Watched, step: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    models = f'[models]\ndefault = "{PRICED}"\njudge = "{UNPRICED}@{model.base_url}"\n'
+    (tmp_path / "semgraph.toml").write_text(models)
+    (tmp_path / "p.yaml").write_text(READS.replace("STEP", CASCADE))
+    choices = {"one": "per_row", "two": "cascade(proxy=logit, role=judge)"}
+    variants = choices if step else {name: {"x": choice} for name, choice in choices.items()}
+    opened = semgraph.Session(store="memory", journal=False, runs="", folder=tmp_path, max_usd=1.0)
+    async with opened:
+        with pytest.raises(PlanError, match="no price is known for openai:nobody-knows"):
+            await opened.acompare(
+                tmp_path / "p.yaml", step=step, variants=variants, notes=NOTES, say=None
+            )
+    assert not model.arrived

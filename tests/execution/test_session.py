@@ -575,6 +575,25 @@ async def test_an_input_may_be_named_like_an_argument(tmp_path: Path) -> None:
     assert caught.value.problems[0].hint == 'write inputs={"rows": rows}'
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("resume", {}), ("write", {"write": False}), ("until", {"until": "kept"}), ("again", {"again": True}),
+     ("on_error", {"on_error": "null"})],
+)  # fmt: skip
+async def test_a_run_of_an_input_that_is_named_like_an_argument_is_resumed(
+    tmp_path: Path, name: str, options: dict[str, Any]
+) -> None:
+    path = tmp_path / "named.yaml"
+    text = "plan: named\ninputs: {NAME: {id: string}}\nsteps: {kept: [{from: NAME}, {filter: id > ''}]}\nreturns: [kept]\n"
+    path.write_text(text.replace("NAME", name), encoding="utf-8")
+    async with semgraph.Session(
+        llm=Oracle(Mind()), store="memory", folder=tmp_path, journal=False
+    ) as session:
+        first = await session.arun(path, inputs={name: [{"id": "a"}]}, **options)
+        again = await session.arun(path, resume=first.run, **options)
+    assert again.tables["kept"].to_pylist() == [{"id": "a"}]
+
+
 # -- what the journal and the budget are for
 # ----------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from semgraph.render.tables import Column, fit, lines, result_lines
+from semgraph.render.tables import Column, fit, hanging, lines, result_lines
 
 COLUMNS = [
     Column("name", ["Ann", "Bartholomew"]),
@@ -108,3 +108,13 @@ def test_columns_without_a_value_are_named_below_as_far_as_rows_are_shown() -> N
     assert list(result_lines("hits", table.slice(0, 2).select(["at"]), 80)) == [
         "hits: 2 rows", "  1 column without a value: at",
     ]  # fmt: skip
+
+
+def test_a_long_first_word_loses_neither_its_letters_nor_its_indent() -> None:
+    word = "https://example.org/" + "a-word-" * 5
+    for whole in (True, False):
+        found = hanging(f"    {word} it says", 40, 4, whole_words=whole)
+        assert "".join(line.strip() for line in found).replace(" ", "") == f"{word}itsays"
+        assert all(line.startswith("    ") for line in found)
+        assert whole or all(len(line) <= 40 for line in found)
+    assert hanging("    ", 40, 4) == []
