@@ -182,7 +182,8 @@ def typed_inputs(
         table = _typed(plan, spec, source.get(name))
         if table is not None:
             beside = plan.windows is not None and _windowing(plan, spec) is None
-            tables[name] = table if rows is None or beside else table.slice(0, rows)
+            whole = rows is None or rows >= table.num_rows or beside
+            tables[name] = table if whole else table.slice(0, rows)
     _refuse_schemas(plan, tables)
     _refuse_groups(plan, tables)
     return tables
