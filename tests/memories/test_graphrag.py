@@ -132,7 +132,7 @@ async def test_points_are_shown_by_their_scores_and_those_of_0_are_not(memory, m
     ]
     monkeypatch.setitem(ROWS, "points", lambda _: {"points": points})
     asked = {"conversation": "c", "id": "q", "question": QUESTIONS[0]}
-    result = await graphrag.run("read", {"preset": "global"}, questions=[asked])
+    result = await graphrag.run("read", {"preset": "global", "until": "shown"}, questions=[asked])
     rows = sorted(result.tables["shown"].to_pylist(), key=lambda row: row["rank"])
     assert [row["score"] for row in rows] == [90, 5]
 
