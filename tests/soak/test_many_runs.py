@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import tracemalloc
+from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.world.waiting import Rates
@@ -52,5 +53,6 @@ async def test_memory_stays_flat_over_twenty_rounds_of_runs(server: Server, tmp_
             tracemalloc.stop()
     # What is cached for ever (compiled patterns, code) comes in the first rounds. A run that left
     # its rows, its requests or its record behind would hold some 20 kB: 1 MB in the last ten
-    # rounds.
-    assert held[-1] - held[9] < 300_000, held
+    # rounds. The interpreter's own table of names may grow once, by megabytes.
+    growth = sorted(after - before for before, after in pairwise(held[9:]))
+    assert sum(growth[:-1]) < 300_000, held
