@@ -15,7 +15,7 @@ from semgraph.expr.duckdb import bind, check_scalar, empty_relation, executable
 from semgraph.expr.row_scalars import kind_of
 from semgraph.expr.scalar import ROWS, Faithful, parse_scalar
 from semgraph.expr.types import TIMESTAMP, type_of_arrow
-from tests.drawn import examples
+from tests.examples import examples
 
 SCHEMA = pa.schema(
     [

@@ -22,7 +22,7 @@ from semgraph.llm.journal import Journal, Journalled
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.stack import Budget, Budgeted, Coalesced, Limiter, RetryPolicy, Stack
 from semgraph.llm.tokens import FlatPrice, most_usage
-from tests.drawn import examples
+from tests.examples import examples
 from tests.inside import endpoint, waits_for_room
 from tests.llm.server import Answer, Fault, ModelServer, error
 from tests.patience import HANGS

@@ -29,7 +29,7 @@ from semgraph.conformance.cases import (
 from semgraph.errors import ModelUnavailable
 from semgraph.llm.base import Limits, Reply, Request
 from semgraph.meter import StepMetrics
-from tests.drawn import examples
+from tests.examples import examples
 from tests.operators.cases import ways
 
 EVERY = pytest.mark.parametrize(("operator", "way"), ways())

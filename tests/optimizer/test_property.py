@@ -19,7 +19,7 @@ from semgraph.errors import DataError, PlanError
 from semgraph.frontend.load import load_plan
 from semgraph.logical.plan import LogicalPlan
 from semgraph.optimizer import APPROXIMATE, optimize
-from tests.drawn import examples
+from tests.examples import examples
 from tests.optimizer.bench import FIXTURES, Bench
 
 GROUP_STOPPED = 1  # the exit code

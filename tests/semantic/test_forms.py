@@ -24,7 +24,7 @@ from semgraph.semantic.answers import (
     parse,
     read_value,
 )
-from tests.drawn import examples
+from tests.examples import examples
 
 EVERY = (
     "struct<s: string, i: int64 null, d: double, b: boolean, t: timestamp null, day: date null, j: json null, "

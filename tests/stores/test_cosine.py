@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from semgraph.stores.cosine import Block, candidates, exact, lengths
-from tests.drawn import examples
+from tests.examples import examples
 
 SIZE = 5
 numbers = st.integers(-4, 4).map(float) | st.floats(-1e3, 1e3, width=32)

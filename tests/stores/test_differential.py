@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from semgraph.errors import SemgraphError
 from semgraph.expr.functions import overlap
 from semgraph.stores.base import Method, WriteBatch
-from tests.drawn import examples
+from tests.examples import examples
 
 WORDS = ["red", "blue", "fox", "hen", "a1", "b22"]
 PEOPLE = [f"p{i}" for i in range(6)]

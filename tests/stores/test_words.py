@@ -14,7 +14,7 @@ from semgraph.stores.base import Method
 from semgraph.stores.prepare import RowsRefused
 from semgraph.stores.sqlite.store import SqliteStore
 from semgraph.stores.sqlite.vectors import WordBlock, WordCache
-from tests.drawn import examples
+from tests.examples import examples
 from tests.inside import blocks_of, connection, memory
 
 GROUPS = ["g", "h", ""]
