@@ -129,8 +129,8 @@ SENTENCES: dict[str, Callable[[], bool]] = {
         of(way) == of("graphiti") and of(way, "calls_turn") < 0.7 * of("graphiti", "calls_turn")
         for way in CHEAP
     ),
-    "With a model that errs they are better than the reference:": lambda: all(
-        of(way, where=ERRS) > of("graphiti", where=ERRS) for way in CHEAP
+    "With a model that errs they are as good as the reference.": lambda: all(
+        of(way, where=ERRS) >= of("graphiti", where=ERRS) for way in CHEAP
     ),
     "Mem0's decisions more than double the price of writing, and lower the F1: they help answers over "
     "several facts and about all people, and lose the past.": lambda: (
@@ -190,8 +190,8 @@ LOST: dict[str, Callable[[], bool]] = {
     "Where all messages are at hand, graphiti-core's bulk mode takes less time than semgraph as shipped,": lambda: (
         stream("window: ready") < stream("graphiti-core, bulk") < stream("as shipped")
     ),
-    "A hybrid search among 100,000 facts takes semgraph on SQLite more than twice the CPU of graphiti-core's client,": lambda: (
-        search("semgraph, SQLite") > 2 * search("graphiti-core, Neo4j")
+    "A hybrid search among 100,000 facts takes semgraph on SQLite over one and a half times the CPU of graphiti-core's client,": lambda: (
+        search("semgraph, SQLite") > 1.5 * search("graphiti-core, Neo4j")
     ),
     "Implementations that ask more than once for a row, such as `vote` and `reflexion`, cost more calls than LOTUS;": lambda: (
         calls("vote") > calls("LOTUS") >= calls("per_row")
