@@ -6,5 +6,5 @@ from hypothesis import settings
 
 
 def examples(few: int, many: int) -> int:
-    """So few every time, the same ones each time; so many in `make nightly`, which draws them anew."""
+    """`few` on every run, always the same ones; `many` in `make nightly`, where they are random."""
     return many if settings.get_current_profile_name() == "random" else few
