@@ -453,6 +453,8 @@ def choose(
                 implementations[node] = _implementation_of(node, plan, library, limits)
             elif isinstance(node, Cluster) and node.swappable:
                 choice = plan.choice(node.step) or node.choice
+                if choice.model:
+                    raise PlanError(Problem(f"{choice}: {choice.name or 'cluster'} calls no model"))
                 algorithms[node] = algorithm_of(node, choice, library)
         except PlanError as error:
             position = _position_of(node, plan)
@@ -474,7 +476,8 @@ def _position_of(node: Node, plan: LogicalPlan) -> Position | None:
 def _implementation_of(
     node: Semantic, plan: LogicalPlan, library: Library, limits: Mapping[str, Limits]
 ) -> tuple[Implementation[Any], Choice]:
-    choice = plan.choice(node.step) or library.reference(node.keyword)
+    reference = library.reference(node.keyword)
+    choice = (plan.choice(node.step) or reference).over(reference)
     implementation = library.get(node.keyword, choice)
     role = node.prompt.first.role
     role_limits = limits.get(role) or limits.get("default") or Limits()
