@@ -237,6 +237,8 @@ class StepArms(Arms):
         self.choices = {name: choice for name, (choice, _) in by_name.items()}
         self.variants = {name: variant for name, (_, variant) in by_name.items()}
         self.nodes = {name: node.of_model(choice.model) for name, choice in self.choices.items()}
+        roles = (each.prompt.first.role for each in self.nodes.values())
+        bench.record.roles = dict.fromkeys(roles)
         own = library.reference(node.keyword)
         self.reference = next((n for n, c in self.choices.items() if c == own), next(iter(by_name)))
         self.basis = library.get(node.keyword, own)
@@ -260,7 +262,7 @@ class StepArms(Arms):
         node, opened = self.node, self.bench.opened
         counts = " × ".join(f"{n} {count:,}" for n, count in self.frozen.facts()["rows"].items())
         return [
-            f"{node.step} = {node.keyword}({counts}), one trial of each ({opened.llm.name}), estimated",
+            f"{node.step} = {node.keyword}({counts}), one trial of each ({self.bench.record.model}), estimated",
             *estimate_lines(self.estimates, self.reference),
             f"  {in_all(self.estimates, self.bench.request.trials, opened.budget)}",
         ]
