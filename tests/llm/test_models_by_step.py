@@ -38,6 +38,10 @@ def notes(tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch) 
     return tmp_path / "p.yaml"
 
 
+def write(file: Path, text: str) -> None:
+    file.write_text(text)
+
+
 def session(notes: Path, server: ModelServer, **more: Any) -> semgraph.Session:
     models = {
         role: f"openai:{model}@{server.base_url}" if isinstance(model, str) else model
@@ -111,7 +115,7 @@ def test_a_misspelt_role_is_refused(notes: Path, server: ModelServer, role: str)
 async def test_a_misspelt_role_of_a_prompt_is_refused_before_anything_is_sent(
     notes: Path, server: ModelServer
 ):
-    notes.write_text(PLAN.replace("role: small", "role: smal"))
+    write(notes, PLAN.replace("role: small", "role: smal"))
     async with session(notes, server, models={"default": "large"}) as opened:
         with pytest.raises(PlanError, match='Did you mean "small"'):
             await opened.arun(notes, notes=NOTES)
@@ -175,19 +179,26 @@ def test_explain_names_the_models_if_several_answer(notes: Path, server: ModelSe
     assert named["named"].startswith("openai:nano")
 
 
-async def test_equal_questions_to_two_models_are_two_calls(notes: Path, server: ModelServer):
-    twice = (
-        "plan: twice\ninputs: {notes: {id: string, text: string}}\nsteps:\n"
-        '  a: [{from: notes}, {sem_map: {prompt: "Name {text}.", returns: {name: string}}}]\n'
-        '  b: [{from: a}, {sem_map: {prompt: "Name {text}.", returns: {name: string}, role: small,'
-        " as: {again: name}}}]\nreturns: [b]\n"
-    )
-    notes.write_text(twice.replace(", as: {again: name}", "").replace("[b]", "[a, b]").replace("{from: a}", "{from: notes}"))  # fmt: skip
-    for models, calls in (({"default": "large"}, 1), ({"default": "large", "small": "nano"}, 2)):
-        server.requests.clear()
-        async with session(notes, server, models=models) as opened:
-            await opened.arun(notes, notes=NOTES)
-        assert len(server.requests) == calls
+TWICE = """\
+plan: twice
+inputs: {notes: {id: string, text: string}}
+steps:
+  a: [{from: notes}, {sem_map: {prompt: "Name {text}.", returns: {name: string}}}]
+  b: [{from: notes}, {sem_map: {prompt: "Name {text}.", returns: {name: string}, role: small}}]
+returns: [a, b]
+"""
+
+
+@pytest.mark.parametrize(
+    ("models", "calls"), [({"default": "large"}, 1), ({"default": "large", "small": "nano"}, 2)]
+)
+async def test_equal_questions_to_two_models_are_two_calls(
+    notes: Path, server: ModelServer, models: dict[str, str], calls: int
+):
+    write(notes, TWICE)
+    async with session(notes, server, models=models) as opened:
+        await opened.arun(notes, notes=NOTES)
+    assert len(server.requests) == calls
 
 
 async def test_a_recording_of_two_models_replays_both(notes: Path, server: ModelServer):
@@ -204,7 +215,7 @@ async def test_a_recording_of_one_model_serves_every_role(notes: Path, server: M
     file = notes.parent / "one.jsonl"
     async with session(notes, server, models={"default": "large"}) as opened:
         await opened.arun(notes, notes=NOTES, record_to=file)
-    notes.write_text(PLAN.replace("role: small", "role: rerank"))
+    write(notes, PLAN.replace("role: small", "role: rerank"))
     async with semgraph.Session(llm=f"recorded:{file}", store="memory", folder=notes.parent) as two:
         assert (await two.arun(notes, notes=NOTES)).tables["judged"].num_rows == 1
 
