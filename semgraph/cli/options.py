@@ -114,9 +114,12 @@ class PlanOptions:
 
     def prepare(self, session: Session, plan: str, resume: str | None = None) -> LogicalPlan:
         """A checked plan; see `Session.prepare`. Raises PlanError."""
+        from semgraph.llm.base import ROLES
+
         params, use = parameters(self.set), named_values("--use", self.use)
         prepared = session.prepare(plan, params=params, preset=self.preset, use=use, resume=resume)
-        prepared.refuse_unused(session.settings.named_models)
+        chosen = session.settings.chosen_roles
+        prepared.refuse_unused(name for name in chosen if name not in ROLES)
         return prepared
 
     def rows(self, plan: LogicalPlan) -> dict[str, LoadedInput]:
