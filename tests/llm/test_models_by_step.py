@@ -235,25 +235,3 @@ async def test_a_comparison_of_plans_tries_models(notes: Path, server: ModelServ
     async with session(notes, server, models=models) as opened:
         await opened.acompare(notes, variants=variants, notes=NOTES)
     assert sorted(asked(server)) == ["large", "large", "nano", "nano", "nano", "nano"]
-
-
-def test_a_step_and_a_role_on_the_command_line(
-    notes: Path, server: ModelServer, capfd: pytest.CaptureFixture[str]
-):
-    from semgraph.cli import main
-
-    (notes.parent / "notes.jsonl").write_text('{"id": "1", "text": "heron"}\n')
-    at = f"@{server.base_url}"
-    typed = ["run", str(notes), "-i", f"notes={notes.parent / 'notes.jsonl'}", "--store", "memory", "-q"]
-    models = ["--llm", f"openai:large{at}", "--model", f"small=openai:nano{at}", "--model", f"birds=openai:keen{at}"]
-    assert main([*typed, *models]) == 0
-    assert asked(server) == ["keen", "nano", "large"]
-
-
-def test_a_model_for_what_the_plan_lacks_is_refused(
-    notes: Path, server: ModelServer, capfd: pytest.CaptureFixture[str]
-):
-    from semgraph.cli import main
-
-    assert main(["explain", str(notes), "--model", "brids=openai:keen"]) == 2
-    assert 'no role and no step "brids"' in capfd.readouterr().err
