@@ -341,7 +341,9 @@ class LogicalPlan:
         model of that name.
         """
         others, steps = [name for name in names if name not in self.needs.roles], self.asking
-        return self.using({step: f"@ {name}" for name in others for step in match_steps(name, steps)})
+        return self.using(
+            {step: f"@ {name}" for name in others for step in match_steps(name, steps)}
+        )
 
     def refuse_unused(self, names: Iterable[str]) -> None:
         """Refuse models that no role and no step of the plan names. Raises PlanError."""

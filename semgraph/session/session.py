@@ -152,7 +152,9 @@ class Session:
         self.use = dict(use or {})
         overrides: dict[str, Any] = {
             "llm": llm if isinstance(llm, str) else None,
-            "models": {role: model for role, model in (models or {}).items() if isinstance(model, str)},
+            "models": {
+                role: model for role, model in (models or {}).items() if isinstance(model, str)
+            },
             "embedder": embedder if isinstance(embedder, str) else None,
             "store": store if isinstance(store, str) else None,
             "engine": engine,

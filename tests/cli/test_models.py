@@ -34,7 +34,9 @@ def test_a_choice_names_a_role(project: Project, serving: Serving) -> None:
         ("smal", 'did you mean "models.small"'),
     ],
 )
-def test_a_name_of_nothing_is_refused(project: Project, serving: Serving, name: str, says: str) -> None:
+def test_a_name_of_nothing_is_refused(
+    project: Project, serving: Serving, name: str, says: str
+) -> None:
     ended = project("run", "people", "--model", f"{name}=openai:keen@{serving.server.base_url}")
     assert ended.code == 2
     assert says.lower() in ended.err.lower()

@@ -46,7 +46,9 @@ class TestRoles:
         assert server.requests[0]["model"] == "large"
 
     async def test_a_misspelt_role_is_refused(self, server: ModelServer, models):
-        with pytest.raises(PlanError, match=r'"smal"\. Roles with a model: default\. Did you mean "small"'):
+        with pytest.raises(
+            PlanError, match=r'"smal"\. Roles with a model: default\. Did you mean "small"'
+        ):
             await Roles(models[0]).complete(of("smal"))
         assert server.requests == []
 

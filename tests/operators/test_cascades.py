@@ -272,7 +272,9 @@ async def test_the_log_odds_of_a_small_model_can_be_the_proxy() -> None:
 async def test_the_guarantee_holds_however_wrong_the_log_odds_are() -> None:
     contrary = Mind(answer=lambda text: {"answer": "no" if "“good" in text else "yes"})
     large, case = Oracle(GOOD), teas(600)
-    async with Context(Roles(large, small=Oracle(contrary)), Grams(), case.node(), StepMetrics()) as ctx:
+    async with Context(
+        Roles(large, small=Oracle(contrary)), Grams(), case.node(), StepMetrics()
+    ) as ctx:
         table = await filter_way(proxy="logit").answer(case.node(), case.rows(), ctx)
     keep = table.sort_by("item").column("keep").to_pylist()
     wanted = [text.startswith("good") for text in case.texts]
