@@ -453,8 +453,6 @@ def choose(
                 implementations[node] = _implementation_of(node, plan, library, limits)
             elif isinstance(node, Cluster) and node.swappable:
                 choice = plan.choice(node.step) or node.choice
-                if choice.model:
-                    raise PlanError(Problem(f"{choice}: {choice.name or 'cluster'} calls no model"))
                 algorithms[node] = algorithm_of(node, choice, library)
         except PlanError as error:
             position = _position_of(node, plan)
@@ -497,6 +495,8 @@ def algorithm_of(node: Cluster, choice: Choice, library: Library) -> Algorithm:
     """The algorithm of a choice for a node. Raises PlanError if it is unknown, exact, or refuses
     the node.
     """
+    if choice.model:
+        raise PlanError(Problem(f"{choice}: clustering calls no model", hint=choice.name or None))
     if choice.name in EXACT:
         what = f"{choice.name} is exact: use replaces a partitioning algorithm by another"
         raise PlanError(Problem(what, hint=f"write algorithm: {choice.name} in the plan"))
