@@ -23,17 +23,24 @@ class Flag(NamedTuple):
         help: Its line in `--help`.
         commands: The functions of `semgraph.cli` that take it; empty: all.
         least: The least number.
+        sets: The argument of `Session` that sets the same; "": its name without dashes.
     """
 
     spelling: str
     help: str
     commands: tuple[str, ...] = ()
     least: int | None = None
+    sets: str = ""
+
+    @property
+    def name(self) -> str:
+        """As it is typed, without its value: `--max-usd`."""
+        return self.spelling.partition(" ")[0]
 
     @property
     def argument(self) -> str:
         """The argument of `Session` that sets the same: `max_usd`."""
-        return self.spelling.partition(" ")[0].removeprefix("--").replace("-", "_")
+        return self.sets or self.name.removeprefix("--").replace("-", "_")
 
 
 def _option(default: Any, *flag: Any, recorded: bool = False) -> Any:
@@ -127,10 +134,10 @@ class SettingSpec(NamedTuple):
     """A setting.
 
     Args:
-        type: The type of its value; `tuple`: folders.
+        type: The type of its value; `tuple`: folders; `dict`: models by role.
         default: Its default; None: none.
         variable: The variable of the environment that sets it; "": none.
-        flag: The flag that sets it. Its name without dashes is the argument of `Session`.
+        flag: The flag that sets it, and the argument of `Session`.
         least: The least number; None: above 0.
     """
 
@@ -149,6 +156,14 @@ SETTINGS: Mapping[str, SettingSpec] = {
         Flag(
             "--llm MODEL",
             "local, recorded, openai:NAME, openai:NAME@URL; openai:NAME?batch=true for half the price.",
+        ),
+    ),
+    "models": SettingSpec(
+        dict,
+        flag=Flag(
+            "--model ROLE=MODEL",
+            "The model of a role (default, small, …), or of a step; it outranks --llm.",
+            sets="models",
         ),
     ),
     "models.embed": SettingSpec(

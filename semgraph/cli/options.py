@@ -49,9 +49,11 @@ INTERRUPTED = 130
 _WIDTH = 120
 _PANEL = "Everywhere"
 _DESCRIBED = "Options of every command (--store, --llm, --format …): semgraph --help"
-_EVERYWHERE = [
-    spec.flag.argument for spec in SETTINGS.values() if spec.flag and not spec.flag.commands
-]
+_EVERYWHERE = {
+    spec.flag.argument: spec.flag.name
+    for spec in SETTINGS.values()
+    if spec.flag and not spec.flag.commands
+}
 _ELSEWHERE = "Name another place"
 _HINTS = {
     errno.EISDIR: "A file is needed there: name one",
@@ -112,8 +114,13 @@ class PlanOptions:
 
     def prepare(self, session: Session, plan: str, resume: str | None = None) -> LogicalPlan:
         """A checked plan; see `Session.prepare`. Raises PlanError."""
+        from semgraph.llm.base import ROLES
+
         params, use = parameters(self.set), named_values("--use", self.use)
-        return session.prepare(plan, params=params, preset=self.preset, use=use, resume=resume)
+        prepared = session.prepare(plan, params=params, preset=self.preset, use=use, resume=resume)
+        chosen = session.settings.chosen_roles
+        prepared.refuse_unused(name for name in chosen if name not in ROLES)
+        return prepared
 
     def rows(self, plan: LogicalPlan) -> dict[str, LoadedInput]:
         """The rows of the inputs that are given. Raises PlanError or InputError."""
@@ -161,7 +168,7 @@ class CommonOptions:
             (name, v) for name, value in common.items() if isinstance(value, list) for v in value
         ]
         return "".join(
-            f" --{name} {quote(without_password(value))}"
+            f" {_EVERYWHERE.get(name, '--config')} {quote(without_password(value))}"
             for name, value in typed
             if not names or name in names
         )
@@ -209,13 +216,20 @@ class CommonOptions:
         """All settings with these options. Raises PlanError."""
         from semgraph.llm.settings import Settings
 
-        return Settings.load(self.chosen, config=None if self.config is None else Path(self.config))
+        config = None if self.config is None else Path(self.config)
+        return Settings.load(self._arguments, config=config)
 
     def session(self, *, group: str | None = None, within: Budget | None = None) -> Session:
         """A session with these options."""
         from semgraph.session import Session
 
-        return Session(**self.chosen, config=self.config, group=group, within=within)
+        return Session(**self._arguments, config=self.config, group=group, within=within)
+
+    @property
+    def _arguments(self) -> dict[str, Any]:
+        """The settings that are set, as arguments of `Session`."""
+        models = named_values("--model", self.chosen.get("models"))
+        return {**self.chosen, **({"models": models} if models else {})}
 
 
 def say(console: Console, line: str) -> None:
@@ -357,7 +371,9 @@ def _run_flags(command: str) -> list[inspect.Parameter]:
 def _setting_flags(command: str) -> list[inspect.Parameter]:
     """The settings that a command takes."""
     return [
-        _parameter(spec.flag.argument, list[str] if spec.type is tuple else spec.type, spec.flag)
+        _parameter(
+            spec.flag.argument, list[str] if spec.type in (tuple, dict) else spec.type, spec.flag
+        )
         for spec in SETTINGS.values()
         if spec.flag is not None and (not spec.flag.commands or command in spec.flag.commands)
     ]

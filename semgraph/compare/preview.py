@@ -253,7 +253,7 @@ def variants_preview(bench: Bench, estimates: Sequence[Estimate], before: int) -
     """
     opened = bench.opened
     return [
-        f"one trial of each, {opened.llm.name}",
+        f"one trial of each, {bench.record.model}",
         *([f"  the rows took {plural(before, 'call')}"] if before else []),
         *estimate_lines(estimates),
         f"  {in_all(estimates, bench.request.trials, opened.budget)}",

@@ -5,7 +5,7 @@ result and cost.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
@@ -20,6 +20,7 @@ from semgraph.execution.observations import ObservationFile
 from semgraph.execution.record import CallLog, RunRecord, new_run, noted, timestamp
 from semgraph.execution.runtime import Opened
 from semgraph.llm.settings import Settings
+from semgraph.llm.stack import bound
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import StepMetrics
 
@@ -105,6 +106,16 @@ class ComparisonRecord:
     record: RunRecord | None = None
     calls: CallLog | None = None
     paid: Spent = Spent()
+    roles: Collection[str] = ()  # of the models that the arms call
+
+    @property
+    def model(self) -> str:
+        """The name of the model; if the arms call several, their names by role."""
+        named = {role: bound(self.opened.llm, role).name for role in self.roles}
+        names = dict.fromkeys(named.values())
+        if len(names) > 1:
+            return ", ".join(f"{role} {name}" for role, name in named.items())
+        return next(iter(names), self.opened.llm.name)
 
     def begin(self) -> None:
         """Create the folder, once."""
@@ -159,7 +170,7 @@ class ComparisonRecord:
         """Record the result and return it."""
         request, opened = self.request, self.opened
         result = Comparison(
-            id=self.id, plan=request.plan.name, step=request.step, model=opened.llm.name, arms=tuple(arms),
+            id=self.id, plan=request.plan.name, step=request.step, model=self.model, arms=tuple(arms),
             trials=request.trials, truth=request.truth is not None, paid=self.paid, store=opened.store.name,
             record=self.record.folder if self.record else None,
             journal=opened.journal.path.absolute() if opened.journal else None, **more,

@@ -129,29 +129,26 @@ class Frozen:
             digest.update(b"\n")
         return {"rows": counts, "sha": digest.hexdigest()}
 
-    async def answered(self, implementation: Implementation[Any], ctx: Context) -> list[Answered]:
-        """The answers of an implementation to each part."""
+    async def answered(
+        self, node: Semantic, implementation: Implementation[Any], ctx: Context
+    ) -> list[Answered]:
+        """The answers of an implementation to each part, for the step with its model."""
         context = Asking(implementation, ctx, self.partitions, self.column, self.now)
-        return [await answer(self.node, tables, context) for tables in self.parts]
+        return [await answer(node, tables, context) for tables in self.parts]
 
     async def items(self, llm: LLM, embedder: Embedder) -> list[Rows]:
         """The rows that an implementation answers, collected by one without calls."""
         probe = RowsProbe()
         async with Context(llm, embedder, self.node, StepMetrics()) as ctx:
-            await self.answered(probe, ctx)
+            await self.answered(self.node, probe, ctx)
         return probe.seen
-
-
-def semantic_steps(plan: LogicalPlan) -> list[str]:
-    """The steps that call the model."""
-    return list(dict.fromkeys(node.step for node in semantic_nodes(plan.roots)))
 
 
 def semantic_node(plan: LogicalPlan, step: str) -> Semantic:
     """The semantic operator of a step. Raises PlanError if the step does not exist, or has not
     exactly one such operator.
     """
-    names = semantic_steps(plan)
+    names = plan.asking
     steps = match_steps(step, names)
     matches = [node for node in semantic_nodes(plan.roots) if node.step in steps]
     there = listed_steps(names)
@@ -179,9 +176,10 @@ def implementation_of(
     """Parse a choice of a step's implementation. Raises PlanError if it is unknown, has an invalid
     parameter, or does not support this step.
     """
-    choice = Choice.parse(text)
+    choice = Choice.parse(text).over(library.reference(node.keyword))
     variant = library.get(node.keyword, choice, node.step)
-    refusal = variant.refusal(node, bound(llm, node.prompt.first.role).limits)
+    asked = node.of_model(choice.model)
+    refusal = variant.refusal(asked, bound(llm, asked.prompt.first.role).limits)
     if refusal is not None:
         raise PlanError(Problem(f"{choice} cannot do this: {refusal}", node.step, node.origin))
     return choice, variant
@@ -238,6 +236,9 @@ class StepArms(Arms):
         )
         self.choices = {name: choice for name, (choice, _) in by_name.items()}
         self.variants = {name: variant for name, (_, variant) in by_name.items()}
+        self.nodes = {name: node.of_model(choice.model) for name, choice in self.choices.items()}
+        roles = (each.prompt.first.role for each in self.nodes.values())
+        bench.record.roles = dict.fromkeys(roles)
         own = library.reference(node.keyword)
         self.reference = next((n for n, c in self.choices.items() if c == own), next(iter(by_name)))
         self.basis = library.get(node.keyword, own)
@@ -261,7 +262,7 @@ class StepArms(Arms):
         node, opened = self.node, self.bench.opened
         counts = " × ".join(f"{n} {count:,}" for n, count in self.frozen.facts()["rows"].items())
         return [
-            f"{node.step} = {node.keyword}({counts}), one trial of each ({opened.llm.name}), estimated",
+            f"{node.step} = {node.keyword}({counts}), one trial of each ({self.bench.record.model}), estimated",
             *estimate_lines(self.estimates, self.reference),
             f"  {in_all(self.estimates, self.bench.request.trials, opened.budget)}",
         ]
@@ -347,9 +348,10 @@ class StepArms(Arms):
         models = self.bench.opened.llm, self.bench.opened.embedder
         estimates = StepEstimates(self.node, await self.frozen.items(*models), *models)
         self.expected = expected = await estimates.observed(self.basis)
-        self.requests = {n: await expected.at_once(each) for n, each in self.variants.items()}
+        arms = {name: replace(expected, node=node) for name, node in self.nodes.items()}
+        self.requests = {n: await arms[n].at_once(each) for n, each in self.variants.items()}
         self.estimates = [
-            expected.of(name, each, self.requests[name]) for name, each in self.variants.items()
+            arms[name].of(name, each, self.requests[name]) for name, each in self.variants.items()
         ]
 
     async def ready(self, ledger: Ledger) -> None:
@@ -362,12 +364,12 @@ class StepArms(Arms):
 
     async def attempt(self, name: str, number: int, ledger: Ledger) -> Attempt:
         """Run one trial of an implementation over all rows."""
-        opened, node = self.bench.opened, self.node
+        opened, node = self.bench.opened, self.nodes[name]
         llm = ledger.counted(opened.scoped(f"compare {name}: {self.choices[name]}"))
         embedder = CountedEmbedder(opened.embedder, ledger)
         began = time.perf_counter()
         async with Context(llm, embedder, node, StepMetrics(), trial=number) as ctx:
-            result = await self.frozen.answered(self.variants[name], ctx)
+            result = await self.frozen.answered(node, self.variants[name], ctx)
         seconds = None if ledger.replayed else time.perf_counter() - began
         for each in result:
             opened.answered(node, each)
@@ -447,7 +449,7 @@ def _tallies(attempts: Attempts, truth: Truth, rows: pa.Table) -> dict[str, list
 
 def only_step(plan: LogicalPlan) -> str:
     """The only semantic step of a plan. Raises PlanError if there is none or more than one."""
-    names = semantic_steps(plan)
+    names = plan.asking
     if len(names) != 1:
         what, hint = "these variants do not name their step", 'name it: step="..."'
         raise PlanError(Problem(what, there=listed_steps(names), hint=hint))

@@ -196,8 +196,7 @@ class Bench:
         """A plan compiled for a store. Raises PlanError for an implementation that is unknown or
         does not support its step.
         """
-        roles = {node.prompt.first.role for node in semantic_nodes(plan.roots)}
-        limits = {role: bound(self.opened.llm, role).limits for role in roles}
+        limits = {role: bound(self.opened.llm, role).limits for role in plan.needs.roles}
         return compile_plan(optimized(plan, {}), store, self.library, limits)
 
     async def run(

@@ -470,7 +470,7 @@ class RayEngine:
         PlanError.
         """
         objects, store = job.objects, job.settings.store
-        if objects.llm is not None or objects.embedder is not None:
+        if objects.models or objects.embedder is not None:
             what = "models that are objects are in this process, and shards are in others"
             raise PlanError(Problem(what, hint='name them: llm="openai:NAME@URL"'))
         here = store_spec(store).on_one_machine

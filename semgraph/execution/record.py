@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -549,9 +549,8 @@ Add = Callable[[Request, Reply | None, float, str | None], None]
 
 def noted(llm: LLM, add: Add) -> LLM:
     """The models, with their calls passed to `add`, which has the signature of `CallLog.add`."""
-    if isinstance(llm, Roles):
-        return Roles(**{role: _Noted(model, add) for role, model in llm.models.items()})
-    return _Noted(llm, add)
+    wrap = partial(_Noted, add=add)
+    return llm.each(wrap) if isinstance(llm, Roles) else wrap(llm)
 
 
 class _Noted(Wrapper):

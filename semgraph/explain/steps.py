@@ -22,6 +22,7 @@ from semgraph.physical.search_spec import SearchSpec
 from semgraph.relational.segments import Segment
 
 Actual = Mapping[str, Mapping[str, Any]]
+NO_MODELS: Mapping[str, str] = {}
 
 
 def steps_of(plan: PhysicalPlan, batched: Collection[Node] = ()) -> list[dict[str, Any]]:
@@ -172,12 +173,15 @@ def as_data(
     rules: Sequence[str] = (),
     note: str = "",
     batched: Collection[Node] = (),
+    models: Mapping[str, str] = NO_MODELS,
 ) -> dict[str, Any]:
-    """The plan as plain data, for `--format json`; `note` is a note on the run, `batched` as in
-    `tree`.
+    """The plan as plain data, for `--format json`; `note` is a note on the run, `batched` and
+    `models` as in `tree`.
     """
     steps = steps_of(plan, batched)
     for step in steps:
+        for each in step["semantic"]:
+            each["model"] = models.get(each["role"])
         if forecast is not None:
             step["estimate"] = {
                 name: amount.as_data() for name, amount in forecast.of(step["step"]).items()

@@ -632,7 +632,8 @@ def _settle_choice(head: Head, step: str, value: Any, path: Trail) -> None:
             raise unknown_parameter(parameter, head.params, *where, value=True)
     if named:
         settled = {name: head.params[parameter] for name, parameter in named.items()}
-        head.use[step] = ({choice.name: {**dict(choice.params), **settled}}, path)
+        name = str(replace(choice, params=()))
+        head.use[step] = ({name: {**dict(choice.params), **settled}}, path)
 
 
 def _set_parameters(head: Head, declared: Mapping[str, Any], params: Mapping[str, Any]) -> None:

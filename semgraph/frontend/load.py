@@ -541,7 +541,8 @@ class Loader:
             raise _nothing_to_choose(steps[0], [n for n in nodes if n.step == prefix + steps[0]])
         for step in chosen:
             _refuse_both(step, [n for n in walk(known[prefix + step]) if n.step == prefix + step])
-        self.choices.update((prefix + step, choice) for step in chosen)
+        for step in chosen:
+            self.choices[prefix + step] = choice.over(self.choices.get(prefix + step))
 
     def has_pruned(self, name: str) -> bool:
         """Whether a step of that name was left out, here or, for the last part of a name, inside a

@@ -12,13 +12,14 @@ import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, Literal, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from semgraph.errors import PlanError, Problem, RowError, did_you_mean
+from semgraph.errors import PlanError, Problem, RowError
 from semgraph.privacy import without_password
 
 T = TypeVar("T")
@@ -70,16 +71,27 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def unbound_role(role: str, roles: Collection[str]) -> PlanError:
-    """The error for a role without a model; `roles` have one."""
-    hint = did_you_mean(role, roles) or f"set it: {role} = ... under [models] in semgraph.toml"
-    return PlanError(
-        Problem(
-            f'no model is bound to the role "{role}"',
-            there=f"roles with a model: {', '.join(roles)}",
-            hint=hint,
-        )
-    )
+ROLES = ("default", "small", "rerank", "embed")  # the keys of [models] that semgraph itself reads
+_SIMILAR = 0.84  # "defualt", "smal": misspellings, not new roles
+
+
+def misspelt(role: str, roles: Iterable[str]) -> str:
+    """The role that another one resembles without being it; "" if there is none."""
+    near = get_close_matches(role.lower(), roles, n=1, cutoff=_SIMILAR)
+    return near[0] if near and near[0] != role else ""
+
+
+def falls_back(role: str, roles: Collection[str]) -> str:
+    """`default`, whose model answers for a role without one. `roles` have a model. Raises PlanError
+    if the role is a misspelling of one of them, or of one of semgraph's.
+    """
+    meant = "" if role in ROLES else misspelt(role, {*roles, *ROLES})
+    if role == "embed" or meant:
+        there = f"roles with a model: {', '.join(roles)}"
+        hint = f'did you mean "{meant}"?' if meant else "it is the embedder's"
+        what = f'no model is bound to the role "{role}"'
+        raise PlanError(Problem(what, there=there, hint=hint))
+    return "default"
 
 
 @dataclass(frozen=True)
@@ -144,7 +156,8 @@ class Request:
     """One question to a model.
 
     Args:
-        role: The configured model: `default`, `small`, or another role of `semgraph.toml`.
+        role: The configured model: `default`, `small`, another role of `semgraph.toml`, or
+            PROVIDER:NAME. Not part of the fingerprint.
         messages: The chat, static text first.
         schema: JSON Schema of the answer, as canonical JSON text: the answer must be one JSON
             document of this schema. Empty: any text is an answer.
@@ -183,10 +196,10 @@ class Request:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of everything that determines the answer, except the model, which the journal
-        adds.
+        adds. A role only chooses the model.
         """
         body: list[Any] = [
-            self.role,
+            "default",
             [(m.role, m.content) for m in self.messages],
             self.schema,
             self.max_tokens,

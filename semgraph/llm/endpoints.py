@@ -1,4 +1,4 @@
-"""Endpoints made from settings: the models of all roles behind one `LLM`, and the embedder. Also
+"""Endpoints made from settings: models and the embedder. Also
 decides to which hosts keys and passwords may be sent.
 """
 
@@ -18,7 +18,7 @@ from semgraph.errors import PlanError, Problem
 from semgraph.llm.base import LLM, Borrowed, Embedder, Limits, ModelSpec
 from semgraph.llm.providers import PROVIDERS, SERVICES, Means
 from semgraph.llm.settings import TRUST, Setting, Settings, user_config
-from semgraph.llm.stack import Limiter, RetryPolicy, Roles, Stack
+from semgraph.llm.stack import Limiter, RetryPolicy, Stack
 from semgraph.stores.registry import STORES
 
 if TYPE_CHECKING:
@@ -126,21 +126,20 @@ class Endpoints:
         """The same endpoints with separate connections, for another event loop."""
         return Endpoints(self.make_limiter, self.limiters, self.local)
 
-    def wrapped_models(
-        self, settings: Settings, stack: Stack, recording: Path | Recording | None = None
+    def wrapped_model(
+        self,
+        spec: ModelSpec,
+        settings: Settings,
+        stack: Stack,
+        recording: Path | Recording | None = None,
     ) -> LLM:
-        """The models of all roles behind one `LLM`, each wrapped. Closing it does not close them.
+        """A wrapped model. Closing the wrapper does not close it.
 
         Replayed answers are not journalled: they would outlive their recording. Raises as
         `build_model`.
         """
-        wrapped: dict[str, LLM] = {}
-        for role in settings.roles:
-            spec = settings.model(role)
-            if str(spec) not in wrapped:
-                model, limiter = self.model(spec, settings, recording)
-                wrapped[str(spec)] = wrapped_model(model, limiter, _unrecorded(stack, spec))
-        return Roles(**{role: wrapped[str(settings.model(role))] for role in settings.roles})
+        model, limiter = self.model(spec, settings, recording)
+        return wrapped_model(model, limiter, _unrecorded(stack, spec))
 
     def wrapped_embedder(
         self, settings: Settings, stack: Stack, recording: Path | Recording | None = None

@@ -361,6 +361,19 @@ def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
     return ModelSpec(kind, provider, model, base_url, options)
 
 
+def plain_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
+    """Parse PROVIDER:NAME, as files that are passed on may name a model. Raises PlanError, also for
+    an address and for options: they say where requests and keys go.
+    """
+    spec = parse_spec(text, kind, where)
+    if spec.base_url or spec.options:
+        what = f'{where}: "{without_password(text)}" has an address or options'.removeprefix(": ")
+        there = "here a model is a role, or PROVIDER:NAME"
+        hint = "bind a role to it, under [models] in semgraph.toml, and write the role"
+        raise PlanError(Problem(what, there=there, hint=hint))
+    return spec
+
+
 def typed_options(query: str, known: Options, what: str) -> tuple[tuple[str, Any], ...]:
     """Parse the options after `?`, sorted by name. Raises PlanError with the prefix `what`."""
     options: dict[str, Any] = {}

@@ -5,9 +5,9 @@ so two recordings differ only where their answers differ:
 
 1. The head: the format's version, the model and its limits, the embedder and its dimensions, the
    date, and every `$now` by the name of its slice or wave.
-2. One line for each answer: the request's fingerprint (without the model), the step, the beginning
-   of the last message, hashes of the parts of the request, and the text with its tokens and seconds;
-   or the row's error.
+2. One line for each answer: the request's fingerprint (without the model; with the role, if the role
+   has a model of its own), the step, the beginning of the last message, hashes of the parts of the
+   request, and the text with its tokens and seconds; or the row's error.
 3. One line for each embedded text: its vector as little-endian float32 in base64.
 """
 
@@ -39,6 +39,7 @@ from semgraph.llm.base import (
     Vectors,
     Wrapper,
 )
+from semgraph.llm.stack import bound
 from semgraph.llm.tokens import TokenCounter
 from semgraph.privacy import write_private
 
@@ -210,7 +211,7 @@ def parts(request: Request) -> dict[str, str]:
         "schema": _hash(request.schema),
         "parameters": _hash(
             [
-                request.role,
+                "default",
                 request.max_tokens,
                 request.params,
                 request.trial,
@@ -235,7 +236,7 @@ def _hash(value: Any) -> str:
 _CHANGED = {
     "rules": "the prompt (its rules) changed",
     "schema": "the schema of the answer changed",
-    "parameters": "the parameters (role, max_tokens, trial, ...) changed",
+    "parameters": "the parameters (max_tokens, trial, ...) changed",
     "rows": "the rows changed: the input, the content of the store, or an earlier step",
 }
 
@@ -288,7 +289,8 @@ class Recorded(Free):
             ModelUnavailable: No answer is recorded; the message names the difference from the
                 recorded requests.
         """
-        answer = self.recording.answers.get(request.fingerprint)
+        answers = self.recording.answers
+        answer = answers.get(_key(request, request.role)) or answers.get(request.fingerprint)
         if answer is None:
             raise ModelUnavailable(self._miss(request))
         name, call = self.recording.model, _call_id(request)
@@ -340,6 +342,12 @@ _REMEDY = (
     "Record it again, Session(llm=MODEL).run(PLAN, ..., record_to=FILE), or use a model: "
     'in Python llm="local" or llm="openai:MODEL", in a shell --llm local or --llm openai:MODEL'
 )
+
+
+def _key(request: Request, role: str) -> str:
+    """The key of an answer of a role with a model of its own."""
+    text = f"{role}\n{request.fingerprint}"
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _read(recording: Path | str | Recording) -> Recording:
@@ -478,7 +486,9 @@ class RecordingModel(Wrapper):
         return reply
 
     def _record(self, request: Request, reply: Reply, error: tuple[str, str] | None) -> None:
-        self._recording.answers[request.fingerprint] = RecordedAnswer(
+        shared = bound(self.inner, request.role) is bound(self.inner, "default")
+        key = request.fingerprint if shared else _key(request, request.role)
+        self._recording.answers[key] = RecordedAnswer(
             request.step, excerpt(request), parts(request), reply, error
         )
 

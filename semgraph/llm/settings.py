@@ -12,14 +12,13 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from semgraph.errors import PlanError, Problem, did_you_mean
-from semgraph.llm.base import ModelSpec, unbound_role
+from semgraph.llm.base import ROLES, ModelSpec, falls_back, misspelt
 from semgraph.llm.catalogue import offline
-from semgraph.llm.providers import PROVIDERS, SERVICES, parse_spec
+from semgraph.llm.providers import PROVIDERS, SERVICES, parse_spec, plain_spec
 from semgraph.options import ARGUMENTS, SETTINGS, RunLimits, SettingSpec
 from semgraph.privacy import (
     learn,
@@ -42,11 +41,9 @@ VARIABLES = (
     "SEMGRAPH_TOKEN",
 )
 TABLES = ("models", "limits", "retries", "journal")
-KEYS = (*(key for key in SETTINGS if key not in ("llm", "models.embed")), *TABLES)
+KEYS = (*(key for key in SETTINGS if key not in ("llm", "models", "models.embed")), *TABLES)
 TRUST = "trust.hosts"  # only in the user's own file
-ROLES = ("default", "small", "embed")  # the keys of [models] that semgraph itself reads
-_ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_SIMILAR = 0.84  # "defualt", "smal": misspellings, not new roles
+_ROLE = re.compile(r"[A-Za-z_]\w*(/\w+)*\Z")  # of a model: a role, or a step
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,11 @@ def from_options(overrides: Mapping[str, Any], cwd: Path, problems: list[Problem
     values = {
         ARGUMENTS.get(name, name): value for name, value in overrides.items() if value is not None
     }
-    return _checked(OPTION, values, cwd, problems, also=("llm",))
+    models = {f"models.{name}": value for name, value in (values.pop("models", None) or {}).items()}
+    if twice := sorted(models.keys() & values):
+        what = f"{OPTION}: {twice[0]} is set twice"
+        problems.append(Problem(what, hint="name the embedder once"))
+    return _checked(OPTION, values | models, cwd, problems, also=("llm",))
 
 
 def from_environment(env: Mapping[str, str], cwd: Path, problems: list[Problem]) -> Source:
@@ -183,7 +184,7 @@ def _value(key: str, value: Any, base: Path, also: tuple[str, ...]) -> Any:
     if key in TABLES:
         raise _Wrong(f"{key} is a table: write [{key}]", there=f"found {value!r}")
     if key.startswith("models.") and _ROLE.match(key.removeprefix("models.")):
-        _check_role(key.removeprefix("models."))
+        check_role(key.removeprefix("models."))
         return _text(key, value)
     if key not in KEYS and key not in also:
         known = [
@@ -206,19 +207,17 @@ def _value(key: str, value: Any, base: Path, also: tuple[str, ...]) -> Any:
     return _path(text, base) if spec.type is Path else text
 
 
-def _check_role(role: str) -> None:
-    """Refuse a misspelling of one of semgraph's roles: no prompt would use its model."""
+def check_role(role: str) -> None:
+    """Refuse a misspelling of one of semgraph's roles: no prompt would use its model. Raises
+    PlanError.
+    """
     if role in ROLES:
         return
-    near = get_close_matches(role.lower(), ROLES, n=1, cutoff=_SIMILAR)
-    meant = near[0] if near else "embed" if role.lower().startswith("embed") else ""
+    meant = misspelt(role, ROLES) or "embed" * role.lower().startswith("embed")
     if meant:
         there = f"semgraph's roles are {', '.join(ROLES)}; names of your own roles must not resemble them"
-        raise _Wrong(
-            f'"models.{role}" is an unknown role',
-            there=there,
-            hint=f'did you mean "models.{meant}"?',
-        )
+        what, hint = f'"models.{role}" is an unknown role', f'did you mean "models.{meant}"?'
+        raise PlanError(Problem(what, there=there, hint=hint))
 
 
 def _text(key: str, value: Any) -> str:
@@ -358,19 +357,30 @@ class Settings:
         )
         return ("default", *(role for role in bound if role not in ("default", "embed")))
 
-    def model(self, role: str = "default") -> ModelSpec:
-        """The model of a role; `small` falls back to `default`.
-
-        Raises:
-            PlanError: The role has no model.
+    def role(self, name: str) -> str:
+        """The role whose model answers for a role: itself, or `default` if it has no model. PROVIDER:NAME
+        stays. Raises PlanError for a misspelt role.
         """
-        bound = self.values.get(f"models.{role}") or (
-            self["models.default"] if role == "small" else None
-        )
-        if bound is None or role == "embed":
-            raise unbound_role(role, self.roles)
-        assert isinstance(bound.value, ModelSpec)
-        return bound.value
+        return name if ":" in name or name in self.roles else falls_back(name, self.roles)
+
+    def model(self, role: str = "default") -> ModelSpec:
+        """The model of a role, or of PROVIDER:NAME in a choice. Raises PlanError for a misspelt role
+        or an unknown provider.
+        """
+        if ":" in role:
+            return plain_spec(role, "model")
+        spec = self[f"models.{self.role(role)}"].value
+        assert isinstance(spec, ModelSpec)
+        return spec
+
+    def origin(self, role: str) -> str:
+        """The origin of the model of a role."""
+        return "use" if ":" in role else self[f"models.{self.role(role)}"].origin
+
+    @property
+    def chosen_roles(self) -> tuple[str, ...]:
+        """The roles and steps whose models are options."""
+        return tuple(role for role in self.roles if self[f"models.{role}"].origin == OPTION)
 
     @property
     def embedder(self) -> ModelSpec:

@@ -30,7 +30,7 @@ from semgraph.llm.base import (
     Request,
     Usage,
     Wrapper,
-    unbound_role,
+    falls_back,
 )
 from semgraph.llm.coalesce import Coalesced, CoalescedTexts
 from semgraph.llm.faults import Transient
@@ -753,24 +753,36 @@ class Roles(Wrapper):
     of `default`.
 
     Args:
-        default: The model of the role `default`.
-        small: The model of the role `small`; None for `default`. No other role has a fallback.
-        further: The models of further roles.
+        default: The model of the role `default`, which answers for roles without a model.
+        find: The model of a role, called once for each; None: that of `default`. Raises PlanError
+            for a misspelt role.
+        models: The models of further roles.
     """
 
-    def __init__(self, default: LLM, small: LLM | None = None, **further: LLM) -> None:
+    def __init__(
+        self, default: LLM, find: Callable[[str], LLM] | None = None, **models: LLM
+    ) -> None:
         super().__init__(default)
-        self.models: dict[str, LLM] = {"default": default, "small": small or default, **further}
+        self.models: dict[str, LLM] = {"default": default, **models}
+        self._find = find or (lambda role: self.models[falls_back(role, self.models)])
 
     def bound(self, role: str) -> LLM:
-        """The model of a role, for its limits, its tokenizer and its prices.
-
-        Raises:
-            PlanError: The role has no model.
-        """
+        """The model of a role, for its limits, its tokenizer and its prices. Raises PlanError."""
         if role not in self.models:
-            raise unbound_role(role, self.models)
+            self.models[role] = self._find(role)
         return self.models[role]
+
+    def each(self, wrap: Callable[[LLM], LLM]) -> Roles:
+        """The same models, each wrapped once."""
+        wrapped: dict[int, LLM] = {}
+
+        def find(role: str) -> LLM:
+            model = self.bound(role)
+            if id(model) not in wrapped:
+                wrapped[id(model)] = wrap(model)
+            return wrapped[id(model)]
+
+        return Roles(find("default"), find)
 
     async def complete(self, request: Request) -> Reply:
         """Answer one request with the model of its role."""
@@ -794,14 +806,13 @@ def innermost(llm: LLM) -> LLM:
     return llm
 
 
-Replies = dict[str, Reply]  # replies by partition and fingerprint of the request
+Replies = dict[str, Reply]  # replies by model, partition and fingerprint of the request
 
 
 def remembering(llm: LLM, replies: Replies) -> LLM:
     """The model, answering equal requests from `replies`; these answers count as coalesced."""
-    if isinstance(llm, Roles):
-        return Roles(**{role: _Remembering(model, replies) for role, model in llm.models.items()})
-    return _Remembering(llm, replies)
+    wrap = partial(_Remembering, replies=replies)
+    return llm.each(wrap) if isinstance(llm, Roles) else wrap(llm)
 
 
 class _Remembering(Wrapper):
@@ -811,7 +822,7 @@ class _Remembering(Wrapper):
 
     async def complete(self, request: Request) -> Reply:
         """Answer one request, from memory if an equal one was answered."""
-        key = f"{request.partition}\0{request.fingerprint}"
+        key = f"{self.name}\0{request.partition}\0{request.fingerprint}"
         if key in self._replies:
             return replace(self._replies[key], origin="coalesced", attempts=0)
         reply = await self.inner.complete(request)

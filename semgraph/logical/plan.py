@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, cast
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, PlanError, Position, Problem
+from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean
 from semgraph.expr.canonical import canonical
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.own_functions import own_calls
@@ -113,38 +113,70 @@ class SchemaWrite:
 
 @dataclass(frozen=True)
 class Choice:
-    """The implementation of a step: its name and its parameters, sorted. `block(left=10)`."""
+    """The implementation of a step: its name, its parameters, sorted, and the model that it calls:
+    `block(left=10) @ small`.
+
+    Args:
+        name: Its name; "": the choice is only a model, `@ small`.
+        params: Its parameters.
+        model: A role, or PROVIDER:NAME; it outranks the role of the prompt. "": that role.
+    """
 
     tag: ClassVar[str] = "Choice"
     name: str
     params: tuple[tuple[str, Any], ...] = ()
+    model: str = field(default="", metadata={"added": True})
 
     @classmethod
     def parse(cls, value: object) -> Choice:
         """Read a choice in the notation of plans and options: `block`, `block(left=10)`,
-        `{block: {left: 10}}`. Raises Fault.
+        `{block: {left: 10}}`, each also with a model, `block @ small`. Raises Fault.
 
         A name may also be the path of a file, `my_ops/sem_join/sorted.py(rows=12)`. Values are
-        JSON, text in single quotes, or bare words.
+        JSON, text in single quotes, or bare words. A model is a role or PROVIDER:NAME: files that
+        are passed on must not say where requests go.
 
-        >>> Choice.parse("block(right=null, left=10)")
-        Choice(name='block', params=(('left', 10), ('right', None)))
+        >>> Choice.parse("block(right=null, left=10) @ small")
+        Choice(name='block', params=(('left', 10), ('right', None)), model='small')
         """
         if isinstance(value, Mapping):
             return _choice_of_mapping(value)
-        match = _CHOICE.match(value) if isinstance(value, str) else None
+        written, model = _without_model(value) if isinstance(value, str) else ("", "")
+        if model and not written:
+            return cls("", (), model)
+        match = _CHOICE.match(written)
         if match is None:
             shown = value if isinstance(value, str) else canonical_json(value)
             msg = f'invalid implementation "{shown}"'
             raise Fault(msg, hint=_unclosed(shown) or "write block, or block(left=10, right=5)")
         pairs = [part for part in _PART.findall(match["params"] or "") if part.strip()]
-        return cls(match["name"], _checked([_assignment(part) for part in pairs]))
+        return cls(match["name"], _checked([_assignment(part) for part in pairs]), model)
 
     def __str__(self) -> str:
         inner = ", ".join(f"{name}={_literal(value)}" for name, value in self.params)
-        return f"{self.name}({inner})" if self.params else self.name
+        how = f"{self.name}({inner})" if self.params else self.name
+        return f"{how} @ {self.model}".lstrip() if self.model else how
+
+    def over(self, other: Choice | None) -> Choice:
+        """This choice; if it is only a model, the other implementation with that model."""
+        return self if self.name or other is None else replace(other, model=self.model)
 
 
+def _without_model(text: str) -> tuple[str, str]:
+    """A choice without its model, and the model. Raises Fault."""
+    found = _AT.search(text)
+    if found is None:
+        return text, ""
+    model = found["model"]
+    if not _MODEL.fullmatch(model):
+        what = f'a choice names a model by its role or as PROVIDER:NAME, not "{model}"'
+        hint = "bind a role to that model, under [models] in semgraph.toml, and write the role"
+        raise Fault(what, hint=hint)
+    return text[: found.start()].strip(), model
+
+
+_AT = re.compile(r"(?:\A|\s)\s*@\s+(?P<model>\S+)\s*\Z")
+_MODEL = re.compile(r"[A-Za-z_]\w*(?:/\w+)*|[A-Za-z][\w-]*:[^@?]+")
 _CHOICE = re.compile(r"\s*(?P<name>[^\s(){}\[\]=,]+)\s*(?:\((?P<params>.*)\))?\s*\Z", re.DOTALL)
 _PART = re.compile(  # up to a comma outside quotes
     r"""(?:[^",=]|"(?:[^"\\]|\\.)*"|"|=\s*'[^']*'|=)+"""
@@ -201,7 +233,8 @@ def _choice_of_mapping(value: Mapping[Any, Any]) -> Choice:
     if not isinstance(name, str) or not isinstance(params, Mapping | None):
         msg = f'the parameters of "{name}" must be a mapping'
         raise Fault(msg, hint="write {block: {left: 10}}")
-    return Choice(name, _checked([(str(k), v) for k, v in (params or {}).items()]))
+    name, model = _without_model(name)
+    return Choice(name, _checked([(str(k), v) for k, v in (params or {}).items()]), model)
 
 
 def _chosen(step: str, value: object) -> Choice:
@@ -291,11 +324,41 @@ class LogicalPlan:
         nodes = walk(*self.roots, *self.steps.values()) if use else ()
         steps = dict.fromkeys(node.step for node in nodes if node.swappable)
         parsed = {
-            step: _chosen(step, value)
+            step: _chosen(step, value).over(self.choice(step))
             for pattern, value in use.items()
             for step in match_steps(pattern, steps) or [pattern]
         }
         return replace(self, use={**self.use, **parsed}) if parsed else self
+
+    @property
+    def asking(self) -> list[str]:
+        """The steps that call a model."""
+        semantic = (node for node in walk(*self.roots) if isinstance(node, Semantic))
+        return list(dict.fromkeys(node.step for node in semantic))
+
+    def by_models(self, names: Iterable[str]) -> LogicalPlan:
+        """The plan with each step that bears one of these names, and no role has, answered by the
+        model of that name.
+        """
+        others, steps = [name for name in names if name not in self.needs.roles], self.asking
+        return self.using(
+            {step: f"@ {name}" for name in others for step in match_steps(name, steps)}
+        )
+
+    def refuse_unused(self, names: Iterable[str]) -> None:
+        """Refuse models that no role and no step of the plan names. Raises PlanError."""
+        roles, steps = self.needs.roles, self.asking
+        for name in names:
+            if name not in roles and not match_steps(name, steps):
+                there = f"roles: {', '.join(roles)}; steps that call a model: {', '.join(steps)}"
+                hint = did_you_mean(name, [*roles, *steps])
+                what = f'plan {self.name} has no role and no step "{name}" to give a model to'
+                raise PlanError(Problem(what, there=there, hint=hint))
+
+    def answered(self, node: Semantic) -> Semantic:
+        """An operator, with its prompts for the model of the step's choice."""
+        choice = self.choice(node.step)
+        return node.of_model(choice.model if choice else "")
 
     @cached_property
     def functions(self) -> dict[str, str]:
@@ -310,7 +373,7 @@ class LogicalPlan:
         embedder if a node embeds, or if a sink writes the text of a vector.
         """
         nodes = list(walk(*self.roots))
-        semantic = [node for node in nodes if isinstance(node, Semantic)]
+        semantic = [self.answered(node) for node in nodes if isinstance(node, Semantic)]
         roles = {prompt.role for node in semantic for prompt in node.prompt.all}
         chosen = (choice for node in semantic if (choice := self.choice(node.step)))
         roles |= {

@@ -7,9 +7,9 @@ and assembles results.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 import pyarrow as pa
 
@@ -81,6 +81,10 @@ class Semantic(Node, calls_model=True, returns_types=True):
     prompt: PromptSet = argument("prompt")
     on_error: OnError = argument("choice", choices=("raise", "null"), default="raise")
     owner: str = ""  # the column with the partition of a row without a window
+
+    def of_model(self, model: str) -> Self:
+        """The same operator, whose prompts are for this model; "": for those of their roles."""
+        return replace(self, prompt=self.prompt.of_role(model)) if model else self
 
     @property
     def gated(self) -> bool:

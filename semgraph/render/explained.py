@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from semgraph.display import option
 from semgraph.execution.executor import for_batches
 from semgraph.explain.estimates import Amount, Forecast, total
-from semgraph.explain.steps import Actual, of_sink, steps_of
+from semgraph.explain.steps import NO_MODELS, Actual, of_sink, steps_of
 from semgraph.formats import plural
 from semgraph.logical.node import Node
 from semgraph.logical.semantic import Semantic
@@ -32,12 +32,14 @@ def tree(
     width: int = WIDTH,
     note: str = "",
     batched: Collection[Node] = (),
+    models: Mapping[str, str] = NO_MODELS,
 ) -> str:
     """The plan from its writes down to the inputs; a step is printed once, later only its name.
 
     Estimates and counts of a run are printed as `estimated / actual`. Columns that do not fit are
     dropped from the right and named in the last line. `note` is a note on that run. The requests of
-    `batched` operators go into batches.
+    `batched` operators go into batches. `models` are the names of the models by role; they are
+    printed if several answer.
     """
     steps = {step["step"]: step for step in steps_of(plan, batched)}
     tops = [*map(of_sink, plan.logical.writes), *(n.step for n in plan.logical.returns.values())]
@@ -54,6 +56,7 @@ def tree(
         *_of_schema(plan),
         *_on_duckdb(steps),
         *_large(steps),
+        *_models(steps, models),
         *_estimated(forecast),
         *_was(actual),
         *([f"! {note}"] if note else []),
@@ -241,6 +244,13 @@ def _steps(plan: PhysicalPlan) -> str:
 def _large(steps: Steps) -> list[str]:
     parts = (part for s in steps.values() for read in s["store"] for part in read.get("large", ()))
     return [f"nearest in {part}" for part in dict.fromkeys(parts)]
+
+
+def _models(steps: Steps, models: Mapping[str, str]) -> list[str]:
+    roles = dict.fromkeys(each["role"] for step in steps.values() for each in step["semantic"])
+    named = [f"{role} {models[role]}" for role in sorted(roles) if role in models]
+    several = len({models[role] for role in roles if role in models}) > 1
+    return ["models: " + ", ".join(named)] if several else []
 
 
 def _left_out(columns: Sequence[Column]) -> list[str]:

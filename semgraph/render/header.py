@@ -47,10 +47,9 @@ def header(
     needs = plan.needs
     yield f"plan   {plan.name} ({_where(typed)})"
     yield from _inputs(plan, inputs, requested)
-    for role in needs.roles:
-        origin = settings.values.get(f"models.{role}", settings["models.default"]).origin
-        name = "model " if role == "default" else f"{role:<6}"
-        yield f"{name} {described(settings.model(role), plan, settings)}   ({origin})"
+    for role in dict.fromkeys(map(settings.role, needs.roles)):
+        name = "model " if role == "default" or ":" in role else f"{role:<6}"
+        yield f"{name} {described(settings.model(role), plan, settings)}   ({settings.origin(role)})"
     if not needs.roles:
         yield "model  none: this plan calls no language model"
     if needs.embeds:

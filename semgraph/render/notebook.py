@@ -181,7 +181,7 @@ _ORIGINS = {"option": "argument"}  # a command's options are a session's argumen
 
 def session_html(
     settings: Settings,
-    llm: LLM | None = None,
+    models: Mapping[str, LLM | ModelSpec],
     embedder: Embedder | None = None,
     store: object | None = None,
 ) -> str:
@@ -189,25 +189,26 @@ def session_html(
 
     Args:
         settings: The resolved settings.
-        llm: A model passed to the session, which replaces those of the settings.
-        embedder: Likewise.
+        models: The models by role.
+        embedder: An embedder passed to the session, which replaces that of the settings.
         store: Likewise.
     """
-    rows = [*_models(settings, llm, embedder), _store(settings, store), *_limits(settings)]
+    rows = [*_models(settings, models, embedder), _store(settings, store), *_limits(settings)]
     heads = ("", "", "$ a million tokens in / out", "from")
     cells = zip(*((*row[:-1], _ORIGINS.get(row[-1], row[-1])) for row in rows), strict=True)
     table = page_table([Column(head, own) for head, own in zip(heads, cells, strict=True)])
     return rendered("notebook.html.j2", tables=[table])
 
 
-def _models(settings: Settings, llm: LLM | None, embedder: Embedder | None) -> Iterator[Row]:
-    if llm is not None:
-        yield "model", llm.name, _prices(llm.dollars), "argument"
-    else:
-        for role in settings.roles:
-            spec = settings.model(role)
-            name = "model" if role == "default" else f"model {role}"
-            yield name, str(spec), _price(spec, settings), settings[f"models.{role}"].origin
+def _models(
+    settings: Settings, models: Mapping[str, LLM | ModelSpec], embedder: Embedder | None
+) -> Iterator[Row]:
+    for role, model in models.items():
+        name = "model" if role == "default" else f"model {role}"
+        if isinstance(model, ModelSpec):
+            yield name, str(model), _price(model, settings), settings.origin(role)
+        else:
+            yield name, model.name, _prices(model.dollars), "argument"
     if embedder is not None:
         yield "embedder", embedder.name, "", "argument"
     else:

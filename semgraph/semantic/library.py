@@ -474,7 +474,8 @@ def _position_of(node: Node, plan: LogicalPlan) -> Position | None:
 def _implementation_of(
     node: Semantic, plan: LogicalPlan, library: Library, limits: Mapping[str, Limits]
 ) -> tuple[Implementation[Any], Choice]:
-    choice = plan.choice(node.step) or library.reference(node.keyword)
+    reference = library.reference(node.keyword)
+    choice = (plan.choice(node.step) or reference).over(reference)
     implementation = library.get(node.keyword, choice)
     role = node.prompt.first.role
     role_limits = limits.get(role) or limits.get("default") or Limits()
@@ -494,6 +495,8 @@ def algorithm_of(node: Cluster, choice: Choice, library: Library) -> Algorithm:
     """The algorithm of a choice for a node. Raises PlanError if it is unknown, exact, or refuses
     the node.
     """
+    if choice.model:
+        raise PlanError(Problem(f"{choice}: clustering calls no model", hint=choice.name or None))
     if choice.name in EXACT:
         what = f"{choice.name} is exact: use replaces a partitioning algorithm by another"
         raise PlanError(Problem(what, hint=f"write algorithm: {choice.name} in the plan"))

@@ -18,12 +18,12 @@ from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type
 from semgraph.extras import PURPOSES, install, missing
 from semgraph.formats import BAD, GOOD, NOTE, count, duration, plural, size
-from semgraph.llm.base import LLM, Embedder, Message, ModelSpec, Request
+from semgraph.llm.base import LLM, ROLES, Embedder, Message, ModelSpec, Request
 from semgraph.llm.catalogue import CatalogueModel, models_dir
 from semgraph.llm.endpoints import build_embedder, build_model, means
 from semgraph.llm.providers import PROVIDERS
 from semgraph.llm.replies import repaired
-from semgraph.llm.settings import ROLES, Settings
+from semgraph.llm.settings import Settings
 from semgraph.llm.stack import Budget, Limiter, RetryPolicy, Stack, innermost
 from semgraph.render.header import store as shown
 from semgraph.render.machine import Fact

@@ -112,9 +112,10 @@ class Explanation:
             forecast = Forecast(replace(estimator, batched_operators=batched))
         actual = None if self.run is None else self.run.metrics.get("steps", {})
         note = "; ".join(part for part in (note, memory.note if memory else "") if part)
-        engine = self._engine(forecast)
+        engine, name_of = self._engine(forecast), self.resources.name_of
+        models = {role: name_of(role) for role in physical.logical.needs.roles}
         if form == "json":
-            data = as_data(physical, actual, forecast, names, note, batched)
+            data = as_data(physical, actual, forecast, names, note, batched, models)
             if skipped:
                 data["skipped"] = skipped
             if engine:
@@ -122,7 +123,7 @@ class Explanation:
             if self.sample is not None:
                 data["sample"] = self.sample.as_data()
             return json.dumps(data, indent=1, ensure_ascii=False, default=str)
-        lines = [tree(physical, actual, forecast, names, self.width, note, batched)]
+        lines = [tree(physical, actual, forecast, names, self.width, note, batched, models)]
         lines += [line for line in (skipped, engine) if line]
         return "\n".join([*lines, *(self.sample.lines() if self.sample is not None else [])])
 

@@ -14,6 +14,7 @@ from collections.abc import (
     Callable,
     Iterable,
     Iterator,
+    Mapping,
 )
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -25,7 +26,16 @@ from typing import Any
 from semgraph.errors import PlanError, Problem, SemgraphError, StoreUnavailable
 from semgraph.execution.observations import ObservationFile
 from semgraph.execution.runtime import Clock, Opened
-from semgraph.llm.base import LLM, Borrowed, Embedder, Limits, Usage
+from semgraph.llm.base import (
+    LLM,
+    ROLES,
+    Borrowed,
+    Embedder,
+    Limits,
+    ModelSpec,
+    Usage,
+    falls_back,
+)
 from semgraph.llm.endpoints import (
     Endpoints,
     MakeLimiter,
@@ -38,7 +48,7 @@ from semgraph.llm.journal import Journal, JournalLocked
 from semgraph.llm.providers import PROVIDERS
 from semgraph.llm.recording import Recorder, Recording
 from semgraph.llm.settings import Settings
-from semgraph.llm.stack import Budget, Limiter, Stack, bound
+from semgraph.llm.stack import Budget, Limiter, Roles, Stack, bound
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
 from semgraph.meter import StepMetrics
@@ -384,11 +394,18 @@ atexit.register(_at_exit)
 
 @dataclass(frozen=True)
 class UserObjects:
-    """Models, embedder and store that the user gives as objects; None: those of the settings."""
+    """Models by role or step, embedder and store that the user gives as objects; None: those of the
+    settings.
+    """
 
-    llm: LLM | None = None
+    models: Mapping[str, LLM] = field(default_factory=dict)
     embedder: Embedder | None = None
     store: Store | None = None
+
+    @property
+    def llm(self) -> LLM | None:
+        """The model of the role `default`."""
+        return self.models.get("default")
 
 
 @dataclass(frozen=True)
@@ -410,13 +427,41 @@ class Resources:
         """Whether answers come from a recording, which has one answer for each request."""
         return self.objects.llm is None and PROVIDERS[self.settings.model().provider].replays
 
+    def model(self, role: str) -> LLM | ModelSpec:
+        """The model of a role: the user's object, else that of the settings. An object for `default`
+        outranks the models of files and variables. Raises PlanError for a misspelt role.
+        """
+        own, settings = self.objects.models, self.settings
+        default = own.get("default")
+        if role in own or default is None or ":" in role or role in settings.chosen_roles:
+            return own[role] if role in own else settings.model(role)
+        falls_back(role, {*own, *settings.roles})
+        return default
+
+    @property
+    def bound_models(self) -> dict[str, LLM | ModelSpec]:
+        """The models by role, `default` first."""
+        own, settings = self.objects.models, self.settings
+        others = settings.roles if self.objects.llm is None else settings.chosen_roles
+        return {role: self.model(role) for role in dict.fromkeys(("default", *others, *own))}
+
+    def name_of(self, role: str) -> str:
+        """The name of the model of a role. Raises PlanError for a misspelt role."""
+        return _name_of(self.model(role))
+
     @property
     def models(self) -> str:
         """The models of all roles, as text."""
-        if self.objects.llm is not None:
-            return self.objects.llm.name
-        settings = self.settings
-        return ", ".join(f"{role} {settings.model(role)}" for role in settings.roles)
+        names = {role: self.name_of(role) for role in self.bound_models}
+        if self.objects.llm is not None and len(names) == 1:
+            return names["default"]
+        return ", ".join(f"{role} {name}" for role, name in names.items())
+
+    @property
+    def named_models(self) -> tuple[str, ...]:
+        """The names in `models=` and `--model` that are no roles of semgraph: roles and steps."""
+        names = (*self.settings.chosen_roles, *self.objects.models)
+        return tuple(name for name in names if name not in ROLES)
 
     def observations(self) -> ObservationFile | None:
         """The observations of earlier runs of these models; None without a journal."""
@@ -484,11 +529,11 @@ class Resources:
     @property
     def sending_batches(self) -> list[str]:
         """The models that send batches."""
-        llm = self.objects.llm
-        if llm is not None:
-            return [llm.name] if llm.limits.batch else []
-        specs = (self.settings.model(role) for role in self.settings.roles)
-        return [str(spec) for spec in specs if spec.option("batch")]
+        return [
+            _name_of(model)
+            for model in self.bound_models.values()
+            if (model.option("batch") if isinstance(model, ModelSpec) else model.limits.batch)
+        ]
 
     def _require_journal(self) -> None:
         """Refuse batches without a journal, which records them. Raises PlanError."""
@@ -506,12 +551,22 @@ class Resources:
         self, endpoints: Endpoints, stack: Stack, recording: Path | Recording, scope: str
     ) -> LLM:
         """The models of all roles behind one `LLM`, in a scope of the journal. All scopes share
-        endpoints and limiters.
+        endpoints and limiters. A model is opened when its role is first used.
         """
-        stack, own = replace(stack, scope=scope), self.objects.llm
-        if own is None:
-            return endpoints.wrapped_models(self.settings, stack, recording)
-        return wrapped_model(own, self._limiter(own, own.limits.in_flight), stack)
+        stack, wrapped = replace(stack, scope=scope), dict[str | int, LLM]()
+
+        def find(role: str) -> LLM:
+            model = self.model(role)
+            key = str(model) if isinstance(model, ModelSpec) else id(model)
+            if key not in wrapped:
+                wrapped[key] = (
+                    endpoints.wrapped_model(model, self.settings, stack, recording)
+                    if isinstance(model, ModelSpec)
+                    else wrapped_model(model, self._limiter(model, model.limits.in_flight), stack)
+                )
+            return wrapped[key]
+
+        return Roles(find("default"), find)
 
     def _embedder(
         self, endpoints: Endpoints, stack: Stack, recording: Path | Recording, scope: str
@@ -528,10 +583,8 @@ class Resources:
 
     async def tokenizers(self, plan: LogicalPlan) -> LLM:
         """The models, only for counting tokens; sends nothing. Raises PlanError without models."""
-        if self.objects.llm is not None:
-            return self.objects.llm
         endpoints = (await self.owned.here()).endpoints
-        return endpoints.wrapped_models(self.settings, Stack(), recording_of(plan))
+        return self._models(endpoints, Stack(), recording_of(plan), "")
 
     async def require_prices(self, plans: Iterable[LogicalPlan]) -> None:
         """Refuse a limit in dollars for plans with a model without a known price. Raises PlanError."""
@@ -642,6 +695,10 @@ class Resources:
                 f"there is no graph at {path} ({origin}), and this only reads one. "
                 "Name another store: --store sqlite:PATH; or run a plan that writes one: semgraph plans list"
             )
+
+
+def _name_of(model: LLM | ModelSpec) -> str:
+    return str(model) if isinstance(model, ModelSpec) else model.name
 
 
 def recording_of(plan: LogicalPlan) -> Path | Recording:

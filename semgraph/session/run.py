@@ -443,11 +443,13 @@ def record_metrics(record: RunRecord, meter: Meter) -> None:
     record.text("metrics.json", json.dumps(counted, indent=1))
 
 
-def plan_facts(logical: LogicalPlan, fingerprint: str) -> dict[str, Any]:
-    """The facts of an optimized plan for a record."""
+def plan_facts(logical: LogicalPlan, fingerprint: str, resources: Resources) -> dict[str, Any]:
+    """The facts of an optimized plan for a record: also the model that answers each step."""
+    semantic = (node for node in walk(*logical.roots) if isinstance(node, Semantic))
     return {
         "plan": logical.name,
         "fingerprint": fingerprint,
+        "models": {node.step: resources.name_of(node.prompt.first.role) for node in semantic},
         "flow": _flow(logical),
         "key": logical.graph.key,
         "order": logical.windows.input if logical.windows else None,
@@ -535,7 +537,7 @@ class PlanRun:
         self.outcome.notes += [*self.notes, *_own_scores(logical)]
         self.outcome.notes += _without_batches(self.physical, self.opened.llm)
         self._describe(
-            status="running", started=timestamp(), **plan_facts(logical, fingerprint),
+            status="running", started=timestamp(), **plan_facts(logical, fingerprint, self.resources),
             journal=str(self.opened.journal.path) if self.opened.journal else None,
             ids=recorder.lineage.first if recorder is not None else None,
         )  # fmt: skip

@@ -34,7 +34,7 @@ from semgraph.frontend.graph_files import read_graph
 from semgraph.frontend.loaded import LoadedPlans
 from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.journal import size_on_disk
-from semgraph.llm.settings import Settings
+from semgraph.llm.settings import Settings, check_role
 from semgraph.llm.stack import Budget
 from semgraph.logical.plan import LogicalPlan, without_absent
 from semgraph.logical.schema import Graph
@@ -99,6 +99,8 @@ class Session:
     Args:
         llm: A model such as `openai:gpt-4.1-mini`, `local`, `recorded`, or an `LLM` object, which
             the session wraps.
+        models: Models by role (`default`, `small`, `rerank`, or one of your own) or by step; they
+            outrank `llm`, and a role without one falls back to `default`.
         embedder: Likewise, such as `local` or `openai:text-embedding-3-small`, or an `Embedder`
             object.
         store: `sqlite:PATH`, `memory`, `neo4j`, `neo4j://...`, `neo4j-local`, or a `Store`, which
@@ -127,6 +129,7 @@ class Session:
         self,
         *,
         llm: str | LLM | None = None,
+        models: Mapping[str, str | LLM] | None = None,
         embedder: str | Embedder | None = None,
         store: str | Store | None = None,
         engine: str | None = None,
@@ -149,6 +152,9 @@ class Session:
         self.use = dict(use or {})
         overrides: dict[str, Any] = {
             "llm": llm if isinstance(llm, str) else None,
+            "models": {
+                role: model for role, model in (models or {}).items() if isinstance(model, str)
+            },
             "embedder": embedder if isinstance(embedder, str) else None,
             "store": store if isinstance(store, str) else None,
             "engine": engine,
@@ -169,12 +175,15 @@ class Session:
             if runs is None
             else (self.folder / runs if runs else None)
         )
+        given = {"default": llm, **(models or {})}
         objects = UserObjects(
-            None if isinstance(llm, str) else llm,
+            {role: model for role, model in given.items() if not isinstance(model, str | None)},
             None if isinstance(embedder, str) else embedder,
             None if isinstance(store, str) else store,
         )
         self._owned = Owned()
+        for role in objects.models:
+            check_role(role)
         self._resources = Resources(self.settings, objects, self._owned, within=within, group=group)
         self._plans = LoadedPlans(self.folder, self.settings.functions)
         self._waiting = Waiting(self._owned.is_busy_here)
@@ -203,14 +212,15 @@ class Session:
                 if earlier.plan:
                     require_same_plan(earlier, plan, self.folder)
                 values = {**earlier.params, **(params or {})}
-                return self._plans.load(plan, values, preset, {**earlier.use, **chosen})
+                logical = self._plans.load(plan, values, preset, {**earlier.use, **chosen})
+                return logical.by_models(self._resources.named_models)
             if not isinstance(plan, (LogicalPlan, Frame)):
                 raise no_plan(plan)
             if params or preset:
                 what = "parameters and presets take effect when a plan is loaded"
                 raise PlanError(Problem(what, hint="give the plan's name or path"))
             logical = plan if isinstance(plan, LogicalPlan) else plan.to_plan()
-            return logical.using(chosen)
+            return logical.using(chosen).by_models(self._resources.named_models)
 
     def resumed(self, run: str | None) -> Resumed:
         """The request of a recorded run; empty without a run. Raises PlanError if there is no such
@@ -763,8 +773,9 @@ class Session:
         """The HTML for notebooks. Opens nothing."""
         from semgraph.render.notebook import session_html
 
-        objects = self._resources.objects
-        return session_html(self.settings, objects.llm, objects.embedder, objects.store)
+        resources = self._resources
+        objects, models = resources.objects, resources.bound_models
+        return session_html(self.settings, models, objects.embedder, objects.store)
 
     def __repr__(self) -> str:
         shown = ", ".join(

@@ -328,7 +328,7 @@ class _ShardedRun:
         firsts = dict(zip(sizes, accumulate(sizes.values(), initial=0), strict=False))
         self.record.describe(
             **asked_facts(self.request), run=self.job.run, settings=settings_facts(self.job.settings),
-            status="running", started=timestamp(), **plan_facts(logical, self.request.plan.fingerprint),
+            status="running", started=timestamp(), **plan_facts(logical, self.request.plan.fingerprint, self.resources),
             ids=firsts, engine=str(self.spec), shards=self.count, workers=engine.workers,
         )  # fmt: skip
 

@@ -377,7 +377,7 @@ def test_what_python_code_names_is_the_user_s(project: Project, serving: Serving
 EVIL = "openai:m@http://evil.example/v1?key_env=GITHUB_TOKEN"
 
 
-@pytest.mark.parametrize("place", ["role", "preset", "--use", "--set"])
+@pytest.mark.parametrize("place", ["role", "preset", "--use", "--set", "choice"])
 def test_a_plan_names_roles_and_no_models(project: Project, serving: Serving, place: str) -> None:
     plan = (project.folder / "plans/people.yaml").read_text(encoding="utf-8")
     role = f'in: {{text}}", role: "{EVIL}",' if place == "role" else 'in: {text}", role: $who,'
@@ -389,6 +389,7 @@ def test_a_plan_names_roles_and_no_models(project: Project, serving: Serving, pl
         "preset": ["--preset", "theirs"],
         "--use": ["--use", f"told={EVIL}"],
         "--set": ["--set", f"who={EVIL}"],
+        "choice": ["--use", f"told=@ {EVIL}"],
     }[place]
     ended = project("run", "people", "--llm", f"openai:m@{url(serving)}", *options)
     assert (ended.code, serving.calls) == (2, 0), ended.err

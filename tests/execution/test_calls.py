@@ -102,7 +102,7 @@ async def test_a_call_that_fails_is_entered_and_the_error_goes_on(tmp_path: Path
 
 async def test_models_stay_bound_to_their_roles(tmp_path: Path) -> None:
     small = Reply("{}", call_id="small", model="s")
-    roles = Roles(Answers(ISSUED), Answers(small))
+    roles = Roles(Answers(ISSUED), small=Answers(small))
     lines = await logged(tmp_path, roles, asked(), asked(role="small"))
     assert [line["call"] for line in lines] == ["c1", "small"]
 

@@ -164,11 +164,11 @@ class TestModels:
         assert str(load({"llm": "recorded", "embedder": "local"}, toml=toml).embedder) == "local"
         assert str(load({"llm": "local"}, toml=toml).embedder) == "openai:text-embedding-3-small"
 
-    def test_small_falls_back_to_default_and_no_other_role_does(self, load):
+    def test_a_role_without_a_model_falls_back_to_default_and_a_misspelt_one_is_refused(self, load):
         settings = load()
-        assert settings.model("small") == settings.model()
-        with pytest.raises(PlanError, match=r'no model is bound to the role "judge"'):
-            settings.model("judge")
+        assert settings.model("small") == settings.model("judge") == settings.model()
+        with pytest.raises(PlanError, match=r'no model is bound to the role "smal"'):
+            settings.model("smal")
 
     def test_neo4j_uri_does_not_choose_where_to_write(self, load):
         assert load(env={"NEO4J_URI": "bolt://prod:7687"}).store == "sqlite:.semgraph/graph.db"

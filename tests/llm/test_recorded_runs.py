@@ -130,9 +130,9 @@ class TestMisses:
             ),
             (
                 ask("Bob met Ann.", max_tokens=9),
-                "the parameters (role, max_tokens, trial, ...) changed",
+                "the parameters (max_tokens, trial, ...) changed",
             ),
-            (ask("Bob met Ann.", trial=1), "the parameters (role, max_tokens, trial, ...) changed"),
+            (ask("Bob met Ann.", trial=1), "the parameters (max_tokens, trial, ...) changed"),
             (ask("Bob met Carla."), "the rows changed"),
             (
                 ask("Bob met Ann.", "places", "List the places."),

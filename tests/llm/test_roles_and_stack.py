@@ -33,35 +33,35 @@ def of(role: str) -> Request:
 class TestRoles:
     async def test_each_role_is_answered_by_its_model(self, server: ModelServer, models):
         large, small, judge = models
-        roles = Roles(large, small, judge=judge)
+        roles = Roles(large, small=small, judge=judge)
         for role in ("small", "default", "judge"):
             await roles.complete(of(role))
         assert [request["model"] for request in server.requests] == ["small", "large", "judge"]
 
-    async def test_small_falls_back_to_the_default_model(self, server: ModelServer, models):
-        await Roles(models[0]).complete(of("small"))
+    @pytest.mark.parametrize("role", ["small", "judge"])
+    async def test_a_role_without_a_model_falls_back_to_default(
+        self, server: ModelServer, models, role: str
+    ):
+        await Roles(models[0]).complete(of(role))
         assert server.requests[0]["model"] == "large"
 
-    async def test_only_small_falls_back_to_default(self, server: ModelServer, models):
+    async def test_a_misspelt_role_is_refused(self, server: ModelServer, models):
         with pytest.raises(
-            PlanError,
-            match=r'no model is bound to the role "judge"\. Roles with a model: default, small',
+            PlanError, match=r'"smal"\. Roles with a model: default\. Did you mean "small"'
         ):
-            await Roles(models[0]).complete(of("judge"))
-        with pytest.raises(PlanError, match='Did you mean "small"'):
             await Roles(models[0]).complete(of("smal"))
         assert server.requests == []
 
     def test_limits_and_tokenizer_are_those_of_the_roles_model(self, models):
         large, small, _ = models
-        roles = Roles(large, small)
+        roles = Roles(large, small=small)
         assert roles.name == large.name
         assert bound(roles, "small") is small
         assert bound(large, "small") is large
 
     async def test_one_model_in_two_roles_is_closed_once(self, server: ModelServer):
         model = OpenAI("m", server.base_url)
-        roles = Roles(model, model, judge=model)
+        roles = Roles(model, small=model, judge=model)
         await roles.complete(of("judge"))
         await roles.aclose()
         await roles.aclose()
@@ -133,7 +133,8 @@ class TestStack:
 
     async def test_one_budget_holds_over_all_models(self, models, ask):
         budget = Budget(max_calls=3)
-        roles = Roles(*(Stack(budget=budget).model(model, Limiter()) for model in models[:2]))
+        large, small = (Stack(budget=budget).model(model, Limiter()) for model in models[:2])
+        roles = Roles(large, small=small)
         for role in ("default", "small", "default"):
             await roles.complete(of(role))
         with pytest.raises(BudgetReached, match="call 4"):

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from semgraph.llm import settings as sources
+from semgraph.llm.base import ROLES
 from semgraph.llm.providers import PROVIDERS
 from semgraph.llm.settings import Settings
 
@@ -18,7 +19,7 @@ def test_the_file_of_the_page_sets_every_key(tmp_path: Path) -> None:
     (tmp_path / "semgraph.toml").write_text(text, encoding="utf-8")
     read = Settings.load({}, {"SEMGRAPH_HOME": str(tmp_path)}, tmp_path)
     from_the_file = {key for key, value in read.values.items() if value.origin == "./semgraph.toml"}
-    models = {"models.default", "models.small", "models.judge", "models.embed"}
+    models = {f"models.{role}" for role in (*ROLES, "judge")}
     assert from_the_file == models | (set(sources.KEYS) - set(sources.TABLES))
 
 

@@ -257,7 +257,7 @@ returns: [liked]
 async def test_the_log_odds_of_a_small_model_can_be_the_proxy() -> None:
     small, large = Oracle(GOOD, name="small"), Oracle(GOOD, name="large")
     case, metrics = teas(600), StepMetrics()
-    async with Context(Roles(large, small), Grams(), case.node(), metrics) as ctx:
+    async with Context(Roles(large, small=small), Grams(), case.node(), metrics) as ctx:
         table = await filter_way(proxy="logit").answer(case.node(), case.rows(), ctx)
     keep = table.sort_by("item").column("keep").to_pylist()
     assert keep == [text.startswith("good") for text in case.texts]
@@ -272,7 +272,9 @@ async def test_the_log_odds_of_a_small_model_can_be_the_proxy() -> None:
 async def test_the_guarantee_holds_however_wrong_the_log_odds_are() -> None:
     contrary = Mind(answer=lambda text: {"answer": "no" if "“good" in text else "yes"})
     large, case = Oracle(GOOD), teas(600)
-    async with Context(Roles(large, Oracle(contrary)), Grams(), case.node(), StepMetrics()) as ctx:
+    async with Context(
+        Roles(large, small=Oracle(contrary)), Grams(), case.node(), StepMetrics()
+    ) as ctx:
         table = await filter_way(proxy="logit").answer(case.node(), case.rows(), ctx)
     keep = table.sort_by("item").column("keep").to_pylist()
     wanted = [text.startswith("good") for text in case.texts]
@@ -286,7 +288,7 @@ async def test_pairs_that_a_small_model_finds_plain_are_not_asked_about() -> Non
     way = LIBRARY.get(
         "sem_join", Choice.parse("cascade(jaccard=null, proxy=logit, reject=0.45, accept=0.55)")
     )
-    async with Context(Roles(large, small), Grams(), case.node(), StepMetrics()) as ctx:
+    async with Context(Roles(large, small=small), Grams(), case.node(), StepMetrics()) as ctx:
         table = await way.answer(case.node(), case.rows(), ctx)
     assert table.sort_by("item").column("match").to_pylist() == [
         True,

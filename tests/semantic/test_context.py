@@ -208,7 +208,7 @@ async def test_a_request_is_made_in_the_node_s_name() -> None:
 
 async def test_limits_and_tokens_are_those_of_the_model_bound_to_the_role() -> None:
     small = Oracle(Mind(), Limits(context_tokens=10))
-    llm = Roles(Oracle(Mind()), small)
+    llm = Roles(Oracle(Mind()), small=small)
     node = NODE.with_inputs(NODE.input)
     prompts = replace(node.prompt, prompts=(("", replace(PROMPT, role="small")),))
     ctx = Context(llm, NoEmbedder(), replace(node, prompt=prompts), StepMetrics())  # type: ignore[arg-type]

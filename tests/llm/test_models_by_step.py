@@ -1,0 +1,240 @@
+"""Which model answers which step: roles, `models=` and `--model`, and the model of a choice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import semgraph
+from semgraph.errors import PlanError
+from semgraph.execution.record import Run, read_calls
+from tests.llm.server import ModelServer
+
+PLAN = """\
+plan: notes_plan
+inputs: {notes: {id: string, text: string}}
+steps:
+  birds: [{from: notes}, {sem_filter: {prompt: "Is {text} a bird?"}}]
+  named: [{from: birds}, {sem_map: {prompt: "Name {text}.", returns: {name: string}, role: small}}]
+  judged: [{from: named}, {sem_map: {prompt: "Judge {text}.", returns: {mark: string}, role: judge}}]
+returns: [judged]
+"""
+NOTES = [{"id": "1", "text": "heron"}]
+
+
+async def answer(body: dict[str, Any]) -> str:
+    parts = body["response_format"]["json_schema"]["schema"]["properties"]
+    return json.dumps({name: part.get("enum", ["x"])[0] for name, part in parts.items()})
+
+
+@pytest.fixture
+def notes(tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    server.answer = answer
+    (tmp_path / "p.yaml").write_text(PLAN)
+    return tmp_path / "p.yaml"
+
+
+def write(file: Path, text: str) -> None:
+    file.write_text(text)
+
+
+def session(notes: Path, server: ModelServer, **more: Any) -> semgraph.Session:
+    models = {
+        role: f"openai:{model}@{server.base_url}" if isinstance(model, str) else model
+        for role, model in more.pop("models", {}).items()
+    }
+    defaults = {"store": "memory", "journal": False, "folder": notes.parent}
+    return semgraph.Session(models=models, **{**defaults, **more})
+
+
+def asked(server: ModelServer) -> list[str]:
+    """The models that were asked, in order of the steps."""
+    return [request["model"] for request in server.requests]
+
+
+async def test_a_role_without_a_model_falls_back_to_default(notes: Path, server: ModelServer):
+    async with session(notes, server, models={"default": "large"}) as opened:
+        await opened.arun(notes, notes=NOTES)
+    assert asked(server) == ["large", "large", "large"]
+
+
+async def test_each_role_and_each_step_may_have_its_model(notes: Path, server: ModelServer):
+    models = {"default": "large", "small": "nano", "birds": "keen", "judge": "strict"}
+    async with session(notes, server, models=models) as opened:
+        await opened.arun(notes, notes=NOTES)
+    assert asked(server) == ["keen", "nano", "strict"]
+
+
+async def test_models_outrank_llm(notes: Path, server: ModelServer):
+    llm = f"openai:all@{server.base_url}"
+    async with session(notes, server, llm=llm, models={"named": "one"}) as opened:
+        await opened.arun(notes, notes=NOTES)
+    assert asked(server) == ["all", "one", "all"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "model"), [("packed(rows=5) @ small", "nano"), ("@ judge", "strict")]
+)
+async def test_the_model_of_a_choice_outranks_the_role_of_the_prompt(
+    notes: Path, server: ModelServer, choice: str, model: str
+):
+    models = {"default": "large", "small": "nano", "judge": "strict"}
+    async with session(notes, server, models=models) as opened:
+        await opened.arun(notes, notes=NOTES, use={"birds": choice})
+        assert asked(server)[0] == model
+        shown = opened.explain(notes, use={"birds": choice}, format="json")
+    assert f"@ {choice.rpartition('@ ')[2]}" in shown
+
+
+async def test_a_choice_may_name_a_provider_and_a_model(
+    notes: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+    async with session(notes, server, models={"default": "large"}) as opened:
+        await opened.arun(notes, notes=NOTES, use={"birds": "per_row @ openai:other"})
+    assert asked(server)[0] == "other"
+
+
+@pytest.mark.parametrize("written", ["openai:m@http://localhost:1/v1", "openai:m?rpm=1"])
+def test_a_choice_names_no_address_and_no_options(notes: Path, server: ModelServer, written: str):
+    text = PLAN + f"use: {{birds: 'per_row @ {written}'}}\n"
+    notes.write_text(text)
+    with pytest.raises(PlanError, match="names a model by its role or as PROVIDER:NAME"):
+        session(notes, server).prepare(notes)
+
+
+@pytest.mark.parametrize("role", ["smal", "defualt", "reranker"])
+def test_a_misspelt_role_is_refused(notes: Path, server: ModelServer, role: str):
+    with pytest.raises(PlanError, match=f'"models.{role}" is an unknown role'):
+        session(notes, server, models={role: "m"})
+
+
+async def test_a_misspelt_role_of_a_prompt_is_refused_before_anything_is_sent(
+    notes: Path, server: ModelServer
+):
+    write(notes, PLAN.replace("role: small", "role: smal"))
+    async with session(notes, server, models={"default": "large"}) as opened:
+        with pytest.raises(PlanError, match='Did you mean "small"'):
+            await opened.arun(notes, notes=NOTES)
+    assert not server.requests
+
+
+async def test_models_may_be_objects(notes: Path, server: ModelServer):
+    from semgraph.llm.openai import OpenAI
+
+    own = OpenAI("own", server.base_url)
+    async with session(notes, server, models={"default": "large", "named": own}) as opened:
+        await opened.arun(notes, notes=NOTES)
+    assert asked(server) == ["large", "own", "large"]
+    await own.aclose()
+
+
+async def test_an_object_for_all_and_a_name_for_one(
+    notes: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+):
+    from semgraph.llm.openai import OpenAI
+
+    (notes.parent / "semgraph.toml").write_text('[models]\nsmall = "openai:of-a-file"\n')
+    own = OpenAI("own", server.base_url)
+    async with session(notes, server, llm=own, models={"judge": "strict"}) as opened:
+        await opened.arun(notes, notes=NOTES)
+    assert asked(server) == ["own", "own", "strict"]
+    await own.aclose()
+
+
+async def test_the_record_says_which_model_answers_each_step(notes: Path, server: ModelServer):
+    models = {"default": "large", "small": "nano", "judged": "strict"}
+    async with session(notes, server, models=models) as opened:
+        result = await opened.arun(notes, notes=NOTES)
+    run = Run(result.record)
+    steps = {step: name.partition("@")[0] for step, name in run.facts["models"].items()}
+    assert steps == {"birds": "openai:large", "named": "openai:nano", "judged": "openai:strict"}
+    called = {line["step"]: line["model"].partition("-")[0] for line in read_calls(result.record)}
+    assert called == {"birds": "large", "named": "nano", "judged": "strict"}
+
+
+async def test_a_resumed_run_asks_the_same_models(notes: Path, server: ModelServer):
+    models = {"default": "large", "named": "nano"}
+    async with session(notes, server, models=models) as opened:
+        result = await opened.arun(notes, notes=NOTES)
+    server.requests.clear()
+    async with semgraph.Session(store="memory", journal=False, folder=notes.parent) as later:
+        await later.arun(notes, resume=result.run)
+    assert set(asked(server)) <= {"large", "nano"}
+
+
+def test_explain_names_the_models_if_several_answer(notes: Path, server: ModelServer):
+    with session(notes, server, models={"default": "large"}) as opened:
+        assert "models:" not in opened.explain(notes)
+    with session(notes, server, models={"default": "large", "small": "nano"}) as opened:
+        line = next(line for line in opened.explain(notes).splitlines() if "models: " in line)
+        assert "default openai:large" in line
+        assert "small openai:nano" in line
+        steps = json.loads(opened.explain(notes, format="json"))["steps"]
+    named = {step["step"]: step["semantic"][0]["model"] for step in steps if step["semantic"]}
+    assert named["named"].startswith("openai:nano")
+
+
+TWICE = """\
+plan: twice
+inputs: {notes: {id: string, text: string}}
+steps:
+  a: [{from: notes}, {sem_map: {prompt: "Name {text}.", returns: {name: string}}}]
+  b: [{from: notes}, {sem_map: {prompt: "Name {text}.", returns: {name: string}, role: small}}]
+returns: [a, b]
+"""
+
+
+@pytest.mark.parametrize(
+    ("models", "calls"), [({"default": "large"}, 1), ({"default": "large", "small": "nano"}, 2)]
+)
+async def test_equal_questions_to_two_models_are_two_calls(
+    notes: Path, server: ModelServer, models: dict[str, str], calls: int
+):
+    write(notes, TWICE)
+    async with session(notes, server, models=models) as opened:
+        await opened.arun(notes, notes=NOTES)
+    assert len(server.requests) == calls
+
+
+async def test_a_recording_of_two_models_replays_both(notes: Path, server: ModelServer):
+    file = notes.parent / "two.jsonl"
+    models = {"default": "large", "small": "nano"}
+    async with session(notes, server, models=models) as opened:
+        first = await opened.arun(notes, notes=NOTES, record_to=file)
+    async with semgraph.Session(llm=f"recorded:{file}", store="memory", folder=notes.parent) as two:
+        again = await two.arun(notes, notes=NOTES)
+    assert again.tables["judged"].equals(first.tables["judged"])
+
+
+async def test_a_recording_of_one_model_serves_every_role(notes: Path, server: ModelServer):
+    file = notes.parent / "one.jsonl"
+    async with session(notes, server, models={"default": "large"}) as opened:
+        await opened.arun(notes, notes=NOTES, record_to=file)
+    write(notes, PLAN.replace("role: small", "role: rerank"))
+    async with semgraph.Session(llm=f"recorded:{file}", store="memory", folder=notes.parent) as two:
+        assert (await two.arun(notes, notes=NOTES)).tables["judged"].num_rows == 1
+
+
+async def test_a_comparison_tries_models(notes: Path, server: ModelServer):
+    models = {"default": "large", "small": "nano"}
+    async with session(notes, server, models=models) as opened:
+        await opened.acompare(
+            notes,
+            step="birds",
+            variants={"large": "per_row", "nano": "per_row @ small"},
+            notes=NOTES,
+        )
+    assert sorted(asked(server)) == ["large", "nano"]
+
+
+async def test_a_comparison_of_plans_tries_models(notes: Path, server: ModelServer):
+    models = {"default": "large", "small": "nano"}
+    variants = {"as it is": {}, "all small": {"birds": "@ small", "judged": "@ small"}}
+    async with session(notes, server, models=models) as opened:
+        await opened.acompare(notes, variants=variants, notes=NOTES)
+    assert sorted(asked(server)) == ["large", "large", "nano", "nano", "nano", "nano"]
