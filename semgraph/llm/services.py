@@ -139,8 +139,8 @@ SERVICES: tuple[Service, ...] = (
             path="/openai/v1", prices="groq", refuses=("logprobs",), embeds=False,
             omits=("minItems", "maxItems")),
     Service("deepseek", "DeepSeek", "https://api.deepseek.com", "DEEPSEEK_API_KEY",
-            structured="json_object", prices="deepseek", refuses=("json_schema",), omits=_LENGTHS,
-            unreasoning={"thinking": {"type": "disabled"}}, embeds=False),
+            structured="json_object", prices="deepseek", refuses=("json_schema", "seed"),
+            omits=_LENGTHS, unreasoning={"thinking": {"type": "disabled"}}, embeds=False),
     # Its `logprobs` is a number, with replies of another form.
     Service("together", "Together AI", "https://api.together.ai/v1", "TOGETHER_API_KEY",
             "TOGETHER_BASE_URL", prices="together", refuses=("logprobs",),
