@@ -311,7 +311,7 @@ class Wire:
             raise ModelUnavailable(
                 f"{self.name} needs a key: set {variable}, or name the variable that holds it with ?key_env=NAME"
             )
-        return openai.AsyncOpenAI(
+        sdk = openai.AsyncOpenAI(
             base_url=self.base_url,
             api_key=self._key
             or "none",  # vLLM, llama.cpp and others need no key; the package insists on one
@@ -319,6 +319,11 @@ class Wire:
             timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
             http_client=http_client,
         )
+        if self.base_url != OPENAI.address(None, os.environ):
+            # The package reads OPENAI_ORG_ID, OPENAI_PROJECT_ID and OPENAI_CUSTOM_HEADERS.
+            sdk.organization = sdk.project = None
+            sdk._custom_headers = {}  # noqa: SLF001
+        return sdk
 
 
 def _status_error(response: Response) -> APIStatusError:

@@ -167,10 +167,8 @@ class Hosted(Provider):
 
             dimensions = spec.option("dimensions")
             return OpenAIEmbedder(spec.model, dimensions, url, key, timeout, price, self.service)
-        if self.service.protocol == "messages":
-            from semgraph.llm.anthropic import Anthropic as Endpoint
-        else:
-            from semgraph.llm.openai import OpenAI as Endpoint
+        from semgraph.llm.anthropic import Anthropic
+        from semgraph.llm.openai import OpenAI
 
         defaults, least = Limits(), spec.option("min_output") or 0
         limits = Limits(
@@ -180,7 +178,8 @@ class Hosted(Provider):
             min_output_tokens=least,
             assumed=spec.option("max_output") is None,
         )
-        return Endpoint(
+        endpoint = Anthropic if self.service.protocol == "messages" else OpenAI
+        return endpoint(
             spec.model,
             url,
             key,

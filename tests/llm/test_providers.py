@@ -343,6 +343,20 @@ def test_a_key_goes_to_its_own_host_alone(service: Service, tmp_path: Path) -> N
             key(f"{service.name}:{text}")
 
 
+async def test_headers_of_openai_go_to_no_other_host(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Secret: one\nAuthorization: two")
+    monkeypatch.setenv("OPENAI_ORG_ID", "three")
+    for service in (BY_NAME["openai"], BY_NAME["vllm"]):
+        await once(OpenAI("m", server.base_url, KEY, service=service))
+    assert not {"X-Secret", "OpenAI-Organization"} & {*server.headers[0], *server.headers[1]}
+    assert server.headers[0]["Authorization"] == f"Bearer {KEY}"
+    monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
+    await once(OpenAI("m", api_key=KEY))
+    assert server.headers[2]["X-Secret"] == "one"
+
+
 def test_keys_are_masked_in_settings(tmp_path: Path) -> None:
     env = {"SEMGRAPH_HOME": str(tmp_path), **{each.key: KEY for each in SERVICES if each.key}}
     rows = [text for row in Settings.load({}, env, tmp_path).rows() for text in row]
