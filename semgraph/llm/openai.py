@@ -355,8 +355,9 @@ _REASONING = re.compile(r"(o\d|gpt-5(?!.*chat))(?![a-z0-9])")
 _REASONING_REFUSES = ("max_tokens", "temperature", "seed")
 _UNSUPPORTED = (
     "unsupported|n[o']t (support|permit|allow|available|implement|built|enabled)|unavailable|unknown|"
-    "unrecogni[sz]ed|unexpected|deprecated"
+    "unrecogni[sz]ed|unexpected|deprecated|no endpoints found"
 )
+_ANY = "the requested parameters"  # OpenRouter names none
 
 
 def _refusal(named: str, words: str = "") -> re.Pattern[str]:
@@ -366,20 +367,20 @@ def _refusal(named: str, words: str = "") -> re.Pattern[str]:
 
 _LENGTH = _refusal("max_?(completion_?)?tokens", "|use .?max_")
 _FORMATS = _refusal(
-    "response_?format|output_config|json.?schema|guided|structured.?output|grammar",
+    f"response_?format|output_config|json.?schema|guided|structured.?output|grammar|{_ANY}",
     "|should be|must be|invalid value|failed",
 )
 # Members of a request that an endpoint may refuse: the pattern of its message, and the note for
 # later requests, which omit the member.
 REFUSALS = {
-    "seed": (_refusal(r"\bseed\b"), "draws differ by the temperature alone"),
+    "seed": (_refusal(rf"\bseed\b|{_ANY}"), "draws differ by the temperature alone"),
     "temperature": (
-        _refusal("temperature", "|only|must be"),
+        _refusal(f"temperature|{_ANY}", "|only|must be"),
         "the temperature is the endpoint's own",
     ),
     "max_tokens": (_LENGTH, "max_completion_tokens is sent in its place"),
     "max_completion_tokens": (_LENGTH, "max_tokens is sent in its place"),
-    "logprobs": (_refusal("logprobs"), "answers have no log-probabilities"),
+    "logprobs": (_refusal(f"logprobs|{_ANY}"), "answers have no log-probabilities"),
     "system": (
         _refusal(r"system.{0,20}\brole|\brole.{0,40}\bsystem|roles must", "|only|alternate"),
         "instructions are in the user message",
@@ -387,7 +388,9 @@ REFUSALS = {
     "json_schema": (_FORMATS, "the schema of the answer is in the prompt"),
     "json_object": (_FORMATS, "the form of the answer is not enforced"),
 }
-_REFUSED = re.compile(r"(?: rejected the request)? \((?:400|415|422|500|501)\): (.*)", re.DOTALL)
+_REFUSED = re.compile(
+    r"(?: rejected the request)? \((?:400|404|415|422|500|501)\): (.*)", re.DOTALL
+)
 _QUOTE = 16  # characters of a request's text that a message may quote
 _DEFAULT_LIMITS = Limits(assumed=True)
 _ALL_REASONING = (

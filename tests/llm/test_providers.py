@@ -8,6 +8,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -270,6 +271,23 @@ def test_a_form_that_it_lacks_is_refused(service: Service) -> None:
 async def test_openrouter_says_what_a_call_cost(service: Service, provider: ProviderServer) -> None:
     assert (await once(opened(service))).dollars == 0.25
     assert (await once(opened(service, "?price=1000/2000"))).dollars == pytest.approx(0.11)
+
+
+@on("openrouter")
+async def test_openrouter_finds_a_host_without_the_member_that_none_takes(
+    service: Service, provider: ProviderServer
+) -> None:
+    async def answer(body: Any) -> Any:
+        if "temperature" in body:
+            return error(404, "No endpoints found that can handle the requested parameters.")
+        return "{}"
+
+    provider.answer = answer
+    model = opened(service)
+    await once(model, replace(ASKED, sample=0))
+    (note,) = model.learned
+    assert note.endswith("refused temperature: the temperature is the endpoint's own")
+    assert "response_format" in provider.requests[-1]
 
 
 @on("anthropic")
