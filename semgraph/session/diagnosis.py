@@ -230,9 +230,11 @@ async def _ask(model: LLM) -> str:
     try:
         city = _ANSWER.read(parse(text), lambda *_: None)["city"]
     except Invalid:
+        refused = getattr(innermost(model), "refused", ())
+        forms = [f"?structured={form}" for form in ("tool", "json_object") if form not in refused]
         raise ModelUnavailable(
             f"{model.name} ignores the schema of the answer: it said {reply.text[:60]!r}. Switch structured outputs on "
-            "where it is served, or add ?structured=tool or ?structured=json_object to its name"
+            f"where it is served{', or add ' * bool(forms)}{' or '.join(forms)}"
         ) from None
     usage = f"{reply.usage.prompt} → {reply.usage.completion} tokens"
     asked = f"asked for the city in “{_SENTENCE}”, it said “{city}” ({usage}, {duration(reply.seconds)})"
