@@ -10,7 +10,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property, lru_cache
@@ -659,7 +659,7 @@ class OpenAI:
 
 
 @lru_cache(maxsize=512)
-def _without(keywords: Collection[str], schema: str) -> str:
+def _without(keywords: tuple[str, ...], schema: str) -> str:
     """A JSON Schema without some keywords."""
     if not keywords or not schema:
         return schema

@@ -70,7 +70,7 @@ class Service:
     unreasoning: Mapping[str, Any] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     top_logprobs: int = 20
-    omits: Collection[str] = ()
+    omits: tuple[str, ...] = ()
     embeds: bool = True
     embeds_at_once: Mapping[str, int] = field(default_factory=dict)
     batches: bool = False
