@@ -155,7 +155,7 @@ SETTINGS: Mapping[str, SettingSpec] = {
         "SEMGRAPH_LLM",
         Flag(
             "--llm MODEL",
-            "local, recorded, openai:NAME, openai:NAME@URL; openai:NAME?batch=true for half the price.",
+            "local, recorded, PROVIDER:NAME (openai, anthropic, …), openai:NAME@URL; ?batch=true for half the price.",
         ),
     ),
     "models": SettingSpec(
@@ -170,7 +170,7 @@ SETTINGS: Mapping[str, SettingSpec] = {
         str,
         None,
         "SEMGRAPH_EMBEDDER",
-        Flag("--embedder MODEL", "local, recorded, openai:NAME, openai:NAME@URL."),
+        Flag("--embedder MODEL", "local, recorded, PROVIDER:NAME, openai:NAME@URL."),
     ),
     "store": SettingSpec(
         str,

@@ -28,9 +28,7 @@ def doctor(
     options: CommonOptions,
     call: Annotated[
         bool,
-        flag(
-            "--call", "Send one real request to each model (< 100 tokens), and say what it can do."
-        ),
+        flag("--call", "Send each model up to three short requests, and say what it can do."),
     ] = False,
 ) -> None:
     """Check this installation: one line for each fact, with the remedy where something is

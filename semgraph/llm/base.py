@@ -26,7 +26,6 @@ T = TypeVar("T")
 Origin = Literal["issued", "journal", "coalesced"]
 YesNo = Literal["json", "word"]
 Kind = Literal["model", "embedder"]
-Structured = Literal["json_schema", "json_object", "tool"]
 _SAMPLES = 1_000  # exceeds the samples of any question
 
 
@@ -92,55 +91,6 @@ def falls_back(role: str, roles: Collection[str]) -> str:
         what = f'no model is bound to the role "{role}"'
         raise PlanError(Problem(what, there=there, hint=hint))
     return "default"
-
-
-@dataclass(frozen=True)
-class Service:
-    """A service that speaks OpenAI's protocol.
-
-    Args:
-        name: The prefix of its model specifications.
-        title: Its name in messages.
-        url: Its address.
-        key: The variable with its key; "": no key is needed.
-        url_from: The variable that overrides the address; "": none.
-        structured: The mechanism that enforces the answer schema, unless a specification names one.
-        refuses: Members of requests that it refuses, by their names in `openai.REFUSALS`.
-        prices: Its name in the price list (genai-prices); "": it is found by its address.
-        model: The default model if its key is set; "": none.
-        embedder: The default embedder; "": none.
-    """
-
-    name: str
-    title: str
-    url: str
-    key: str = ""
-    url_from: str = ""
-    structured: Structured = "json_schema"
-    refuses: frozenset[str] = frozenset()
-    prices: str = ""
-    model: str = ""
-    embedder: str = ""
-
-    def address(self, url: str | None, environment: Mapping[str, str]) -> str:
-        """The address to use: `url`, else the environment's, else the service's, without a final
-        slash.
-        """
-        named = url or (environment.get(self.url_from) if self.url_from else "")
-        return (named or self.url).rstrip("/")
-
-
-# The default service of a model or an embedder with an address.
-OPENAI = Service(
-    "openai",
-    "OpenAI",
-    "https://api.openai.com/v1",
-    "OPENAI_API_KEY",
-    "OPENAI_BASE_URL",
-    prices="openai",
-    model="gpt-4.1-mini",
-    embedder="text-embedding-3-small?dimensions=1024",
-)
 
 
 @dataclass(frozen=True)

@@ -178,14 +178,19 @@ class CoalescedTexts(_InFlight):
     Args:
         inner: The embedder.
         batch: Maximum number of texts in one request.
+        tokens: Maximum number of tokens in one request, of several texts.
         remember: Bytes of vectors kept in memory. Evicted ones are requested from `inner` again.
     """
 
     def __init__(
-        self, inner: Embedder, batch: int = _MOST_TEXTS, remember: int = 256 << 20
+        self,
+        inner: Embedder,
+        batch: int = _MOST_TEXTS,
+        tokens: int = _MOST_TOKENS,
+        remember: int = 256 << 20,
     ) -> None:
         super().__init__(inner)
-        self.batch, self.remember = batch, remember
+        self.batch, self.tokens, self.remember = batch, tokens, remember
         self.memory: OrderedDict[_Key, Vectors] = OrderedDict()
         self._bytes = 0
         self._lengths = Counter[int]()  # the number of vectors of each length
@@ -273,7 +278,7 @@ class CoalescedTexts(_InFlight):
         first, tokens = 0, 0
         for i, call in enumerate(calls):
             size = self.count_tokens(call.key[1])
-            if i > first and (i - first == self.batch or tokens + size > _MOST_TOKENS):
+            if i > first and (i - first == self.batch or tokens + size > self.tokens):
                 yield calls[first:i]
                 first, tokens = i, 0
             tokens += size

@@ -15,7 +15,7 @@ import numpy as np
 
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.extras import install
-from semgraph.llm.base import OPENAI, Embeddings, Free, Service, Usage, Vectors, comparable
+from semgraph.llm.base import Embeddings, Free, Usage, Vectors, comparable
 from semgraph.llm.catalogue import (
     DEFAULT_EMBEDDER,
     CatalogueModel,
@@ -29,6 +29,7 @@ from semgraph.llm.faults import FaultKind, Transient
 from semgraph.llm.local import Cancelled, Worker, default_threads, encodable, fetched, missing_extra
 from semgraph.llm.openai import Wire, endpoint_name
 from semgraph.llm.replies import counts, vectors
+from semgraph.llm.services import OPENAI, Service
 from semgraph.llm.tokens import Price, Prices, TokenCounter
 
 if TYPE_CHECKING:
@@ -74,7 +75,8 @@ class OpenAIEmbedder:
         self.model = model
         options = [f"dimensions={dimensions}"] if dimensions else []
         self._name = endpoint_name(model, base_url, options, service)
-        self._requested = dimensions
+        self._requested, self._length = dimensions, service.names.get("dimensions", "dimensions")
+        self.most_at_once = service.embeds_at_once
         self._lengths = Counter(() if dimensions is None else {dimensions: 1 << 40})
         self._base64 = True
         self._counter = TokenCounter(model)
@@ -146,7 +148,7 @@ class OpenAIEmbedder:
         if self._base64:
             body["encoding_format"] = "base64"
         if self._requested is not None:
-            body["dimensions"] = self._requested
+            body[self._length] = self._requested
         return json.dumps(body, separators=(",", ":")).encode()
 
     def _vectors(self, reply: Mapping[str, Any], count: int) -> list[Vectors]:

@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 from semgraph.display import command, is_shell
 from semgraph.errors import PlanError, Problem
 from semgraph.llm.base import LLM, Borrowed, Embedder, Limits, ModelSpec
-from semgraph.llm.providers import PROVIDERS, SERVICES, Means
+from semgraph.llm.providers import PROVIDERS, Means
+from semgraph.llm.services import SERVICES
 from semgraph.llm.settings import TRUST, Setting, Settings, user_config
 from semgraph.llm.stack import Limiter, RetryPolicy, Stack
 from semgraph.stores.registry import STORES
@@ -40,6 +41,7 @@ def means(settings: Settings, recording: Path | Recording | None = None) -> Mean
         partial(key_of, settings=settings),
         settings.limits.in_flight,
         recording,
+        settings.prices,
     )
 
 

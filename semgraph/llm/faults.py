@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import email.utils
+import json
 import math
 import os
 import re
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from semgraph.errors import ModelUnavailable, RowError
-from semgraph.llm.base import OPENAI
-from semgraph.llm.replies import UnreadableReply, count, mapping, text_of
+from semgraph.llm.replies import UnreadableReply, count, first_of, mapping, sequence, text_of
+from semgraph.llm.services import OPENAI
 from semgraph.privacy import redacted
 
 if TYPE_CHECKING:
@@ -40,6 +42,7 @@ class FaultKind(NamedTuple):
         codes: Error codes of this kind, for any status.
         remedy: A suggestion for the user.
         attempts: Maximum number; None: the setting `retries.attempts`.
+        said: A pattern of messages of this kind, with a status that services use for several kinds.
     """
 
     what: str
@@ -49,6 +52,16 @@ class FaultKind(NamedTuple):
     codes: tuple[str, ...] = ()
     remedy: str = ""
     attempts: int | None = None
+    said: str = ""
+
+    def covers(self, status: int, code: str, message: str) -> bool:
+        """Whether a failure is of this kind."""
+        vague = bool(self.said) and status in _VAGUE
+        said = vague and re.match(self.said, message, re.IGNORECASE)
+        return code in self.codes or status in self.statuses or bool(said)
+
+
+_VAGUE = (400, 403)
 
 
 class Transient(ModelUnavailable):
@@ -90,10 +103,8 @@ class Transient(ModelUnavailable):
         return self.fault.scope in ("endpoint", "run")
 
 
-_KEY = (
-    f"The key was not accepted: set {OPENAI.key}, or name the variable that holds the key with "
-    "?key_env=NAME"
-)
+_SET = f"set {OPENAI.key}, or "  # the service's key takes its place
+_KEY = f"The key was not accepted: {_SET}name the variable that holds the key with ?key_env=NAME"
 _NO_ACCESS = "The key has no access to this model, or not from here"
 _NO_MODEL = "Check the model's name and the address, which usually ends in /v1"
 _CREDIT = ("insufficient_quota", "billing_hard_limit_reached")
@@ -114,17 +125,29 @@ UNREACHABLE = FaultKind(
 NOT_CONNECTED = FaultKind("no connection in 10 seconds", "endpoint", "timeout")
 BROKEN = FaultKind("a connection that breaks", "attempt", "connection")
 NO_ANSWER = FaultKind("no answer within `timeout`", "attempt", "timeout")
+NO_KEY = FaultKind(
+    "the key is not accepted, also where 400 or 403 says so",
+    "run",
+    "rejected",
+    (401,),
+    remedy=_KEY,
+    attempts=_FEW,
+    said="(incorrect|invalid) api.?key|api.?key.{0,4} (not valid|invalid|expired)",
+)
 LACKING = FaultKind("an answer that is all reasoning: asked once more", "row", "invalid")
 CUT = FaultKind("an answer cut at its limit of tokens", "row", "truncated")
 REFUSED = FaultKind("a refusal of the model", "row", "refused")
 
 # All faults. The first entry with a matching status or code applies.
 FAULTS = (
-    FaultKind("the account has no credit", "run", "rejected", (402,), _CREDIT,
-          "The account has no credit left", _FEW),
+    FaultKind("the account has no credit, also where 400 or 403 says so", "run", "rejected",
+          (402, 412), _CREDIT, "The account has no credit left", _FEW,
+          "your .{0,80}(credit|spending limit)"),
     FaultKind("the provider's content filter", "row", "refused", (), _FILTER),
     FaultKind("the model wrote no valid JSON: asked once more", "row", "invalid", (), _NO_JSON),
-    FaultKind("the key is not accepted", "run", "rejected", (401,), (), _KEY, _FEW),
+    NO_KEY,
+    FaultKind("a prompt longer than the context, where 403 says so", "row", "rejected",
+          said=".*(context (length|window)|max_tokens)"),
     FaultKind("no access", "endpoint", "rejected", (403,), (), _NO_ACCESS, _FEW),
     FaultKind("not found", "endpoint", "rejected", (404,), (), _NO_MODEL, _FEW),
     FaultKind("not a place for requests", "endpoint", "rejected", (405, *range(300, 400)), (),
@@ -133,7 +156,7 @@ FAULTS = (
     FaultKind("a conflict", "attempt", "server", (409, 425)),
     FaultKind("too many requests", "endpoint", "throttled", (429,)),
     FaultKind("not implemented", "row", "rejected", (501,)),
-    FaultKind("a gateway without a server", "endpoint", "server", (502, 503, 504, 529)),
+    FaultKind("a gateway without a server", "endpoint", "server", (498, 502, 503, 504, 529)),
     FaultKind("an error of the server", "attempt", "server", tuple(range(500, 600))),
     FaultKind("any other status", "row", "rejected", tuple(range(400, 500))),
     UNREADABLE, FOREIGN, UNREACHABLE, NOT_CONNECTED, BROKEN, NO_ANSWER, CUT, REFUSED, LACKING,
@@ -155,12 +178,27 @@ def failure(
     import openai
 
     if isinstance(error, openai.APIStatusError):
-        message, code = _message(error.body or error.message), _code(error.body)
-        headers = error.response.headers
-        return _status(name, error.status_code, code, message, seconds, headers, key)
+        body = _error(error.body)
+        message, code = _message(body or error.message), _code(body)
+        wait = retry_after(error.response.headers, str(body))
+        return _status(name, error.status_code, code, message, seconds, wait, key)
     if isinstance(error, openai.APIConnectionError):
         return _connection(error, name, url, seconds)
     return ModelUnavailable(f"{name}: {error}")
+
+
+def _error(body: Any) -> Any:
+    """The error in the body of a reply; Gemini puts it into a list."""
+    body = first_of(body) if isinstance(body, list) else body
+    return body.get("error", body) if isinstance(body, Mapping) else body
+
+
+def refuses_key(status: int, body: str) -> bool:
+    """Whether a reply says that the key is not accepted."""
+    error: Any = body
+    with suppress(ValueError):
+        error = json.loads(body)
+    return NO_KEY.covers(status, "", _message(_error(error)))
 
 
 def failure_in_body(body: Any, name: str, seconds: float = 0.0, status: int = 500) -> Exception:
@@ -170,9 +208,7 @@ def failure_in_body(body: Any, name: str, seconds: float = 0.0, status: int = 50
     error = body.get("error", body) if isinstance(body, Mapping) else body
     code = mapping(error).get("code")
     named = re.fullmatch(r"[45]\d\d", str(count(code) or text_of(code)))
-    return _status(
-        name, int(named[0]) if named else status, _code(error), _message(error), seconds, {}
-    )
+    return _status(name, int(named[0]) if named else status, _code(error), _message(error), seconds)
 
 
 def unreadable(
@@ -212,10 +248,10 @@ def _status(
     code: str,
     reason: str,
     seconds: float,
-    headers: Mapping[str, str],
+    wait: float | None = None,
     key: str = OPENAI.key,
 ) -> Exception:
-    fault = next((f for f in FAULTS if code in f.codes or status in f.statuses), UNREADABLE)
+    fault = next((f for f in FAULTS if f.covers(status, code, reason)), UNREADABLE)
     if fault.kind == "refused":
         message = f"refused by the provider's content filter: {reason}"
     elif fault.kind == "invalid":  # quoted when the model is asked again
@@ -224,8 +260,8 @@ def _status(
         message = f"{name} rejected the request ({status}): {reason}"
     else:
         message = f"{name} ({status}): {reason.rstrip('.')}"
-    remedy = fault.remedy.replace(OPENAI.key, key)
-    return _raised(fault, message, seconds, retry_after(headers), remedy)
+    remedy = fault.remedy.replace(_SET, _SET.replace(OPENAI.key, key) if key else "")
+    return _raised(fault, message, seconds, wait, remedy)
 
 
 def _connection(error: openai.APIConnectionError, name: str, url: str, seconds: float) -> Exception:
@@ -269,9 +305,12 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
+_DELAY = re.compile(r"retryDelay\W+(\d+(?:\.\d+)?)s")
+
+
+def retry_after(headers: Mapping[str, str], body: str = "") -> float | None:
     """Seconds that the endpoint asks to wait: `retry-after-ms`, or `retry-after` as seconds or
-    date.
+    date, or `retryDelay` in the body.
 
     >>> retry_after({"retry-after": "2"}), retry_after({"retry-after-ms": "250"}), retry_after({})
     (2.0, 0.25, None)
@@ -286,7 +325,8 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
             seconds = _seconds_until(text)
         if math.isfinite(seconds):
             return max(0.0, seconds)
-    return None
+    asked = _DELAY.search(body)
+    return float(asked[1]) if asked else None
 
 
 def _seconds_until(text: str) -> float:
@@ -299,16 +339,27 @@ def _seconds_until(text: str) -> float:
 
 
 def _code(error: Any) -> str:
-    """The code or the type of an endpoint's error, if it is a text."""
+    """The code, the type or the status of an endpoint's error, if it is a text."""
     members = mapping(error)
-    return text_of(members.get("code")) or text_of(members.get("type"))
+    return next(
+        filter(None, (text_of(members.get(name)) for name in ("code", "type", "status"))), ""
+    )
 
 
 def _message(body: Any) -> str:
-    """The endpoint's message, as one short line."""
-    if isinstance(body, Mapping):
-        body = body.get("message") or body.get("detail") or body.get("error") or dict(body)
-    return _short(str(body))
+    """The endpoint's message, as one short line; of a gateway, with that of the host behind it."""
+    host = text_of(mapping(mapping(body).get("metadata")).get("raw"))
+    while isinstance(body, Mapping):
+        body = body.get("message") or body.get("detail") or body.get("error") or str(dict(body))
+    if isinstance(body, list):
+        body = "; ".join(map(_problem, body))
+    return _short(f"{body}: {host}" if host else str(body))
+
+
+def _problem(error: Any) -> str:
+    """One problem of a body that a service validates: the member, and what is wrong with it."""
+    place = ".".join(map(str, sequence(mapping(error).get("loc"))))
+    return f"{place}: {error.get('msg')}" if place else str(error)
 
 
 def _short(text: str) -> str:

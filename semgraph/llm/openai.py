@@ -1,5 +1,5 @@
-"""Language models behind any OpenAI-compatible endpoint: OpenAI, vLLM, llama.cpp's server,
-OpenRouter, Azure, ...
+"""Language models behind any endpoint that speaks OpenAI's protocol: those of `llm/services.py`, and
+any other server.
 """
 
 from __future__ import annotations
@@ -13,21 +13,12 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.request import getproxies
 
 from semgraph.errors import ModelUnavailable, RowError
-from semgraph.llm.base import (
-    OPENAI,
-    Limits,
-    Reply,
-    Request,
-    Service,
-    Structured,
-    Usage,
-    cut,
-)
+from semgraph.llm.base import Limits, Reply, Request, Usage, cut
 from semgraph.llm.faults import (
     LACKING,
     NO_ANSWER,
@@ -37,7 +28,16 @@ from semgraph.llm.faults import (
     failure_in_body,
     unreadable,
 )
-from semgraph.llm.replies import Completion, UnreadableReply, completion, document, error_in
+from semgraph.llm.replies import (
+    Completion,
+    UnreadableReply,
+    completion,
+    document,
+    error_in,
+    mapping,
+    number,
+)
+from semgraph.llm.services import OPENAI, Service, Structured
 from semgraph.llm.tokens import LOGPROBS, Price, Prices, TokenCounter, prompt_tokens, word_logprobs
 from semgraph.privacy import learn, learn_from_addresses, without_password
 
@@ -134,8 +134,14 @@ class Wire:
         """
         import httpx2
 
-        read = self._client.get(path, cast_to=httpx2.Response)
+        read = self._client.get(path, cast_to=httpx2.Response, options=self._options)
         return (await self._attempt(read, seconds or self.timeout)).content
+
+    async def serves(self, path: str) -> bool:
+        """Whether the endpoint has a list at a path."""
+        with suppress(RowError, ModelUnavailable):
+            return "data" in self.parsed(await self.get(path, _CONNECT_SECONDS))
+        return False
 
     async def upload(self, name: str, content: bytes, seconds: float) -> dict[str, Any]:
         """Upload a file of requests; return the endpoint's description of it. Raises as `post`."""
@@ -165,7 +171,7 @@ class Wire:
             return attempt.result()
         except openai.OpenAIError as error:
             seconds = time.perf_counter() - began
-            key = self._service.key or OPENAI.key
+            key = self._service.key
             raise failure(error, self.name, self.base_url, seconds, key) from error
 
     def _document(self, content: bytes, seconds: float) -> dict[str, Any]:
@@ -228,7 +234,8 @@ class Wire:
             return httpx2.Response(200, json={})
 
         async with httpx2.AsyncClient(transport=httpx2.MockTransport(record)) as client:
-            await self._sdk(client).post(path, cast_to=httpx2.Response, content=b"{}")
+            sdk, response = self._sdk(client), httpx2.Response
+            await sdk.post(path, cast_to=response, content=b"{}", options=self._options)
         headers = {
             name: value for name, value in sent[0].headers.items() if name != "content-length"
         }
@@ -240,7 +247,9 @@ class Wire:
         """
         import httpx2
 
-        return (await self._client.post(path, cast_to=httpx2.Response, content=body)).content
+        response = httpx2.Response
+        sent = self._client.post(path, cast_to=response, content=body, options=self._options)
+        return (await sent).content
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -270,26 +279,51 @@ class Wire:
             max_keepalive_connections=_MAX_CONNECTIONS,
             keepalive_expiry=_KEEPALIVE_SECONDS,
         )
-        return self._sdk(openai.DefaultAioHttpClient(limits=limits, verify=_trusted()))
+        # A redirect takes no `Authorization` to another host, but any other header.
+        follow = not self._service.headers
+        client = openai.DefaultAioHttpClient(
+            limits=limits, verify=_trusted(), follow_redirects=follow
+        )
+        return self._sdk(client)
+
+    @cached_property
+    def _key(self) -> str:
+        """The key; "": none."""
+        return os.environ.get(self._service.key, "") if self._api_key is None else self._api_key
+
+    @cached_property
+    def _options(self) -> Any:
+        """The options of each request to the openai package: headers of the service's own."""
+        import openai
+
+        if not self._service.headers:
+            return {}
+        return {
+            "headers": {"Authorization": openai.Omit(), **self._service.authorization(self._key)}
+        }
 
     def _sdk(self, http_client: AsyncClient) -> AsyncOpenAI:
         import httpx2
         import openai
 
         variable = self._service.key
-        key = os.environ.get(variable) if self._api_key is None else self._api_key
-        if not key and variable and self.base_url == self._service.url:
+        if not self._key and self._service.needs_key(self.base_url):
             raise ModelUnavailable(
                 f"{self.name} needs a key: set {variable}, or name the variable that holds it with ?key_env=NAME"
             )
-        return openai.AsyncOpenAI(
+        sdk = openai.AsyncOpenAI(
             base_url=self.base_url,
-            api_key=key
+            api_key=self._key
             or "none",  # vLLM, llama.cpp and others need no key; the package insists on one
             max_retries=0,
             timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
             http_client=http_client,
         )
+        if self.base_url != OPENAI.address(None, os.environ):
+            # The package reads OPENAI_ORG_ID, OPENAI_PROJECT_ID and OPENAI_CUSTOM_HEADERS.
+            sdk.organization = sdk.project = None
+            sdk._custom_headers = {}  # noqa: SLF001
+        return sdk
 
 
 def _status_error(response: Response) -> APIStatusError:
@@ -321,8 +355,9 @@ _REASONING = re.compile(r"(o\d|gpt-5(?!.*chat))(?![a-z0-9])")
 _REASONING_REFUSES = ("max_tokens", "temperature", "seed")
 _UNSUPPORTED = (
     "unsupported|n[o']t (support|permit|allow|available|implement|built|enabled)|unavailable|unknown|"
-    "unrecogni[sz]ed|unexpected"
+    "unrecogni[sz]ed|unexpected|deprecated|no endpoints found"
 )
+_ANY = "the requested parameters"  # OpenRouter names none
 
 
 def _refusal(named: str, words: str = "") -> re.Pattern[str]:
@@ -330,22 +365,22 @@ def _refusal(named: str, words: str = "") -> re.Pattern[str]:
     return re.compile(f"(?=.*({named}))(?=.*({_UNSUPPORTED}{words}))(?!.*invalid schema)")
 
 
-_LENGTH = _refusal("max_(completion_)?tokens", "|use .?max_")
+_LENGTH = _refusal("max_?(completion_?)?tokens", "|use .?max_")
 _FORMATS = _refusal(
-    "response_format|json.?schema|guided|structured.?output|grammar",
+    f"response_?format|output_config|json.?schema|guided|structured.?output|grammar|{_ANY}",
     "|should be|must be|invalid value|failed",
 )
 # Members of a request that an endpoint may refuse: the pattern of its message, and the note for
 # later requests, which omit the member.
 REFUSALS = {
-    "seed": (_refusal(r"\bseed\b"), "draws differ by the temperature alone"),
+    "seed": (_refusal(rf"\bseed\b|{_ANY}"), "draws differ by the temperature alone"),
     "temperature": (
-        _refusal("temperature", "|only|must be"),
+        _refusal(f"temperature|{_ANY}", "|only|must be"),
         "the temperature is the endpoint's own",
     ),
     "max_tokens": (_LENGTH, "max_completion_tokens is sent in its place"),
     "max_completion_tokens": (_LENGTH, "max_tokens is sent in its place"),
-    "logprobs": (_refusal("logprobs"), "answers have no log-probabilities"),
+    "logprobs": (_refusal(f"logprobs|{_ANY}"), "answers have no log-probabilities"),
     "system": (
         _refusal(r"system.{0,20}\brole|\brole.{0,40}\bsystem|roles must", "|only|alternate"),
         "instructions are in the user message",
@@ -353,7 +388,9 @@ REFUSALS = {
     "json_schema": (_FORMATS, "the schema of the answer is in the prompt"),
     "json_object": (_FORMATS, "the form of the answer is not enforced"),
 }
-_REFUSED = re.compile(r"(?: rejected the request)? \((?:400|415|422|500|501)\): (.*)", re.DOTALL)
+_REFUSED = re.compile(
+    r"(?: rejected the request)? \((?:400|404|415|422|500|501)\): (.*)", re.DOTALL
+)
 _QUOTE = 16  # characters of a request's text that a message may quote
 _DEFAULT_LIMITS = Limits(assumed=True)
 _ALL_REASONING = (
@@ -393,6 +430,8 @@ class OpenAI:
         service: The service of the model, if it is neither OpenAI nor a server at `base_url`.
     """
 
+    path = PATH
+
     def __init__(
         self,
         model: str,
@@ -414,7 +453,10 @@ class OpenAI:
         self._name = endpoint_name(model, base_url, self._options, service)
         self._limits = replace(limits, batch=_MOST_IN_BATCH) if batch else limits
         self._counter = TokenCounter(model)
-        self._extra = dict(extra or {})
+        self._extra, self.service = dict(extra or {}), service
+        self._members = dict(service.members)
+        self._members |= {} if "reasoning_effort" in self._extra else service.unreasoning
+        self._billed = service.billed if price is None else ""
         self._reasoning = _REASONING.match(model.lower().rpartition("/")[2]) is not None
         self.refused = {*service.refuses, *(_REASONING_REFUSES if self._reasoning else ())}
         self.refused |= {"json_schema"} if structured == "json_object" else set()
@@ -431,7 +473,8 @@ class OpenAI:
     @property
     def limits(self) -> Limits:
         """The limits of the model."""
-        return replace(self._limits, logprobs=False) if self._reasoning else self._limits
+        lacking = self._reasoning or "logprobs" in self.refused
+        return replace(self._limits, logprobs=False) if lacking else self._limits
 
     @property
     def exact_tokens(self) -> bool:
@@ -458,7 +501,9 @@ class OpenAI:
         while True:
             try:
                 reply = await self.wire.ask(
-                    PATH, body, lambda reply, took: self.reply(reply, request, took, self.dollars)
+                    self.path,
+                    body,
+                    lambda reply, took: self.reply(reply, request, took, self.dollars),
                 )
             except (RowError, Transient) as error:
                 following = self.following(error, request, body)
@@ -480,15 +525,16 @@ class OpenAI:
         """The reply of a chat completion, priced by `dollars`. Raises RowError as `complete`, and
         UnreadableReply.
         """
-        read = completion(document, called=self.structured == "tool")
+        read = self.read(document)
         usage = self._usage(read, request)
+        billed = number(mapping(document.get("usage")).get(self._billed))
         reply = Reply(
             text=read.text,
             usage=usage,
             seconds=seconds,
             call_id=uuid.uuid4().hex,
             model=read.model or self.model,
-            dollars=dollars(usage),
+            dollars=dollars(usage) if billed is None else billed,
             finish="refusal" if read.refusal else read.finish,
             logprobs=word_logprobs(request.words, read.tokens),
         )
@@ -505,6 +551,11 @@ class OpenAI:
         if thought:
             raise RowError(LACKING.kind, f"the answer is empty: {thought}", attempts=1, spent=reply)
         return reply
+
+    def read(self, document: Mapping[str, Any]) -> Completion:
+        """The completion in a reply. Raises UnreadableReply."""
+        called, apart = self.structured == "tool", self.service.reasoning_apart
+        return completion(document, called=called, reasoning_apart=apart)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -524,7 +575,8 @@ class OpenAI:
             if member in body.members and refusal.match(message):
                 return self.body(request, (*body.without, member))
         for option in self._options:
-            if option.partition("=")[0].replace("structured", self.structured) in message:
+            named = option.partition("=")[0].replace("structured", self.structured)
+            if named.replace("_", "") in message.replace("_", ""):
                 error.args = (f"{str(error).rstrip('.')}. It is set by ?{option}",)
         return None
 
@@ -544,28 +596,47 @@ class OpenAI:
         refused = frozenset((*self.refused, *without))
         if request.schema in self._schemas or len(self._schemas) > 1:
             refused |= {"json_schema"}
-        full = "max_tokens" in refused and "max_completion_tokens" not in refused
-        messages = self._messages(request, refused)
-        content: dict[str, Any] = {
-            "model": self.model,
-            "messages": messages,
-            "max_completion_tokens" if full else "max_tokens": request.max_tokens,
-            **{name: value for name, value in request.params if name not in refused},
-            **({"seed": request.seed} if request.sample and "seed" not in refused else {}),
-            **self._extra,
-            **(LOGPROBS if request.words and "logprobs" not in refused else {}),
-        }
-        forms = ["tool"] if self.structured == "tool" else ["json_schema", "json_object", ""]
-        form = next(form for form in forms if form not in refused) if request.schema else ""
+        content = self._content(request, refused)
+        forms = (form for form in ("json_schema", "json_object", "") if form not in refused)
+        form = "tool" if self.structured == "tool" else next(forms)
+        form = form if request.schema else ""
         # The schema is JSON text already.
-        tail = f",{_answer_format(form, request.schema)}}}" if form else "}"
+        tail = self._answer_format(form, _without(self.service.omits, request.schema))
+        tail = f",{tail}}}" if tail else "}"
         try:
             body = RequestBody((_dump(content)[:-1] + tail).encode())
         except UnicodeEncodeError:  # lone surrogates must be sent as escapes
             body = RequestBody((json.dumps(content)[:-1] + tail).encode("utf-8", "surrogatepass"))
-        body.members = {*content, messages[0]["role"], form} - self._extra.keys() - refused
+        first = content["messages"][0]["role"]
+        body.members = {*content, first, form} - self._extra.keys() - refused
         body.without = without
         return body
+
+    def _content(self, request: Request, refused: frozenset[str]) -> dict[str, Any]:
+        """The members of a request, except those that enforce the schema."""
+        full = "max_tokens" in refused and "max_completion_tokens" not in refused
+        seed = self.service.names.get("seed", "seed")
+        logprobs = LOGPROBS | {"top_logprobs": self.service.top_logprobs}
+        return {
+            "model": self.model,
+            "messages": self._messages(request, refused),
+            "max_completion_tokens" if full else "max_tokens": request.max_tokens,
+            **{name: value for name, value in request.params if name not in refused},
+            **({seed: request.seed} if request.sample and "seed" not in refused else {}),
+            **self._extra,
+            **(logprobs if request.words and "logprobs" not in refused else {}),
+            **self._members,
+        }
+
+    def _answer_format(self, form: str, schema: str) -> str:
+        """The members of a request that enforce a schema, as JSON without braces; "" if none does."""
+        if form == "tool":
+            function = f'{{"name":"answer","strict":true,"parameters":{schema}}}'
+            choice = '"tool_choice":{"type":"function","function":{"name":"answer"}}'
+            return f'"tools":[{{"type":"function","function":{function}}}],{choice}'
+        strict = f',"json_schema":{{"name":"answer","strict":true,"schema":{schema}}}'
+        strict = strict if form == "json_schema" else ""
+        return f'"response_format":{{"type":"{form}"{strict}}}' if form else ""
 
     def _messages(self, request: Request, refused: frozenset[str]) -> list[dict[str, str]]:
         """The messages; parts that the endpoint refuses as members are in their text."""
@@ -587,14 +658,24 @@ class OpenAI:
         )
 
 
-def _answer_format(form: str, schema: str) -> str:
-    """The members of a request that enforce a schema."""
-    if form == "tool":
-        function = f'{{"name":"answer","strict":true,"parameters":{schema}}}'
-        choice = '"tool_choice":{"type":"function","function":{"name":"answer"}}'
-        return f'"tools":[{{"type":"function","function":{function}}}],{choice}'
-    strict = f',"json_schema":{{"name":"answer","strict":true,"schema":{schema}}}'
-    return f'"response_format":{{"type":"{form}"{strict if form == "json_schema" else ""}}}'
+@lru_cache(maxsize=512)
+def _without(keywords: tuple[str, ...], schema: str) -> str:
+    """A JSON Schema without some keywords."""
+    if not keywords or not schema:
+        return schema
+
+    def kept(value: Any, *, names: bool = False) -> Any:
+        if isinstance(value, list):
+            return [kept(each) for each in value]
+        if not isinstance(value, dict):
+            return value
+        return {
+            name: each if name == "enum" else kept(each, names=not names and name == "properties")
+            for name, each in value.items()
+            if names or name not in keywords
+        }
+
+    return _dump(kept(json.loads(schema)))
 
 
 def _without_quotes(message: str, request: Request) -> str:

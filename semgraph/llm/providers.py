@@ -1,8 +1,8 @@
 """The providers of models and embedders, by the first word of a specification:
 `openai:MODEL@URL?key=value`, `local:NAME`, `recorded:PATH`.
 
-A service that speaks OpenAI's protocol is a line in `SERVICES`. Any other provider is a class here
-and an entry in `PROVIDERS`.
+A service at an address is a row of `llm/services.py`. Any other provider is a class here and an
+entry in `PROVIDERS`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.formats import BAD, GOOD, NOTE, plural, size
-from semgraph.llm.base import OPENAI, Kind, Limits, ModelSpec, Service
+from semgraph.llm.base import Kind, Limits, ModelSpec
 from semgraph.llm.catalogue import (
     DEFAULT_EMBEDDER,
     DEFAULT_MODEL,
@@ -26,13 +26,15 @@ from semgraph.llm.catalogue import (
     offline,
     on_disk,
 )
-from semgraph.llm.tokens import Price, price_of
+from semgraph.llm.faults import refuses_key
+from semgraph.llm.services import SERVICES, Service
+from semgraph.llm.tokens import PRICED, FlatPrice, Price, price_of
 from semgraph.privacy import without_password
 
 if TYPE_CHECKING:
     from semgraph.llm.recording import Recording
 
-Options = Mapping[str, type]
+Options = Mapping[str, Callable[[str], Any]]  # the reader of each option
 _URL = re.compile(r"@(https?://[^?]*)")
 _HOST = re.compile(r"@(?:localhost|[\w.-]+:\d+|[\w-]+(?:\.[\w-]+)+/)")
 _TIMEOUT, _POLL = 120.0, 60.0
@@ -53,6 +55,7 @@ class Means:
         key: Returns the key that may be sent to the address of a specification. Raises PlanError.
         in_flight: Maximum number of requests in flight; None: the model's default.
         recording: The plan's recording.
+        prices: The prices that the settings name, by specification without options.
     """
 
     environment: Mapping[str, str]
@@ -60,6 +63,7 @@ class Means:
     key: Callable[[ModelSpec], str]
     in_flight: int | None = None
     recording: Path | Recording | None = None
+    prices: Mapping[str, FlatPrice] = field(default_factory=dict)
 
 
 class Provider(ABC):
@@ -105,7 +109,7 @@ class Provider(ABC):
         dimensions = spec.option("dimensions")
         return None if dimensions is None else int(dimensions)
 
-    def price(self, spec: ModelSpec, environment: Mapping[str, str]) -> Price | None:  # noqa: ARG002
+    def price(self, spec: ModelSpec, means: Means) -> Price | None:  # noqa: ARG002
         """The price of its tokens; None: unknown."""
         return None
 
@@ -121,8 +125,14 @@ class Provider(ABC):
         return GOOD, str(spec), ""
 
 
+def _both_prices(text: str) -> FlatPrice:
+    if "/" not in text:
+        raise ValueError(text)
+    return FlatPrice.parse(text)
+
+
 class Hosted(Provider):
-    """Models at an address that speaks OpenAI's protocol."""
+    """Models at an address: a row of the table of services."""
 
     names_required = True
     service: Service
@@ -132,24 +142,32 @@ class Hosted(Provider):
         rates: Options = {"in_flight": int, "rpm": int, "tpm": int}
         more: Options = {"timeout": float, "key_env": str}
         lengths = dict.fromkeys(("context", "max_output", "min_output"), int)
-        batches: Options = {"batch": bool, "poll": float}
-        self.options = {
-            "model": {"structured": str, **rates, **lengths, **more, **batches}
-            | dict.fromkeys(EXTRAS, str),
-            "embedder": {"dimensions": int, **rates, **more},
-        }
+        batches: Options = {"batch": bool, "poll": float} if service.batches else {}
+        length: Options = {"dimensions": int} if service.names.get("dimensions", " ") else {}
+        model: Options = {"structured": str, **rates, **lengths, **more, "price": _both_prices}
+        self.options = {"model": {**model, **batches, **dict.fromkeys(EXTRAS, str)}}
+        if service.embeds:
+            self.options["embedder"] = {**length, **rates, **more, "price": FlatPrice.parse}
+
+    def _address(self, spec: ModelSpec, means: Means) -> str:
+        """The address of a model. Raises PlanError if nothing names it."""
+        url = self.service.address(spec.base_url, means.environment)
+        if not url:
+            what = f"{spec}: nothing names the address of {self.service.title}"
+            raise PlanError(Problem(what, hint=f"set {self.service.url_from}"))
+        return url
 
     def open(self, spec: ModelSpec, means: Means) -> Any:
         """The endpoint, with a key that may be sent to it."""
-        url = self.service.address(spec.base_url, means.environment)
+        url = self._address(spec, means)
         key, timeout = means.key(spec), spec.option("timeout") or _TIMEOUT
+        price = self._set_price(spec, means)
         if spec.kind == "embedder":
             from semgraph.llm.embed import OpenAIEmbedder
 
             dimensions = spec.option("dimensions")
-            return OpenAIEmbedder(
-                spec.model, dimensions, url, key, timeout=timeout, service=self.service
-            )
+            return OpenAIEmbedder(spec.model, dimensions, url, key, timeout, price, self.service)
+        from semgraph.llm.anthropic import Anthropic
         from semgraph.llm.openai import OpenAI
 
         defaults, least = Limits(), spec.option("min_output") or 0
@@ -160,54 +178,62 @@ class Hosted(Provider):
             min_output_tokens=least,
             assumed=spec.option("max_output") is None,
         )
-        return OpenAI(
+        endpoint = Anthropic if self.service.protocol == "messages" else OpenAI
+        return endpoint(
             spec.model,
             url,
             key,
             limits,
             spec.option("structured") or self.service.structured,
             timeout,
+            price,
             extra={key: spec.option(key) for key in EXTRAS if spec.option(key)},
             batch=bool(spec.option("batch")),
             poll=spec.option("poll") or _POLL,
             service=self.service,
         )
 
-    def price(self, spec: ModelSpec, environment: Mapping[str, str]) -> Price | None:
-        """The listed price, by its address."""
-        url = self.service.address(spec.base_url, environment)
-        return price_of(spec.model, None if url == self.service.url else url, self.service)
+    def price(self, spec: ModelSpec, means: Means) -> Price | None:
+        """The price that the user set, else the listed one, by its address."""
+        url = self.service.price_url(self.service.address(spec.base_url, means.environment))
+        return self._set_price(spec, means) or price_of(spec.model, url, self.service)
+
+    def _set_price(self, spec: ModelSpec, means: Means) -> FlatPrice | None:
+        """The price in the specification, else in the settings."""
+        price: FlatPrice | None = spec.option("price")
+        return price or means.prices.get(str(replace(spec, options=())))
 
     def doctor(self, spec: ModelSpec, means: Means, untried: str) -> tuple[str, str, str]:
         """Whether the endpoint is reachable, accepts the key and has a known price."""
-        url, key = self.service.address(spec.base_url, means.environment), means.key(spec)
-        if not key and self.service.key and url == self.service.url:
+        url, key = self._address(spec, means), means.key(spec)
+        if not key and self.service.needs_key(url):
             remedy = f"export {self.service.key}=…, or use another model: --llm local"
             return BAD, f"{spec}: no key", remedy
-        sign, answer, remedy = _reached(url, key)
+        sign, answer, remedy = _reached(self.service, url, key)
         answer += untried if sign == GOOD else ""
         known = (
             "price known"
-            if self.price(spec, means.environment)
-            else "price unknown: tokens are counted, dollars are not"
+            if self.price(spec, means)
+            else f"price unknown: tokens are counted, dollars are not; {PRICED}"
         )
         return sign, f"{spec}: {answer}; {known}", remedy
 
 
-def _reached(url: str, key: str) -> tuple[str, str, str]:
-    """Ask an endpoint for its models: a sign, its answer, and the remedy."""
+def _reached(service: Service, url: str, key: str) -> tuple[str, str, str]:
+    """Read what tests a key: a sign, the answer, and the remedy."""
     import httpx2
 
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    headers = service.authorization(key)
     try:
-        reply = httpx2.get(f"{url}/models", headers=headers, timeout=_REACH_SECONDS)
+        reply = httpx2.get(url + service.key_path, headers=headers, timeout=_REACH_SECONDS)
     except httpx2.HTTPError as error:
         reason = str(error) or type(error).__name__
         return BAD, f"does not answer ({reason})", "Check the address and whether the server runs"
-    if reply.status_code in (401, 403):
-        return BAD, f"refuses the key (HTTP {reply.status_code})", "Check the key"
-    if reply.status_code >= httpx2.codes.INTERNAL_SERVER_ERROR:
-        return BAD, f"fails (HTTP {reply.status_code})", "Check the server"
+    code = reply.status_code
+    if code == httpx2.codes.FORBIDDEN or refuses_key(code, reply.text):
+        return BAD, f"refuses the key (HTTP {code})", "Check the key"
+    if code >= httpx2.codes.INTERNAL_SERVER_ERROR:
+        return BAD, f"fails (HTTP {code})", "Check the server"
     return GOOD, "reachable", ""
 
 
@@ -300,7 +326,6 @@ class _SentenceTransformers(Provider):
         return SentenceTransformersEmbedder(spec.model, device, env=means.environment)
 
 
-SERVICES: tuple[Service, ...] = (OPENAI,)
 _IN_PROCESS = (_OnThisMachine(), _Replayed(), _SentenceTransformers())
 PROVIDERS: dict[str, Provider] = {
     each.name: each for each in (*map(Hosted, SERVICES), *_IN_PROCESS)
@@ -349,10 +374,14 @@ def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
     if PROVIDERS[provider].names_required and not model:
         raise PlanError(Problem(f"{what} has no name of the {kind}", hint=f"write {provider}:NAME"))
     if url and PROVIDERS[provider].service is None:
-        hosted = ", ".join(service.name for service in SERVICES)
-        raise PlanError(Problem(f"{what}: only {hosted} has an address after @"))
+        hint = "a server that speaks OpenAI's protocol: openai:NAME@URL"
+        raise PlanError(Problem(f"{what}: {provider} has no address", hint=hint))
     base_url = url.group(1).rstrip("/") if url else None
     options = typed_options(query, providers[provider], what)
+    service, form = PROVIDERS[provider].service, dict(options).get("structured")
+    if service and form in service.refuses:
+        hint = f"leave structured out: {service.structured} is sent"
+        raise PlanError(Problem(f"{what}: {service.title} has no {form}", hint=hint))
     if "poll" in dict(options) and not dict(options).get("batch"):
         raise PlanError(Problem(f"{what}: poll needs batch=true"))
     least, most = (dict(options).get(f"{end}_output") for end in ("min", "max"))
@@ -392,7 +421,10 @@ def typed_options(query: str, known: Options, what: str) -> tuple[tuple[str, Any
     return tuple(sorted(options.items()))
 
 
-def _typed(key: str, value: str, type_: type, what: str) -> Any:
+_PRICES = "IN/OUT or IN/OUT/CACHED, in dollars per million tokens: 0.4/1.6 (an embedder: IN)"
+
+
+def _typed(key: str, value: str, read: Callable[[str], Any], what: str) -> Any:
     if key in _CHOICES and value not in _CHOICES[key]:
         there = f"it must be one of {', '.join(_CHOICES[key])}"
         raise PlanError(
@@ -400,13 +432,14 @@ def _typed(key: str, value: str, type_: type, what: str) -> Any:
                 f'{what}: {key} is "{value}"', there=there, hint=did_you_mean(value, _CHOICES[key])
             )
         )
-    if type_ is bool:
+    if read is bool:
         return value == "true"
     try:
-        typed = type_(value)
+        typed = read(value)
     except ValueError:
         typed = None
-    if typed is None or typed == "" or (type_ is not str and typed <= 0):
-        wanted = "a word" if type_ is str else "a number above 0"
+    if typed in (None, "") or (isinstance(typed, int | float) and typed <= 0):
+        wanted = "a word" if read is str else "a number above 0"
+        wanted = _PRICES if key == "price" else wanted
         raise PlanError(Problem(f'{what}: {key} is "{value}"', hint=f"it must be {wanted}"))
     return typed

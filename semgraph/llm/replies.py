@@ -21,7 +21,10 @@ from semgraph.errors import EngineError, RowError
 from semgraph.llm.base import Embeddings, Reply, Request, Usage, Vectors, Wrapper, cut
 
 _MOST_TOKENS = 10**9  # of one reply; a larger number is invalid
-_FINISHES = {"tool_calls": "stop", "max_tokens": "length", "model_length": "length"}
+_LENGTHS = ("max_tokens", "model_length", "model_context_window_exceeded")
+_ENDS = ("tool_calls", "tool_use", "end_turn", "stop_sequence", "eos")
+_FINISHES = dict.fromkeys(_LENGTHS, "length") | dict.fromkeys(_ENDS, "stop")
+_BROKEN = ("error", "aborted", "insufficient_system_resource")
 _LEAST_LOGPROB = -9999.0
 
 
@@ -116,38 +119,53 @@ def error_in(reply: Mapping[str, Any]) -> Any:
     return reply.get("error") or first_of(reply.get("choices")).get("error")
 
 
-def completion(reply: Mapping[str, Any], *, called: bool = False) -> Completion:
-    """A chat completion. With `called`, its text is the arguments of a function call. Raises
-    UnreadableReply.
+def finish_of(value: Any) -> str:
+    """The end of an answer, as `Reply` has it. Raises UnreadableReply if the endpoint failed."""
+    finish = text_of(value).lower() or "stop"
+    if finish in _BROKEN:
+        raise UnreadableReply(f"the endpoint did not end the answer ({finish})")
+    return _FINISHES.get(finish, finish)
+
+
+def completion(
+    reply: Mapping[str, Any], *, called: bool = False, reasoning_apart: bool = False
+) -> Completion:
+    """A chat completion. With `called`, its text is the arguments of a function call;
+    `reasoning_apart` as in `counts`. Raises UnreadableReply.
     """
     choice = first_of(reply.get("choices"))
     message = choice.get("message")
     if not isinstance(message, Mapping):
         known = "choices" in reply or reply.get("object") == "chat.completion"
         raise UnreadableReply("the reply has no choice with a message", foreign=not known)
-    text, thoughts = _content(message.get("content"))
+    text, thoughts = content_of(message.get("content"))
     reasons = (message.get("reasoning_content"), message.get("reasoning"), thoughts)
-    finish = text_of(choice.get("finish_reason")).lower() or "stop"
     return Completion(
         text=(_arguments(message) if called else None) or text,
         reasoning=next(filter(None, map(text_of, reasons)), ""),
-        finish=_FINISHES.get(finish, finish),
+        finish=finish_of(choice.get("finish_reason")),
         refusal=text_of(message.get("refusal")),
         model=text_of(reply.get("model")),
-        counts=counts(reply),
+        counts=counts(reply, reasoning_apart=reasoning_apart),
         tokens=first_tokens(choice.get("logprobs")),
     )
 
 
-def counts(reply: Mapping[str, Any]) -> Counts:
-    """The tokens that a reply reports."""
+def counts(reply: Mapping[str, Any], *, reasoning_apart: bool = False) -> Counts:
+    """The tokens that a reply reports. With `reasoning_apart`, `total_tokens` alone has those of
+    the reasoning.
+    """
     usage = mapping(reply.get("usage"))
-    prompt = count(usage.get("prompt_tokens"))
-    cached = count(mapping(usage.get("prompt_tokens_details")).get("cached_tokens")) or 0
-    return Counts(prompt, min(cached, prompt or 0), count(usage.get("completion_tokens")))
+    prompt, answer = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
+    details = mapping(usage.get("prompt_tokens_details"))
+    cached = count(details.get("cached_tokens")) or count(usage.get("prompt_cache_hit_tokens")) or 0
+    total = count(usage.get("total_tokens"))
+    if reasoning_apart and total is not None:
+        answer = max(answer or 0, total - (prompt or total))
+    return Counts(prompt, min(cached, prompt or 0), answer)
 
 
-def _content(value: Any) -> tuple[str, str]:
+def content_of(value: Any) -> tuple[str, str]:
     """The text and the reasoning of a message's content: a text, or parts. Invalid parts are
     skipped. Raises UnreadableReply.
     """

@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from semgraph.errors import PlanError, Problem, did_you_mean
-from semgraph.llm.base import ROLES, ModelSpec, falls_back, misspelt
+from semgraph.llm.base import ROLES, Kind, ModelSpec, falls_back, misspelt
 from semgraph.llm.catalogue import offline
-from semgraph.llm.providers import PROVIDERS, SERVICES, parse_spec, plain_spec
+from semgraph.llm.providers import PROVIDERS, parse_spec, plain_spec
+from semgraph.llm.services import SERVICES
+from semgraph.llm.tokens import FlatPrice
 from semgraph.options import ARGUMENTS, SETTINGS, RunLimits, SettingSpec
 from semgraph.privacy import (
     learn,
@@ -40,7 +42,7 @@ VARIABLES = (
     "SEMGRAPH_SEGMENTS",
     "SEMGRAPH_TOKEN",
 )
-TABLES = ("models", "limits", "retries", "journal")
+TABLES = ("models", "limits", "retries", "journal", "prices")
 KEYS = (*(key for key in SETTINGS if key not in ("llm", "models", "models.embed")), *TABLES)
 TRUST = "trust.hosts"  # only in the user's own file
 _ROLE = re.compile(r"[A-Za-z_]\w*(/\w+)*\Z")  # of a model: a role, or a step
@@ -186,6 +188,8 @@ def _value(key: str, value: Any, base: Path, also: tuple[str, ...]) -> Any:
     if key.startswith("models.") and _ROLE.match(key.removeprefix("models.")):
         check_role(key.removeprefix("models."))
         return _text(key, value)
+    if key.startswith("prices."):
+        return _price(key.removeprefix("prices."), value)
     if key not in KEYS and key not in also:
         known = [
             k for k in (*KEYS, *also, *(f"models.{role}" for role in ROLES)) if k not in TABLES
@@ -203,7 +207,7 @@ def _value(key: str, value: Any, base: Path, also: tuple[str, ...]) -> Any:
         return _number(key, value, spec)
     text = _text(key, value)
     if key == "store":
-        return store_spec(text).resolved(text, base)
+        text = store_spec(text).resolved(text, base)
     return _path(text, base) if spec.type is Path else text
 
 
@@ -218,6 +222,16 @@ def check_role(role: str) -> None:
         there = f"semgraph's roles are {', '.join(ROLES)}; names of your own roles must not resemble them"
         what, hint = f'"models.{role}" is an unknown role', f'did you mean "models.{meant}"?'
         raise PlanError(Problem(what, there=there, hint=hint))
+
+
+def _price(model: str, value: Any) -> FlatPrice:
+    """The price of a model or an embedder, named without options. Raises PlanError."""
+    kind: Kind = "model" if "/" in str(value) else "embedder"
+    spec = parse_spec(f"{model}?price={value}", kind)
+    price: FlatPrice = spec.option("price")
+    if (named := str(replace(spec, options=()))) != model:
+        raise _Wrong(f'"{model}" has options, or is written otherwise', hint=f'write "{named}"')
+    return price
 
 
 def _text(key: str, value: Any) -> str:
@@ -402,6 +416,16 @@ class Settings:
         )
 
     @property
+    def prices(self) -> Mapping[str, FlatPrice]:
+        """The prices of [prices], by model without options."""
+        prefix = "prices."
+        return {
+            key.removeprefix(prefix): setting.value
+            for key, setting in self.values.items()
+            if key.startswith(prefix)
+        }
+
+    @property
     def keep_days(self) -> int | None:
         """Days before the journal deletes an answer; 0: no journal; None: never."""
         found = self.values.get("journal.keep_days")
@@ -431,11 +455,8 @@ class Settings:
         ):
             text = self.environment.get(name, "")
             if text:
-                yield (
-                    name,
-                    masked(text) if name.endswith("KEY") else without_password(text),
-                    "environment",
-                )
+                is_key = any(name == each.key for each in SERVICES)
+                yield name, masked(text) if is_key else without_password(text), "environment"
 
 
 def masked(key: str) -> str:

@@ -36,7 +36,7 @@ from semgraph.llm.coalesce import Coalesced, CoalescedTexts
 from semgraph.llm.faults import Transient
 from semgraph.llm.journal import Journal, Journalled
 from semgraph.llm.replies import checked_embeddings, checked_error, checked_reply
-from semgraph.llm.tokens import most_usage
+from semgraph.llm.tokens import PRICED, most_usage
 from semgraph.turns import Turns
 
 T = TypeVar("T")
@@ -539,8 +539,8 @@ class Budget:
             raise PlanError(
                 Problem(
                     f"max_usd {_usd(self.max_usd)} cannot be enforced: no price is known for {name}",
-                    hint="Limit max_tokens or max_calls instead, or give the model a price in Python: "
-                    "OpenAI(..., price=...)",
+                    there=f"{PRICED}, or [prices] in semgraph.toml",
+                    hint="set it, or limit max_tokens or max_calls instead",
                 )
             )
 
@@ -730,7 +730,9 @@ class Stack:
 
     def embedder(self, endpoint: Embedder, limiter: Limiter) -> Embedder:
         """An embedder, wrapped. The limiter is that of the endpoint, shared by all its users."""
-        return self._drained(CoalescedTexts(self._journalled(self._sent(endpoint, limiter))))
+        most = getattr(innermost(endpoint), "most_at_once", {})
+        sent = self._journalled(self._sent(endpoint, limiter))
+        return self._drained(CoalescedTexts(sent, **most))
 
     def _sent(self, endpoint: LLM | Embedder, limiter: Limiter) -> Wrapper:
         proof = partial(self.journal.knows, endpoint.name) if self.journal is not None else None
@@ -799,8 +801,8 @@ def bound(llm: LLM, role: str) -> LLM:
     return llm.bound(role) if isinstance(llm, Roles) else llm
 
 
-def innermost(llm: LLM) -> LLM:
-    """The model inside all wrappers."""
+def innermost(llm: LLM | Embedder) -> LLM | Embedder:
+    """The model or embedder inside all wrappers."""
     while isinstance(llm, Wrapper):
         llm = llm.inner
     return llm

@@ -7,13 +7,14 @@ import math
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from importlib.machinery import PathFinder
 from typing import Any, Protocol
 
-from semgraph.llm.base import LLM, OPENAI, Embedder, Payload, Request, Service, Usage
+from semgraph.llm.base import LLM, Embedder, Payload, Request, Usage
 from semgraph.llm.replies import number
+from semgraph.llm.services import OPENAI, Service
 
 _NEWEST = "o200k_base"
 _ENCODINGS = (
@@ -159,6 +160,7 @@ def _log_of_sum(logprobs: Sequence[float]) -> float:
     return math.log(total) if total else max(logprobs)
 
 
+PRICED = "?price=IN/OUT of the model sets it, in dollars per million tokens"
 OF_BATCH = 0.5  # price of a batched request, relative to a direct one
 
 
@@ -183,6 +185,22 @@ class FlatPrice:
     prompt: float
     completion: float = 0.0
     cached: float | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> FlatPrice:
+        """Read `IN`, `IN/OUT` or `IN/OUT/CACHED`. Raises ValueError.
+
+        >>> FlatPrice.parse("0.4/1.6"), str(FlatPrice.parse("2/8/0.5"))
+        (FlatPrice(prompt=0.4, completion=1.6, cached=None), '2/8/0.5')
+        """
+        parts = text.split("/")
+        if len(parts) > len(fields(cls)):
+            raise ValueError(text)
+        return cls(*map(float, parts))
+
+    def __str__(self) -> str:
+        """As `parse` reads it."""
+        return "/".join(f"{price:.12g}" for price in vars(self).values() if price is not None)
 
     def __post_init__(self) -> None:
         """Refuse invalid prices."""
@@ -224,8 +242,8 @@ class Prices:
 
     @cached_property
     def _price(self) -> Price | None:
-        base_url = None if self._url == self._service.url else self._url
-        return self._own or price_of(self._model, base_url, self._service)
+        url = self._service.price_url(self._url)
+        return self._own or price_of(self._model, url, self._service)
 
 
 @dataclass(frozen=True)

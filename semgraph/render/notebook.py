@@ -14,6 +14,7 @@ from semgraph.execution.record import Run, exchanges, read_answers
 from semgraph.execution.result import Result
 from semgraph.formats import UNKNOWN, dollars, plural, shortened
 from semgraph.llm.base import LLM, Embedder, ModelSpec, Usage
+from semgraph.llm.endpoints import means
 from semgraph.llm.providers import PROVIDERS
 from semgraph.llm.settings import Settings
 from semgraph.logical.prompt import show
@@ -219,7 +220,7 @@ def _price(spec: ModelSpec, settings: Settings) -> str:
     provider = PROVIDERS[spec.provider]
     if provider.free:
         return f"0 ({provider.free})"
-    price = provider.price(spec, settings.environment)
+    price = provider.price(spec, means(settings))
     return UNKNOWN if price is None else _prices(price.dollars)
 
 

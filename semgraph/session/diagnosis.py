@@ -10,6 +10,8 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -18,9 +20,10 @@ from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type
 from semgraph.extras import PURPOSES, install, missing
 from semgraph.formats import BAD, GOOD, NOTE, count, duration, plural, size
-from semgraph.llm.base import LLM, ROLES, Embedder, Message, ModelSpec, Request
+from semgraph.llm.base import LLM, ROLES, Embedder, Message, ModelSpec, Reply, Request
 from semgraph.llm.catalogue import CatalogueModel, models_dir
 from semgraph.llm.endpoints import build_embedder, build_model, means
+from semgraph.llm.openai import OpenAI
 from semgraph.llm.providers import PROVIDERS
 from semgraph.llm.replies import repaired
 from semgraph.llm.settings import Settings
@@ -170,9 +173,53 @@ _REQUEST = Request(
 )
 
 
+# Nothing in the question suggests these fields: only an enforced schema brings them.
+_UNLIKELY = AnswerSchema((("even", Type("boolean")), ("digits", Type("int64"))))
+_GREETING = replace(
+    _REQUEST,
+    messages=(Message("user", "Greet me in one word. Write no JSON."),),
+    schema=canonical_json(_UNLIKELY.schema),
+    sample=1,  # with a seed
+)
+_VERDICT = replace(
+    _REQUEST,
+    messages=(Message("user", "Is Paris a city? Answer yes or no."),),
+    schema="",
+    max_tokens=16,
+    words=("yes", "no"),
+)
+
+
+async def _abilities(model: LLM) -> list[str]:
+    """What an endpoint can do, tried with two more requests."""
+    endpoint = innermost(model)
+    if not isinstance(endpoint, OpenAI):
+        return []
+
+    async def asked(request: Request) -> Reply:
+        try:
+            return await model.complete(request)
+        except (RowError, ModelUnavailable):
+            return Reply("")
+
+    greeting = repaired((await asked(_GREETING)).text)[0]
+    schemas = "not enforced: semgraph checks each answer, and asks again"
+    with suppress(Invalid):
+        _UNLIKELY.read(parse(greeting), lambda *_: None)
+        schemas = "enforced"
+    told = [f"schemas: {schemas}"]
+    tried = endpoint.limits.logprobs is not False
+    logprobs = tried and bool((await asked(_VERDICT)).logprobs)
+    told.append(f"log-probabilities: {'yes' if logprobs else 'no'}")
+    told.append(f"seed: {'not sent' if 'seed' in endpoint.refused else 'sent'}")
+    if endpoint.service.batches:
+        told.append(f"batches: {'yes' if await endpoint.wire.serves('/batches') else 'no'}")
+    return told
+
+
 async def _ask(model: LLM) -> str:
     """Send a short request, read the answer as a run does, and return the outcome in words, with
-    the parameters that an endpoint refused.
+    what an endpoint can do, and the parameters that it refused.
 
     Raises:
         ModelUnavailable: The model does not answer, or ignores the answer schema.
@@ -183,14 +230,18 @@ async def _ask(model: LLM) -> str:
     try:
         city = _ANSWER.read(parse(text), lambda *_: None)["city"]
     except Invalid:
+        refused = getattr(innermost(model), "refused", ())
+        forms = [f"?structured={form}" for form in ("tool", "json_object") if form not in refused]
         raise ModelUnavailable(
             f"{model.name} ignores the schema of the answer: it said {reply.text[:60]!r}. Switch structured outputs on "
-            "where it is served, or add ?structured=tool or ?structured=json_object to its name"
+            f"where it is served{', or add ' * bool(forms)}{' or '.join(forms)}"
         ) from None
     usage = f"{reply.usage.prompt} → {reply.usage.completion} tokens"
     asked = f"asked for the city in “{_SENTENCE}”, it said “{city}” ({usage}, {duration(reply.seconds)})"
     found = f"repaired: {repair}" if repair else ""
-    return "; ".join(filter(None, (asked, found, *getattr(innermost(model), "learned", ()))))
+    able = await _abilities(model)
+    learned = getattr(innermost(model), "learned", ())
+    return "; ".join(filter(None, (asked, found, *able, *learned)))
 
 
 async def _embed(embedder: Embedder) -> str:

@@ -132,7 +132,26 @@ def test_doctor_calls_only_when_told_to(project: Project, serving: Serving) -> N
     assert "refused" not in out
     assert "8 dimensions" in out
     assert "not tried" not in out
-    assert serving.calls == 1
+    assert serving.calls == 3
+    assert "schemas: not enforced: semgraph checks each answer, and asks again; " in out
+    assert "log-probabilities: no; seed: sent; batches: yes" in out
+
+
+def test_doctor_says_what_an_endpoint_can_do(project: Project, serving: Serving) -> None:
+    async def able(body: dict[str, Any]) -> str | Answer | Fault:
+        if "seed" in body:
+            return error(400, "seed is not supported")
+        if body.get("logprobs"):
+            return Answer("yes", "length", first_tokens=(("yes", -0.1), ("no", -2.0)))
+        schema = body["response_format"]["json_schema"]["schema"]
+        kinds = {"string": "Paris", "boolean": True, "integer": 5}
+        values = {name: kinds[each["type"]] for name, each in schema["properties"].items()}
+        return json.dumps(values)
+
+    serving.server.answer = able
+    out = " ".join(project("doctor", "--call", "--embedder", "recorded").out.split())
+    assert "schemas: enforced; log-probabilities: yes; seed: not sent; batches: yes" in out
+    assert "refused seed: draws differ by the temperature alone" in out
 
 
 def test_doctor_says_what_an_endpoint_refuses(project: Project, serving: Serving) -> None:

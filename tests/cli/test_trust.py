@@ -9,7 +9,7 @@ import io
 import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,9 @@ import pytest
 import semgraph as sg
 from semgraph.errors import PlanError
 from semgraph.llm import endpoints as trust
+from semgraph.llm.faults import Transient
 from semgraph.llm.openai import Wire
+from semgraph.llm.services import SERVICES
 from semgraph.llm.settings import Setting, Settings
 from tests.cli.conftest import Project, Serving
 
@@ -323,7 +325,11 @@ def test_a_refused_cluster_is_named_before_the_plans_before_the_example_are_run(
     assert not list((project.folder / ".semgraph" / "runs").glob("*"))
 
 
-async def test_a_redirect_to_another_host_gets_no_key(serving: Serving) -> None:
+@pytest.mark.parametrize("name", ["openai", "anthropic"])
+async def test_a_redirect_to_another_host_gets_no_key(serving: Serving, name: str) -> None:
+    """A key that is not in `Authorization` would follow it: such a redirect is refused."""
+    (service,) = (each for each in SERVICES if each.name == name)
+
     class Redirect(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.send_response(307)
@@ -334,13 +340,15 @@ async def test_a_redirect_to_another_host_gets_no_key(serving: Serving) -> None:
 
     server = HTTPServer(("127.0.0.1", 0), Redirect)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    wire = Wire("m", f"http://127.0.0.1:{server.server_port}/v1", KEY, 10)
+    wire = Wire("m", f"http://127.0.0.1:{server.server_port}/v1", KEY, 10, service)
     body = {"model": "m", "messages": [{"role": "user", "content": "Ann knows Bob."}]}
-    await wire.post("chat/completions", json.dumps(body).encode())
+    refused = pytest.raises(Transient, match="307") if service.headers else nullcontext()
+    with refused:
+        await wire.post("chat/completions", json.dumps(body).encode())
     await wire.aclose()
     await asyncio.to_thread(server.shutdown)
     server.server_close()
-    assert serving.calls == 1
+    assert serving.calls == (0 if service.headers else 1)
     assert KEY not in sent(serving)
 
 

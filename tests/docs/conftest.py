@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from semgraph.llm.base import OPENAI
+from semgraph.llm.services import OPENAI
 from tests.cli.conftest import Project
 from tests.docs.answers import PageModel
 from tests.docs.blocks import ROOT, WIDTH, Reader

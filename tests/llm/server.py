@@ -106,16 +106,20 @@ class ModelServer:
 
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=64 << 20)
-        app.router.add_post("/v1/chat/completions", self._chat)
-        app.router.add_post("/v1/embeddings", self._embeddings)
-        if self.has_batches:
-            self.batches.add_to(app)
+        self.add_to(app)
         self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.05)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port)
         await site.start()
         self.port = self._runner.addresses[0][1]
         return self
+
+    def add_to(self, app: web.Application) -> None:
+        """Serve from an application."""
+        app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_post("/v1/embeddings", self._embeddings)
+        if self.has_batches:
+            self.batches.add_to(app)
 
     async def until(self, condition: Callable[[ModelServer], object]) -> None:
         """Wait until something has arrived here."""

@@ -9,13 +9,14 @@ import pytest
 from semgraph.errors import ModelUnavailable, PlanError
 from semgraph.llm import providers
 from semgraph.llm import settings as config
-from semgraph.llm.base import Message, Request, Service
+from semgraph.llm.base import Message, Request
 from semgraph.llm.embed import LocalEmbedder, OpenAIEmbedder, SentenceTransformersEmbedder
 from semgraph.llm.endpoints import Endpoints, build_embedder, build_model, retry_policy
 from semgraph.llm.local import Local
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.providers import parse_spec
 from semgraph.llm.recording import Recorded, RecordedEmbedder, Recorder
+from semgraph.llm.services import Service
 from semgraph.llm.settings import Settings
 from semgraph.llm.stack import Stack
 from tests.llm.server import error

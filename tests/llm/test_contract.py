@@ -1,4 +1,4 @@
-"""What every model does, of each service, endpoint or wrapper, alone or stacked."""
+"""What every model does, endpoint or wrapper, alone or stacked. `test_providers.py` has the services."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from pathlib import Path
 import pytest
 
 from semgraph.errors import ModelUnavailable, RowError
-from semgraph.llm.base import LLM, Message, Request, Service, Usage
+from semgraph.llm.base import LLM, Message, Request, Usage
 from semgraph.llm.journal import Journal, Journalled
 from semgraph.llm.openai import OpenAI
-from semgraph.llm.providers import SERVICES
 from semgraph.llm.recording import Recorder
 from semgraph.llm.stack import Budget, Budgeted, Coalesced, Limited, Limiter, Retried, Roles, Stack
 from semgraph.llm.tokens import FlatPrice
@@ -40,19 +39,9 @@ MODELS: dict[str, Callable[[LLM, Journal], LLM]] = {
 
 
 @asynccontextmanager
-async def made(
-    kind: str, service: Service, server: ModelServer, folder: Path
-) -> AsyncIterator[LLM]:
-    price, structured = FlatPrice(1.0, 10.0, 0.5), service.structured
-    endpoint = OpenAI(
-        "m",
-        server.base_url,
-        "key",
-        structured=structured,
-        price=price,
-        timeout=600,
-        service=service,
-    )
+async def made(kind: str, server: ModelServer, folder: Path) -> AsyncIterator[LLM]:
+    price = FlatPrice(1.0, 10.0, 0.5)
+    endpoint = OpenAI("m", server.base_url, "key", price=price, timeout=600)
     journal = Journal(folder / "contract.db")
     model = MODELS[kind](endpoint, journal)
     yield model
@@ -60,23 +49,17 @@ async def made(
     journal.close()
 
 
-@pytest.fixture(params=SERVICES, ids=lambda service: service.name)
-def service(request: pytest.FixtureRequest) -> Service:
-    found: Service = request.param
-    return found
-
-
 @pytest.fixture(params=MODELS)
 async def model(
-    request: pytest.FixtureRequest, service: Service, server: ModelServer, tmp_path: Path
+    request: pytest.FixtureRequest, server: ModelServer, tmp_path: Path
 ) -> AsyncIterator[LLM]:
-    async with made(request.param, service, server, tmp_path) as model:
+    async with made(request.param, server, tmp_path) as model:
         yield model
 
 
-def test_it_is_a_model(model: LLM, service: Service, server: ModelServer):
+def test_it_is_a_model(model: LLM, server: ModelServer):
     assert isinstance(model, LLM)
-    assert model.name == f"{service.name}:m@{server.base_url}"
+    assert model.name == f"openai:m@{server.base_url}"
     assert model.limits.in_flight == 64
     assert model.exact_tokens is False
     assert model.count_tokens("12345") == 2

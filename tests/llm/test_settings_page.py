@@ -20,7 +20,9 @@ def test_the_file_of_the_page_sets_every_key(tmp_path: Path) -> None:
     read = Settings.load({}, {"SEMGRAPH_HOME": str(tmp_path)}, tmp_path)
     from_the_file = {key for key, value in read.values.items() if value.origin == "./semgraph.toml"}
     models = {f"models.{role}" for role in (*ROLES, "judge")}
-    assert from_the_file == models | (set(sources.KEYS) - set(sources.TABLES))
+    prices = {f"prices.{model}" for model in read.prices}
+    assert prices
+    assert from_the_file == models | prices | (set(sources.KEYS) - set(sources.TABLES))
 
 
 def test_the_page_names_every_variable_and_every_option_of_a_model() -> None:

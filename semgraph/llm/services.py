@@ -1,0 +1,164 @@
+"""The services of models: one row for each, with what differs from OpenAI's protocol.
+
+semgraph learns from an error that a service refuses a member of a request. A member that a service
+ignores without an error must be in its row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Structured = Literal["json_schema", "json_object", "tool"]
+_HOST = re.compile(r"(?:(https?)://)?(\[[^\]]*\]|[^:/]*)(?::(\d+))?(/.*)?\Z")
+_ALL_INTERFACES = ("", "0.0.0.0", "[::]")  # noqa: S104 - a server listens there, no client asks there
+
+
+@dataclass(frozen=True, eq=False)
+class Service:
+    """A service of models. The defaults are OpenAI's behaviour.
+
+    Args:
+        name: The prefix of its model specifications.
+        title: Its name in messages.
+        url: Its address; "": the user names it.
+        key: The variable with its key; "": no key is needed.
+        url_from: The variable that overrides the address; "": none.
+        structured: The mechanism that enforces the answer schema, unless a specification names one.
+        refuses: Members of requests that it refuses or ignores, by their names in
+            `openai.REFUSALS`, and mechanisms that it lacks (`tool`).
+        prices: Its name in the price list (genai-prices); "": it is found by its address.
+        model: The default model if its key is set; "": none.
+        embedder: The default embedder; "": none.
+        path: The end of the address that the value of `url_from` lacks.
+        port: The port of a value of `url_from` without a scheme; 0: the value is an address.
+        key_optional: Whether it answers without a key.
+        key_path: What is read to test a key.
+        headers: Headers that replace `Authorization`; `{key}` stands for the key.
+        protocol: OpenAI's chat completions, or Anthropic's messages.
+        members: Further members of each request to a model.
+        unreasoning: Members that switch reasoning off, sent unless `reasoning_effort` is set.
+        names: Its names of members, where they differ; "": it has no such member.
+        top_logprobs: The most alternatives of a token.
+        omits: Keywords of JSON Schema that it refuses. They are not sent: semgraph checks answers.
+        embeds: Whether it has embedders.
+        embeds_at_once: The most texts (`batch`) and tokens (`tokens`) of one embedding request.
+        batches: Whether it has OpenAI's batch endpoint.
+        reasoning_apart: Whether `completion_tokens` lacks the reasoning, which `total_tokens` has.
+        billed: The member of `usage` with the dollars of a call; "": none.
+    """
+
+    name: str
+    title: str
+    url: str
+    key: str = ""
+    url_from: str = ""
+    structured: Structured = "json_schema"
+    refuses: Collection[str] = ()
+    prices: str = ""
+    model: str = ""
+    embedder: str = ""
+    path: str = ""
+    port: int = 0
+    key_optional: bool = False
+    key_path: str = "/models"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    protocol: Literal["chat", "messages"] = "chat"
+    members: Mapping[str, Any] = field(default_factory=dict)
+    unreasoning: Mapping[str, Any] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    top_logprobs: int = 20
+    omits: tuple[str, ...] = ()
+    embeds: bool = True
+    embeds_at_once: Mapping[str, int] = field(default_factory=dict)
+    batches: bool = False
+    reasoning_apart: bool = False
+    billed: str = ""
+
+    def address(self, url: str | None, environment: Mapping[str, str]) -> str:
+        """The address to use: `url`, else the environment's, else the service's, without a final
+        slash.
+        """
+        named = environment.get(self.url_from, "").strip() if self.url_from else ""
+        return (url or (self._completed(named) if named else self.url)).rstrip("/")
+
+    def _completed(self, text: str) -> str:
+        """The address that a value of `url_from` means: `gpu` is `http://gpu:11434/v1`."""
+        if self.port and (found := _HOST.match(text)):
+            scheme, host, port, path = found.groups("")
+            host = "localhost" if host in _ALL_INTERFACES else host
+            port = port or ("" if scheme else str(self.port))
+            text = f"{scheme or 'http'}://{host}{port and ':' + port}{path}"
+        root = text.rstrip("/")
+        return root if root.endswith("/v1") else root + self.path
+
+    def needs_key(self, url: str) -> bool:
+        """Whether an address answers with a key only. An address of the user's may need none."""
+        return bool(self.key) and not self.key_optional and self.url in ("", url)
+
+    def authorization(self, key: str) -> dict[str, str]:
+        """The headers that prove who asks; none without a key."""
+        headers = self.headers or {"Authorization": "Bearer {key}"}
+        return {name: text.replace("{key}", key) for name, text in headers.items()} if key else {}
+
+    def price_url(self, url: str) -> str | None:
+        """The address by which the price of a model is found; None: it is found by `prices`."""
+        return None if self.url in ("", url) else url
+
+
+_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+_LENGTHS = ("minLength", "maxLength", "minItems", "maxItems")
+
+# The default service of a model or an embedder with an address.
+OPENAI = Service(
+    "openai", "OpenAI", "https://api.openai.com/v1", "OPENAI_API_KEY", "OPENAI_BASE_URL",
+    prices="openai", model="gpt-4.1-mini", embedder="text-embedding-3-small?dimensions=1024",
+    batches=True,
+)  # fmt: skip
+SERVICES: tuple[Service, ...] = (
+    OPENAI,
+    # The address is that of the user's resource; models are its deployments.
+    Service("azure", "Azure OpenAI", "", "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT",
+            path="/openai/v1", prices="azure", omits=(*_BOUNDS, *_LENGTHS, "pattern", "format")),
+    Service("anthropic", "Anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY",
+            "ANTHROPIC_BASE_URL", path="/v1", prices="anthropic", protocol="messages", embeds=False,
+            headers={"x-api-key": "{key}", "anthropic-version": "2023-06-01"},
+            refuses=("seed", "logprobs", "max_completion_tokens", "json_object", "tool"),
+            omits=(*_BOUNDS, *_LENGTHS, "pattern")),
+    Service("gemini", "Google Gemini", "https://generativelanguage.googleapis.com/v1beta/openai",
+            "GEMINI_API_KEY", prices="google", refuses=("seed", "logprobs"),
+            embeds_at_once={"batch": 100}, reasoning_apart=True),
+    # An embedding request may have 16,384 tokens, which are estimated here.
+    Service("mistral", "Mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", prices="mistral",
+            refuses=("max_completion_tokens", "logprobs"), omits=("format",),
+            names={"seed": "random_seed", "dimensions": "output_dimension"},
+            embeds_at_once={"tokens": 12_000}),
+    Service("groq", "Groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "GROQ_BASE_URL",
+            path="/openai/v1", prices="groq", refuses=("logprobs",), embeds=False,
+            omits=("minItems", "maxItems")),
+    Service("deepseek", "DeepSeek", "https://api.deepseek.com", "DEEPSEEK_API_KEY",
+            structured="json_object", prices="deepseek", refuses=("json_schema", "seed"),
+            omits=_LENGTHS, unreasoning={"thinking": {"type": "disabled"}}, embeds=False),
+    # Its `logprobs` is a number, with replies of another form.
+    Service("together", "Together AI", "https://api.together.ai/v1", "TOGETHER_API_KEY",
+            "TOGETHER_BASE_URL", prices="together", refuses=("logprobs",),
+            names={"dimensions": ""}, embeds_at_once={"batch": 100}),
+    Service("fireworks", "Fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY",
+            "FIREWORKS_BASE_URL", path="/inference/v1", prices="fireworks", top_logprobs=5,
+            omits=(*_LENGTHS, "pattern")),
+    # It drops members that a host lacks, unless they are required. Everybody may read /models.
+    Service("openrouter", "OpenRouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY",
+            prices="openrouter", members={"provider": {"require_parameters": True}},
+            key_path="/key", billed="cost"),
+    Service("xai", "xAI", "https://api.x.ai/v1", "XAI_API_KEY", prices="x-ai",
+            refuses=("logprobs",), embeds=False, reasoning_apart=True),
+    Service("ollama", "Ollama", "http://localhost:11434/v1", url_from="OLLAMA_HOST", path="/v1",
+            port=11434, key_optional=True, refuses=("max_completion_tokens", "tool")),
+    Service("vllm", "vLLM", "http://localhost:8000/v1", "VLLM_API_KEY", key_optional=True),
+    Service("lmstudio", "LM Studio", "http://localhost:1234/v1", "LM_API_TOKEN", key_optional=True,
+            refuses=("json_object", "logprobs", "tool")),
+    Service("llamacpp", "llama.cpp", "http://localhost:8080/v1", "LLAMA_API_KEY", key_optional=True,
+            refuses=("tool",)),
+)  # fmt: skip
