@@ -37,10 +37,11 @@ class Priced(Oracle):
 
     def __init__(self, spoil: Spoil = lambda _, reply: reply) -> None:
         mind = Mind(
-            answer=lambda text: {
-                "answer": "no" if "5" in text else "yes",
-                "short": text[-3:],
-            },
+            answer=lambda text: (
+                {"answer": "no" if "5" in text else "yes"}
+                if text.startswith("Is")
+                else {"short": text[-3:]}
+            ),
             match=lambda left, right: {} if "fruit" in left + right else None,
             combine=lambda texts, parts: {"short": str(len(texts) + len(parts))},
             score=lambda text: len(text) * 7 % 100,
@@ -134,7 +135,7 @@ IMPLEMENTATIONS = [
     ("join", "nested_loop"), ("join", "block"),
     ("agg", "single"), ("agg", "fold(rows=2)"), ("agg", "tree(fan_in=2)"),
     ("topk", "pointwise"), ("topk", "packed(rows=4)"), ("topk", "listwise"), ("topk", "tournament"),
-    ("topk", "quickselect"),
+    ("topk", "quickselect(pivot=random)"),
 ]  # fmt: skip
 FAULTS: dict[str, Callable[[], Spoil]] = {
     "none": lambda: lambda _, reply: reply,
