@@ -17,6 +17,7 @@ from semgraph.execution.record import (
     recorded_steps,
 )
 from semgraph.meter import Meter, StepMetrics
+from semgraph.relational.batch import values
 
 By = Literal["row", "step", "model"]
 _DIGITS = 12  # shares are rounded, because ten tenths of a call are one
@@ -102,14 +103,15 @@ def _by_row(run: Run, calls: Iterable[tuple[Mapping[str, Any], RunCost]]) -> Par
     """
     made = dict[int, Sequence[int]]()
     for table in recorded_parts(run.folder, LINEAGE, ""):
-        made.update(zip(table[ROW_ID].to_pylist(), table[SOURCES].to_pylist(), strict=True))
+        made.update(zip(values(table[ROW_ID]), values(table[SOURCES]), strict=True))
     rank = _ranks(run, made)
     items, parts = _items(run, rank), Parts()
     for call, cost in calls:
         asked = items.get((call["step"], call["call"]), [[]])
         for rows in asked:
-            for row in rows or [None]:
-                _add(parts, row, cost, 1 / len(asked) / max(len(rows), 1))
+            payers: Sequence[int | None] = rows or [None]
+            for row in payers:
+                _add(parts, row, cost, 1 / len(asked) / len(payers))
     for row in sorted(made, reverse=True):  # a row has a larger id than its sources
         if row in parts:
             cost, sources = parts.pop(row), _first(made[row], rank)
@@ -145,7 +147,7 @@ def _items(run: Run, rank: Mapping[int, int]) -> dict[tuple[str, str], list[list
     items: dict[tuple[str, str], list[list[int]]] = {}
     for step in recorded_steps(run.folder, "answers"):
         for table in recorded_parts(run.folder, "answers", step, [ROW_ID, "calls"]):
-            columns = table[ROW_ID].to_pylist(), table["calls"].to_pylist()
+            columns = values(table[ROW_ID]), values(table["calls"])
             for (left, right), calls in zip(*columns, strict=True):
                 rows = _first(left, rank) or _first(right, rank)
                 for call in dict.fromkeys(calls or ()):

@@ -261,7 +261,11 @@ class Evaluation:
 
     async def __aenter__(self) -> Self:
         if rows := [row for window in self._windows for row in window.rows]:
-            about = {"windows": len(self._windows), "rows": len(rows), "first_row": rows[0]}
+            about: dict[str, Any] = {
+                "windows": len(self._windows),
+                "rows": len(rows),
+                "first_row": rows[0],
+            }
             self._span.enter_context(span(self._kind, **about))
         return self
 
@@ -533,7 +537,7 @@ class Evaluation:
         asking = Asking(
             node.implementation, calls, runtime.partition_of_row, self.partition_column, self.now, known
         )  # fmt: skip
-        about = {"operator": logical.keyword, "implementation": str(node.choice)}
+        about: dict[str, Any] = {"operator": logical.keyword, "implementation": str(node.choice)}
         with span(f"step {logical.step}", step=logical.step, **about, rows=inputs[0].num_rows):
             try:
                 async with calls:

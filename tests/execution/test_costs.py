@@ -293,7 +293,7 @@ async def test_a_run_in_windows_and_its_resumed_rest_are_paid_by_their_messages(
     simple: Work,
 ) -> None:
     rows = said(STORY[:6])
-    stopped = await simple.run(rows, session={"max_calls": 7})
+    stopped = await simple.run(rows, session={"max_calls": 12})
     assert stopped.stopped
     assert_sums(stopped)
     rest = await simple.run(rows, resume=stopped.run)
@@ -302,7 +302,7 @@ async def test_a_run_in_windows_and_its_resumed_rest_are_paid_by_their_messages(
     paid = [part for part in rest.costs(by="row") if part["row"] is not None]
     assert {part["input"] for part in paid} == {"episodes"}
     assert [part["key"] for part in paid] == [rest.keys[part["row"]] for part in paid]
-    assert min(part["row"] for part in paid) >= rest.skipped - 1
+    assert min(part["row"] for part in paid) >= rest.skipped
     unpaid = [part for part in rest.costs(by="row") if part["row"] is None]
     assert [part["calls"] for part in unpaid] == [0], "embeddings alone are of no row"
     assert rest.to_json()["costs"]["row"] == rest.costs(by="row")
