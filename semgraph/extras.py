@@ -17,6 +17,7 @@ PURPOSES: Mapping[str, str] = {
     "pandas": "data frames",
     "ray": "runs on a cluster (--engine ray)",
     "mcp": "plans as tools of agents (serve --mcp)",
+    "otel": "spans of runs, steps and calls (OpenTelemetry)",
     "cross-encoder": "sem_topk by cross_encoder",
     "kmeans": "cluster by kmeans",
     "leiden": "cluster by leiden",

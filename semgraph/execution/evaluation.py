@@ -6,9 +6,11 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 import pyarrow as pa
@@ -28,6 +30,7 @@ from semgraph.relational.batch import Batch
 from semgraph.semantic.ask import Answered, Asking, Failure
 from semgraph.semantic.context import Context
 from semgraph.semantic.dispatch import answer
+from semgraph.telemetry import describe_counters, span
 
 T = TypeVar("T")
 _REPORTS = 100  # the maximum number of progress reports of one operator before it ends
@@ -219,7 +222,7 @@ class _AskedRows:
 class Evaluation:
     """Computes the rows of physical nodes: an `ExecutionContext`.
 
-    Use it as an async context manager: leaving it cancels all running tasks.
+    Use it as an async context manager: leaving it cancels all running tasks. Windows have a span.
 
     Args:
         runtime: The resources of the run.
@@ -254,14 +257,27 @@ class Evaluation:
         self._tasks: dict[object, asyncio.Future[Any]] = {}
         self._held: list[_Held] | None = [] if held else None
         self._recorded = False
+        self._span, self._kind = ExitStack(), "ahead" if ahead else "window"
 
     async def __aenter__(self) -> Self:
+        if rows := [row for window in self._windows for row in window.rows]:
+            about: dict[str, Any] = {
+                "windows": len(self._windows),
+                "rows": len(rows),
+                "first_row": rows[0],
+            }
+            self._span.enter_context(span(self._kind, **about))
         return self
 
-    async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        await self._cancel()
-        one_by_one = isinstance(error, DataError) and len(self._windows) > 1
-        self.flush([] if one_by_one else None)
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:  # fmt: skip
+        try:
+            await self._cancel()
+            one_by_one = isinstance(error, DataError) and len(self._windows) > 1
+            self.flush([] if one_by_one else None)
+        finally:
+            self._span.__exit__(kind, error, trace)
 
     async def _cancel(self) -> None:
         """Cancel all running tasks."""
@@ -518,18 +534,20 @@ class Evaluation:
             ahead=self.ahead,
             progress=rows.answered,
         )
-        try:
-            async with calls:
-                asking = Asking(
-                    node.implementation, calls, runtime.partition_of_row, self.partition_column, self.now,
-                    known,
-                )  # fmt: skip
-                answered = await answer(logical, [batch.table for batch in inputs], asking)
-        except _RaisedByProgress as raised:
-            raise raised.error from None
+        asking = Asking(
+            node.implementation, calls, runtime.partition_of_row, self.partition_column, self.now, known
+        )  # fmt: skip
+        about: dict[str, Any] = {"operator": logical.keyword, "implementation": str(node.choice)}
+        with span(f"step {logical.step}", step=logical.step, **about, rows=inputs[0].num_rows):
+            try:
+                async with calls:
+                    answered = await answer(logical, [batch.table for batch in inputs], asking)
+            except _RaisedByProgress as raised:
+                raise raised.error from None
+            call_metrics.seconds += time.perf_counter() - started
+            call_metrics.rows_failed += len(answered.failures)
+            describe_counters(call_metrics.as_dict())
         answered = replace(answered, evidence=answered.evidence_of(inputs))
-        call_metrics.seconds += time.perf_counter() - started
-        call_metrics.rows_failed += len(answered.failures)
         self._account(node, answered, calls, metrics, call_metrics)
         rows.end()
         return answered

@@ -70,6 +70,7 @@ from semgraph.physical.plan import InputTable, PhysicalNode, PhysicalPlan, SinkS
 from semgraph.relational.batch import INPUT_ROW, PARTITION, Batch, values
 from semgraph.semantic.ask import Failure
 from semgraph.stores.base import PartitionState, Store, count_round_trips, in_pieces
+from semgraph.telemetry import describe, describe_counters, span
 
 InputBatches = Mapping[PhysicalNode, Batch]
 # Commit markers that are read at once, so that the markers of a large input are never in memory.
@@ -144,6 +145,16 @@ class Executor:
         """Run over the rows of the inputs. On BudgetReached the outcome has `stopped`; other errors
         propagate.
         """
+        name = self.plan.logical.name
+        with span(f"run {name}", run=self.options.run, plan=name):
+            try:
+                await self._run(inputs)
+            finally:
+                describe(rows_committed=self.outcome.committed, stopped=bool(self.outcome.stopped))
+                describe_counters(self.runtime.meter.total().as_dict())
+        return self.outcome
+
+    async def _run(self, inputs: Mapping[str, pa.Table]) -> None:
         windowing = self.plan.logical.windows
         if windowing is not None:
             refuse_nul(inputs, windowing)
@@ -165,7 +176,6 @@ class Executor:
                 await self._by_windows(inputs)
         except BudgetReached as error:
             self.outcome.stopped = str(error)
-        return self.outcome
 
     # -- plans without windows
 

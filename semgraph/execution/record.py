@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from semgraph.errors import PlanError, Problem, RowError, SemgraphError, did_you_mean
+from semgraph.errors import BudgetReached, PlanError, Problem, RowError, SemgraphError, did_you_mean
 from semgraph.llm.base import LLM, Message, Reply, Request, Usage, Wrapper
 from semgraph.llm.journal import Exchange, Journal
 from semgraph.llm.stack import Roles
@@ -75,6 +75,7 @@ class RunLineage:
         skip: int = 0,
         ids: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
+        self.sizes = dict(inputs)
         self.first = dict(zip(inputs, accumulate(inputs.values(), initial=0), strict=False))
         self._next = sum(inputs.values()) + skip
         self._places, self._ids = places or {}, ids or {}
@@ -562,10 +563,11 @@ class _Noted(Wrapper):
         at = time.time()
         try:
             reply = await self.inner.complete(request)
-        except RowError as error:
-            self.add(
-                request, error.spent if isinstance(error.spent, Reply) else None, at, str(error)
-            )
+        except (RowError, BudgetReached) as error:
+            failure = error if isinstance(error, RowError) else error.__cause__
+            if isinstance(failure, RowError):
+                spent = failure.spent if isinstance(failure.spent, Reply) else None
+                self.add(request, spent, at, str(failure))
             raise
         self.add(request, reply, at, None)
         return reply

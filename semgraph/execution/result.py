@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from semgraph import display
+from semgraph.execution.costs import By, RunCost, costs
 from semgraph.execution.record import recorded_parts
 from semgraph.execution.uniform import Uniform
 from semgraph.expr.types import python_rows
@@ -188,12 +189,39 @@ class Result:
         """
         return python_rows(self.to_arrow(name))
 
+    @property
+    def cost(self) -> RunCost:
+        """The cost of the run: `calls`, `tokens_in`, `tokens_cached`, `tokens_out`, `embeddings`,
+        `dollars`.
+        """
+        return RunCost.of(self.meter.total())
+
+    def costs(self, by: By = "step") -> list[dict[str, Any]]:
+        """The cost of the run in parts, whose sum is `cost`. Parts without a cost are left out.
+
+        A call is divided equally among the items that it was about, and an item equally among the
+        rows that it was made of, back to the inputs. In a plan with windows, rows of other inputs
+        count only where no row of the windowed input does.
+
+        Args:
+            by: `step`, `model` (as the endpoint names it), or `row`: the `input`, the position
+                `row` from 0, and its `key`, or None in a plan without windows and in shards. The
+                model or row None has embeddings, and calls that no answer in the record names.
+
+        Raises:
+            PlanError: The run has no record, from which models and rows are read.
+        """
+        return costs(self.meter, self.record, self.keys, by)
+
     def _repr_html_(self) -> str:
         """The HTML that notebooks display."""
         return display.as_html(self)
 
     def to_json(self) -> dict[str, Any]:
-        """The object that `--format json` prints: plan, run, tables, metrics, failed."""
+        """The object that `--format json` prints: plan, run, tables, metrics, cost, failed. Without a
+        record there are only costs by step.
+        """
+        parts: tuple[By, ...] = ("step", "model", "row")
         return {
             "schema": 1,
             "plan": self.plan,
@@ -210,6 +238,8 @@ class Result:
                     for name, parts in self.meter.operators().items()
                 },
             },
+            "cost": self.cost._asdict(),
+            "costs": {by: self.costs(by) for by in parts if self.record or by == "step"},
             "written": dict(self.written),
             "members": {
                 "given": self.members,

@@ -25,6 +25,7 @@ from semgraph.llm.base import (
     LLM,
     Embedder,
     Embeddings,
+    Free,
     Payload,
     Reply,
     Request,
@@ -37,6 +38,7 @@ from semgraph.llm.faults import Transient
 from semgraph.llm.journal import Journal, Journalled
 from semgraph.llm.replies import checked_embeddings, checked_error, checked_reply
 from semgraph.llm.tokens import PRICED, most_usage
+from semgraph.telemetry import describe, is_on, model_attributes, span
 from semgraph.turns import Turns
 
 T = TypeVar("T")
@@ -650,6 +652,44 @@ class Budgeted(Wrapper):
         return Spending(int(isinstance(payload, Request)), _tokens(usage), dollars)
 
 
+class Traced(Wrapper):
+    """Makes a span of each request that is sent, with all its attempts, if spans are on."""
+
+    async def _around(self, payload: Payload, send: Callable[[], Awaitable[T]]) -> T:
+        """Send a request in a span. The probe of the vectors' length has none."""
+        if not (payload and is_on()):
+            return await send()
+        about = model_attributes(self.name)
+        if isinstance(payload, Request):
+            about |= {"operation": "chat", "max_tokens": payload.max_tokens, "step": payload.step}
+            about["output"] = "json" if payload.schema else "text"
+        else:
+            about |= {"operation": "embeddings", "texts": len(payload)}
+        client = not isinstance(innermost(self.inner), Free)
+        with span(f"{about['operation']} {about['model']}", client=client, **about):
+            try:
+                answer = await send()
+            except RowError as error:
+                describe(attempts=error.attempts, **_about(error.spent))
+                raise
+            describe(attempts=getattr(answer, "attempts", None), **_about(answer))
+            return answer
+
+
+def _about(answer: object) -> dict[str, Any]:
+    """The attributes of an answer in a span."""
+    if not isinstance(answer, Reply | Embeddings):
+        return {}
+    usage = answer.usage
+    about: dict[str, Any] = {"input_tokens": usage.prompt, "dollars": answer.dollars}
+    if isinstance(answer, Embeddings):
+        return about | {"dimensions": answer.vectors.shape[-1]}
+    about |= {"cached_tokens": usage.cached, "output_tokens": usage.completion}
+    return about | {
+        "call": answer.call_id, "answered_by": answer.model or None, "finish": [answer.finish]
+    }  # fmt: skip
+
+
 class Drained(Wrapper):
     """Waits for in-flight requests before raising BudgetReached, so that paid answers are recorded."""
 
@@ -688,7 +728,7 @@ def cost_of(answer: object) -> Spending:
 @dataclass(frozen=True)
 class Stack:
     """One run's wrappers around endpoints:
-    `Drained(Coalesced(Journalled(Budgeted(Retried(Limited(Borrowed(endpoint)))))))`.
+    `Drained(Coalesced(Journalled(Budgeted(Traced(Retried(Limited(Borrowed(endpoint))))))))`.
 
     Outside of them a request passes, where a run has them, the replies of its evaluation
     (`remembering`), the calls of the run record (`CallLog.noted`), a recording that is being made
@@ -739,6 +779,7 @@ class Stack:
         return self._budgeted(Retried(Limited(endpoint, limiter), self.retry, proof))
 
     def _budgeted(self, inner: Wrapper, *, shortens: bool = True) -> Wrapper:
+        inner = Traced(inner)  # of requests that the budget admits
         return inner if self.budget is None else Budgeted(inner, self.budget, shortens=shortens)
 
     def _journalled(self, inner: Wrapper) -> Wrapper:

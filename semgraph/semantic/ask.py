@@ -371,13 +371,13 @@ def _replaced(refused: Outcome, later: Outcome) -> Outcome:
     """The answer to a repeated request, combined with the refused one.
 
     If it has no score it takes that of the refused answer, because a repeated request may leave out
-    the verdict. An error also names the calls of the refused answer.
+    the verdict. It also names the calls of the refused answer.
     """
     score = (refused.values or {}).get(SCORE)
     values = dict(later.values or {})
     if score is not None and values.get(SCORE) is None:
         values[SCORE] = score
-    calls = dict.fromkeys((*refused.calls, *later.calls)) if later.error else later.calls
+    calls = dict.fromkeys((*refused.calls, *later.calls))
     return Outcome(values, later.error, tuple(calls))
 
 

@@ -540,6 +540,7 @@ class PlanRun:
             status="running", started=timestamp(), **plan_facts(logical, fingerprint, self.resources),
             journal=str(self.opened.journal.path) if self.opened.journal else None,
             ids=recorder.lineage.first if recorder is not None else None,
+            sizes=recorder.lineage.sizes if recorder is not None else None,
         )  # fmt: skip
         try:
             outcome = await executor.run(self.request.inputs)

@@ -329,7 +329,7 @@ class _ShardedRun:
         self.record.describe(
             **asked_facts(self.request), run=self.job.run, settings=settings_facts(self.job.settings),
             status="running", started=timestamp(), **plan_facts(logical, self.request.plan.fingerprint, self.resources),
-            ids=firsts, engine=str(self.spec), shards=self.count, workers=engine.workers,
+            ids=firsts, sizes=sizes, engine=str(self.spec), shards=self.count, workers=engine.workers,
         )  # fmt: skip
 
     def _lay_out(self) -> list[ShardRows]:

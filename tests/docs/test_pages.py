@@ -58,6 +58,9 @@ NOT_RUN = {
     ],
     "ollama.md": ["needs Ollama"],
     "resume.md": ["of a run with failed rows"],
+    "telemetry.md": [
+        "sets the exporter of the whole process; tests/execution/test_telemetry.py runs it"
+    ],
     "vllm.md": ["needs a GPU with vLLM"],
     "your-own-operator.md": [
         "the example with an error in it; tests/conformance/test_checking.py makes one"

@@ -34,6 +34,7 @@ from semgraph.session import sharded
 from semgraph.session.sharded import run_shard
 from tests.engine.here import EngineHere, sent_to
 from tests.execution.conftest import PLAN, STORY, Work, said, wire
+from tests.execution.test_costs import assert_sums
 
 GROUPS = 7
 
@@ -95,6 +96,18 @@ async def test_any_number_of_shards_and_workers_is_one_run(simple: Work, engine:
     assert_same(result, whole)
     assert wire(simple.model.requests) == asked
     assert await simple.place.dump() == graph
+
+
+async def test_shards_cost_each_row_what_one_run_costs_it(simple: Work):
+    rows = rows_of_groups()
+    whole, _, _ = await alone(simple, rows)
+    result = await simple.run(rows, session={"engine": "ray?shards=3&workers=2"})
+    assert_sums(result)
+
+    def calls(one: Result) -> dict[int | None, float]:
+        return {part["row"]: part["calls"] for part in one.costs(by="row")}
+
+    assert calls(result) == pytest.approx(calls(whole))
 
 
 async def test_shards_note_together_that_all_answers_are_alike(simple: Work):

@@ -74,7 +74,8 @@ class TestStack:
         while hasattr(model, "inner"):
             order.append(type(model).__name__)
             model = model.inner
-        assert order == ["Drained", "Coalesced", "Journalled", "Budgeted", "Retried", "Limited"]
+        wrappers = "Drained Coalesced Journalled Budgeted Traced Retried Limited"
+        assert order == wrappers.split()
         assert model is endpoint
 
     async def test_without_a_journal_nothing_is_kept(self, server: ModelServer, endpoint, ask):

@@ -313,7 +313,7 @@ def joined(node: Semantic, first: Outcome, second: Outcome, *, overlap: bool) ->
     If the halves `overlap`, the shortest run of entries that ends the first list and begins the
     second is in the result once.
     """
-    calls = (*first.calls, *second.calls)
+    calls = tuple(dict.fromkeys((*first.calls, *second.calls)))
     if first.values is None or second.values is None:
         return (first if first.values is None else second)._replace(calls=calls)
     values: dict[str, Any] = {}
@@ -519,7 +519,8 @@ class PromptBuilder(ABC):
         """
         own = calls_of(reply)
         try:
-            self._finish(work, Outcome(read(answer_text(reply, cut=cut)), None, own))
+            values = read(answer_text(reply, cut=cut))
+            self._finish(work, Outcome(values, None, (*work.calls, *own)))
         except Invalid as error:
             work = work._replace(calls=(*work.calls, *own))
             if error.kind == "truncated" and not cut:
@@ -664,10 +665,9 @@ class ItemPrompts(PromptBuilder):
         answer = self.header(self.prompt_of(work.items[0]), self.layouts[several]).answer
         if not several:
             return self.accept_single(work, reply, lambda text: self.read(answer, text, work))
-        own = calls_of(reply)
-        work = work._replace(calls=(*work.calls, *own))
+        work = work._replace(calls=(*work.calls, *calls_of(reply)))
         try:
-            return self.accept_block(work, answer, answer_text(reply), own)
+            return self.accept_block(work, answer, answer_text(reply))
         except RowError:
             return self.parts(work)
         except Invalid as error:
@@ -689,9 +689,7 @@ class ItemPrompts(PromptBuilder):
         """The answer about one item. Raises Invalid."""
 
     @abstractmethod
-    def accept_block(
-        self, work: Work, answer: AnswerSchema, text: str, calls: tuple[str, ...]
-    ) -> list[Work]:
+    def accept_block(self, work: Work, answer: AnswerSchema, text: str) -> list[Work]:
         """Record the valid answers about a block, and return the work to repeat. Raises Invalid if
         the reply has no list of answers.
         """

@@ -190,9 +190,7 @@ class RowPrompts(ItemPrompts):
         """The numbers of the records of each left row."""
         return numbers_of_rows(self.node, self.rows.left)
 
-    def accept_block(
-        self, work: Work, answer: AnswerSchema, text: str, calls: tuple[str, ...]
-    ) -> list[Work]:
+    def accept_block(self, work: Work, answer: AnswerSchema, text: str) -> list[Work]:
         """Record the valid answers of a block, by the numbers of its records."""
         valid: dict[int, dict[str, Any]] = {}
         seen: set[int] = set()
@@ -218,7 +216,7 @@ class RowPrompts(ItemPrompts):
         # is reliable.
         if not unknown or len(seen) == len(work.items):
             for item, values in valid.items():
-                self.outcomes[item] = Outcome(values, None, calls)
+                self.outcomes[item] = Outcome(values, None, work.calls)
         return self.unread(work)
 
 
@@ -397,18 +395,16 @@ class PairPrompts(ItemPrompts):
         rights = dict.fromkeys(self.right[item] for item in work.items)
         return lists, {right: number for number, right in enumerate(rights, _first_right(lists))}
 
-    def accept_block(
-        self, work: Work, answer: AnswerSchema, text: str, calls: tuple[str, ...]
-    ) -> list[Work]:
+    def accept_block(self, work: Work, answer: AnswerSchema, text: str) -> list[Work]:
         """Record valid answers; repeat doubtful left rows alone, and invalid pairs one by one."""
-        return self._record(work, self._read_block(work, answer, text), calls)
+        return self._record(work, self._read_block(work, answer, text))
 
     def unread(self, work: Work) -> list[Work]:
         """Every left row is doubtful."""
         doubtful = {self.keys.left[item] for item in work.items}
-        return self._record(work, _Read({}, set(), doubtful), ())
+        return self._record(work, _Read({}, set(), doubtful))
 
-    def _record(self, work: Work, read: _Read, own: tuple[str, ...]) -> list[Work]:
+    def _record(self, work: Work, read: _Read) -> list[Work]:
         """Record the outcomes of a block, and return the work to repeat."""
         calls = work.calls
         repeated: list[Work] = []
@@ -420,11 +416,13 @@ class PairPrompts(ItemPrompts):
                 if item in read.invalid:
                     repeated.append(Work((item,), calls=calls))
                 elif item in read.matches:
-                    self.outcomes[item] = Outcome({"match": True, **read.matches[item]}, None, own)
+                    self.outcomes[item] = Outcome(
+                        {"match": True, **read.matches[item]}, None, calls
+                    )
                 elif doubtful:
                     rest.append(item)
                 else:
-                    self.outcomes[item] = Outcome({"match": False}, None, own)
+                    self.outcomes[item] = Outcome({"match": False}, None, calls)
             if rest and (work.alone or len(lists) == 1):
                 repeated += [Work((item,), calls=calls) for item in rest]
             elif rest:
