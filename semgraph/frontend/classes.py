@@ -1,0 +1,370 @@
+"""Classes of Pydantic as answers, and rows as their objects. Descriptions and limits become data, read
+from the JSON Schema of the class. Validators stay in Python: a class that has some is called after the
+answer, in another process by its import key. Pydantic is imported only where a class of it is met.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from importlib import import_module
+from inspect import cleandoc
+from typing import (
+    Annotated,
+    Any,
+    NotRequired,
+    Required,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
+
+import pyarrow as pa
+
+from semgraph.errors import DataError, Fault, PlanError, Problem
+from semgraph.expr.functions import canonical_json
+from semgraph.expr.types import Type
+from semgraph.logical.limits import DEFAULT, LIMITS
+
+_JSON_TYPES = {"string": "string", "integer": "int64", "number": "double", "boolean": "boolean"}
+_TIMES = {"date": "date", "date-time": "timestamp"}
+_FORMATS = {
+    "uuid": "a UUID", "uri": "a URL", "email": "an e-mail address", "time": "a time of day in ISO 8601",
+    "duration": "a duration in ISO 8601",
+}  # fmt: skip
+_CLASS = "x-class"  # the key of a class in its schema
+_VALIDATORS = ("validators", "field_validators", "root_validators", "model_validators")
+# Settings of a class that change or check texts.
+_TEXTS = (
+    "str_strip_whitespace",
+    "str_to_lower",
+    "str_to_upper",
+    "str_min_length",
+    "str_max_length",
+)
+
+
+def is_model(kind: Any) -> bool:
+    """Whether a type is a class of Pydantic."""
+    return isinstance(kind, type) and hasattr(kind, "model_fields")
+
+
+def plain_fields(kind: Any) -> dict[str, Any] | None:
+    """The fields of a TypedDict or a dataclass; None for other types. Raises Fault."""
+    if not is_typeddict(kind) and not hasattr(kind, "__dataclass_fields__"):
+        return None
+    try:
+        hints = get_type_hints(kind, include_extras=True)
+    except NameError as error:
+        hint = "define its types at the top of a module"
+        raise Fault(f"{kind.__name__}: {error}", hint=hint) from None
+    bare = {
+        n: get_args(h)[0] if get_origin(h) in (Required, NotRequired) else h
+        for n, h in hints.items()
+    }
+    return {name: bare[name] for name in getattr(kind, "__dataclass_fields__", bare)}
+
+
+def needs_pydantic(kind: Any, around: tuple[Any, ...] = ()) -> bool:
+    """Whether only Pydantic reads a type: it has a class of it, limits, or itself in it."""
+    if is_model(kind) or get_origin(kind) is Annotated or kind in around:
+        return True
+    parts = (*get_args(kind), *(plain_fields(kind) or {}).values())
+    return any(needs_pydantic(part, (*around, kind)) for part in parts)
+
+
+def answers_of(kind: Any, path: str = "") -> dict[str, Any]:
+    """A type that needs Pydantic, as the answer at a path (a class: "" for an answer for each field),
+    and further keys of its parts by path. Raises Fault.
+    """
+    reader = _Reader(kind)
+    text = reader.text(reader.schema, path)
+    if path:
+        reader.entries[path] = {"type": text, **reader.entries.get(path, {})}
+    return {
+        at: keys["type"] if keys.keys() == {"type"} else keys
+        for at, keys in reader.entries.items()
+        if keys
+    }
+
+
+def schema_of_class(cls: Any) -> str | None:
+    """A class as the schema of a json answer; None if it has no fields. A class with validators is
+    registered in this process, and the schema has its key. Raises Fault.
+    """
+    if not is_model(cls):
+        raise Fault(f"{cls.__name__} is no Pydantic model", hint="class Person(BaseModel): ...")
+    entries = answers_of(cls)
+    if not cls.model_fields:
+        return None
+    if "class" in entries.get("", {}):
+        entries[""]["class"] = _key_of(cls)
+    return canonical_json(entries)
+
+
+class _Reader:
+    """Reads the JSON Schema of a type. `entries` has the keys of answers and of their parts."""
+
+    def __init__(self, kind: Any) -> None:
+        from pydantic import TypeAdapter
+        from pydantic.errors import PydanticErrorMixin
+        from pydantic.json_schema import GenerateJsonSchema
+
+        class WithClasses(GenerateJsonSchema):
+            def model_schema(self, schema: Any) -> Any:
+                return super().model_schema(schema) | {_CLASS: schema["cls"]}
+
+        try:
+            made = TypeAdapter(kind).json_schema(by_alias=False, schema_generator=WithClasses)
+        except (PydanticErrorMixin, NameError) as error:
+            name = getattr(kind, "__name__", kind)
+            raise Fault(f"{name} has no JSON Schema: {str(error).splitlines()[0]}") from None
+        self.schema: Mapping[str, Any] = made
+        self.entries: dict[str, dict[str, Any]] = {}
+        self._around: list[Mapping[str, Any]] = []  # the classes around the current type
+        self._field, self._kind = "", kind  # the current class and field, and its type
+        self._validates = False  # whether the outermost class around it must be called
+
+    def text(self, node: Mapping[str, Any], path: str) -> str:
+        """A type in the notation of plans. Meanings and limits are keys of its path."""
+        keys = self.entries.setdefault(path, {})
+        examples = ", ".join(map(str, node.get("examples", ())))
+        said = [node.get("description"), f"For example: {examples}" if examples else None]
+        if meaning := " ".join(filter(None, [keys.get("describe"), *said])):
+            keys["describe"] = meaning
+        if "$ref" in node:
+            return self.text(self.schema["$defs"][node["$ref"].rpartition("/")[2]], path)
+        branches = [each for each in node.get("anyOf", ()) if each.get("type") != "null"]
+        if len(branches) == 1:
+            return _or_null(self.text(branches[0], path))
+        keys.update({key: node[key] for key in LIMITS if key in node})
+        values = node.get("enum", [node["const"]] if "const" in node else None)
+        return self._single(node, path) if values is None else self._enum(values)
+
+    def _single(self, node: Mapping[str, Any], path: str) -> str:
+        kind, form = str(node.get("type")), node.get("format")
+        if "properties" in node or _CLASS in node:
+            fields = self._fields(node, path)
+            return f"struct<{', '.join(f'{name}: {text}' for name, text in fields.items())}>"
+        if kind == "array" and node.keys().isdisjoint({"prefixItems", "uniqueItems"}):
+            return f"list<{self.text(node.get('items', {}), f'{path}[]')}>"
+        if kind == "object" and node.get("additionalProperties", True) is not True:
+            hint = "dict[str, Any] for any JSON, or a list of a model with two fields"
+            raise self._refused(hint)
+        self._validates |= not node.keys().isdisjoint({"minProperties", "maxProperties"})
+        if kind == "object" or node.keys().isdisjoint({"type", "anyOf", "oneOf", "allOf"}):
+            return "json"
+        if kind not in _JSON_TYPES or form in {"binary", "password"}:
+            raise self._refused("list[T], str, float, T | None, or Any for any JSON")
+        if form is None or form in _TIMES:
+            return _TIMES.get(form or "", _JSON_TYPES[kind])
+        if not self._around:
+            raise self._refused("a field of a Pydantic model")
+        self._validates = True
+        words = self.entries[path].get("describe"), _FORMATS.get(form, form)
+        self.entries[path]["describe"] = ", ".join(filter(None, words))
+        return _JSON_TYPES[kind]
+
+    def _fields(self, node: Mapping[str, Any], path: str) -> dict[str, str]:
+        """The types of the fields of an object."""
+        cls = node.get(_CLASS)
+        title = node.get("title") if cls is None else cls.__name__
+        if any(node is outer for outer in self._around):
+            raise self._fault(f"it refers to {title} itself", "an answer has an end: leave it out")
+        outer, kinds = (self._field, self._kind), dict[str, str]()
+        self._around.append(node)
+        if cls is not None:
+            self._field = cls.__name__
+            self._read_class(cls)
+        for name, part in node.get("properties", {}).items():
+            info = None if cls is None else cls.model_fields[name]
+            self._field = f"{title}.{name}"
+            self._kind = part if info is None else info.annotation
+            own = f"{path}.{name}" if path else name
+            text = self.text(part, own)
+            if name not in node.get("required", ()):
+                text = _or_null(text)
+                if (default := self._default(part, info)) is not None:
+                    self.entries[own][DEFAULT] = default
+            if not path:
+                self.entries[own] = {"type": text, **self.entries[own]}
+            kinds[name] = text
+        self._around.pop()
+        self._field, self._kind = outer
+        if cls is not None and self._validates and not any(_CLASS in n for n in self._around):
+            self.entries[path]["class"] = cls
+            self._validates = False
+        return kinds
+
+    def _read_class(self, cls: Any) -> None:
+        """Refuse what no answer has, and note whether the class must be called."""
+        if cls.__pydantic_root_model__:
+            raise self._fault("it is a RootModel, whose value has no name", "give its type itself")
+        if cls.__pydantic_generic_metadata__["parameters"]:
+            raise self._fault("its type variables stand for no type", f"{cls.__name__}[int]")
+        decorators = [getattr(cls.__pydantic_decorators__, name) for name in _VALIDATORS]
+        settings = [cls.model_config.get(name) for name in _TEXTS]
+        self._validates |= any((*decorators, *settings, cls.__pydantic_post_init__))
+        self._refuse_extra(cls.model_config.get("json_schema_extra"))
+        for name, info in cls.model_fields.items():
+            self._field = f"{cls.__name__}.{name}"
+            if type(info.validation_alias).__name__ in {"AliasPath", "AliasChoices"}:
+                raise self._fault("its alias is a path, or several", "give it a text as alias")
+            self._refuse_extra(info.json_schema_extra)
+            metadata = (*info.metadata, *_metadata_in(info.annotation))
+            self._validates |= not all(map(_is_in_schema, metadata))
+
+    def _refuse_extra(self, extra: Any) -> None:
+        if extra and (callable(extra) or not extra.keys() <= {"example", "examples"}):
+            hint = "say it in the description"
+            raise self._fault("its json_schema_extra cannot be carried", hint)
+
+    def _default(self, node: Mapping[str, Any], info: Any) -> Any:
+        """The value of a field that is not answered."""
+        factory = getattr(info, "default_factory", None)
+        if factory in (list, dict):
+            return factory()
+        if factory is not None or (info is not None and "default" not in node):
+            what = "default_factory" if factory is not None else "default"
+            raise self._fault(f"its {what} cannot be carried", "give it a plain default, or None")
+        return node.get("default")
+
+    def _enum(self, values: Sequence[Any]) -> str:
+        texts = tuple(value for value in values if value is not None)
+        if not texts or not all(isinstance(value, str) for value in texts):
+            raise self._fault(f"{tuple(values)} are no values of an enum", "give texts")
+        return str(Type("enum", nullable=len(texts) < len(values), values=texts))
+
+    def _refused(self, hint: str) -> Fault:
+        name = getattr(self._kind, "__name__", "") if not get_args(self._kind) else ""
+        return self._fault(f"{name or self._kind} is no type of an answer", hint)
+
+    def _fault(self, what: str, hint: str) -> Fault:
+        return Fault(f"{self._field}: {what}" if self._field else what, hint=hint)
+
+
+def _or_null(text: str) -> str:
+    return text if text.endswith(" null") else f"{text} null"
+
+
+def _metadata_in(kind: Any) -> Iterator[Any]:
+    """What Annotated says of the parts of a type, and Pydantic's own types."""
+    parts = get_args(kind)
+    if isinstance(kind, type) and kind.__module__.startswith("pydantic.") and not is_model(kind):
+        yield kind
+    if get_origin(kind) is Annotated:
+        yield from parts[1:]
+        parts = parts[:1]
+    for part in parts:
+        yield from _metadata_in(part)
+
+
+def _is_in_schema(metadata: Any) -> bool:
+    """Whether the JSON Schema says all that the metadata of a type means."""
+    name = type(metadata).__name__
+    if name == "FieldInfo":
+        return all(map(_is_in_schema, metadata.metadata))
+    if name in {"Ge", "Gt", "Le", "Lt"}:  # not those of dates
+        return isinstance(getattr(metadata, name.lower()), (int, float))
+    if name == "_PydanticGeneralMetadata":
+        return vars(metadata).keys() <= {"pattern", "strict", "allow_inf_nan"}
+    if hasattr(type(metadata), "__iter__") and not isinstance(metadata, str):  # a group
+        return all(map(_is_in_schema, metadata))
+    return name in {"MinLen", "MaxLen", "MultipleOf", "Strict", "AllowInfNan", "str"}
+
+
+# -- objects
+
+
+def read_objects(rows: Sequence[Mapping[str, Any]], cls: Any) -> list[Any]:
+    """Rows as objects of a class. Text with JSON is read where the class refuses text. Raises
+    DataError.
+    """
+    from pydantic import TypeAdapter, ValidationError
+
+    adapter = TypeAdapter(cls)
+
+    def read(row: Mapping[str, Any], number: int, *, again: bool = False) -> Any:
+        try:
+            return adapter.validate_python(row, by_alias=True, by_name=True)
+        except ValidationError as error:
+            faults = error.errors(include_url=False)
+        names = [fault["loc"][0] for fault in faults if fault["loc"]]
+        parsed = {name: _parsed(row[name]) for name in names if isinstance(row.get(name), str)}
+        if parsed and not again:
+            return read({**row, **parsed}, number, again=True)
+        column = f", column {names[0]}" if names else ""
+        raise DataError(f"row {number}{column}: {faults[0]['msg']}")
+
+    return [read(row, number) for number, row in enumerate(rows, 1)]
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def doc_of(cls: Any) -> str:
+    """The docstring of a class; "" without one."""
+    return cleandoc(cls.__doc__ or "")
+
+
+# -- classes by their import keys
+
+CLASSES = b"semgraph.classes"  # the metadata of a table: keys of classes that its schemas name
+_classes: dict[str, Any] = {}  # those that this process was given, by key
+
+
+def _key_of(cls: Any) -> str:
+    """The import key of a class, which is registered. A second class of a name gets another key,
+    unless the name means it now.
+    """
+    key = f"{cls.__module__}:{cls.__qualname__}"
+    while _classes.get(key, cls) is not cls and not _means(key, cls):
+        key += "'"
+    _classes[key] = cls
+    return key
+
+
+def _found(key: str) -> Any:
+    module, _, names = key.partition(":")
+    return reduce(getattr, names.split("."), import_module(module))
+
+
+def _means(key: str, cls: Any) -> bool:
+    try:
+        return _found(key) is cls
+    except (ImportError, AttributeError):
+        return False
+
+
+def class_of(key: str) -> Any:
+    """A class that this process was given. A key alone imports nothing: rows may come from
+    strangers. Raises Fault.
+    """
+    if key not in _classes:
+        hint = 'give the class itself, in Python: {"Person": Person}'
+        raise Fault(f"this process was not given the class {key}", hint=hint)
+    return _classes[key]
+
+
+def with_classes(table: pa.Table, classes: Iterable[Any]) -> pa.Table:
+    """A table that notes the classes that its schemas name, for other processes."""
+    keys = json.dumps(sorted(map(_key_of, classes))).encode()
+    return table.replace_schema_metadata({**(table.schema.metadata or {}), CLASSES: keys})
+
+
+def load_classes(table: pa.Table) -> None:
+    """Import the classes that a table notes. Raises PlanError."""
+    for key in json.loads((table.schema.metadata or {}).get(CLASSES, b"[]")):
+        if key not in _classes:
+            try:
+                _classes[key] = _found(key)
+            except (ImportError, AttributeError) as error:
+                what = f"the class {key}, which validates answers, cannot be imported here: {error}"
+                hint = "define it at the top of a module that every process of the run imports"
+                raise PlanError(Problem(what, hint=hint)) from None
