@@ -24,7 +24,6 @@ from typing import (
 import pyarrow as pa
 
 from semgraph.errors import DataError, Fault, PlanError, Problem
-from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type
 from semgraph.logical.limits import DEFAULT, LIMITS
 
@@ -101,24 +100,28 @@ def schema_of_class(cls: Any) -> str | None:
         return None
     if "class" in entries.get("", {}):
         entries[""]["class"] = _key_of(cls)
-    return canonical_json(entries)
+    return json.dumps(entries, ensure_ascii=False)
 
 
 class _Reader:
     """Reads the JSON Schema of a type. `entries` has the keys of answers and of their parts."""
 
     def __init__(self, kind: Any) -> None:
-        from pydantic import TypeAdapter
-        from pydantic.errors import PydanticErrorMixin
+        from pydantic import PydanticUserError, TypeAdapter
         from pydantic.json_schema import GenerateJsonSchema
 
         class WithClasses(GenerateJsonSchema):
             def model_schema(self, schema: Any) -> Any:
                 return super().model_schema(schema) | {_CLASS: schema["cls"]}
 
+            def handle_invalid_for_json_schema(self, *_: Any) -> Any:
+                return {"type": "none"}  # refused with its field
+
         try:
+            if is_model(kind):
+                kind.model_rebuild()  # of what is not defined yet
             made = TypeAdapter(kind).json_schema(by_alias=False, schema_generator=WithClasses)
-        except (PydanticErrorMixin, NameError) as error:
+        except (PydanticUserError, NameError) as error:
             name = getattr(kind, "__name__", kind)
             raise Fault(f"{name} has no JSON Schema: {str(error).splitlines()[0]}") from None
         self.schema: Mapping[str, Any] = made
@@ -132,7 +135,8 @@ class _Reader:
         keys = self.entries.setdefault(path, {})
         examples = ", ".join(map(str, node.get("examples", ())))
         said = [node.get("description"), f"For example: {examples}" if examples else None]
-        if meaning := " ".join(filter(None, [keys.get("describe"), *said])):
+        *before, last = [text for text in ("", keys.get("describe"), *said) if text is not None]
+        if meaning := ". ".join([*(text.removesuffix(".") for text in before if text), last]):
             keys["describe"] = meaning
         if "$ref" in node:
             return self.text(self.schema["$defs"][node["$ref"].rpartition("/")[2]], path)
@@ -182,7 +186,7 @@ class _Reader:
             info = None if cls is None else cls.model_fields[name]
             self._field = f"{title}.{name}"
             self._kind = part if info is None else info.annotation
-            own = f"{path}.{name}" if path else name
+            own = f"{path.rstrip('[]')}.{name}" if path else name
             text = self.text(part, own)
             if name not in node.get("required", ()):
                 text = _or_null(text)

@@ -234,9 +234,9 @@ class Frame:
         """σ: the rows for which `where` is true; in a list of conditions, all must be true."""
 
     @operator
-    def require(self, where: str, says: str) -> Frame:
+    def require(self, where: str, says: str, ends: bool = True) -> Frame:
         """The rows for which `where` is true; other rows fail with the text of the expression
-        `says`.
+        `says`. A row of no window ends the run, or is left out with a note if `ends` is false.
 
         >>> from semgraph.frontend.frame import table
         >>> table([{"id": 1}]).require("id > 0", "concat(id, ' is no id')").columns

@@ -55,7 +55,7 @@ ANSWER_PART: Keys = {
     "multipleOf": Key(_NUMBER, "numbers are multiples of it"),
     "minLength": Key(_COUNT, "the fewest characters of a text"),
     "maxLength": Key(_COUNT, "the most characters of a text"),
-    "pattern": Key(kinds.TEXT, "a regular expression of Python that is found in texts"),
+    "pattern": Key(kinds.TEXT, "a regular expression that texts have, as Pydantic reads it"),
     "minItems": Key(_COUNT, "the fewest entries of a list"),
     "maxItems": Key(_COUNT, "the most entries of a list"),
     "default": Key(kinds.kept({}), "the value in place of null"),
@@ -365,7 +365,7 @@ def _front(front: Document, problems: list[Problem]) -> tuple[Answers, Described
 
 def _answers(types: Mapping[str, Any], *path: str) -> limits.Answers:
     try:
-        return limits.read_answers(types, _keys_of)
+        return limits.typed_answers(kinds.each_value(types, _keys_of))
     except Fault as fault:
         raise fault.under(*path) from None
 

@@ -8,12 +8,12 @@ import json
 import math
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from semgraph.errors import Fault, Faults
+from semgraph.errors import Fault
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type
 from semgraph.logical.schema import NAME
@@ -26,8 +26,15 @@ def _is_multiple(value: float, step: float) -> bool:
     return abs(math.remainder(value, step)) <= 1e-9 * abs(value)
 
 
-def _fits(value: str, pattern: str) -> bool:
-    return re.search(pattern, value) is not None
+@lru_cache(maxsize=256)
+def _compiled(pattern: str) -> Callable[[str], bool]:
+    """Whether a text has a pattern, as Pydantic reads it: in linear time. Raises ValueError."""
+    from pydantic_core import SchemaError, SchemaValidator, core_schema
+
+    try:
+        return SchemaValidator(core_schema.str_schema(pattern=pattern)).isinstance_python
+    except SchemaError as error:
+        raise ValueError(str(error).splitlines()[-1].strip()) from None
 
 
 _NUMBERS, _TEXTS, _LISTS = ("int64", "double"), ("string",), ("list",)
@@ -40,19 +47,18 @@ _KEYWORDS: Mapping[str, tuple[tuple[str, ...], str, Callable[[Any, Any], bool]]]
     "multipleOf": (_NUMBERS, "a multiple of {}", _is_multiple),
     "minLength": (_TEXTS, "at least {} characters", lambda value, n: len(value) >= n),
     "maxLength": (_TEXTS, "at most {} characters", lambda value, n: len(value) <= n),
-    "pattern": (_TEXTS, "of the pattern {}", _fits),
+    "pattern": (_TEXTS, "of the pattern {}", lambda value, pattern: _compiled(pattern)(value)),
     "minItems": (_LISTS, "at least {} entries", lambda value, n: len(value) >= n),
     "maxItems": (_LISTS, "at most {} entries", lambda value, n: len(value) <= n),
 }
 LIMITS = tuple(_KEYWORDS)
 DEFAULT = "default"  # the value in place of null
-_WORDS = {**{key: words for key, (_, words, _) in _KEYWORDS.items()}, DEFAULT: "default: {}"}
 _STEP = re.compile(r"\[\]|[^.\[\]]+")
 
 
 def limits_of(keys: Mapping[str, Any], kind: Type) -> str:
     """The limits among the keys of an answer of a type, as `Type.limits` has them. Raises Fault."""
-    limits = {key: keys[key] for key in _WORDS if keys.get(key) is not None}
+    limits = {key: keys[key] for key in (*LIMITS, DEFAULT) if keys.get(key) is not None}
     for key, value in limits.items():
         if key == DEFAULT and not kind.nullable:
             what = f"default stands for null, and {kind} is never null"
@@ -62,7 +68,7 @@ def limits_of(keys: Mapping[str, Any], kind: Type) -> str:
             raise Fault(f"{key} does not limit {kind}", key, hint=f"it limits {', '.join(kinds)}")
         try:  # a value that it can be compared with
             _ = key == DEFAULT or _KEYWORDS[key][2]("" if kinds == _TEXTS else 1, value)
-        except (re.error, TypeError, ValueError) as error:
+        except (TypeError, ValueError) as error:
             raise Fault(f"{value!r}: {error}", key) from None
     return canonical_json(limits) if limits else ""
 
@@ -75,10 +81,10 @@ def keywords(limits: str) -> Mapping[str, Any]:
 
 def in_words(limits: str) -> str:
     """Limits in words: `from 0 to 150`, `at most 3 characters`."""
-    given = {
-        k: v if v and isinstance(v, str) else canonical_json(v) for k, v in keywords(limits).items()
+    given = keywords(limits)
+    words = {
+        key: text.format(given[key]) for key, (_, text, _) in _KEYWORDS.items() if key in given
     }
-    words = {key: text.format(given[key]) for key, text in _WORDS.items() if key in given}
     for of in ("imum", "Length", "Items"):
         if (least := f"min{of}") in words and (most := f"max{of}") in words:
             words[most] = words[most].replace("at most", f"from {given[least]} to")
@@ -93,37 +99,18 @@ def meets(limits: str, value: Any) -> bool:
 
 
 def limited(fields: tuple[tuple[str, Type], ...], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """The limits of answers and their parts in words, by path."""
+    """The limits and defaults of answers and their parts in words, by path."""
     for name, kind in fields:
         path, part = prefix + name, kind
         while True:
             if part.limits:
-                yield path, in_words(part.limits)
+                default = keywords(part.limits).get(DEFAULT)
+                words = [] if default is None else [f"default: {canonical_json(default)}"]
+                yield path, ", ".join(filter(None, [in_words(part.limits), *words]))
             if part.item is None:
                 break
             path, part = f"{path}[]", part.item
         yield from limited(part.fields, f"{prefix}{name}.")
-
-
-def changed_part(kind: Type, path: str, change: Callable[[Type], Type]) -> Type:
-    """A type with a changed part. The path is dotted, also through lists; `[]` is a list's entry.
-    Raises Fault if there is no such part.
-    """
-    return _changed(kind, _STEP.findall(path), change)
-
-
-def _changed(kind: Type, steps: list[str], change: Callable[[Type], Type]) -> Type:
-    if not steps:
-        return change(kind)
-    step, *rest = steps
-    if kind.item is not None:
-        inner = _changed(kind.item, rest if step == "[]" else steps, change)
-        return replace(kind, item=inner)
-    if step not in dict(kind.fields):
-        known = ", ".join(name for name, _ in kind.fields)
-        raise Fault(f'no field "{step}"', there=f"fields: {known}" if known else None)
-    fields = tuple((n, _changed(k, rest, change) if n == step else k) for n, k in kind.fields)
-    return replace(kind, fields=fields)
 
 
 class Answers(NamedTuple):
@@ -134,40 +121,37 @@ class Answers(NamedTuple):
     validator: Any = None
 
 
-def read_answers(
-    entries: Mapping[str, Any], read: Callable[[str, Any], Mapping[str, Any]]
-) -> Answers:
-    """Answers by name, and further keys of their parts by path.
-
-    Args:
-        entries: The answers and parts.
-        read: Returns the keys of one of them: `type` (a Type; not of a part), `describe`, limits,
-            `class`. Raises Fault.
-
-    Raises:
-        Faults: Entries are wrong, each with its name as path.
+def typed_answers(entries: Mapping[str, Mapping[str, Any]]) -> Answers:
+    """Answers from the keys of each, and of their parts by path: `type` (of an answer), `describe`,
+    limits and `class`. Raises Fault.
     """
-    whole, describe = Type("struct"), list[tuple[str, str]]()
-    faults: dict[str, Fault] = {}
-    for path in sorted(entries, key=is_part):
+    fields = tuple((name, keys["type"]) for name, keys in entries.items() if "type" in keys)
+    whole, told = Type("struct", fields=fields), list[tuple[str, str]]()
+    for path in entries:
+        keys = entries[path]
+
+        def with_keys(kind: Type, keys: Mapping[str, Any] = keys) -> Type:
+            return replace(kind, limits=limits_of(keys, kind), validator=keys.get("class"))
+
         try:
-            keys = read(path, entries[path])
-            if not is_part(path):
-                whole = replace(whole, fields=(*whole.fields, (path, keys["type"])))
-            elif path and _STEP.findall(path)[0] in faults:
-                continue
-
-            def change(kind: Type, keys: Mapping[str, Any] = keys) -> Type:
-                return replace(kind, limits=limits_of(keys, kind), validator=keys.get("class"))
-
-            whole = changed_part(whole, path, change)
+            whole = _changed(whole, _STEP.findall(path), with_keys)
         except Fault as fault:
-            faults[path] = fault.under(path)
-            continue
-        describe += [(path, keys["describe"])] if keys.get("describe") else []
-    if faults:
-        raise Faults(faults.values())
-    return Answers(whole.fields, tuple(describe), whole.validator)
+            raise fault.under(path) from None
+        told += [(path, keys["describe"])] if keys.get("describe") else []
+    return Answers(whole.fields, tuple(told), whole.validator)
+
+
+def _changed(kind: Type, steps: Sequence[str], change: Callable[[Type], Type]) -> Type:
+    """A type with a changed part. Raises Fault if there is no such part."""
+    if not steps:
+        return change(kind)
+    step, *rest = steps
+    if kind.item is not None:
+        return replace(kind, item=_changed(kind.item, rest if step == "[]" else steps, change))
+    if step not in dict(kind.fields):
+        raise Fault(f'{kind} has no part "{step}"')
+    fields = tuple((n, _changed(k, rest, change) if n == step else k) for n, k in kind.fields)
+    return replace(kind, fields=fields)
 
 
 def is_part(path: str) -> bool:

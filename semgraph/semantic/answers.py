@@ -44,7 +44,7 @@ from semgraph.logical.limits import (
     keywords,
     limited,
     meets,
-    read_answers,
+    typed_answers,
 )
 from semgraph.logical.prompt import Prompt, PromptSet, plain
 from semgraph.logical.schema import NAME
@@ -148,7 +148,7 @@ def parse_answer_schema(text: str) -> Answers:
         raise Fault("invalid JSON") from None
     if not isinstance(data, dict) or not data:
         raise Fault("it names no fields")
-    return read_answers(data, _keys_of_field)
+    return typed_answers({name: _keys_of_field(name, value) for name, value in data.items()})
 
 
 def _keys_of_field(name: str, value: Any) -> Mapping[str, Any]:
