@@ -54,16 +54,13 @@ def plain_fields(kind: Any) -> dict[str, Any] | None:
     """The fields of a TypedDict or a dataclass; None for other types. Raises Fault."""
     if not is_typeddict(kind) and not hasattr(kind, "__dataclass_fields__"):
         return None
-    try:
-        hints = get_type_hints(kind, include_extras=True)
-    except NameError as error:
-        hint = "define its types at the top of a module"
-        raise Fault(f"{kind.__name__}: {error}", hint=hint) from None
-    bare = {
-        n: get_args(h)[0] if get_origin(h) in (Required, NotRequired) else h
-        for n, h in hints.items()
+    hints = get_type_hints(kind, include_extras=True)
+    return {
+        name: get_args(hints[name])[0]
+        if get_origin(hints[name]) in (Required, NotRequired)
+        else hints[name]
+        for name in getattr(kind, "__dataclass_fields__", hints)
     }
-    return {name: bare[name] for name in getattr(kind, "__dataclass_fields__", bare)}
 
 
 def needs_pydantic(kind: Any, around: tuple[Any, ...] = ()) -> bool:
@@ -180,7 +177,6 @@ class _Reader:
         outer, kinds = (self._field, self._kind), dict[str, str]()
         self._around.append(node)
         if cls is not None:
-            self._field = cls.__name__
             self._read_class(cls)
         for name, part in node.get("properties", {}).items():
             info = None if cls is None else cls.model_fields[name]
@@ -204,26 +200,27 @@ class _Reader:
 
     def _read_class(self, cls: Any) -> None:
         """Refuse what no answer has, and note whether the class must be called."""
+        name = cls.__name__
         if cls.__pydantic_root_model__:
-            raise self._fault("it is a RootModel, whose value has no name", "give its type itself")
+            raise self._fault(f"{name} is a RootModel: its value has no name", "give its type")
         if cls.__pydantic_generic_metadata__["parameters"]:
-            raise self._fault("its type variables stand for no type", f"{cls.__name__}[int]")
-        decorators = [getattr(cls.__pydantic_decorators__, name) for name in _VALIDATORS]
-        settings = [cls.model_config.get(name) for name in _TEXTS]
+            raise self._fault(f"{name} has type variables that stand for no type", f"{name}[int]")
+        self._refuse_extra(cls.model_config.get("json_schema_extra"), f"{name} has")
+        decorators = [getattr(cls.__pydantic_decorators__, each) for each in _VALIDATORS]
+        settings = [cls.model_config.get(each) for each in _TEXTS]
         self._validates |= any((*decorators, *settings, cls.__pydantic_post_init__))
-        self._refuse_extra(cls.model_config.get("json_schema_extra"))
-        for name, info in cls.model_fields.items():
-            self._field = f"{cls.__name__}.{name}"
+        for field, info in cls.model_fields.items():
+            self._field = f"{name}.{field}"
             if type(info.validation_alias).__name__ in {"AliasPath", "AliasChoices"}:
                 raise self._fault("its alias is a path, or several", "give it a text as alias")
-            self._refuse_extra(info.json_schema_extra)
+            self._refuse_extra(info.json_schema_extra, "it has")
             metadata = (*info.metadata, *_metadata_in(info.annotation))
             self._validates |= not all(map(_is_in_schema, metadata))
 
-    def _refuse_extra(self, extra: Any) -> None:
+    def _refuse_extra(self, extra: Any, what: str) -> None:
         if extra and (callable(extra) or not extra.keys() <= {"example", "examples"}):
-            hint = "say it in the description"
-            raise self._fault("its json_schema_extra cannot be carried", hint)
+            what = f"{what} a json_schema_extra, which cannot be carried"
+            raise self._fault(what, "say it in the description")
 
     def _default(self, node: Mapping[str, Any], info: Any) -> Any:
         """The value of a field that is not answered."""

@@ -250,10 +250,10 @@ def test_what_only_the_class_can_check_is_left_to_it(kind: Any, field: Any, form
         (list[str], Field(default_factory=lambda: ["x"]), "Ticket.a: its default_factory cannot be carried"),
         (str, Field(validation_alias=AliasPath("b", 0)), "Ticket.a: its alias is a path, or several"),
         (str, Field(validation_alias=AliasChoices("b", "c")), "Ticket.a: its alias is a path, or several"),
-        (str, Field(json_schema_extra={"unit": "m"}), "Ticket.a: its json_schema_extra cannot be carried"),
+        (str, Field(json_schema_extra={"unit": "m"}), "Ticket.a: it has a json_schema_extra, which cannot be carried"),
         (Node, ..., "Node.kids: it refers to Node itself"),
-        (Names, ..., "Names: it is a RootModel"),
-        (Box, ..., "Box: its type variables stand for no type"),
+        (Names, ..., "Ticket.a: Names is a RootModel: its value has no name"),
+        (Box, ..., "Ticket.a: Box has type variables that stand for no type"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_carried_is_named_with_class_and_field(
@@ -268,9 +268,10 @@ def test_what_cannot_be_carried_is_named_with_class_and_field(
 @pytest.mark.parametrize(
     ("returns", "said"),
     [
+        (Names, "sem_map, returns: Names is a RootModel: its value has no name"),
         (Unready, "sem_map, returns: Unready has no JSON Schema: name 'Missing' is not defined"),
         (create_model("Odd", __config__=ConfigDict(json_schema_extra={"x": 1}), a=(str, ...)),
-         "sem_map, returns: Odd: its json_schema_extra cannot be carried"),
+         "sem_map, returns: Odd has a json_schema_extra, which cannot be carried"),
         ({"a": dict[str, int]}, "sem_map, returns, a: dict[str, int] is no type of an answer"),
         ({"a": list[Node]}, "sem_map, returns, a: Node.kids: it refers to Node itself"),
         ({"a": Annotated[str, AfterValidator(str)]}, "sem_map, returns, a: "),
