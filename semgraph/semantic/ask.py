@@ -275,7 +275,7 @@ async def answer_items(
     places = [unit for unit in dict.fromkeys(units) if unit not in unasked]
     own = None if check_input is None else rows_at(check_input, places)
     if isinstance(node, Answering):
-        table = await _checked(node, asked, rows, own, asking, _retries(node))
+        table = await _checked(node, asked, rows, own, asking, (node.check or Check).retries)
     else:
         table = await _by_implementation(asked, rows, asking)
     if not unasked:
@@ -327,10 +327,6 @@ async def _by_implementation(node: Semantic, rows: Rows, asking: Asking) -> pa.T
         if valid != answered:
             return answer_table(node, valid)
     return table
-
-
-def _retries(node: Answering) -> int:
-    return Check.retries if node.check is None else node.check.retries
 
 
 async def _checked(
