@@ -24,32 +24,20 @@ def validated(prompt: Prompt, values: Mapping[str, Any]) -> dict[str, Any]:
         Fault: A validator raises another error.
     """
     whole = Type("struct", fields=prompt.returns, validator=prompt.validator)
-    answers = _validated(whole, _as_json(whole, values))
-    return {**values, **read_value(whole, answers, "", [])}
-
-
-def _as_json(kind: Type, value: Any) -> Any:
-    """A typed value as JSON."""
-    if value is None:
-        return None
-    if kind.item is not None:
-        return [_as_json(kind.item, item) for item in value]
-    if kind.name == "struct":
-        return {name: _as_json(part, value[name]) for name, part in kind.fields}
-    return json.loads(value) if kind.name == "json" else plain(value)
+    return {**values, **read_value(whole, _validated(whole, values), "", [])}
 
 
 def _validated(kind: Type, value: Any) -> Any:
-    """JSON in which the classes of a type have validated their parts."""
+    """A typed value as JSON, in which classes have validated their parts."""
     if value is None:
         return None
-    if kind.validator is not None:
-        return _of_class(kind, _called(kind, value))
     if kind.item is not None:
         return [_validated(kind.item, item) for item in value]
-    if kind.fields:
-        return {name: _validated(part, value[name]) for name, part in kind.fields}
-    return value
+    if kind.name == "struct":
+        value = {name: _validated(part, value[name]) for name, part in kind.fields}
+    else:
+        value = json.loads(value) if kind.name == "json" else plain(value)
+    return value if kind.validator is None else _of_class(kind, _called(kind, value))
 
 
 def _called(kind: Type, value: Mapping[str, Any]) -> Any:
