@@ -36,13 +36,7 @@ _FORMATS = {
 _CLASS = "x-class"  # the key of a class in its schema
 _VALIDATORS = ("validators", "field_validators", "root_validators", "model_validators")
 # Settings of a class that change or check texts.
-_TEXTS = (
-    "str_strip_whitespace",
-    "str_to_lower",
-    "str_to_upper",
-    "str_min_length",
-    "str_max_length",
-)
+_TEXTS = ("str_strip_whitespace", "str_to_lower", "str_to_upper", "str_min_length", "str_max_length")  # fmt: skip
 
 
 def is_model(kind: Any) -> bool:

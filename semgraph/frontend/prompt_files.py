@@ -35,7 +35,6 @@ from semgraph.logical.schema import NAME
 
 SECTIONS = ("rules", "examples", "context", "item", "other", "reflexion")
 _STATIC = ("rules", "examples", "reflexion")
-_NUMBER, _COUNT = kinds.kept({"type": "number"}), kinds.kept({"type": "integer", "minimum": 0})
 
 
 def _class(value: Any) -> type:
@@ -48,16 +47,10 @@ def _class(value: Any) -> type:
 # The keys of a part of an answer, by its path: address.city, or tags[] for the entries of a list.
 ANSWER_PART: Keys = {
     "describe": Key(kinds.TEXT, "what it means, for the model"),
-    "minimum": Key(_NUMBER, "the least number"),
-    "exclusiveMinimum": Key(_NUMBER, "numbers are greater"),
-    "maximum": Key(_NUMBER, "the greatest number"),
-    "exclusiveMaximum": Key(_NUMBER, "numbers are less"),
-    "multipleOf": Key(_NUMBER, "numbers are multiples of it"),
-    "minLength": Key(_COUNT, "the fewest characters of a text"),
-    "maxLength": Key(_COUNT, "the most characters of a text"),
-    "pattern": Key(kinds.TEXT, "a regular expression that texts have, as Pydantic reads it"),
-    "minItems": Key(_COUNT, "the fewest entries of a list"),
-    "maxItems": Key(_COUNT, "the most entries of a list"),
+    **{
+        key: Key(kinds.kept({"type": "string" if key == "pattern" else "number"}), words)
+        for key, words in limits.LIMITS.items()
+    },
     "default": Key(kinds.kept({}), "the value in place of null"),
 }
 # The keys of an answer that is a mapping.

@@ -51,7 +51,7 @@ _KEYWORDS: Mapping[str, tuple[tuple[str, ...], str, Callable[[Any, Any], bool]]]
     "minItems": (_LISTS, "at least {} entries", lambda value, n: len(value) >= n),
     "maxItems": (_LISTS, "at most {} entries", lambda value, n: len(value) <= n),
 }
-LIMITS = tuple(_KEYWORDS)
+LIMITS = {key: words.format("N") for key, (_, words, _) in _KEYWORDS.items()}  # and what they mean
 DEFAULT = "default"  # the value in place of null
 _STEP = re.compile(r"\[\]|[^.\[\]]+")
 
@@ -67,7 +67,7 @@ def limits_of(keys: Mapping[str, Any], kind: Type) -> str:
         if kind.name not in kinds:
             raise Fault(f"{key} does not limit {kind}", key, hint=f"it limits {', '.join(kinds)}")
         try:  # a value that it can be compared with
-            _ = key == DEFAULT or _KEYWORDS[key][2]("" if kinds == _TEXTS else 1, value)
+            _ = key == DEFAULT or _KEYWORDS[key][2](1 if kinds == _NUMBERS else "", value)
         except (TypeError, ValueError) as error:
             raise Fault(f"{value!r}: {error}", key) from None
     return canonical_json(limits) if limits else ""

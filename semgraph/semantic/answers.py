@@ -35,17 +35,7 @@ from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type, object_schema, parse_type
 from semgraph.frontend.classes import class_of
 from semgraph.llm.base import Reply
-from semgraph.logical.limits import (
-    DEFAULT,
-    LIMITS,
-    Answers,
-    in_words,
-    is_part,
-    keywords,
-    limited,
-    meets,
-    typed_answers,
-)
+from semgraph.logical import limits
 from semgraph.logical.prompt import Prompt, PromptSet, plain
 from semgraph.logical.schema import NAME
 from semgraph.logical.semantic import Semantic, SemMap
@@ -138,7 +128,7 @@ def _with_answer_schema(prompt: Prompt, text: str) -> Prompt:
     return replace(prompt, returns=returns, describe=(*prompt.describe, *described))
 
 
-def parse_answer_schema(text: str) -> Answers:
+def parse_answer_schema(text: str) -> limits.Answers:
     """The fields of an answer schema in JSON, with their meanings and the class that validates
     them. Raises Fault.
     """
@@ -148,15 +138,15 @@ def parse_answer_schema(text: str) -> Answers:
         raise Fault("invalid JSON") from None
     if not isinstance(data, dict) or not data:
         raise Fault("it names no fields")
-    return typed_answers({name: _keys_of_field(name, value) for name, value in data.items()})
+    return limits.typed_answers({name: _keys_of_field(name, value) for name, value in data.items()})
 
 
 def _keys_of_field(name: str, value: Any) -> Mapping[str, Any]:
-    part = is_part(name)
+    part = limits.is_part(name)
     if not part and not NAME.match(name):
         raise Fault(f'"{name}" is no name', hint="letters, digits and _, not starting with a digit")
     keys = value if isinstance(value, Mapping) else {"type": value}
-    known = {"describe", "class", *LIMITS, DEFAULT} | (set() if part else {"type"})
+    known = {"describe", "class", *limits.LIMITS, limits.DEFAULT} | (set() if part else {"type"})
     texts = (keys.get("type", "" if part else None), keys.get("describe", ""))
     if not all(isinstance(each, str) for each in texts) or not keys.keys() <= known:
         raise Fault(f'"{name}" has no type' if not part else f'"{name}" has other keys')
@@ -351,7 +341,7 @@ class AnswerSchema:
     @cached_property
     def described(self) -> list[tuple[str, str]]:
         """The meanings by path, with the limits in words."""
-        words = dict(limited(self.fields))
+        words = dict(limits.limited(self.fields))
         own = [(path, _with_limits(text, words.pop(path, ""))) for path, text in self.meanings]
         return own + list(words.items())
 
@@ -433,7 +423,7 @@ def number(value: Any) -> int | None:
 def read_value(kind: Type, value: Any, path: str, notes: _Notes) -> Any:
     """A JSON value as the Arrow value of a type. Raises Invalid, naming `path`."""
     if value is None:
-        if (default := keywords(kind.limits).get(DEFAULT)) is not None:
+        if (default := limits.keywords(kind.limits).get(limits.DEFAULT)) is not None:
             return read_value(replace(kind, limits=""), default, path, notes)
         if kind.nullable:
             return None
@@ -449,8 +439,8 @@ def read_value(kind: Type, value: Any, path: str, notes: _Notes) -> Any:
             notes.append(("read a date of an answer as NULL", where))
             return None
         raise Invalid(f"{path or 'the answer'} must be {_wanted(kind)}") from None
-    if kind.limits and not meets(kind.limits, answer):
-        raise Invalid(f"{path or 'the answer'} must be {in_words(kind.limits)}")
+    if kind.limits and not limits.meets(kind.limits, answer):
+        raise Invalid(f"{path or 'the answer'} must be {limits.in_words(kind.limits)}")
     return answer
 
 
