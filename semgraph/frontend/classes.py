@@ -6,7 +6,7 @@ answer, in another process by its import key. Pydantic is imported only where a 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from importlib import import_module
 from inspect import cleandoc
@@ -34,9 +34,18 @@ _FORMATS = {
     "duration": "a duration in ISO 8601",
 }  # fmt: skip
 _CLASS = "x-class"  # the key of a class in its schema
-_VALIDATORS = ("validators", "field_validators", "root_validators", "model_validators")
-# Settings of a class that change or check texts.
-_TEXTS = ("str_strip_whitespace", "str_to_lower", "str_to_upper", "str_min_length", "str_max_length")  # fmt: skip
+# The types of Pydantic's core of which plans and JSON Schema say all, except what these keys say, and
+# bounds of dates and mappings.
+_CARRIED = {
+    "model", "model-fields", "model-field", "default", "nullable", "definitions", "definition-ref", "str",
+    "int", "float", "bool", "date", "datetime", "list", "dict", "any", "literal", "enum", "union",
+    "typed-dict", "typed-dict-field", "dataclass", "dataclass-args", "dataclass-field",
+}  # fmt: skip
+_MORE = {
+    "strip_whitespace", "to_lower", "to_upper", "now_op", "tz_constraint", "post_init",
+    "str_strip_whitespace", "str_to_lower", "str_to_upper", "str_min_length", "str_max_length",
+}  # fmt: skip
+_BOUNDS = {"ge", "gt", "le", "lt", "min_length", "max_length"}
 
 
 def is_model(kind: Any) -> bool:
@@ -111,7 +120,8 @@ class _Reader:
         try:
             if is_model(kind):
                 kind.model_rebuild()  # of what is not defined yet
-            made = TypeAdapter(kind).json_schema(by_alias=False, schema_generator=WithClasses)
+            adapter = TypeAdapter(kind)
+            made = adapter.json_schema(by_alias=False, schema_generator=WithClasses)
         except (PydanticUserError, NameError) as error:
             name = getattr(kind, "__name__", kind)
             raise Fault(f"{name} has no JSON Schema: {str(error).splitlines()[0]}") from None
@@ -119,7 +129,7 @@ class _Reader:
         self.entries: dict[str, dict[str, Any]] = {}
         self._around: list[Mapping[str, Any]] = []  # the classes around the current type
         self._field, self._kind = "", kind  # the current class and field, and its type
-        self._validates = False  # whether the outermost class around it must be called
+        self._is_called = _says_more(adapter.core_schema)
 
     def text(self, node: Mapping[str, Any], path: str) -> str:
         """A type in the notation of plans. Meanings and limits are keys of its path."""
@@ -148,7 +158,6 @@ class _Reader:
         if kind == "object" and node.get("additionalProperties", True) is not True:
             hint = "dict[str, Any] for any JSON, or a list of a model with two fields"
             raise self._refused(hint)
-        self._validates |= not node.keys().isdisjoint({"minProperties", "maxProperties"})
         if kind == "object" or node.keys().isdisjoint({"type", "anyOf", "oneOf", "allOf"}):
             return "json"
         if kind not in _JSON_TYPES or form in {"binary", "password"}:
@@ -157,7 +166,6 @@ class _Reader:
             return _TIMES.get(form or "", _JSON_TYPES[kind])
         if not self._around:
             raise self._refused("a field of a Pydantic model")
-        self._validates = True
         words = self.entries[path].get("describe"), _FORMATS.get(form, form)
         self.entries[path]["describe"] = ", ".join(filter(None, words))
         return _JSON_TYPES[kind]
@@ -187,29 +195,23 @@ class _Reader:
             kinds[name] = text
         self._around.pop()
         self._field, self._kind = outer
-        if cls is not None and self._validates and not any(_CLASS in n for n in self._around):
+        if cls is not None and self._is_called and not any(_CLASS in n for n in self._around):
             self.entries[path]["class"] = cls
-            self._validates = False
         return kinds
 
     def _read_class(self, cls: Any) -> None:
-        """Refuse what no answer has, and note whether the class must be called."""
+        """Refuse what no answer has."""
         name = cls.__name__
         if cls.__pydantic_root_model__:
             raise self._fault(f"{name} is a RootModel: its value has no name", "give its type")
         if cls.__pydantic_generic_metadata__["parameters"]:
             raise self._fault(f"{name} has type variables that stand for no type", f"{name}[int]")
         self._refuse_extra(cls.model_config.get("json_schema_extra"), f"{name} has")
-        decorators = [getattr(cls.__pydantic_decorators__, each) for each in _VALIDATORS]
-        settings = [cls.model_config.get(each) for each in _TEXTS]
-        self._validates |= any((*decorators, *settings, cls.__pydantic_post_init__))
         for field, info in cls.model_fields.items():
             self._field = f"{name}.{field}"
             if type(info.validation_alias).__name__ in {"AliasPath", "AliasChoices"}:
                 raise self._fault("its alias is a path, or several", "give it a text as alias")
             self._refuse_extra(info.json_schema_extra, "it has")
-            metadata = (*info.metadata, *_metadata_in(info.annotation))
-            self._validates |= not all(map(_is_in_schema, metadata))
 
     def _refuse_extra(self, extra: Any, what: str) -> None:
         if extra and (callable(extra) or not extra.keys() <= {"example", "examples"}):
@@ -244,30 +246,19 @@ def _or_null(text: str) -> str:
     return text if text.endswith(" null") else f"{text} null"
 
 
-def _metadata_in(kind: Any) -> Iterator[Any]:
-    """What Annotated says of the parts of a type, and Pydantic's own types."""
-    parts = get_args(kind)
-    if isinstance(kind, type) and kind.__module__.startswith("pydantic.") and not is_model(kind):
-        yield kind
-    if get_origin(kind) is Annotated:
-        yield from parts[1:]
-        parts = parts[:1]
-    for part in parts:
-        yield from _metadata_in(part)
-
-
-def _is_in_schema(metadata: Any) -> bool:
-    """Whether the JSON Schema says all that the metadata of a type means."""
-    name = type(metadata).__name__
-    if name == "FieldInfo":
-        return all(map(_is_in_schema, metadata.metadata))
-    if name in {"Ge", "Gt", "Le", "Lt"}:  # not those of dates
-        return isinstance(getattr(metadata, name.lower()), (int, float))
-    if name == "_PydanticGeneralMetadata":
-        return vars(metadata).keys() <= {"pattern", "strict", "allow_inf_nan"}
-    if hasattr(type(metadata), "__iter__") and not isinstance(metadata, str):  # a group
-        return all(map(_is_in_schema, metadata))
-    return name in {"MinLen", "MaxLen", "MultipleOf", "Strict", "AllowInfNan", "str"}
+def _says_more(core: Any) -> bool:
+    """Whether a schema of Pydantic's core says more than its JSON Schema: it calls functions, or
+    checks what plans cannot. The class is then called with the answers.
+    """
+    if isinstance(core, (list, tuple)):
+        return any(map(_says_more, core))
+    if not isinstance(core, dict):
+        return False
+    kind, keys = core.get("type"), {key for key, value in core.items() if value}
+    own = isinstance(kind, str) and kind not in _CARRIED
+    own = own or (kind in {"date", "datetime", "dict"} and not keys.isdisjoint(_BOUNDS))
+    inner = (core[key] for key in keys - {"serialization", "metadata", "computed_fields"})
+    return own or not keys.isdisjoint(_MORE) or any(map(_says_more, inner))
 
 
 # -- objects
