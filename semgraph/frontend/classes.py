@@ -18,7 +18,6 @@ from typing import (
     get_args,
     get_origin,
     get_type_hints,
-    is_typeddict,
 )
 
 import pyarrow as pa
@@ -55,7 +54,7 @@ def is_model(kind: Any) -> bool:
 
 def plain_fields(kind: Any) -> dict[str, Any] | None:
     """The fields of a TypedDict or a dataclass; None for other types. Raises Fault."""
-    if not is_typeddict(kind) and not hasattr(kind, "__dataclass_fields__"):
+    if not hasattr(kind, "__required_keys__") and not hasattr(kind, "__dataclass_fields__"):
         return None
     hints = get_type_hints(kind, include_extras=True)
     return {
@@ -80,6 +79,8 @@ def answers_of(kind: Any, path: str = "") -> dict[str, Any]:
     """
     reader = _Reader(kind)
     text = reader.text(reader.schema, path)
+    if reader.is_called and not any("class" in keys for keys in reader.entries.values()):
+        raise reader.refused("a field of a Pydantic model")
     if path:
         reader.entries[path] = {"type": text, **reader.entries.get(path, {})}
     return {
@@ -129,7 +130,7 @@ class _Reader:
         self.entries: dict[str, dict[str, Any]] = {}
         self._around: list[Mapping[str, Any]] = []  # the classes around the current type
         self._field, self._kind = "", kind  # the current class and field, and its type
-        self._is_called = _says_more(adapter.core_schema)
+        self.is_called = _says_more(adapter.core_schema)
 
     def text(self, node: Mapping[str, Any], path: str) -> str:
         """A type in the notation of plans. Meanings and limits are keys of its path."""
@@ -157,15 +158,15 @@ class _Reader:
             return f"list<{self.text(node.get('items', {}), f'{path}[]')}>"
         if kind == "object" and node.get("additionalProperties", True) is not True:
             hint = "dict[str, Any] for any JSON, or a list of a model with two fields"
-            raise self._refused(hint)
+            raise self.refused(hint)
         if kind == "object" or node.keys().isdisjoint({"type", "anyOf", "oneOf", "allOf"}):
             return "json"
         if kind not in _JSON_TYPES or form in {"binary", "password"}:
-            raise self._refused("list[T], str, float, T | None, or Any for any JSON")
+            raise self.refused("list[T], str, float, T | None, or Any for any JSON")
         if form is None or form in _TIMES:
             return _TIMES.get(form or "", _JSON_TYPES[kind])
         if not self._around:
-            raise self._refused("a field of a Pydantic model")
+            raise self.refused("a field of a Pydantic model")
         words = self.entries[path].get("describe"), _FORMATS.get(form, form)
         self.entries[path]["describe"] = ", ".join(filter(None, words))
         return _JSON_TYPES[kind]
@@ -195,7 +196,7 @@ class _Reader:
             kinds[name] = text
         self._around.pop()
         self._field, self._kind = outer
-        if cls is not None and self._is_called and not any(_CLASS in n for n in self._around):
+        if cls is not None and self.is_called and not any(_CLASS in n for n in self._around):
             self.entries[path]["class"] = cls
         return kinds
 
@@ -234,7 +235,8 @@ class _Reader:
             raise self._fault(f"{tuple(values)} are no values of an enum", "give texts")
         return str(Type("enum", nullable=len(texts) < len(values), values=texts))
 
-    def _refused(self, hint: str) -> Fault:
+    def refused(self, hint: str) -> Fault:
+        """The refusal of the current type."""
         name = getattr(self._kind, "__name__", "") if not get_args(self._kind) else ""
         return self._fault(f"{name or self._kind} is no type of an answer", hint)
 

@@ -73,7 +73,7 @@ ANN = {"name": "Ann", "age": 3, "tags": ["a"], "tone": "cross"}
 def test_descriptions_and_limits_are_words_of_the_request_and_no_keywords() -> None:
     _, model = run(Person, ANN, lambda _: {})
     (request,) = model.requests
-    schema = request.schema
+    schema = json.loads(request.schema)
     assert schema["description"] == "A human being."
     described = {name: part.get("description") for name, part in schema["properties"].items()}
     assert described == {
