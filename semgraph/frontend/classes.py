@@ -267,12 +267,14 @@ def _says_more(core: Any) -> bool:
 
 
 def read_objects(rows: Sequence[Mapping[str, Any]], cls: Any) -> list[Any]:
-    """Rows as objects of a class. Text with JSON is read where the class refuses text. Raises
-    DataError.
+    """Rows as objects of a class. Text with JSON is read where the class refuses text; NULL is the
+    default of a field that has one. Raises DataError.
     """
     from pydantic import TypeAdapter, ValidationError
 
     adapter = TypeAdapter(cls)
+    fields = getattr(cls, "model_fields", {}).items()
+    optional = {name for name, info in fields if not info.is_required()}
 
     def read(row: Mapping[str, Any], number: int, *, again: bool = False) -> Any:
         try:
@@ -286,7 +288,8 @@ def read_objects(rows: Sequence[Mapping[str, Any]], cls: Any) -> list[Any]:
         column = f", column {names[0]}" if names else ""
         raise DataError(f"row {number}{column}: {faults[0]['msg']}")
 
-    return [read(row, number) for number, row in enumerate(rows, 1)]
+    given = [{n: v for n, v in row.items() if v is not None or n not in optional} for row in rows]
+    return [read(row, number) for number, row in enumerate(given, 1)]
 
 
 def _parsed(text: str) -> Any:

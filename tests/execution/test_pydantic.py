@@ -506,5 +506,6 @@ def test_rows_of_a_result_as_objects_of_a_class() -> None:
     (fact,) = result.rows(as_=Fact)
     assert fact == Fact(id="a", Text="x", extra={"n": 1})
     assert result.rows(as_=Plain) == [Plain("a", "x")]
+    assert result.rows(as_=create_model("Later", id=(str, ...), none=(int, 3)))[0].none == 3
     with pytest.raises(DataError, match="row 1, column more: Input should be a valid list"):
         result.rows(as_=create_model("Odd", more=(list[int], ...)))
