@@ -500,7 +500,7 @@ class Fact(BaseModel):
 
 
 def test_rows_of_a_result_as_objects_of_a_class() -> None:
-    rows = [{"id": "a", "text": "x", "extra": '{"n": 1}', "more": 2}]
+    rows = [{"id": "a", "text": "x", "extra": '{"n": 1}', "more": 2, "none": None}]
     with sg.Session(llm=Oracle(Mind()), store="memory", runs="", journal=False) as session:
         result = session.run(sg.table(rows).filter("id = 'a'"))
     (fact,) = result.rows(as_=Fact)
