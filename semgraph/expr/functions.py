@@ -361,7 +361,8 @@ def on_columns(function: TextFunction) -> Callable[..., pa.Array[Any]]:
         )
 
     # DuckDB counts the parameters
-    return (unary, binary, ternary)[len(function.parameters) - 1]
+    by_count: list[Callable[..., pa.Array[Any]]] = [unary, binary, ternary]
+    return by_count[len(function.parameters) - 1]
 
 
 def canonical_json(value: Any) -> str:

@@ -115,7 +115,7 @@ class _Reader:
             def model_schema(self, schema: Any) -> Any:
                 return super().model_schema(schema) | {_CLASS: schema["cls"]}
 
-            def handle_invalid_for_json_schema(self, *_: Any) -> Any:
+            def handle_invalid_for_json_schema(self, *_: Any, **__: Any) -> Any:
                 return {"type": "none"}  # refused with its field
 
         try:

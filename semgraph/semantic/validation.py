@@ -104,5 +104,5 @@ def _of_class(kind: Type, value: Any) -> Any:
         return [_of_class(kind.item, item) for item in value]
     if not kind.fields or value is None:
         return to_jsonable_python(value)
-    read = value.get if isinstance(value, Mapping) else lambda name: getattr(value, name)
-    return {name: _of_class(part, read(name)) for name, part in kind.fields}
+    read = value if isinstance(value, Mapping) else {n: getattr(value, n) for n, _ in kind.fields}
+    return {name: _of_class(part, read[name]) for name, part in kind.fields}
