@@ -77,7 +77,7 @@ def answers_of(kind: Any, path: str = "") -> dict[str, Any]:
     """A type that needs Pydantic, as the answer at a path (a class: "" for an answer for each field),
     and further keys of its parts by path. Raises Fault.
     """
-    reader = _Reader(kind)
+    reader = _ClassReader(kind)
     text = reader.text(reader.schema, path)
     if reader.is_called and not any("class" in keys for keys in reader.entries.values()):
         raise reader.refused("a field of a Pydantic model")
@@ -104,7 +104,7 @@ def schema_of_class(cls: Any) -> str | None:
     return json.dumps(entries, ensure_ascii=False)
 
 
-class _Reader:
+class _ClassReader:
     """Reads the JSON Schema of a type. `entries` has the keys of answers and of their parts."""
 
     def __init__(self, kind: Any) -> None:
