@@ -281,7 +281,7 @@ def read_objects(rows: Sequence[Mapping[str, Any]], cls: Any) -> list[Any]:
             return adapter.validate_python(row, by_alias=True, by_name=True)
         except ValidationError as error:
             faults = error.errors(include_url=False)
-        names = [fault["loc"][0] for fault in faults if fault["loc"]]
+        names = [str(fault["loc"][0]) for fault in faults if fault["loc"]]
         parsed = {name: _parsed(row[name]) for name in names if isinstance(row.get(name), str)}
         if parsed and not again:
             return read({**row, **parsed}, number, again=True)

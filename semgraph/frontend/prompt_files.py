@@ -56,9 +56,13 @@ ANSWER_PART: Keys = {
 # The keys of an answer that is a mapping.
 ANSWER: Keys = {"type": Key(kinds.TEXT, "its type, such as string", required=True), **ANSWER_PART}
 _OF_PYTHON: Keys = {"class": Key(kinds.plain(_class, {}))}
-TYPES = kinds.by_name(
-    kinds.either(kinds.TEXT.schema, kinds.keys_schema(ANSWER), kinds.keys_schema(ANSWER_PART))
-)
+TYPES: kinds.Schema = {
+    "type": "object",
+    "patternProperties": {
+        kinds.NAMED["pattern"]: kinds.either(kinds.TEXT.schema, kinds.keys_schema(ANSWER))
+    },
+    "additionalProperties": kinds.keys_schema(ANSWER_PART),
+}
 # The keys of the front matter.
 FRONT: Keys = {
     "returns": Key(

@@ -237,7 +237,7 @@ def _read_schemas(plan: LogicalPlan, tables: dict[str, pa.Table]) -> None:
     problems = []
     for name, column in places:
         exists = name in tables and column in tables[name].column_names
-        classes = set[type]()
+        classes = set[Any]()
         for text in tables[name].column(column).unique().to_pylist() if exists else ():
             try:
                 classes |= {None if text is None else parse_answer_schema(text).validator} - {None}

@@ -149,7 +149,8 @@ class Checked(BaseModel):
     @field_validator("name")
     @classmethod
     def stripped(cls, value: str) -> str:
-        assert value != "nobody", "somebody has a name"
+        if value == "nobody":
+            raise AssertionError("somebody has a name")
         if value == "N/A":
             raise PydanticCustomError("empty", "not {text} please", {"text": value})
         return value.strip()
