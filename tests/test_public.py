@@ -10,17 +10,7 @@ import pytest
 import semgraph
 from semgraph import errors
 
-HEAVY = (
-    "pandas",
-    "pyarrow",
-    "numpy",
-    "duckdb",
-    "sqlglot",
-    "networkx",
-    "openai",
-    "neo4j",
-    "pydantic",
-)
+HEAVY = ("pandas", "pyarrow", "numpy", "duckdb", "sqlglot", "networkx", "openai", "neo4j")
 NAMES = {
     "BudgetReached", "Comparison", "ConcurrentWrite", "DataError", "EngineError", "Frame", "InputError", "ModelUnavailable", "PlanError", "Progress",
     "Result", "RowError", "SemgraphError", "Session", "StoreUnavailable", "UnavailableError", "call", "load_plan", "plan", "read_csv", "read_json",
