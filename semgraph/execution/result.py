@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from semgraph.execution.record import recorded_parts
 from semgraph.execution.uniform import Uniform
 from semgraph.expr.types import python_rows
 from semgraph.formats import stopped
+from semgraph.frontend.classes import read_objects
 from semgraph.logical.node import Node
 from semgraph.logical.prompt import plain
 from semgraph.meter import Meter
@@ -46,6 +47,7 @@ class Progress:
 
 
 OnProgress = Callable[[Progress], None]
+T = TypeVar("T")
 
 
 @dataclass(repr=False)
@@ -183,11 +185,25 @@ class Result:
         """
         return import_module("polars").from_arrow(self.to_arrow(name))
 
-    def rows(self, name: str | None = None) -> list[dict[str, Any]]:
+    @overload
+    def rows(self, name: str | None = None) -> list[dict[str, Any]]: ...
+    @overload
+    def rows(self, name: str | None = None, *, as_: type[T]) -> list[T]: ...
+    def rows(self, name: str | None = None, *, as_: Any = None) -> list[Any]:
         """A result as a list of mappings. A time outside the years 1 to 9999, which Python does not
-        support, is text. Raises KeyError, as `to_arrow`.
+        support, is text.
+
+        Args:
+            name: The result; default: the only one.
+            as_: The class of the rows, a Pydantic model or a dataclass, in place of mappings. Text
+                with JSON is read where the class has no text; further columns are left out.
+
+        Raises:
+            KeyError: As `to_arrow`.
+            DataError: A row does not fit the class; with row and column.
         """
-        return python_rows(self.to_arrow(name))
+        rows = python_rows(self.to_arrow(name))
+        return rows if as_ is None else read_objects(rows, as_)
 
     @property
     def cost(self) -> RunCost:

@@ -279,19 +279,26 @@ def overlaid(held: str, more: str) -> str:
     return canonical_json(_object(held) | laid)
 
 
-def shorten(text: str, limit: int) -> str:
-    """A JSON object whose texts are cut to `limit` characters, as `cut` does.
+def shorten(text: str, limit: int, schema: str = "{}") -> str:
+    """A JSON object whose texts are cut to `limit` characters, as `cut` does. A field with a
+    `maxLength` in an answer schema, or in that of its entries (`FIELD[]`), is cut to that.
 
-    >>> shorten('{"a": "One. Two.", "b": ["Three"]}', 4)
-    '{"a":"One.","b":["Thre"]}'
+    >>> shorten('{"a": "One. Two.", "b": ["Three"]}', 4, '{"a": {"maxLength": 9}}')
+    '{"a":"One. Two.","b":["Thre"]}'
     """
+    limits = {
+        path.removesuffix("[]"): keys["maxLength"]
+        for path, keys in _object(schema).items()
+        if isinstance(keys, dict) and "maxLength" in keys
+    }
 
-    def short(value: Any) -> Any:
+    def short(value: Any, limit: int) -> Any:
         if isinstance(value, str):
             return cut(value, limit)
-        return [short(inner) for inner in value] if isinstance(value, list) else value
+        return [short(inner, limit) for inner in value] if isinstance(value, list) else value
 
-    return canonical_json({name: short(value) for name, value in _object(text).items()})
+    values = _object(text).items()
+    return canonical_json({name: short(value, limits.get(name, limit)) for name, value in values})
 
 
 def _object(text: str) -> dict[str, Any]:
@@ -328,6 +335,7 @@ TEXT_FUNCTIONS: dict[str, TextFunction] = {
     "overlap": TextFunction(overlap, ("VARCHAR", "VARCHAR"), "DOUBLE", pa.float64()),
     "overlaid": TextFunction(overlaid, ("VARCHAR", "VARCHAR"), "VARCHAR", pa.string()),
     "shorten": TextFunction(shorten, ("VARCHAR", "BIGINT"), "VARCHAR", pa.string()),
+    "shorten_by": TextFunction(shorten, ("VARCHAR", "BIGINT", "VARCHAR"), "VARCHAR", pa.string()),
 }
 
 
@@ -346,7 +354,15 @@ def on_columns(function: TextFunction) -> Callable[..., pa.Array[Any]]:
             [None if None in row else function.python(*row) for row in rows], function.arrow
         )
 
-    return unary if len(function.parameters) == 1 else binary  # DuckDB counts the parameters
+    def ternary(texts: pa.Array, others: pa.Array, thirds: pa.Array) -> pa.Array:  # type: ignore[type-arg]
+        rows = zip(texts.to_pylist(), others.to_pylist(), thirds.to_pylist(), strict=True)
+        return pa.array(
+            [None if None in row else function.python(*row) for row in rows], function.arrow
+        )
+
+    # DuckDB counts the parameters
+    by_count: list[Callable[..., pa.Array[Any]]] = [unary, binary, ternary]
+    return by_count[len(function.parameters) - 1]
 
 
 def canonical_json(value: Any) -> str:

@@ -104,6 +104,9 @@ class Type:
         values: The values of an enum (a string in tables, a closed choice for the model).
         ref: The records to which a number refers. Written `ref<NAME>`; an int64 for the model and
             in answers.
+        limits: Limits of an answer, and its `default`, as JSON: `{"maximum":150}`. Written beside
+            the type.
+        validator: The class of Pydantic that validates an answer.
 
     >>> str(parse_type("list<struct<name: string, at: timestamp null>>"))
     'list<struct<name: string, at: timestamp null>>'
@@ -117,6 +120,8 @@ class Type:
     size: int = 0
     values: tuple[str, ...] = ()
     ref: str = field(default="", metadata={"added": True})
+    limits: str = field(default="", metadata={"added": True})
+    validator: Any = field(default=None, metadata={"added": True})
 
     def __str__(self) -> str:
         body = f"ref<{self.ref}>" if self.ref else self.name

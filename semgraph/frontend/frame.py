@@ -32,6 +32,7 @@ from semgraph.frontend.document import (
     parse,
     refuse_unknown,
     shown,
+    walk_paths,
 )
 from semgraph.frontend.dump import (
     LOOPS,
@@ -141,7 +142,8 @@ class Frame:
 
     A `prompt` is a question, a file's name, or `{"on": COLUMN, ...}`; `role` names the model that
     answers it. `returns` takes types of plans (`"list<string>"`), of Python (`list[str]`,
-    `Literal["a", "b"]`), or a Pydantic model.
+    `Literal["a", "b"]`), or a Pydantic model: its descriptions and limits are part of the question,
+    and an answer that it refuses is requested again.
 
     >>> from semgraph.frontend.frame import table
     >>> table([{"id": 1, "text": "It leaks."}]).filter("length(text) > 3").columns
@@ -232,9 +234,9 @@ class Frame:
         """σ: the rows for which `where` is true; in a list of conditions, all must be true."""
 
     @operator
-    def require(self, where: str, says: str) -> Frame:
+    def require(self, where: str, says: str, ends: bool = True) -> Frame:
         """The rows for which `where` is true; other rows fail with the text of the expression
-        `says`.
+        `says`. A row of no window ends the run, or is left out with a note if `ends` is false.
 
         >>> from semgraph.frontend.frame import table
         >>> table([{"id": 1}]).require("id > 0", "concat(id, ' is no id')").columns
@@ -616,8 +618,12 @@ class Frame:
 
     @checks_arguments
     def to_yaml(self, name: str = "query", *, use: Mapping[str, str] | None = None) -> str:
-        """The text of the plan file of `to_plan`."""
-        return dump(self.to_plan(name, use=use))
+        """The text of the plan file of `to_plan`. Raises PlanError, also if a class validates answers:
+        a file cannot hold it.
+        """
+        plan = self.to_plan(name, use=use)
+        _refuse_classes(plan.document)
+        return dump(plan)
 
     @checks_arguments
     def save(self, path: str | Path, use: Mapping[str, str] | None = None) -> Path:
@@ -691,6 +697,7 @@ def save(
     """
     world, document = _document(path.stem, returns, writes, use, allow, doc)
     meant = _load(document, world)
+    _refuse_classes(document)
     file = world.graph_file
     if file is not None:
         copied = path.parent / file.name  # a plan must not name a graph file outside its folder
@@ -708,6 +715,17 @@ def save(
     except OSError as error:
         raise PlanError(Problem(f"cannot write {path}: {error.strerror or error}")) from None
     return path
+
+
+def _refuse_classes(document: Mapping[str, Any]) -> None:
+    """Refuse to write a class that validates answers. Raises PlanError."""
+    cls = next((value for _, value in walk_paths(dict(document)) if isinstance(value, type)), None)
+    if cls is not None:
+        what = (
+            f"{cls.__name__} has validators, or fields that only it can check: no file holds them"
+        )
+        hint = "run the frame in Python, or write the conditions as check"
+        raise PlanError(Problem(what, hint=hint))
 
 
 def _load(document: Mapping[str, Any], world: World) -> LogicalPlan:

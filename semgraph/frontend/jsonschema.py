@@ -70,6 +70,7 @@ def _definitions() -> Schema:
         },
         "step": kinds.either(PIPELINE, kinds.keys_schema(STEP)),
         "write": _write(),
+        "answers": TYPES,
     }
 
 
@@ -143,7 +144,10 @@ _OTHERS: Mapping[str, Schema] = {
     "prompt": kinds.either(kinds.TEXT_SCHEMA, _PROMPT),
     "refs": kinds.by_name(kinds.keys_schema(REF), kinds.NAMED),
 }
-_BESIDE: Mapping[str, Schema] = {"returns": TYPES, "role": kinds.COLUMN.schema}
+_BESIDE: Mapping[str, Schema] = {
+    "returns": {"$ref": "#/$defs/answers"},
+    "role": kinds.COLUMN.schema,
+}
 
 
 def _single(properties: Mapping[str, Schema]) -> Schema:

@@ -10,11 +10,12 @@ import types
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Literal, Union, get_args, get_origin
 
 from semgraph.errors import Fault, Faults, PlanError, Position, Problem, did_you_mean, each
 from semgraph.expr.types import PYTHON_TYPES, Type, parse_answer_type
 from semgraph.frontend import kinds
+from semgraph.frontend.classes import answers_of, is_model, needs_pydantic, plain_fields
 from semgraph.frontend.document import (
     Document,
     in_new_words,
@@ -28,21 +29,44 @@ from semgraph.frontend.document import (
     wrong,
 )
 from semgraph.frontend.kinds import Key, Keys
+from semgraph.logical import limits
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.schema import NAME
 
 SECTIONS = ("rules", "examples", "context", "item", "other", "reflexion")
 _STATIC = ("rules", "examples", "reflexion")
-# The keys of an answer that is a mapping.
-ANSWER: Keys = {
-    "type": Key(kinds.TEXT, "its type, such as string", required=True),
+
+
+def _class(value: Any) -> type:
+    if not isinstance(value, type):
+        hint = "give the class in Python: returns=Model"
+        raise Fault("a file cannot name the class that validates answers", hint=hint)
+    return value
+
+
+# The keys of a part of an answer, by its path: address.city, or tags[] for the entries of a list.
+ANSWER_PART: Keys = {
     "describe": Key(kinds.TEXT, "what it means, for the model"),
+    **{
+        key: Key(kinds.kept({"type": "string" if key == "pattern" else "number"}), words)
+        for key, words in limits.LIMITS.items()
+    },
+    "default": Key(kinds.kept({}), "the value in place of null"),
 }
-TYPES = kinds.by_name(kinds.either(kinds.TEXT.schema, kinds.keys_schema(ANSWER)))
+# The keys of an answer that is a mapping.
+ANSWER: Keys = {"type": Key(kinds.TEXT, "its type, such as string", required=True), **ANSWER_PART}
+_OF_PYTHON: Keys = {"class": Key(kinds.plain(_class, {}))}
+TYPES: kinds.Schema = {
+    "type": "object",
+    "patternProperties": {
+        kinds.NAMED["pattern"]: kinds.either(kinds.TEXT.schema, kinds.keys_schema(ANSWER))
+    },
+    "additionalProperties": kinds.keys_schema(ANSWER_PART),
+}
 # The keys of the front matter.
 FRONT: Keys = {
     "returns": Key(
-        kinds.mapped("types by name", {**TYPES, "propertyNames": kinds.NAMED}),
+        kinds.mapped("types by name", {**TYPES, "propertyNames": kinds.whole(limits.PART)}),
         "the answers by name, each with its type",
     ),
     "describe": Key(
@@ -132,10 +156,10 @@ class Prompts:
         item = Template.parse(text, self.params)
         name = " ".join(text.split()[:6])
         try:
-            returns, describe = _answers(mapping(answers, "the types of the answers"))
+            returns, describe, validator = _answers(mapping(answers, "the types of the answers"))
         except Fault as fault:
             raise fault.under("returns") from None
-        return Prompt(name, returns, describe, item=item)
+        return Prompt(name, returns, describe, item=item, validator=validator)
 
     def located(self, fault: Fault) -> Fault:
         """A fault about a placeholder of a prompt file, with its position; other faults unchanged."""
@@ -320,7 +344,7 @@ def _front(front: Document, problems: list[Problem]) -> tuple[Answers, Described
     described: Described = ()
     types = values.get("returns", {})
     try:
-        answers, described = _answers(types, "returns")
+        answers, described, _ = _answers(types, "returns")
     except Fault as fault:
         faults += each(fault)
     refused = types.keys() - dict(answers).keys()
@@ -336,23 +360,17 @@ def _front(front: Document, problems: list[Problem]) -> tuple[Answers, Described
     return answers, described, values.get("role", "default"), values.get("max_tokens", 1024)
 
 
-def _answers(types: Mapping[str, Any], *path: str) -> tuple[Answers, Described]:
-    answers, describe, faults = [], [], []
-    for name, value in types.items():
-        try:
-            kind, text = _answer(name, value)
-        except Fault as fault:
-            faults.append(fault.under(*path, name))
-            continue
-        answers.append((name, kind))
-        if text:
-            describe.append((name, text))
-    if faults:
-        raise Faults(faults)
-    return tuple(answers), tuple(describe)
+def _answers(types: Mapping[str, Any], *path: str) -> limits.Answers:
+    try:
+        return limits.typed_answers(kinds.each_value(types, _keys_of))
+    except Fault as fault:
+        raise fault.under(*path) from None
 
 
-def _answer(name: str, value: Any) -> tuple[Type, str]:
+def _keys_of(name: str, value: Any) -> Mapping[str, Any]:
+    """The keys of an answer, or of a part of one. Raises Fault."""
+    if limits.is_part(name):
+        return kinds.all_keys(value, "a part of an answer", {**ANSWER_PART, **_OF_PYTHON})
     if not NAME.match(name):
         raise Fault(f'"{name}" is no name', hint="letters, digits and _, not starting with a digit")
     if not isinstance(value, Mapping):
@@ -362,9 +380,9 @@ def _answer(name: str, value: Any) -> tuple[Type, str]:
                 'one of a few words is enum<a, b>, in Python Literal["a", "b"]' if words else None
             )
             raise wrong("a type such as string", value, hint)
-        return parse_answer_type(value), ""
-    parts = kinds.all_keys(value, "an answer", ANSWER)
-    return parse_answer_type(parts["type"]), parts.get("describe", "")
+        return {"type": parse_answer_type(value)}
+    keys = kinds.all_keys(value, "an answer", {**ANSWER, **_OF_PYTHON})
+    return {**keys, "type": parse_answer_type(keys["type"])}
 
 
 def _paths(answers: Answers, prefix: str = "") -> Iterator[str]:
@@ -377,8 +395,8 @@ def _paths(answers: Answers, prefix: str = "") -> Iterator[str]:
 
 
 def answer_types(returns: Any) -> Any:
-    """The types in `returns` of a plan, by name. A Pydantic model becomes its fields, with
-    descriptions; a single type becomes the type of `answer`. Raises Fault.
+    """The types in `returns` of a plan, by name, and further keys of their parts by path. A class
+    becomes its fields; a single type becomes the type of `answer`. Raises Fault.
 
     >>> answer_types({"topic": str, "tone": Literal["calm", "cross"], "at": "timestamp null"})
     {'topic': 'string', 'tone': 'enum<calm, cross>', 'at': 'timestamp null'}
@@ -387,40 +405,32 @@ def answer_types(returns: Any) -> Any:
     """
     if returns is None or isinstance(returns, str):
         return returns
-    if isinstance(returns, Mapping):
-        return {name: _written(name, value) for name, value in returns.items()}
-    fields = _fields(returns)
-    if fields is None:
-        return {"answer": _written("answer", returns)}
-    models: Mapping[str, Any] = getattr(returns, "model_fields", {})
-    described = {name: getattr(models.get(name), "description", None) for name in fields}
-    return {
-        name: {"type": text, "describe": described[name]} if described[name] else text
-        for name, text in ((name, _written(name, kind)) for name, kind in fields.items())
-    }
+    if is_model(returns):
+        return answers_of(returns)
+    named = (
+        returns if isinstance(returns, Mapping) else plain_fields(returns) or {"answer": returns}
+    )
+    entries: dict[str, Any] = {}
+    for name, value in named.items():
+        entries |= _entries(name, value)
+    return entries
 
 
-def _written(name: str, value: Any) -> Any:
-    """A type in the notation of plans; a value that is already in it is unchanged."""
+def _entries(name: str, value: Any) -> dict[str, Any]:
+    """An answer of a type; a type that is already in the notation of plans is unchanged."""
     if value is None or isinstance(value, (str, Mapping, int, float, list, tuple, set, frozenset)):
-        return value
+        return {name: value}
     try:
-        return _text(value)
+        return answers_of(value, name) if needs_pydantic(value) else {name: _text(value)}
     except Fault as fault:
         raise fault.under(name) from None
 
 
-def _fields(kind: Any) -> dict[str, Any] | None:
-    """The fields of a model or of a TypedDict; None for other types."""
-    if is_typeddict(kind) or hasattr(kind, "model_fields") or hasattr(kind, "__dataclass_fields__"):
-        hints = get_type_hints(kind)
-        names = getattr(kind, "model_fields", None) or getattr(kind, "__dataclass_fields__", hints)
-        return {name: hints[name] for name in names}
-    return None
-
-
 def _text(kind: Any) -> str:
     origin, parts = get_origin(kind), get_args(kind)
+    if origin is dict and parts not in ((), (str, Any)):
+        hint = "dict[str, Any] for any JSON, or a list of a model with two fields"
+        raise Fault(f"{kind} is no type of an answer: no type names its keys", hint=hint)
     if kind in PYTHON_TYPES or origin is dict:
         return PYTHON_TYPES[origin or kind]
     if origin in (Union, types.UnionType) and type(None) in parts and len(parts) == 2:
@@ -431,7 +441,7 @@ def _text(kind: Any) -> str:
         return _enum(parts)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return _enum(tuple(member.value for member in kind))
-    fields = _fields(kind)
+    fields = plain_fields(kind)
     if fields:
         return f"struct<{', '.join(f'{name}: {_text(part)}' for name, part in fields.items())}>"
     raise Fault(

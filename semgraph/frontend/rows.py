@@ -8,16 +8,19 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from datetime import UTC, date, datetime
 from difflib import get_close_matches
+from enum import Enum
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import pyarrow as pa
 
 from semgraph.errors import Fault, InputError, Problem, did_you_mean
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type, python_values, type_of_arrow
+from semgraph.frontend.classes import doc_of, schema_of_class
 from semgraph.logical.plan import InputSpec
 from semgraph.logical.prompt import plain
 
@@ -195,7 +198,9 @@ def _unix(value: object) -> str:
     return f'a Unix time: write "{time}", as datetime.fromtimestamp(seconds, UTC).isoformat() does'
 
 
-def _json(value: Any) -> str:
+def _json(value: Any) -> str | None:
+    if isinstance(value, type):
+        return schema_of_class(value)
     if not isinstance(value, str):
         try:
             return check_text(canonical_json(plain(value)))
@@ -445,6 +450,7 @@ def _typed_columns(
     """
     rows = list(rows) if isinstance(rows, Iterator) else rows
     try:
+        rows = _of_mapping(rows, [name for name, _ in spec.columns])
         raw = columns_of(rows)
     except Fault as fault:
         needed = [
@@ -478,6 +484,46 @@ def _typed_columns(
     return list(converted.values()), faults, raw
 
 
+def _of_mapping(rows: Any, columns: list[str]) -> Any:
+    """The rows that a mapping means: `{name: class}` for the columns name, description and fields,
+    `{(a, b): [c, ...]}` for three columns. Others are unchanged. Raises Fault.
+    """
+    if not isinstance(rows, Mapping):
+        return rows
+    if sorted(columns) == ["description", "fields", "name"]:
+        for name, cls in rows.items():
+            if not isinstance(cls, type):
+                hint = f'"{name}": a Pydantic model, or a list of mappings'
+                raise Fault(f'"{name}" is {type(cls).__name__}, not a class', hint=hint)
+        return [
+            {"name": name, "description": doc_of(cls), "fields": cls} for name, cls in rows.items()
+        ]
+    pairs = all(isinstance(k, tuple) and isinstance(v, (list, tuple)) for k, v in rows.items())
+    if pairs and all(len(key) == len(columns) - 1 for key in rows):
+        listed = [(*key, each) for key, values in rows.items() for each in values]
+        return [dict(zip(columns, row, strict=True)) for row in listed]
+    return rows
+
+
+def _mapping_of(row: Any) -> Any:
+    """A row that is an object of a model or dataclass as a mapping; others are unchanged."""
+    if hasattr(row, "model_dump") and not isinstance(row, type):
+        return _plain_cells(row.model_dump())
+    if is_dataclass(row) and not isinstance(row, type):
+        return _plain_cells(asdict(row))
+    return row
+
+
+def _plain_cells(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain_cells(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain_cells(inner) for inner in value]
+    return (
+        value.value if isinstance(value, Enum) else str(value) if isinstance(value, UUID) else value
+    )
+
+
 def columns_of(rows: Any) -> RowColumns:
     """The columns of rows. Raises Fault."""
     if isinstance(rows, RowColumns):
@@ -491,16 +537,17 @@ def columns_of(rows: Any) -> RowColumns:
         columns = names_of(rows)
         _unique(columns)
         return RowColumns({name: rows.column(i) for i, name in enumerate(columns)}, rows.num_rows)
-    if isinstance(rows, (str, bytes, Mapping)) or not isinstance(rows, Iterable):
+    if isinstance(_mapping_of(rows), (str, bytes, Mapping)) or not isinstance(rows, Iterable):
         raise Fault(
             f"cannot be read from {type(rows).__name__}",
             hint="give a list of mappings, an Arrow table or a data frame",
         )
-    listed = list(rows)
+    listed = list(map(_mapping_of, rows))
     unreadable = {i: row for i, row in enumerate(listed) if isinstance(row, Unreadable)}
     for i, row in enumerate(listed):
         if not isinstance(row, Mapping):
-            raise Fault(f"row {i + 1} is {type(row).__name__}, not a mapping of columns")
+            name = f"the class {row.__name__}" if isinstance(row, type) else type(row).__name__
+            raise Fault(f"row {i + 1} is {name}, not a mapping of columns")
     names = {str(name): name for row in listed for name in row}
     values = {text: [row.get(name) for row in listed] for text, name in names.items()}
     return RowColumns(values, len(listed), unreadable)
@@ -583,7 +630,7 @@ def _slips(spec: InputSpec, columns: Mapping[str, Any], rows: Any) -> Iterator[R
         near = get_close_matches(name, present, 1, 0.8) if name not in declared else []
         what = f"is no column of {spec.name}; it has: {', '.join(declared)}"
         for place, row in enumerate(rows if near else ()):
-            if name in row and near[0] not in row:
+            if isinstance(row, Mapping) and name in row and near[0] not in row:
                 yield RowFault(place, name, what, f'did you mean "{near[0]}"?')
 
 
@@ -605,7 +652,8 @@ def _column(name: str, kind: Type, values: Any) -> tuple[Any, list[RowFault]]:
             converted.append(convert(value, kind))
         except Fault as fault:
             converted.append(None)
-            faults.append(RowFault(i, name, fault.what, fault.hint or fault.there))
+            hint, is_class = fault.hint or fault.there, isinstance(value, type)
+            faults.append(RowFault(i, name, fault.what, hint, refuses=is_class))
         except (ArithmeticError, ValueError, RecursionError):  # limits of Python
             converted.append(None)
             faults.append(RowFault(i, name, f"{shown(value)} is not {kind}"))

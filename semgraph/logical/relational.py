@@ -588,12 +588,14 @@ class Require(Node, keyword="require", rows="subset", carries=True):
     """The rows for which `where` is true. Any other row fails with the error `says`.
 
     A failed row is set aside with its input row, like a row without an answer. In a plan with
-    windows, the run ends if the failed row derives from no row of the input that is cut.
+    windows, the run ends if the failed row derives from no row of the input that is cut; with
+    `ends: false`, that row is left out, with a note.
     """
 
     input: Node = argument("input")
     where: Scalar = argument("scalar")
     says: Scalar = argument("scalar")
+    ends: bool = argument("flag", default=True, added=True)
 
     def infer(self) -> pa.Schema:
         for name, scalar, kind in (

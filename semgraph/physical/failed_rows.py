@@ -31,7 +31,8 @@ async def required(
         windows: Whether the plan cuts windows.
 
     Raises:
-        InputError: The plan cuts windows, and a row outside of them violates the requirement.
+        InputError: The plan cuts windows, a row outside of them violates the requirement, and that
+            ends the run.
     """
     holds = (await column_of(node.where, node.input, rows, now, pa.bool_())).column("x")
     wrong = [place for place, value in enumerate(holds) if not value]
@@ -42,7 +43,7 @@ async def required(
         error or "it is not as it must be"
         for error in (await column_of(node.says, node.input, bad, now)).column("x")
     ]
-    if windows and not rows.has_input_rows:
+    if windows and node.ends and not rows.has_input_rows:
         raise InputError(
             *(Problem(error, node.step or None, node.origin) for error in dict.fromkeys(errors))
         )

@@ -484,7 +484,7 @@ class RequireRows(PhysicalNode):
         rows, failures = await required(
             self.logical, inputs[0], evaluation.now, windows=evaluation.has_windows
         )
-        evaluation.fail(failures)
+        (evaluation.fail if self.logical.ends else evaluation.leave_out)(failures)
         return rows.derived_from(rows)
 
 

@@ -33,7 +33,9 @@ import pyarrow as pa
 from semgraph.errors import DataError, Fault, RowError
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type, object_schema, parse_type
+from semgraph.frontend.classes import class_of
 from semgraph.llm.base import Reply
+from semgraph.logical import limits
 from semgraph.logical.prompt import Prompt, PromptSet, plain
 from semgraph.logical.schema import NAME
 from semgraph.logical.semantic import Semantic, SemMap
@@ -115,45 +117,42 @@ def with_row_schemas(
 
 
 def _with_answer_schema(prompt: Prompt, text: str) -> Prompt:
-    fields, meanings = parse_answer_schema(text)
+    schema = parse_answer_schema(text)
     name = next(name for name, kind in prompt.returns if kind.name == "json")
-    returns = tuple(
-        (n, replace(kind, fields=fields) if n == name else kind) for n, kind in prompt.returns
-    )
-    described = tuple((f"{name}.{path}", meaning) for path, meaning in meanings)
+
+    def of_row(kind: Type) -> Type:
+        return replace(kind, fields=schema.fields, validator=schema.validator)
+
+    returns = tuple((n, of_row(kind) if n == name else kind) for n, kind in prompt.returns)
+    described = tuple((f"{name}.{path}".rstrip("."), meaning) for path, meaning in schema.describe)
     return replace(prompt, returns=returns, describe=(*prompt.describe, *described))
 
 
-def parse_answer_schema(
-    text: str,
-) -> tuple[tuple[tuple[str, Type], ...], tuple[tuple[str, str], ...]]:
-    """The fields of an answer schema in JSON: types and meanings by name. Raises Fault."""
+def parse_answer_schema(text: str) -> limits.Answers:
+    """The fields of an answer schema in JSON, with their meanings and the class that validates
+    them. Raises Fault.
+    """
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
         raise Fault("invalid JSON") from None
     if not isinstance(data, dict) or not data:
         raise Fault("it names no fields")
-    fields, meanings = [], []
-    for name, value in data.items():
-        kind, meaning = _field(name, value)
-        fields.append((name, kind))
-        meanings += [(name, meaning)] if meaning else []
-    return tuple(fields), tuple(meanings)
+    return limits.typed_answers({name: _keys_of_field(name, value) for name, value in data.items()})
 
 
-def _field(name: str, value: Any) -> tuple[Type, str]:
-    if not NAME.match(name):
+def _keys_of_field(name: str, value: Any) -> Mapping[str, Any]:
+    part = limits.is_part(name)
+    if not part and not NAME.match(name):
         raise Fault(f'"{name}" is no name', hint="letters, digits and _, not starting with a digit")
-    spec = value if isinstance(value, Mapping) else {"type": value}
-    kind, meaning = spec.get("type"), spec.get("describe", "")
-    if (
-        not isinstance(kind, str)
-        or not isinstance(meaning, str)
-        or not set(spec) <= {"type", "describe"}
-    ):
-        raise Fault(f'"{name}" has no type')
-    return parse_type(kind), meaning
+    keys = value if isinstance(value, Mapping) else {"type": value}
+    known = {"describe", "class", *limits.LIMITS, limits.DEFAULT} | (set() if part else {"type"})
+    texts = (keys.get("type", "" if part else None), keys.get("describe", ""))
+    if not all(isinstance(each, str) for each in texts) or not keys.keys() <= known:
+        raise Fault(f'"{name}" has no type' if not part else f'"{name}" has other keys')
+    kind = {} if part else {"type": parse_type(keys["type"])}
+    own = {"class": class_of(str(keys["class"]))} if "class" in keys else {}
+    return {**keys, **kind, **own}
 
 
 _DROPPED = object()
@@ -339,6 +338,13 @@ class AnswerSchema:
     fields: tuple[tuple[str, Type], ...]
     meanings: tuple[tuple[str, str], ...] = ()
 
+    @cached_property
+    def described(self) -> list[tuple[str, str]]:
+        """The meanings by path, with the limits in words."""
+        words = dict(limits.limited(self.fields))
+        own = [(path, _with_limits(text, words.pop(path, ""))) for path, text in self.meanings]
+        return own + list(words.items())
+
     @classmethod
     def of(cls, prompt: Prompt, *before: Own, after: Sequence[Own] = ()) -> AnswerSchema:
         """The fields of a prompt between the operator's own fields."""
@@ -349,8 +355,10 @@ class AnswerSchema:
     @cached_property
     def schema(self) -> dict[str, Any]:
         """The JSON Schema, without additional properties, with descriptions."""
-        meanings = dict(self.meanings)
-        return object_schema({name: _described(kind, name, meanings) for name, kind in self.fields})
+        meanings = dict(self.described)
+        whole = {"description": meanings[""]} if "" in meanings else {}
+        parts = {name: _described(kind, name, meanings) for name, kind in self.fields}
+        return object_schema(parts) | whole
 
     @cached_property
     def sketch(self) -> str:
@@ -360,7 +368,7 @@ class AnswerSchema:
     @cached_property
     def glossary(self) -> str:
         """The meanings of the fields, one per line."""
-        return "\n".join(f"{path}: {text}" for path, text in self.meanings)
+        return "\n".join(f"{path}: {text}" if path else text for path, text in self.described)
 
     @cached_property
     def tokens(self) -> int | None:
@@ -415,6 +423,8 @@ def number(value: Any) -> int | None:
 def read_value(kind: Type, value: Any, path: str, notes: _Notes) -> Any:
     """A JSON value as the Arrow value of a type. Raises Invalid, naming `path`."""
     if value is None:
+        if (default := limits.keywords(kind.limits).get(limits.DEFAULT)) is not None:
+            return read_value(replace(kind, limits=""), default, path, notes)
         if kind.nullable:
             return None
         raise Invalid(f"{path or 'the answer'} must not be null")
@@ -422,13 +432,16 @@ def read_value(kind: Type, value: Any, path: str, notes: _Notes) -> Any:
     if isinstance(value, bool) and kind.name in {"int64", "double"}:
         fits = False
     try:
-        return (_READERS[kind.name] if fits else _unfit)(kind, value, path, notes)
+        answer = (_READERS[kind.name] if fits else _unfit)(kind, value, path, notes)
     except (ValueError, OverflowError, TypeError, RecursionError):
         if kind.nullable and kind.name in {"timestamp", "date"}:
             where = f"{path}: {json.dumps(value, default=str)[:40]}"
             notes.append(("read a date of an answer as NULL", where))
             return None
         raise Invalid(f"{path or 'the answer'} must be {_wanted(kind)}") from None
+    if kind.limits and not limits.meets(kind.limits, answer):
+        raise Invalid(f"{path or 'the answer'} must be {limits.in_words(kind.limits)}")
+    return answer
 
 
 def _object(pairs: list[tuple[str, Any]]) -> Any:
@@ -562,13 +575,19 @@ def _plain_sketch(kind: Type) -> str:
     return _WORDS[kind.name]
 
 
+def _with_limits(text: str, limits: str) -> str:
+    return f"{text} ({limits})" if limits else text
+
+
 def _described(kind: Type, path: str, meanings: Mapping[str, str]) -> dict[str, Any]:
     """The JSON Schema of a type, with the meanings of the type and its fields."""
     schema = (replace(kind, name="struct") if kind.fields else kind).json_schema()
     inner = schema["anyOf"][0] if kind.nullable else schema
-    part = kind
+    part, entry = kind, path
     while part.item is not None:
-        part, inner = part.item, inner["items"]
+        part, inner, entry = part.item, inner["items"], f"{entry}[]"
+        if entry in meanings:
+            inner["description"] = meanings[entry]
         inner = inner["anyOf"][0] if part.nullable else inner
     for name, field in part.fields:
         inner["properties"][name] = _described(field, f"{path}.{name}", meanings)

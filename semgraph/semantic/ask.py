@@ -8,7 +8,7 @@ Implementations never see a sem_join's `how` and `keep`, nor `on_error`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from semgraph.errors import Fault, PlanError, Problem
 from semgraph.expr.duckdb import ORDINAL
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import python_rows
@@ -35,6 +36,7 @@ from semgraph.relational.batch import (
 )
 from semgraph.relational.segments import column_of
 from semgraph.semantic.answers import (
+    Invalid,
     answer_table,
     checked_outcome,
     needed_records,
@@ -45,6 +47,7 @@ from semgraph.semantic.answers import (
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import SCORE, Outcome, Rows, answer_schema, prompt_numbers
 from semgraph.semantic.implementation import Implementation, check_answer, watched
+from semgraph.semantic.validation import validated
 
 _NO_MESSAGE = "it does not meet the check"
 
@@ -270,8 +273,9 @@ async def answer_items(
         times,
     )
     places = [unit for unit in dict.fromkeys(units) if unit not in unasked]
-    if isinstance(node, Answering) and node.check is not None and check_input is not None:
-        table = await _checked(node, node.check, asked, rows, rows_at(check_input, places), asking)
+    own = None if check_input is None else rows_at(check_input, places)
+    if isinstance(node, Answering):
+        table = await _checked(node, asked, rows, own, asking, (node.check or Check).retries)
     else:
         table = await _by_implementation(asked, rows, asking)
     if not unasked:
@@ -327,44 +331,78 @@ async def _by_implementation(node: Semantic, rows: Rows, asking: Asking) -> pa.T
 
 async def _checked(
     node: Answering,
-    check: Check,
     asked: Semantic,
     rows: Rows,
-    check_input: pa.Table,
+    check_input: pa.Table | None,
     asking: Asking,
+    retries: int,
 ) -> pa.Table:
-    """The answers. Those that fail the check are requested again; after the last retry they are
-    errors.
+    """The answers. Those that fail the check, or that a class refuses, are requested again; after the
+    last retry they are errors.
 
     Args:
         node: The operator of the plan.
-        check: Its check, with the remaining retries.
         asked: The operator that the implementation answers.
         rows: The items.
-        check_input: The other columns that the check reads, one row per item.
+        check_input: The other columns that the check reads, one row per item; None without a check.
         asking: The implementation and its environment.
+        retries: The number of further requests.
     """
     table = await _by_implementation(asked, rows, asking)
-    messages = await refused(node, check, table, check_input, asking.now)
+    table, messages = _by_classes(node, asked, rows, table)
+    if node.check is not None and check_input is not None:
+        unmet = await refused(node, node.check, table, check_input, asking.now)
+        messages = dict(sorted({**unmet, **messages}.items()))
     if not messages:
         return table
     answers = outcomes(asked, table)
-    if not check.retries:
+    if not retries:
         for place, message in messages.items():
             answers[place] = Outcome(None, f"check: {message}", answers[place].calls)
         return _table(asked, answers, table)
     asking.calls.refused(len(messages))
     again = await _checked(
         node,
-        replace(check, retries=check.retries - 1),
         asked,
         rows.again(messages),
-        rows_at(check_input, [*messages]),
+        None if check_input is None else rows_at(check_input, [*messages]),
         asking,
+        retries - 1,
     )
     for place, later in zip(messages, outcomes(asked, again), strict=True):
         answers[place] = _replaced(answers[place], later)
     return _table(asked, answers, table)
+
+
+def _by_classes(
+    node: Answering, asked: Semantic, rows: Rows, table: pa.Table
+) -> tuple[pa.Table, dict[int, str]]:
+    """The answers as the classes of their prompts return them, and by index what a class says of
+    those that it refuses.
+
+    Raises:
+        PlanError: A validator raises an error that is no refusal.
+    """
+    prompts = asked.prompt.all
+    if not any(prompt.validated for prompt in prompts):
+        return table, {}
+    answers, messages = outcomes(asked, table), dict[int, str]()
+    lefts = rows.lefts
+    if node.keyword == "sem_agg":
+        lefts = [lefts[items[0]] for items in rows.groups()]
+    for place in _judged(node, table):
+        prompt, values = prompts[rows.prompt[lefts[place]]], answers[place].values or {}
+        try:
+            if prompt.validated:
+                answers[place] = answers[place]._replace(values=validated(prompt, values))
+        except Invalid as refusal:
+            messages[place] = str(refusal).strip().rstrip(".") or _NO_MESSAGE
+        except Fault as fault:
+            row = prompt_texts(rows.left.slice(lefts[place], 1), rows.left.column_names)[0]
+            there = f"row: {row:.500}"
+            problem = Problem(fault.what, node.step or None, node.origin, there, fault.hint)
+            raise PlanError(problem) from fault.__cause__
+    return _table(asked, answers, table), messages
 
 
 def _replaced(refused: Outcome, later: Outcome) -> Outcome:

@@ -265,9 +265,11 @@ def refuse_answers(node: Semantic, because: str) -> str | None:
 def refuse_check(node: Semantic, because: str) -> str | None:
     """The reason why an implementation cannot run a node with a check, or None.
 
-    It applies to implementations whose requests omit the reason of a refused answer.
+    It applies to implementations whose requests omit the reason of a refused answer. Classes that
+    validate answers are a check.
     """
-    checked = getattr(node, "check", None) is not None
+    validated = any(prompt.validated for prompt in node.prompt.all)
+    checked = validated or getattr(node, "check", None) is not None
     return (
         f"{because}, and the step has a check; use {REFERENCES[node.keyword]}" if checked else None
     )

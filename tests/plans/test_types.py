@@ -168,10 +168,6 @@ async def test_who_uses_no_types_is_asked_as_before(memory: Memory) -> None:
             {"signatures": [{"source": "Person", "target": "Town", "relation": "HOME"}]},
             "no entity type Town",
         ),
-        (
-            {"signatures": [{"source": "Person", "target": "City", "relation": "LIVES"}]},
-            "no edge type LIVES",
-        ),
         ({"entity_types": [{**PERSON, "fields": '{"summary": "string"}'}]}, 'entity type "Person"'),
         ({"entity_types": [{**PERSON, "fields": '["a"]'}]}, "entity_types: fields is no schema"),
         ({"entity_types": [{**PERSON, "name": "A person"}]}, 'entity type "A person"'),
@@ -190,6 +186,13 @@ async def test_what_is_wrong_with_types_is_told_before_anything_is_asked(
         await hear(memory, "I live in Rome.", **{"edge_types": [LIVES], **wrong})
     assert said in str(caught.value)
     assert memory.model.counters.calls == 0
+
+
+async def test_a_signature_of_no_type_is_left_out_with_a_note(memory: Memory) -> None:
+    unknown = [{"source": "Person", "target": "City", "relation": "LIVES"}]
+    result = await hear(memory, "I live in Rome.", edge_types=[LIVES], signatures=unknown)
+    assert any("no edge type LIVES" in note for note in result.notes)
+    assert [name for _, name, _ in (await memory.graph()).arrows] == ["HOME"]
 
 
 async def test_an_excluded_type_where_no_types_are_given(memory: Memory) -> None:

@@ -204,7 +204,7 @@ _FIELDS: tuple[tuple[str, Callable[[Source, Sequence[Claim]], Sequence[str | Non
     ("fact statement sentence claim summary text", lambda _, claims: [c.text for c in claims]),
     ("relation verb predicate", lambda _, claims: [c.relation for c in claims]),
     ("organisation organization employer company firm", _targets("job", "left")),
-    ("place city town home", _targets("home")),
+    ("place city town home location headquarters", _targets("home")),
     ("project", _targets("lead", "handed")),
     ("friend acquaintance", _targets("knows")),
     ("target object other", lambda _, claims: [c.target for c in claims]),
@@ -213,6 +213,7 @@ _FIELDS: tuple[tuple[str, Callable[[Source, Sequence[Claim]], Sequence[str | Non
         lambda source, claims: [c.subject for c in claims] or _names(source, claims),
     ),
     ("entity entitie thing mention names", _names),
+    ("occupation position industry category type duration", lambda *_: []),  # never told
 )
 
 

@@ -64,7 +64,14 @@ def graph(record: Record, *, undated: bool = False) -> Answer:
 def attributes(record: Record, form: Mapping[str, Any]) -> Answer:
     """Values of fields, from the text; null or blank if the text has none."""
     said = record["fact"] if "fact" in record else "\n".join(listed(record["heard"]))
-    return {"attributes": filled(form["properties"], Source(said))}
+    fields = form["properties"]
+    told = {name: kind for name, kind in fields.items() if not _is_measure(kind)}
+    return {"attributes": dict.fromkeys(fields) | filled(told, Source(said))}
+
+
+def _is_measure(kind: Mapping[str, Any]) -> bool:
+    """Whether a field is a number or a truth that no text tells."""
+    return any(one.get("type") in {"number", "boolean"} for one in kind.get("anyOf", ()))
 
 
 def _names(record: Record) -> list[str]:
