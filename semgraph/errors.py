@@ -283,3 +283,32 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
     folded = {name.casefold(): name for name in reversed(list(known))}
     near = difflib.get_close_matches(word.casefold(), list(reversed(folded)), n=1, cutoff=_NEAR)
     return folded[near[0]] if near else None
+
+
+_TELLING = 4  # the minimum length of names that are rarely similar by chance
+
+
+def nearly(a: str, b: str) -> bool:
+    """Whether two names differ in one letter (missing, added, changed, or swapped with the next),
+    or in case and "_".
+
+    Names with different digits are not similar.
+
+    >>> [
+    ...     nearly(*pair)
+    ...     for pair in (("sumary", "summary"), ("nmae", "name"), ("validAt", "valid_at"))
+    ... ]
+    [True, True, True]
+    >>> [nearly(*pair) for pair in (("fact2", "fact"), ("said_at", "valid_at"), ("to", "at"))]
+    [False, False, False]
+    """
+    a, b = (name.casefold().replace("_", "") for name in (a, b))
+    if max(len(a), len(b)) < _TELLING:
+        return False
+    while a and b and a[0] == b[0]:
+        a, b = a[1:], b[1:]
+    while a and b and a[-1] == b[-1]:
+        a, b = a[:-1], b[:-1]
+    if any(c.isdecimal() for c in a + b):
+        return False
+    return max(len(a), len(b)) <= 1 or (len(a) == len(b) == 2 and a == b[::-1])

@@ -118,9 +118,7 @@ class PlanOptions:
 
         params, use = parameters(self.set), named_values("--use", self.use)
         prepared = session.prepare(plan, params=params, preset=self.preset, use=use, resume=resume)
-        chosen = session.settings.chosen_roles
-        prepared.refuse_unused(name for name in chosen if name not in ROLES)
-        return prepared
+        return prepared.by_models(session.settings.chosen_roles, ROLES, required=True)
 
     def rows(self, plan: LogicalPlan) -> dict[str, LoadedInput]:
         """The rows of the inputs that are given. Raises PlanError or InputError."""

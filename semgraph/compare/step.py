@@ -171,12 +171,12 @@ def semantic_node(plan: LogicalPlan, step: str) -> Semantic:
 
 
 def implementation_of(
-    node: Semantic, text: str, library: Library, llm: LLM
+    node: Semantic, text: str, own: Choice, library: Library, llm: LLM
 ) -> tuple[Choice, Implementation[Any]]:
-    """Parse a choice of a step's implementation. Raises PlanError if it is unknown, has an invalid
-    parameter, or does not support this step.
+    """Parse a choice of a step's implementation, over its `own` one. Raises PlanError if it is
+    unknown, has an invalid parameter, or does not support this step.
     """
-    choice = Choice.parse(text).over(library.reference(node.keyword))
+    choice = Choice.parse(text).over(own)
     variant = library.get(node.keyword, choice, node.step)
     asked = node.of_model(choice.model)
     refusal = variant.refusal(asked, bound(llm, asked.prompt.first.role).limits)
@@ -228,9 +228,12 @@ class StepArms(Arms):
     def __init__(self, bench: Bench) -> None:
         self.bench, request, library = bench, bench.request, bench.library
         self.node = node = semantic_node(request.plan, request.step)
+        reference = library.reference(node.keyword)
+        own = request.plan.choice(node.step)
+        own = reference if own is None else own.over(reference)
         by_name = checked(
             {
-                name: partial(implementation_of, node, text, library, bench.opened.llm)
+                name: partial(implementation_of, node, text, own, library, bench.opened.llm)
                 for name, text in request.variants.items()
             }
         )
@@ -239,9 +242,9 @@ class StepArms(Arms):
         self.nodes = {name: node.of_model(choice.model) for name, choice in self.choices.items()}
         roles = (each.prompt.first.role for each in self.nodes.values())
         bench.record.roles = dict.fromkeys(roles)
-        own = library.reference(node.keyword)
-        self.reference = next((n for n, c in self.choices.items() if c == own), next(iter(by_name)))
-        self.basis = library.get(node.keyword, own)
+        alike = (n for n, c in self.choices.items() if replace(c, model="") == reference)
+        self.reference = next(alike, next(iter(by_name)))
+        self.basis = library.get(node.keyword, reference)
         self.uses = {name: {node.step: str(choice)} for name, choice in self.choices.items()}
         self.truth = None if request.truth is None else read_truth(node, request.truth)
         for use in self.uses.values():

@@ -177,8 +177,6 @@ def replacing_arguments(
             reasons.append(
                 f'it has no parameter "{name}", and the call sets it to {canonical_json(value)}'
             )
-    if choice.model:
-        reasons.append("its own steps name their models")
     for name, value in choice.params:
         if name not in declared:
             near = did_you_mean(name, declared)

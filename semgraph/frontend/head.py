@@ -448,7 +448,7 @@ class Head:
         prefix: The prefix of the names of its steps: the calling step's name and "/".
         confined: Whether the files that it names must be in its folder; False if Python code names
             them.
-        use: Choices by step, each with its path in the plan.
+        use: Choices by step, each with its path in the plan; later ones override earlier ones.
         unknown_graph: Whether the graph file has problems.
         unknown_inputs: Inputs with problems. If it contains "", any unknown name may be one.
     """
@@ -460,7 +460,7 @@ class Head:
     confined: bool = True
     data: dict[str, Any] = field(default_factory=dict)
     params: dict[str, Any] = field(default_factory=dict)
-    use: dict[str, tuple[Any, Trail]] = field(default_factory=dict)
+    use: list[tuple[str, Any, Trail]] = field(default_factory=list)
     graph: Graph = NO_GRAPH
     unknown_graph: bool = False
     inputs: dict[str, InputSpec] = field(default_factory=dict)
@@ -589,7 +589,7 @@ def _settings(
     presets = at_key("presets", mapping, head.data.get("presets"), "a mapping of presets")
     own = at_key("use", mapping, head.data.get("use"), "a mapping of steps")
     head.params.update(declared)
-    head.use = {name: (value, ("use", name)) for name, value in own.items()}
+    head.use = [(name, value, ("use", name)) for name, value in own.items()]
     faults = [fault.under("params") for fault in defaults(declared)]
     chosen: dict[str, Any] = {}
     for name, body in presets.items():
@@ -600,12 +600,9 @@ def _settings(
             continue
         if name == preset:
             chosen = settings
-    for step, value in (chosen.get("use") or {}).items():
-        head.use.pop(step, None)  # the last of several entries for a step counts
-        head.use[step] = (value, ("presets", str(preset), "use", step))
-    for step, value in use.items():
-        head.use.pop(step, None)
-        head.use[step] = (value, ())
+    of_preset = (chosen.get("use") or {}).items()
+    head.use += [(step, v, ("presets", str(preset), "use", step)) for step, v in of_preset]
+    head.use += [(step, value, ()) for step, value in use.items()]
     if faults:
         raise Faults(faults)
     head.params.update(chosen.get("params") or {})
@@ -614,13 +611,14 @@ def _settings(
     head.attempt_option(
         command("--set", "params"), partial(_set_parameters, head, declared, params)
     )
-    for step, (value, path) in [*head.use.items()]:
+    for place, (_, _, path) in enumerate(head.use):
         if path:
-            head.attempt(partial(_settle_choice, head, step, value, path), *path)
+            head.attempt(partial(_settle_choice, head, place), *path)
 
 
-def _settle_choice(head: Head, step: str, value: Any, path: Trail) -> None:
+def _settle_choice(head: Head, place: int) -> None:
     """Substitute parameters in an entry of `use`: `read_fast(shown=$shown)`. Raises Fault."""
+    step, value, path = head.use[place]
     try:
         choice = Choice.parse(value)
     except Fault:
@@ -633,7 +631,7 @@ def _settle_choice(head: Head, step: str, value: Any, path: Trail) -> None:
     if named:
         settled = {name: head.params[parameter] for name, parameter in named.items()}
         name = str(replace(choice, params=()))
-        head.use[step] = ({name: {**dict(choice.params), **settled}}, path)
+        head.use[place] = (step, {name: {**dict(choice.params), **settled}}, path)
 
 
 def _set_parameters(head: Head, declared: Mapping[str, Any], params: Mapping[str, Any]) -> None:

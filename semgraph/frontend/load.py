@@ -83,7 +83,14 @@ from semgraph.logical.graph import Scan
 from semgraph.logical.iterate import Round
 from semgraph.logical.node import Node, walk
 from semgraph.logical.partitions import mixed_prompts
-from semgraph.logical.plan import Choice, LogicalPlan, PlanCall, SchemaWrite, match_steps
+from semgraph.logical.plan import (
+    Choice,
+    LogicalPlan,
+    PlanCall,
+    SchemaWrite,
+    choices_over,
+    match_steps,
+)
 from semgraph.logical.prompt import PromptSet
 from semgraph.logical.relational import Union
 from semgraph.logical.schema import NAME, Graph
@@ -154,7 +161,7 @@ class Loader:
             self.choices |= inner.choices
         steps = self.all_steps() if head.use else {}
         swappable = {node.step for node in walk(*steps.values()) if node.swappable}
-        for name, (value, path) in head.use.items():
+        for name, value, path in head.use:
             choose = partial(self._choose, name, value, steps, swappable, option=not path)
             if path:
                 head.attempt(choose, *path)
@@ -654,7 +661,7 @@ class Loader:
         loader: Loader | None = self
         while loader is not None:
             own = step.removeprefix(loader.head.prefix)
-            for key, (value, path) in loader.head.use.items():
+            for key, value, path in loader.head.use:
                 nested = key.split("/")[0] not in loader.raw and own.endswith(f"/{key}")
                 if key == own or nested:
                     found = Replacement(value, loader, key, path)
@@ -681,6 +688,10 @@ class Loader:
             raise Reported
         try:
             choice = Choice.parse(replacement.value)
+            if choice.model:
+                raise Fault(
+                    f"{choice}: a called plan has no model", hint="name a step of it: OUTER/INNER"
+                )
             path = self._called_file(choice.name)
             self.calls[step] = PlanCall(arguments["plan"], choice)
         except Fault as fault:
@@ -961,9 +972,8 @@ def load_document(
     head.attempt(partial(_check_example, head))
 
     def load(more: Mapping[str, Any], params: Any = params, *, blame: bool = True) -> LogicalPlan:
-        before = {step: value for step, value in (use or {}).items() if step not in more}
         return load_document(
-            document, path, params=params, preset=preset, use={**before, **more}, blame=blame,
+            document, path, params=params, preset=preset, use=choices_over(more, use or {}), blame=blame,
             folders=folders, graphs=graphs, confined=confined, functions=functions,
         )  # fmt: skip
 

@@ -12,14 +12,13 @@ import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Any, Literal, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
-from semgraph.errors import PlanError, Problem, RowError
+from semgraph.errors import PlanError, Problem, RowError, nearly
 from semgraph.privacy import without_password
 
 T = TypeVar("T")
@@ -71,23 +70,18 @@ def _text(value: Any) -> str:
 
 
 ROLES = ("default", "small", "rerank", "embed")  # the keys of [models] that semgraph itself reads
-_SIMILAR = 0.84  # "defualt", "smal": misspellings, not new roles
-
-
-def misspelt(role: str, roles: Iterable[str]) -> str:
-    """The role that another one resembles without being it; "" if there is none."""
-    near = get_close_matches(role.lower(), roles, n=1, cutoff=_SIMILAR)
-    return near[0] if near and near[0] != role else ""
 
 
 def falls_back(role: str, roles: Collection[str]) -> str:
     """`default`, whose model answers for a role without one. `roles` have a model. Raises PlanError
     if the role is a misspelling of one of them, or of one of semgraph's.
     """
-    meant = "" if role in ROLES else misspelt(role, {*roles, *ROLES})
+    # judge is no misspelling of a step judged
+    others = (name for name in roles if not (name.startswith(role) or role.startswith(name)))
+    meant = [each for each in (*ROLES, *others) if nearly(role, each) and role not in ROLES]
     if role == "embed" or meant:
         there = f"roles with a model: {', '.join(roles)}"
-        hint = f'did you mean "{meant}"?' if meant else "it is the embedder's"
+        hint = f'did you mean "{meant[0]}"?' if meant else "it is the embedder's"
         what = f'no model is bound to the role "{role}"'
         raise PlanError(Problem(what, there=there, hint=hint))
     return "default"

@@ -390,6 +390,11 @@ def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
     return ModelSpec(kind, provider, model, base_url, options)
 
 
+def names_model(text: str) -> bool:
+    """Whether a text in a choice is PROVIDER:NAME, or a provider that needs no name, not a role."""
+    return ":" in text or (text in PROVIDERS and not PROVIDERS[text].names_required)
+
+
 def plain_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
     """Parse PROVIDER:NAME, as files that are passed on may name a model. Raises PlanError, also for
     an address and for options: they say where requests and keys go.

@@ -5,7 +5,7 @@ so two recordings differ only where their answers differ:
 
 1. The head: the format's version, the model and its limits, the embedder and its dimensions, the
    date, and every `$now` by the name of its slice or wave.
-2. One line for each answer: the request's fingerprint (without the model; with the role, if the role
+2. One line for each answer: the request's fingerprint (without the model; with the step, if the step
    has a model of its own), the step, the beginning of the last message, hashes of the parts of the
    request, and the text with its tokens and seconds; or the row's error.
 3. One line for each embedded text: its vector as little-endian float32 in base64.
@@ -290,7 +290,7 @@ class Recorded(Free):
                 recorded requests.
         """
         answers = self.recording.answers
-        answer = answers.get(_key(request, request.role)) or answers.get(request.fingerprint)
+        answer = answers.get(_key(request)) or answers.get(request.fingerprint)
         if answer is None:
             raise ModelUnavailable(self._miss(request))
         name, call = self.recording.model, _call_id(request)
@@ -344,9 +344,9 @@ _REMEDY = (
 )
 
 
-def _key(request: Request, role: str) -> str:
-    """The key of an answer of a role with a model of its own."""
-    text = f"{role}\n{request.fingerprint}"
+def _key(request: Request) -> str:
+    """The key of an answer in a step with a model of its own."""
+    text = f"{request.step}\n{request.fingerprint}"
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -487,7 +487,7 @@ class RecordingModel(Wrapper):
 
     def _record(self, request: Request, reply: Reply, error: tuple[str, str] | None) -> None:
         shared = bound(self.inner, request.role) is bound(self.inner, "default")
-        key = request.fingerprint if shared else _key(request, request.role)
+        key = request.fingerprint if shared else _key(request)
         self._recording.answers[key] = RecordedAnswer(
             request.step, excerpt(request), parts(request), reply, error
         )

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from semgraph.errors import PlanError, Problem, did_you_mean
-from semgraph.llm.base import ROLES, Kind, ModelSpec, falls_back, misspelt
+from semgraph.errors import PlanError, Problem, did_you_mean, nearly
+from semgraph.llm.base import ROLES, Kind, ModelSpec, falls_back
 from semgraph.llm.catalogue import offline
-from semgraph.llm.providers import PROVIDERS, parse_spec, plain_spec
+from semgraph.llm.providers import PROVIDERS, names_model, parse_spec, plain_spec
 from semgraph.llm.services import SERVICES
 from semgraph.llm.tokens import FlatPrice
 from semgraph.options import ARGUMENTS, SETTINGS, RunLimits, SettingSpec
@@ -46,6 +46,7 @@ TABLES = ("models", "limits", "retries", "journal", "prices")
 KEYS = (*(key for key in SETTINGS if key not in ("llm", "models", "models.embed")), *TABLES)
 TRUST = "trust.hosts"  # only in the user's own file
 _ROLE = re.compile(r"[A-Za-z_]\w*(/\w+)*\Z")  # of a model: a role, or a step
+_OF_KIND = re.compile(r"(?i)(embed|rerank)(d?er|ding)\Z")
 
 
 @dataclass(frozen=True)
@@ -212,16 +213,15 @@ def _value(key: str, value: Any, base: Path, also: tuple[str, ...]) -> Any:
 
 
 def check_role(role: str) -> None:
-    """Refuse a misspelling of one of semgraph's roles: no prompt would use its model. Raises
-    PlanError.
+    """Refuse a name of no role or step, and a misspelling of one of semgraph's roles: no prompt
+    would use its model. Raises PlanError.
     """
-    if role in ROLES:
-        return
-    meant = misspelt(role, ROLES) or "embed" * role.lower().startswith("embed")
-    if meant:
+    of_kind = _OF_KIND.match(role)
+    near = [each for each in ROLES if nearly(role, each)] + ([of_kind[1]] if of_kind else [])
+    if role not in ROLES and (near or not _ROLE.match(role)):
         there = f"semgraph's roles are {', '.join(ROLES)}; names of your own roles must not resemble them"
-        what, hint = f'"models.{role}" is an unknown role', f'did you mean "models.{meant}"?'
-        raise PlanError(Problem(what, there=there, hint=hint))
+        hint = f'did you mean "models.{near[0]}"?' if near else "use letters, digits and _"
+        raise PlanError(Problem(f'"models.{role}" is an unknown role', there=there, hint=hint))
 
 
 def _price(model: str, value: Any) -> FlatPrice:
@@ -375,21 +375,19 @@ class Settings:
         """The role whose model answers for a role: itself, or `default` if it has no model. PROVIDER:NAME
         stays. Raises PlanError for a misspelt role.
         """
-        return name if ":" in name or name in self.roles else falls_back(name, self.roles)
+        return name if name in self.roles or names_model(name) else falls_back(name, self.roles)
 
-    def model(self, role: str = "default") -> ModelSpec:
+    def bound(self, role: str) -> Setting:
         """The model of a role, or of PROVIDER:NAME in a choice. Raises PlanError for a misspelt role
         or an unknown provider.
         """
-        if ":" in role:
-            return plain_spec(role, "model")
-        spec = self[f"models.{self.role(role)}"].value
-        assert isinstance(spec, ModelSpec)
-        return spec
+        bound = self.values.get(f"models.{self.role(role)}")
+        return bound or Setting(plain_spec(role, "model"), "use")
 
-    def origin(self, role: str) -> str:
-        """The origin of the model of a role."""
-        return "use" if ":" in role else self[f"models.{self.role(role)}"].origin
+    def model(self, role: str = "default") -> ModelSpec:
+        """As `bound`, without the origin."""
+        spec: ModelSpec = self.bound(role).value
+        return spec
 
     @property
     def chosen_roles(self) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, cast
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean
+from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean, nearly
 from semgraph.expr.canonical import canonical
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.own_functions import own_calls
@@ -158,8 +158,10 @@ class Choice:
         return f"{how} @ {self.model}".lstrip() if self.model else how
 
     def over(self, other: Choice | None) -> Choice:
-        """This choice; if it is only a model, the other implementation with that model."""
-        return self if self.name or other is None else replace(other, model=self.model)
+        """This choice, with the implementation or the model of another one where it has none."""
+        if other is None:
+            return self
+        return replace(self if self.name else other, model=self.model or other.model)
 
 
 def _without_model(text: str) -> tuple[str, str]:
@@ -175,7 +177,7 @@ def _without_model(text: str) -> tuple[str, str]:
     return text[: found.start()].strip(), model
 
 
-_AT = re.compile(r"(?:\A|\s)\s*@\s+(?P<model>\S+)\s*\Z")
+_AT = re.compile(r"(?:\A|\s)@\s*(?P<model>[^\s'\")]+)\s*\Z")
 _MODEL = re.compile(r"[A-Za-z_]\w*(?:/\w+)*|[A-Za-z][\w-]*:[^@?]+")
 _CHOICE = re.compile(r"\s*(?P<name>[^\s(){}\[\]=,]+)\s*(?:\((?P<params>.*)\))?\s*\Z", re.DOTALL)
 _PART = re.compile(  # up to a comma outside quotes
@@ -234,6 +236,10 @@ def _choice_of_mapping(value: Mapping[Any, Any]) -> Choice:
         msg = f'the parameters of "{name}" must be a mapping'
         raise Fault(msg, hint="write {block: {left: 10}}")
     name, model = _without_model(name)
+    if params and not name:
+        raise Fault(
+            f'"@ {model}" is no implementation with parameters', hint="name it: block @ small"
+        )
     return Choice(name, _checked([(str(k), v) for k, v in (params or {}).items()]), model)
 
 
@@ -242,6 +248,15 @@ def _chosen(step: str, value: object) -> Choice:
         return Choice.parse(value)
     except Fault as fault:
         raise PlanError(Problem(fault.what, step, there=fault.there, hint=fault.hint)) from None
+
+
+def choices_over(use: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """Choices by step, over others; see `Choice.over`. Raises PlanError."""
+    both = {
+        step: str(_chosen(step, use[step]).over(_chosen(step, others[step])))
+        for step in use.keys() & others.keys()
+    }
+    return {**others, **use, **both}
 
 
 def match_steps(pattern: str, steps: Iterable[str]) -> list[str]:
@@ -336,24 +351,32 @@ class LogicalPlan:
         semantic = (node for node in walk(*self.roots) if isinstance(node, Semantic))
         return list(dict.fromkeys(node.step for node in semantic))
 
-    def by_models(self, names: Iterable[str]) -> LogicalPlan:
+    def by_models(
+        self, names: Iterable[str], known: Collection[str] = (), *, required: bool = False
+    ) -> LogicalPlan:
         """The plan with each step that bears one of these names, and no role has, answered by the
         model of that name.
-        """
-        others, steps = [name for name in names if name not in self.needs.roles], self.asking
-        return self.using(
-            {step: f"@ {name}" for name in others for step in match_steps(name, steps)}
-        )
 
-    def refuse_unused(self, names: Iterable[str]) -> None:
-        """Refuse models that no role and no step of the plan names. Raises PlanError."""
-        roles, steps = self.needs.roles, self.asking
-        for name in names:
-            if name not in roles and not match_steps(name, steps):
-                there = f"roles: {', '.join(roles)}; steps that call a model: {', '.join(steps)}"
-                hint = did_you_mean(name, [*roles, *steps])
+        Args:
+            names: Roles and steps with a model.
+            known: Roles that the plan may lack.
+            required: Whether it may lack no other name.
+
+        Raises:
+            PlanError: A name is a misspelt role or step of the plan, or, if `required`, neither.
+        """
+        roles, steps, use = self.needs.roles, self.asking, dict[str, str]()
+        there = [*roles, *steps, *(step.rpartition("/")[2] for step in steps)]
+        for name in sorted({*names} - {*roles}, key=lambda name: name.count("/")):
+            matches = match_steps(name, steps)
+            if not (matches or name in known) and (
+                required or any(nearly(name, each) for each in there)
+            ):
                 what = f'plan {self.name} has no role and no step "{name}" to give a model to'
-                raise PlanError(Problem(what, there=there, hint=hint))
+                listed = f"roles: {', '.join(roles)}; steps that call a model: {', '.join(steps)}"
+                raise PlanError(Problem(what, there=listed, hint=did_you_mean(name, there)))
+            use |= dict.fromkeys(matches, f"@ {name}")
+        return self.using(use)
 
     def answered(self, node: Semantic) -> Semantic:
         """An operator, with its prompts for the model of the step's choice."""

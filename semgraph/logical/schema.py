@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, did_you_mean
+from semgraph.errors import Fault, did_you_mean, nearly
 from semgraph.expr.canonical import canonical
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import Type
@@ -169,9 +169,6 @@ class Graph:
         return tuple(label for label in self.labels.values() if label.kind == "edge")
 
 
-_TELLING = 4  # the minimum length of names that are rarely similar by chance
-
-
 def misspelt(label: Label, schema: pa.Schema, written: Mapping[str, Scalar]) -> Iterator[Fault]:
     """A fault for each column that looks like a misspelt property: nothing reads it, and an
     unwritten property has a similar name and the same type.
@@ -201,29 +198,3 @@ def misspelt(label: Label, schema: pa.Schema, written: Mapping[str, Scalar]) -> 
                     hint=f'name the column {name}, write set: {{{name}: {column.name}}}, or leave "{column.name}" out of '
                     "the rows, if it is another thing",
                 )
-
-
-def nearly(a: str, b: str) -> bool:
-    """Whether two names differ in one letter (missing, added, changed, or swapped with the next),
-    or in case and "_".
-
-    Names with different digits are not similar.
-
-    >>> [
-    ...     nearly(*pair)
-    ...     for pair in (("sumary", "summary"), ("nmae", "name"), ("validAt", "valid_at"))
-    ... ]
-    [True, True, True]
-    >>> [nearly(*pair) for pair in (("fact2", "fact"), ("said_at", "valid_at"), ("to", "at"))]
-    [False, False, False]
-    """
-    a, b = (name.casefold().replace("_", "") for name in (a, b))
-    if max(len(a), len(b)) < _TELLING:
-        return False
-    while a and b and a[0] == b[0]:
-        a, b = a[1:], b[1:]
-    while a and b and a[-1] == b[-1]:
-        a, b = a[:-1], b[:-1]
-    if any(c.isdecimal() for c in a + b):
-        return False
-    return max(len(a), len(b)) <= 1 or (len(a) == len(b) == 2 and a == b[::-1])

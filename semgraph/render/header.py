@@ -48,8 +48,9 @@ def header(
     yield f"plan   {plan.name} ({_where(typed)})"
     yield from _inputs(plan, inputs, requested)
     for role in dict.fromkeys(map(settings.role, needs.roles)):
-        name = "model " if role == "default" or ":" in role else f"{role:<6}"
-        yield f"{name} {described(settings.model(role), plan, settings)}   ({settings.origin(role)})"
+        model = settings.bound(role)
+        name = "model " if role == "default" or model.origin == "use" else f"{role:<6}"
+        yield f"{name} {described(model.value, plan, settings)}   ({model.origin})"
     if not needs.roles:
         yield "model  none: this plan calls no language model"
     if needs.embeds:

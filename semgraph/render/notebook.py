@@ -207,7 +207,7 @@ def _models(
     for role, model in models.items():
         name = "model" if role == "default" else f"model {role}"
         if isinstance(model, ModelSpec):
-            yield name, str(model), _price(model, settings), settings.origin(role)
+            yield name, str(model), _price(model, settings), settings.bound(role).origin
         else:
             yield name, model.name, _prices(model.dollars), "argument"
     if embedder is not None:

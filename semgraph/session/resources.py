@@ -19,7 +19,7 @@ from collections.abc import (
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ from semgraph.execution.observations import ObservationFile
 from semgraph.execution.runtime import Clock, Opened
 from semgraph.llm.base import (
     LLM,
-    ROLES,
     Borrowed,
     Embedder,
     Limits,
@@ -45,7 +44,7 @@ from semgraph.llm.endpoints import (
     wrapped_model,
 )
 from semgraph.llm.journal import Journal, JournalLocked
-from semgraph.llm.providers import PROVIDERS
+from semgraph.llm.providers import PROVIDERS, names_model
 from semgraph.llm.recording import Recorder, Recording
 from semgraph.llm.settings import Settings
 from semgraph.llm.stack import Budget, Limiter, Roles, Stack, bound
@@ -427,23 +426,21 @@ class Resources:
         """Whether answers come from a recording, which has one answer for each request."""
         return self.objects.llm is None and PROVIDERS[self.settings.model().provider].replays
 
-    def model(self, role: str) -> LLM | ModelSpec:
-        """The model of a role: the user's object, else that of the settings. An object for `default`
-        outranks the models of files and variables. Raises PlanError for a misspelt role.
+    @cached_property
+    def bound_models(self) -> dict[str, LLM | ModelSpec]:
+        """The models by role, `default` first: the user's objects, and those of the settings. An
+        object for `default` outranks the models of files and variables.
         """
         own, settings = self.objects.models, self.settings
-        default = own.get("default")
-        if role in own or default is None or ":" in role or role in settings.chosen_roles:
-            return own[role] if role in own else settings.model(role)
-        falls_back(role, {*own, *settings.roles})
-        return default
+        roles = settings.chosen_roles if "default" in own else settings.roles
+        return {role: settings.model(role) for role in ("default", *roles)} | dict(own)
 
-    @property
-    def bound_models(self) -> dict[str, LLM | ModelSpec]:
-        """The models by role, `default` first."""
-        own, settings = self.objects.models, self.settings
-        others = settings.roles if self.objects.llm is None else settings.chosen_roles
-        return {role: self.model(role) for role in dict.fromkeys(("default", *others, *own))}
+    def model(self, role: str) -> LLM | ModelSpec:
+        """The model of a role, or of PROVIDER:NAME. Raises PlanError for a misspelt role."""
+        bound = self.bound_models
+        if role not in bound and names_model(role):
+            return self.settings.model(role)
+        return bound[role if role in bound else falls_back(role, bound)]
 
     def name_of(self, role: str) -> str:
         """The name of the model of a role. Raises PlanError for a misspelt role."""
@@ -452,16 +449,10 @@ class Resources:
     @property
     def models(self) -> str:
         """The models of all roles, as text."""
-        names = {role: self.name_of(role) for role in self.bound_models}
+        names = {role: _name_of(model) for role, model in self.bound_models.items()}
         if self.objects.llm is not None and len(names) == 1:
             return names["default"]
         return ", ".join(f"{role} {name}" for role, name in names.items())
-
-    @property
-    def named_models(self) -> tuple[str, ...]:
-        """The names in `models=` and `--model` that are no roles of semgraph: roles and steps."""
-        names = (*self.settings.chosen_roles, *self.objects.models)
-        return tuple(name for name in names if name not in ROLES)
 
     def observations(self) -> ObservationFile | None:
         """The observations of earlier runs of these models; None without a journal."""

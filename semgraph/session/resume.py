@@ -87,9 +87,10 @@ class Resumed:
         """
         values = dict(now.values)
         if not self._set_now(now, "models.default") and "models.default" in self.chosen:
-            for key in [key for key in values if _is_model(key) and key not in self.chosen]:
-                del values[key]
-            values |= {key: self._value(key, now) for key in self.chosen if _is_model(key)}
+            mine = {key: v for key, v in values.items() if _is_model(key) and v.origin == OPTION}
+            others = {key: v for key, v in values.items() if not _is_model(key)}
+            earlier = {key: self._value(key, now) for key in self.chosen if _is_model(key)}
+            values = others | earlier | mine
         for key in ("models.embed", "store"):
             if key in self.chosen and not self._set_now(now, key):
                 values[key] = self._value(key, now)

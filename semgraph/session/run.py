@@ -448,11 +448,14 @@ def record_metrics(record: RunRecord, meter: Meter) -> None:
 
 def plan_facts(logical: LogicalPlan, fingerprint: str, resources: Resources) -> dict[str, Any]:
     """The facts of an optimized plan for a record: also the model that answers each step."""
-    semantic = (node for node in walk(*logical.roots) if isinstance(node, Semantic))
+    names: dict[str, dict[str, None]] = {}  # by step, each once
+    for node in walk(*logical.roots):
+        if isinstance(node, Semantic):
+            names.setdefault(node.step, {})[resources.name_of(node.prompt.first.role)] = None
     return {
         "plan": logical.name,
         "fingerprint": fingerprint,
-        "models": {node.step: resources.name_of(node.prompt.first.role) for node in semantic},
+        "models": {step: ", ".join(each) for step, each in names.items()},
         "flow": _flow(logical),
         "key": logical.graph.key,
         "order": logical.windows.input if logical.windows else None,

@@ -32,11 +32,11 @@ from semgraph.frontend.document import checks_arguments
 from semgraph.frontend.frame import Frame, input_frames
 from semgraph.frontend.graph_files import read_graph
 from semgraph.frontend.loaded import LoadedPlans
-from semgraph.llm.base import LLM, Embedder
+from semgraph.llm.base import LLM, ROLES, Embedder
 from semgraph.llm.journal import size_on_disk
 from semgraph.llm.settings import Settings, check_role
 from semgraph.llm.stack import Budget
-from semgraph.logical.plan import LogicalPlan, without_absent
+from semgraph.logical.plan import LogicalPlan, choices_over, without_absent
 from semgraph.logical.schema import Graph
 from semgraph.logical.semantic import OnError
 from semgraph.meter import StepMetrics
@@ -150,11 +150,12 @@ class Session:
         self.folder = Path(folder).absolute()
         self.group = group
         self.use = dict(use or {})
+        named = {role: model for role, model in (models or {}).items() if model is not None}
+        for role in named:
+            check_role(role)
         overrides: dict[str, Any] = {
             "llm": llm if isinstance(llm, str) else None,
-            "models": {
-                role: model for role, model in (models or {}).items() if isinstance(model, str)
-            },
+            "models": {role: model for role, model in named.items() if isinstance(model, str)},
             "embedder": embedder if isinstance(embedder, str) else None,
             "store": store if isinstance(store, str) else None,
             "engine": engine,
@@ -175,15 +176,11 @@ class Session:
             if runs is None
             else (self.folder / runs if runs else None)
         )
-        given = {"default": llm, **(models or {})}
-        objects = UserObjects(
-            {role: model for role, model in given.items() if not isinstance(model, str | None)},
-            None if isinstance(embedder, str) else embedder,
-            None if isinstance(store, str) else store,
-        )
+        given: dict[str, Any] = {"default": llm, "embed": embedder, **named}
+        own = {role: model for role, model in given.items() if not isinstance(model, str | None)}
+        own_embedder = own.pop("embed", None)
+        objects = UserObjects(own, own_embedder, None if isinstance(store, str) else store)
         self._owned = Owned()
-        for role in objects.models:
-            check_role(role)
         self._resources = Resources(self.settings, objects, self._owned, within=within, group=group)
         self._plans = LoadedPlans(self.folder, self.settings.functions)
         self._waiting = Waiting(self._owned.is_busy_here)
@@ -205,22 +202,24 @@ class Session:
         if not isinstance(use, Mapping | None):
             hint = f'write use={{STEP: "{use}"}}, with the name of the step'
             raise PlanError(Problem("use names implementations by step", hint=hint))
-        chosen = {**self.use, **(use or {})}
+        named = (*self.settings.chosen_roles, *self._resources.objects.models)
         with interruptible():
+            chosen = choices_over(use or {}, self.use)
             if isinstance(plan, (str, Path)):
                 earlier = self.resumed(resume)
                 if earlier.plan:
                     require_same_plan(earlier, plan, self.folder)
                 values = {**earlier.params, **(params or {})}
-                logical = self._plans.load(plan, values, preset, {**earlier.use, **chosen})
-                return logical.by_models(self._resources.named_models)
+                chosen = choices_over(chosen, earlier.use)
+                logical = self._plans.load(plan, values, preset, chosen)
+                return logical.by_models(named, ROLES)
             if not isinstance(plan, (LogicalPlan, Frame)):
                 raise no_plan(plan)
             if params or preset:
                 what = "parameters and presets take effect when a plan is loaded"
                 raise PlanError(Problem(what, hint="give the plan's name or path"))
             logical = plan if isinstance(plan, LogicalPlan) else plan.to_plan()
-            return logical.using(chosen).by_models(self._resources.named_models)
+            return logical.using(chosen).by_models(named, ROLES)
 
     def resumed(self, run: str | None) -> Resumed:
         """The request of a recorded run; empty without a run. Raises PlanError if there is no such

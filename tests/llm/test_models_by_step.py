@@ -86,7 +86,7 @@ async def test_the_model_of_a_choice_outranks_the_role_of_the_prompt(
     async with session(notes, server, models=models) as opened:
         await opened.arun(notes, notes=NOTES, use={"birds": choice})
         assert asked(server)[0] == model
-        shown = opened.explain(notes, use={"birds": choice}, format="json")
+        shown = opened.explain(opened.prepare(notes, use={"birds": choice}), format="json")
     assert f"@ {choice.rpartition('@ ')[2]}" in shown
 
 
