@@ -7,11 +7,18 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 UNKNOWN = "—"
 GOOD, NOTE, BAD = "✓", "!", "✗"  # the signs of a fact: works, worth knowing, broken
+
+
+def models_by_role(names: Mapping[str, str]) -> str:
+    """The name of the model of all roles; if there are several, their names by role."""
+    listed = [f"{role} {name}" for role, name in names.items()]
+    return ", ".join(listed if len({*names.values()}) > 1 else [*names.values()][:1])
 
 
 _KEPT = "\n\t\u00ad\u200c\u200d\u200e\u200f\u2060"  # lines, and joiners and marks within words

@@ -15,6 +15,7 @@ from semgraph.compare.request import ComparisonRecord, ComparisonRequest, Runner
 from semgraph.compare.step import StepArms
 from semgraph.compare.trial import KEPT, Arms, Attempt, Bench
 from semgraph.errors import BudgetReached, Fault, PlanError, Problem
+from semgraph.execution.runtime import require_prices
 
 
 async def compare(request: ComparisonRequest, runner: Runner) -> Comparison:
@@ -42,9 +43,11 @@ async def compare(request: ComparisonRequest, runner: Runner) -> Comparison:
 
 
 async def _compared(arms: Arms, bench: Bench) -> Comparison:
-    request, record = bench.request, bench.record
+    request, record, opened = bench.request, bench.record, bench.opened
+    for use in arms.uses.values():
+        require_prices(request.plan.using(use), opened.budget, opened.llm, opened.embedder)
     bench.say(await arms.prepare())
-    admit(arms.estimates, request.trials, bench.opened.budget)
+    admit(arms.estimates, request.trials, opened.budget)
     record.begin()
     attempts: dict[str, list[Attempt]] = {name: [] for name in arms.uses}
     stopped = await _try(arms, bench, attempts)

@@ -91,14 +91,11 @@ class PlanArms(Arms):
             raise PlanError(Problem(what, hint=hint))
         self.truth = None if request.truth is None else read_graph_truth(request.truth)
         self.plans = {name: plan.using(use) for name, use in request.variants.items()}
-        roles = (role for each in self.plans.values() for role in each.needs.roles)
-        bench.record.roles = dict.fromkeys(roles)
+        bench.record.roles = [role for each in self.plans.values() for role in each.needs.roles]
 
     async def prepare(self) -> list[str]:
         """Check all plans, and return the lines to print before the trials."""
         bench = self.bench
-        for plan in self.plans.values():
-            bench.opened.require_prices(plan)
         await bench.read()
         async with bench.copy() as scratch:
             physical = checked(

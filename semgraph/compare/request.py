@@ -5,7 +5,7 @@ result and cost.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
@@ -19,6 +19,7 @@ from semgraph.errors import PlanError, Problem
 from semgraph.execution.observations import ObservationFile
 from semgraph.execution.record import CallLog, RunRecord, new_run, noted, timestamp
 from semgraph.execution.runtime import Opened
+from semgraph.formats import models_by_role
 from semgraph.llm.settings import Settings
 from semgraph.llm.stack import bound
 from semgraph.logical.plan import LogicalPlan
@@ -106,16 +107,13 @@ class ComparisonRecord:
     record: RunRecord | None = None
     calls: CallLog | None = None
     paid: Spent = Spent()
-    roles: Collection[str] = ()  # of the models that the arms call
+    roles: Sequence[str] = ()  # of the models that the arms call
 
     @property
     def model(self) -> str:
         """The name of the model; if the arms call several, their names by role."""
-        named = {role: bound(self.opened.llm, role).name for role in self.roles}
-        names = dict.fromkeys(named.values())
-        if len(names) > 1:
-            return ", ".join(f"{role} {name}" for role, name in named.items())
-        return next(iter(names), self.opened.llm.name)
+        named = {role: bound(self.opened.llm, role).name for role in dict.fromkeys(self.roles)}
+        return models_by_role(named) or self.opened.llm.name
 
     def begin(self) -> None:
         """Create the folder, once."""

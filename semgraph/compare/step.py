@@ -240,15 +240,12 @@ class StepArms(Arms):
         self.choices = {name: choice for name, (choice, _) in by_name.items()}
         self.variants = {name: variant for name, (_, variant) in by_name.items()}
         self.nodes = {name: node.of_model(choice.model) for name, choice in self.choices.items()}
-        roles = (each.prompt.first.role for each in self.nodes.values())
-        bench.record.roles = dict.fromkeys(roles)
+        bench.record.roles = [each.prompt.first.role for each in self.nodes.values()]
         alike = (n for n, c in self.choices.items() if replace(c, model="") == reference)
         self.reference = next(alike, next(iter(by_name)))
         self.basis = library.get(node.keyword, reference)
         self.uses = {name: {node.step: str(choice)} for name, choice in self.choices.items()}
         self.truth = None if request.truth is None else read_truth(node, request.truth)
-        for use in self.uses.values():
-            bench.opened.require_prices(request.plan.using(use))
 
     async def prepare(self) -> list[str]:
         """Compute the rows and the estimates, and return the lines to print before the trials."""

@@ -64,19 +64,18 @@ class Opened:
         if self.journal is not None:
             self.journal.withdraw(answers.unusable)
 
-    def require_prices(self, plan: LogicalPlan) -> None:
-        """Refuse a limit in dollars if a model of the plan has no known price, before anything is
-        spent. Raises PlanError.
-        """
-        for role in plan.needs.roles:
-            model = bound(self.llm, role)
-            self.budget.require_price(model.name, model.dollars(Usage(1, 0, 1)))
-        if plan.needs.embeds:
-            self.budget.require_price(self.embedder.name, self.embedder.dollars(Usage(1)))
-
     async def vector_length(self, plan: LogicalPlan) -> int | None:
         """The length of the vectors that a plan searches or stores; None if it uses no vectors."""
         return await self.embedder.dimensions() if plan.needs.embeds else None
+
+
+def require_prices(plan: LogicalPlan, budget: Budget, llm: LLM, embedder: Embedder) -> None:
+    """Refuse a limit in dollars if a model of the plan has no known price, before anything is
+    spent. Raises PlanError.
+    """
+    models = [bound(llm, role) for role in plan.needs.roles]
+    for model in (*models, *([embedder] if plan.needs.embeds else ())):
+        budget.require_price(model.name, model.dollars(Usage(1, 0, 1)))
 
 
 def batched_operators(plan: PhysicalPlan, llm: LLM) -> frozenset[Node]:

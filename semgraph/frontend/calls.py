@@ -177,6 +177,8 @@ def replacing_arguments(
             reasons.append(
                 f'it has no parameter "{name}", and the call sets it to {canonical_json(value)}'
             )
+    if choice.model:
+        reasons.append("a call has no model; its steps have: OUTER/INNER")
     for name, value in choice.params:
         if name not in declared:
             near = did_you_mean(name, declared)

@@ -688,11 +688,7 @@ class Loader:
             raise Reported
         try:
             choice = Choice.parse(replacement.value)
-            if choice.model:
-                raise Fault(
-                    f"{choice}: a called plan has no model", hint="name a step of it: OUTER/INNER"
-                )
-            path = self._called_file(choice.name)
+            path = self._called_file(choice.name or str(choice))
             self.calls[step] = PlanCall(arguments["plan"], choice)
         except Fault as fault:
             replacement.report(fault)

@@ -11,7 +11,7 @@ from semgraph.display import option
 from semgraph.execution.executor import for_batches
 from semgraph.explain.estimates import Amount, Forecast, total
 from semgraph.explain.steps import NO_MODELS, Actual, of_sink, steps_of
-from semgraph.formats import plural
+from semgraph.formats import models_by_role, plural
 from semgraph.logical.node import Node
 from semgraph.logical.semantic import Semantic
 from semgraph.physical.plan import PhysicalPlan, StoreSearch
@@ -248,9 +248,8 @@ def _large(steps: Steps) -> list[str]:
 
 def _models(steps: Steps, models: Mapping[str, str]) -> list[str]:
     roles = dict.fromkeys(each["role"] for step in steps.values() for each in step["semantic"])
-    named = [f"{role} {models[role]}" for role in sorted(roles) if role in models]
-    several = len({models[role] for role in roles if role in models}) > 1
-    return ["models: " + ", ".join(named)] if several else []
+    named = {role: models[role] for role in sorted(roles) if role in models}
+    return ["models: " + models_by_role(named)] if len({*named.values()}) > 1 else []
 
 
 def _left_out(columns: Sequence[Column]) -> list[str]:

@@ -25,14 +25,13 @@ from typing import Any
 
 from semgraph.errors import PlanError, Problem, SemgraphError, StoreUnavailable
 from semgraph.execution.observations import ObservationFile
-from semgraph.execution.runtime import Clock, Opened
+from semgraph.execution.runtime import Clock, Opened, require_prices
 from semgraph.llm.base import (
     LLM,
     Borrowed,
     Embedder,
     Limits,
     ModelSpec,
-    Usage,
     falls_back,
 )
 from semgraph.llm.endpoints import (
@@ -47,7 +46,7 @@ from semgraph.llm.journal import Journal, JournalLocked
 from semgraph.llm.providers import PROVIDERS, names_model
 from semgraph.llm.recording import Recorder, Recording
 from semgraph.llm.settings import Settings
-from semgraph.llm.stack import Budget, Limiter, Roles, Stack, bound
+from semgraph.llm.stack import Budget, Limiter, Roles, Stack
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
 from semgraph.meter import StepMetrics
@@ -579,17 +578,10 @@ class Resources:
 
     async def require_prices(self, plans: Iterable[LogicalPlan]) -> None:
         """Refuse a limit in dollars for plans with a model without a known price. Raises PlanError."""
-        budget, token = self._budget(), Usage(1, 0, 1)
-        if not budget.limits_dollars:
-            return
-        endpoints = (await self.owned.here()).endpoints
-        for plan in plans:
-            needs, models = plan.needs, await self.tokenizers(plan)
-            used: list[LLM | Embedder] = [bound(models, role) for role in needs.roles]
-            if needs.embeds:
-                used.append(self._embedder(endpoints, Stack(), recording_of(plan), ""))
-            for model in used:
-                budget.require_price(model.name, model.dollars(token))
+        endpoints, budget = (await self.owned.here()).endpoints, self._budget()
+        for plan in plans if budget.limits_dollars else ():
+            of_plan = endpoints, Stack(), recording_of(plan), ""
+            require_prices(plan, budget, self._models(*of_plan), self._embedder(*of_plan))
 
     def _clock(self, recording: Path | Recording) -> Clock:
         spec = self.settings.model()

@@ -40,7 +40,7 @@ from semgraph.execution.result import (
     exit_code,
     result_rows,
 )
-from semgraph.execution.runtime import Opened, Runtime, batched_operators
+from semgraph.execution.runtime import Opened, Runtime, batched_operators, require_prices
 from semgraph.execution.uniform import Uniform
 from semgraph.formats import plural
 from semgraph.frontend.classes import load_classes
@@ -167,7 +167,7 @@ async def _prepared(
     made = request.share.ids if request.share is not None else ()  # as steps, not as inputs
     inputs = {name: table for name, table in request.inputs.items() if name not in made}
     physical = compile_plan(optimized(logical, inputs), opened.store, library, limits)
-    opened.require_prices(physical.logical)
+    require_prices(physical.logical, opened.budget, opened.llm, opened.embedder)
     await _ensure(physical, opened, write=request.options.write)
     notes = await _migrate(physical.logical, opened, write=request.options.writes)
     return physical, notes
