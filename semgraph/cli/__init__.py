@@ -25,7 +25,6 @@ _OTHER_SPELLINGS = {
     "--again": "--reprocess",
     "--fresh": "--no-cache",
     "--json": "--format json",
-    "--model": "--llm",
     "--variants": "--implementations A,B, or --variant NAME:STEP=IMPLEMENTATION twice",
     "--way": "--variant",
     "--ways": "--implementations",

@@ -129,18 +129,16 @@ class Frozen:
             digest.update(b"\n")
         return {"rows": counts, "sha": digest.hexdigest()}
 
-    async def answered(
-        self, node: Semantic, implementation: Implementation[Any], ctx: Context
-    ) -> list[Answered]:
-        """The answers of an implementation to each part, for the step with its model."""
+    async def answered(self, implementation: Implementation[Any], ctx: Context) -> list[Answered]:
+        """The answers of an implementation to each part."""
         context = Asking(implementation, ctx, self.partitions, self.column, self.now)
-        return [await answer(node, tables, context) for tables in self.parts]
+        return [await answer(self.node, tables, context) for tables in self.parts]
 
     async def items(self, llm: LLM, embedder: Embedder) -> list[Rows]:
         """The rows that an implementation answers, collected by one without calls."""
         probe = RowsProbe()
         async with Context(llm, embedder, self.node, StepMetrics()) as ctx:
-            await self.answered(self.node, probe, ctx)
+            await self.answered(probe, ctx)
         return probe.seen
 
 
@@ -369,7 +367,7 @@ class StepArms(Arms):
         embedder = CountedEmbedder(opened.embedder, ledger)
         began = time.perf_counter()
         async with Context(llm, embedder, node, StepMetrics(), trial=number) as ctx:
-            result = await self.frozen.answered(node, self.variants[name], ctx)
+            result = await replace(self.frozen, node=node).answered(self.variants[name], ctx)
         seconds = None if ledger.replayed else time.perf_counter() - began
         for each in result:
             opened.answered(node, each)

@@ -25,8 +25,10 @@ Actual = Mapping[str, Mapping[str, Any]]
 NO_MODELS: Mapping[str, str] = {}
 
 
-def steps_of(plan: PhysicalPlan, batched: Collection[Node] = ()) -> list[dict[str, Any]]:
-    """The named steps in computation order, as plain data."""
+def steps_of(
+    plan: PhysicalPlan, batched: Collection[Node] = (), models: Mapping[str, str] = NO_MODELS
+) -> list[dict[str, Any]]:
+    """The named steps in computation order, as plain data; the rest as in `tree`."""
     last = {node: step for step, node in plan.named().items()}
     segments: dict[str, list[dict[str, Any]]] = {}
     for physical in plan.of_kind(SqlSegment):
@@ -39,7 +41,7 @@ def steps_of(plan: PhysicalPlan, batched: Collection[Node] = ()) -> list[dict[st
                 "step": step,
                 "operators": [n.keyword for n in own if not isinstance(n, Input | Round)],
                 "semantic": [
-                    _semantic(plan, n) | ({"batch": True} if n in batched else {})
+                    _semantic(plan, n, models) | ({"batch": True} if n in batched else {})
                     for n in own
                     if isinstance(n, Semantic)
                 ],
@@ -109,7 +111,7 @@ def _clustering(plan: PhysicalPlan, node: Cluster) -> dict[str, str]:
     }
 
 
-def _semantic(plan: PhysicalPlan, node: Semantic) -> dict[str, Any]:
+def _semantic(plan: PhysicalPlan, node: Semantic, models: Mapping[str, str]) -> dict[str, Any]:
     choice = plan.model_call(node).choice
     why = "reference" if plan.logical.choice(node.step) is None else "use"
     return {
@@ -118,6 +120,7 @@ def _semantic(plan: PhysicalPlan, node: Semantic) -> dict[str, Any]:
         "how": str(choice),
         "why": why,
         "role": node.prompt.first.role,
+        "model": models.get(node.prompt.first.role),
     }
 
 
@@ -178,10 +181,8 @@ def as_data(
     """The plan as plain data, for `--format json`; `note` is a note on the run, `batched` and
     `models` as in `tree`.
     """
-    steps = steps_of(plan, batched)
+    steps = steps_of(plan, batched, models)
     for step in steps:
-        for each in step["semantic"]:
-            each["model"] = models.get(each["role"])
         if forecast is not None:
             step["estimate"] = {
                 name: amount.as_data() for name, amount in forecast.of(step["step"]).items()

@@ -395,16 +395,15 @@ def names_model(text: str) -> bool:
     return ":" in text or (text in PROVIDERS and not PROVIDERS[text].names_required)
 
 
-def plain_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
+def plain_spec(text: str) -> ModelSpec:
     """Parse PROVIDER:NAME, as files that are passed on may name a model. Raises PlanError, also for
     an address and for options: they say where requests and keys go.
     """
-    spec = parse_spec(text, kind, where)
+    spec = parse_spec(text, "model")
     if spec.base_url or spec.options:
-        what = f'{where}: "{without_password(text)}" has an address or options'.removeprefix(": ")
-        there = "here a model is a role, or PROVIDER:NAME"
+        what = f'"{without_password(text)}" has an address or options'
         hint = "bind a role to it, under [models] in semgraph.toml, and write the role"
-        raise PlanError(Problem(what, there=there, hint=hint))
+        raise PlanError(Problem(what, there="here a model is a role, or PROVIDER:NAME", hint=hint))
     return spec
 
 

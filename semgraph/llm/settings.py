@@ -382,7 +382,7 @@ class Settings:
         or an unknown provider.
         """
         bound = self.values.get(f"models.{self.role(role)}")
-        return bound or Setting(plain_spec(role, "model"), "use")
+        return bound or Setting(plain_spec(role), "use")
 
     def model(self, role: str = "default") -> ModelSpec:
         """As `bound`, without the origin."""

@@ -378,10 +378,10 @@ class LogicalPlan:
             use |= dict.fromkeys(matches, f"@ {name}")
         return self.using(use)
 
-    def answered(self, node: Semantic) -> Semantic:
-        """An operator, with its prompts for the model of the step's choice."""
+    def answered(self, node: Node) -> Node:
+        """An operator, with its prompts for the model of its choice, if it calls one."""
         choice = self.choice(node.step)
-        return node.of_model(choice.model if choice else "")
+        return node.of_model(choice.model) if choice and isinstance(node, Semantic) else node
 
     @cached_property
     def functions(self) -> dict[str, str]:
@@ -395,8 +395,8 @@ class LogicalPlan:
         """The needs of the plan, including the models that its choices name as `role`. It needs an
         embedder if a node embeds, or if a sink writes the text of a vector.
         """
-        nodes = list(walk(*self.roots))
-        semantic = [self.answered(node) for node in nodes if isinstance(node, Semantic)]
+        nodes = [*map(self.answered, walk(*self.roots))]
+        semantic = [node for node in nodes if isinstance(node, Semantic)]
         roles = {prompt.role for node in semantic for prompt in node.prompt.all}
         chosen = (choice for node in semantic if (choice := self.choice(node.step)))
         roles |= {

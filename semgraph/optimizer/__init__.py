@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from operator import is_
 from typing import cast
 from weakref import WeakKeyDictionary
@@ -24,7 +23,6 @@ from semgraph.errors import EngineError, PlanError, Problem
 from semgraph.logical.node import Node, nodes_of, rewrite
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Empty, Input
-from semgraph.logical.semantic import Semantic
 from semgraph.logical.sinks import Sink
 from semgraph.optimizer.ask_late import ask_late
 from semgraph.optimizer.filter_first import filter_first
@@ -71,17 +69,13 @@ def optimize(plan: LogicalPlan, observe: Observer | None = None) -> LogicalPlan:
         EngineError: A rule changed a schema, duplicated a semantic operator, or reached no fixpoint.
     """
     check_choices(plan)
-    roots, facts = rewrite(plan.roots, partial(_answered, plan)), PlanFacts(plan.choice)
+    roots, facts = rewrite(plan.roots, plan.answered), PlanFacts(plan.choice)
     for rule in rules_for(plan):
         before = roots
         roots = apply(rule, roots, facts)
         if observe is not None and any(a is not b for a, b in zip(before, roots, strict=True)):
             observe(rule.__name__)
     return with_roots(plan, roots)
-
-
-def _answered(plan: LogicalPlan, node: Node) -> Node:
-    return plan.answered(node) if isinstance(node, Semantic) else node
 
 
 def mark_empty(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> LogicalPlan:

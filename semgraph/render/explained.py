@@ -41,7 +41,7 @@ def tree(
     `batched` operators go into batches. `models` are the names of the models by role; they are
     printed if several answer.
     """
-    steps = {step["step"]: step for step in steps_of(plan, batched)}
+    steps = {step["step"]: step for step in steps_of(plan, batched, models)}
     tops = [*map(of_sink, plan.logical.writes), *(n.step for n in plan.logical.returns.values())]
     lines = list(_lines(steps, list(dict.fromkeys(tops)), set()))
     cells = [_cells(line, plan, actual, forecast) for line in lines]
@@ -56,7 +56,7 @@ def tree(
         *_of_schema(plan),
         *_on_duckdb(steps),
         *_large(steps),
-        *_models(steps, models),
+        *_models(steps),
         *_estimated(forecast),
         *_was(actual),
         *([f"! {note}"] if note else []),
@@ -246,9 +246,9 @@ def _large(steps: Steps) -> list[str]:
     return [f"nearest in {part}" for part in dict.fromkeys(parts)]
 
 
-def _models(steps: Steps, models: Mapping[str, str]) -> list[str]:
-    roles = dict.fromkeys(each["role"] for step in steps.values() for each in step["semantic"])
-    named = {role: models[role] for role in sorted(roles) if role in models}
+def _models(steps: Steps) -> list[str]:
+    asking = sorted((each["role"], each["model"]) for s in steps.values() for each in s["semantic"])
+    named = {role: model for role, model in asking if model}
     return ["models: " + models_by_role(named)] if len({*named.values()}) > 1 else []
 
 

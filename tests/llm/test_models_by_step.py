@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import semgraph
-from semgraph.errors import PlanError
+from semgraph.errors import BudgetReached, PlanError
 from semgraph.execution.record import Run, read_calls
 from tests.llm.server import ModelServer
 
@@ -167,6 +167,150 @@ async def test_a_resumed_run_asks_the_same_models(notes: Path, server: ModelServ
     assert set(asked(server)) <= {"large", "nano"}
 
 
+@pytest.mark.parametrize(
+    ("changed", "models"),
+    [
+        ({"named": "other"}, ["large", "other", "large"]),
+        ({"small": "other"}, ["large", "other", "large"]),
+        ({"judged": "other"}, ["large", "nano", "other"]),
+    ],
+)
+async def test_models_outrank_those_of_a_resumed_run(
+    notes: Path, server: ModelServer, changed: dict[str, str], models: list[str]
+):
+    first = {
+        "default": "large",
+        next(iter(changed)) if "judged" not in changed else "small": "nano",
+    }
+    async with session(notes, server, models=first, max_calls=1) as opened:
+        with pytest.raises(BudgetReached) as stopped:
+            await opened.arun(notes, notes=NOTES)
+    server.requests.clear()
+    async with session(notes, server, models=changed) as later:
+        await later.arun(notes, resume=stopped.value.result.run)
+    assert asked(server) == models
+
+
+async def test_a_choice_keeps_what_it_leaves_out(notes: Path, server: ModelServer):
+    write(notes, PLAN + "use: {birds: packed(rows=2), named: per_row @ judge}\n")
+    models = {"default": "large", "small": "nano", "judge": "strict"}
+    use = {"birds": "@ small", "named": "packed(rows=3)"}
+    async with session(notes, server, models=models) as opened:
+        plan = opened.prepare(notes, use=use)
+        assert {step: str(choice) for step, choice in plan.use.items()} == {
+            "birds": "packed(rows=2) @ small",
+            "named": "packed(rows=3) @ judge",
+        }
+    async with session(notes, server, models=models, use=use) as opened:
+        assert (
+            str(opened.prepare(notes, use={"birds": "per_row"}).use["birds"]) == "per_row @ small"
+        )
+
+
+CALLS = """\
+plan: calls
+inputs: {notes: {id: string, text: string}}
+steps:
+  first: [{call: {plan: p.yaml, inputs: {notes: notes}}}]
+  second: [{call: {plan: p.yaml, inputs: {notes: notes}}}]
+returns: {a: first.judged, b: second.judged}
+"""
+
+
+@pytest.mark.parametrize("names", [("first/named", "named"), ("named", "first/named")])
+def test_the_whole_name_of_a_step_counts(notes: Path, server: ModelServer, names: tuple[str, str]):
+    (notes.parent / "calls.yaml").write_text(CALLS)
+    with session(notes, server, models=dict.fromkeys(names, "nano")) as opened:
+        plan = opened.prepare(notes.parent / "calls.yaml")
+    chosen = {step: plan.choice(step).model for step in ("first/named", "second/named")}
+    assert chosen == {"first/named": "first/named", "second/named": "named"}
+
+
+@pytest.mark.parametrize("choice", ["@ small", "p.yaml @ small"])
+def test_a_call_has_no_model(notes: Path, server: ModelServer, choice: str):
+    (notes.parent / "calls.yaml").write_text(CALLS)
+    with pytest.raises(PlanError, match="@ small|a call has no model"):
+        session(notes, server).prepare(notes.parent / "calls.yaml", use={"first": choice})
+
+
+@pytest.mark.parametrize(("name", "meant"), [("brids", "birds"), ("jugde", "judge")])
+def test_a_misspelt_step_or_role_of_a_plan_is_refused(
+    notes: Path, server: ModelServer, name: str, meant: str
+):
+    with session(notes, server, models={name: "m"}) as opened:
+        with pytest.raises(PlanError, match=f'no step "{name}".*Did you mean "{meant}"'):
+            opened.prepare(notes)
+
+
+async def test_a_step_may_bear_a_name_like_a_role(notes: Path, server: ModelServer):
+    text = PLAN.replace("birds", "reranked").replace("sem_filter: {", "sem_filter: {role: judge, ")
+    write(notes, text.replace("named:", "rerank:").replace("from: named", "from: rerank"))
+    models = {"default": "large", "reranked": "one", "rerank": "two", "judged": "three"}
+    async with session(notes, server, models=models) as opened:
+        await opened.arun(notes, notes=NOTES)
+    assert asked(server) == ["one", "two", "three"]
+
+
+@pytest.mark.parametrize("name", ["a b", "", "*", "openai:x", "reranker", "Small"])
+def test_names_of_objects_are_checked(notes: Path, name: str):
+    from semgraph.llm.openai import OpenAI
+
+    with pytest.raises(PlanError, match="is an unknown role"):
+        semgraph.Session(models={name: OpenAI("own", "http://localhost:1/v1")})
+
+
+async def test_none_is_no_model(notes: Path, server: ModelServer):
+    llm = f"openai:all@{server.base_url}"
+    models = {"default": None, "named": None}
+    async with semgraph.Session(llm=llm, models=models, journal=False, folder=notes.parent) as one:
+        await one.arun(notes, notes=NOTES)
+    assert asked(server) == ["all", "all", "all"]
+
+
+def test_the_embedder_may_be_one_of_the_models(notes: Path):
+    from semgraph.llm.embed import OpenAIEmbedder
+
+    own = OpenAIEmbedder("own", 8, "http://localhost:1/v1")
+    with semgraph.Session(models={"embed": own}, folder=notes.parent) as opened:
+        assert own.name in opened._repr_html_()
+
+
+def test_the_prompts_of_a_step_have_one_role(notes: Path, server: ModelServer):
+    (notes.parent / "prompts").mkdir()
+    for name, front in (("one", "role: small\n"), ("two", "")):
+        text = f"---\nreturns: {{name: string}}\n{front}---\n# item\nName {{text}}.\n"
+        (notes.parent / "prompts" / f"{name}.md").write_text(text)
+    several = '{on: id, "1": one, otherwise: two}'
+    plan = PLAN.replace('{prompt: "Name {text}.", returns: {name: string}, role: small}', "%s")
+    write(notes, plan % f"{{prompt: {several}}}")
+    with session(notes, server) as opened:
+        with pytest.raises(PlanError, match="several roles: default, small"):
+            opened.prepare(notes)
+        write(notes, plan % f"{{prompt: {several}, role: judge}}")
+        assert opened.prepare(notes).needs.roles == ("default", "judge")
+
+
+def test_a_provider_that_needs_no_name_is_no_role(notes: Path, server: ModelServer):
+    with session(notes, server, models={"default": "large"}) as opened:
+        shown = json.loads(
+            opened.explain(opened.prepare(notes, use={"birds": "@ local"}), format="json")
+        )
+    assert (
+        next(s for s in shown["steps"] if s["step"] == "birds")["semantic"][0]["model"] == "local"
+    )
+
+
+async def test_a_record_names_all_models_of_a_step(notes: Path, server: ModelServer):
+    rows = semgraph.table(NOTES, name="notes")
+    frame = rows.sem_filter("Is {text} a bird?", role="small").sem_map(
+        "Name {text}.", returns={"name": "string"}
+    )
+    async with session(notes, server, models={"default": "large", "small": "nano"}) as opened:
+        result = await opened.arun(frame)
+    (names,) = Run(result.record).facts["models"].values()
+    assert [name.partition("@")[0] for name in names.split(", ")] == ["openai:nano", "openai:large"]
+
+
 def test_explain_names_the_models_if_several_answer(notes: Path, server: ModelServer):
     with session(notes, server, models={"default": "large"}) as opened:
         assert "models:" not in opened.explain(notes)
@@ -211,6 +355,17 @@ async def test_a_recording_of_two_models_replays_both(notes: Path, server: Model
     assert again.tables["judged"].equals(first.tables["judged"])
 
 
+async def test_a_recording_of_a_step_with_a_model_replays_without_it(
+    notes: Path, server: ModelServer
+):
+    file = notes.parent / "step.jsonl"
+    async with session(notes, server, models={"default": "large", "named": "nano"}) as opened:
+        first = await opened.arun(notes, notes=NOTES, record_to=file)
+    async with semgraph.Session(llm=f"recorded:{file}", store="memory", folder=notes.parent) as two:
+        again = await two.arun(notes, notes=NOTES)
+    assert again.tables["judged"].equals(first.tables["judged"])
+
+
 async def test_a_recording_of_one_model_serves_every_role(notes: Path, server: ModelServer):
     file = notes.parent / "one.jsonl"
     async with session(notes, server, models={"default": "large"}) as opened:
@@ -230,6 +385,17 @@ async def test_a_comparison_tries_models(notes: Path, server: ModelServer):
             notes=NOTES,
         )
     assert sorted(asked(server)) == ["large", "nano"]
+
+
+async def test_a_comparison_of_implementations_keeps_the_model_of_the_step(
+    notes: Path, server: ModelServer
+):
+    models = {"default": "large", "small": "nano", "birds": "keen"}
+    variants = {"a": "per_row", "b": "packed(rows=2)", "c": "per_row @ small"}
+    async with session(notes, server, models=models) as opened:
+        result = await opened.acompare(notes, step="birds", variants=variants, notes=NOTES)
+    assert sorted(asked(server)) == ["keen", "keen", "nano"]
+    assert "large" not in result.model
 
 
 async def test_a_comparison_of_plans_tries_models(notes: Path, server: ModelServer):

@@ -34,6 +34,7 @@ names = st.from_regex(r"[a-z_][a-z0-9_]*", fullmatch=True)
         ("x(a='1, 2', b=it's, c='true')", "x", {"a": "1, 2", "b": "it's", "c": "true"}),
         ({"block": {"left": 10}}, "block", {"left": 10}),
         ({"block": None}, "block", {}),
+        ("x(a='b @ c')", "x", {"a": "b @ c"}),
     ],
 )
 def test_a_choice_is_a_name_and_parameters(written: Any, name: str, params: dict[str, Any]) -> None:
@@ -59,6 +60,9 @@ def test_a_printed_choice_parses_to_itself(name: str, params: dict[str, Any]) ->
         ({"block": {"left": [1]}}, "must be text, a number"),
         ({"block": {}, "nested_loop": {}}, "has one implementation, not 2"),
         ({"block": [10]}, "must be a mapping"),
+        ({"@ small": {"left": 10}}, "is no implementation with parameters"),
+        ("block @ openai:m@http://host/v1", "by its role or as PROVIDER:NAME"),
+        ("block @ small @ judge", "invalid implementation"),
     ],
 )
 def test_invalid_choices_are_rejected(written: Any, message: str) -> None:
@@ -88,6 +92,26 @@ def test_every_form_of_a_choice_in_a_plan_means_the_same(tmp_path: Path, written
     first.write_text(PLAN.replace("CHOICE", '"block(left=2, right=3)"'), encoding="utf-8")
     assert load_plan(path).use == {"near": Choice("block", (("left", 2), ("right", 3)))}
     assert load_plan(path).fingerprint == load_plan(first).fingerprint
+
+
+@pytest.mark.parametrize("written", ["block(left=1) @ small", "block(left=1) @small"])
+def test_a_choice_may_end_with_a_model(written: str) -> None:
+    assert Choice.parse(written) == Choice("block", (("left", 1),), "small")
+
+
+@pytest.mark.parametrize(
+    ("written", "over", "result"),
+    [
+        ("@ small", "block(left=1)", "block(left=1) @ small"),
+        ("block", "nested_loop @ small", "block @ small"),
+        ("block @ judge", "nested_loop @ small", "block @ judge"),
+        ("@ judge", "block @ small", "block @ judge"),
+    ],
+)
+def test_a_choice_over_another_keeps_what_it_leaves_out(
+    written: str, over: str, result: str
+) -> None:
+    assert str(Choice.parse(written).over(Choice.parse(over))) == result
 
 
 @pytest.mark.parametrize("written", ["vote(samples=2", "vote(samples=2, "])
