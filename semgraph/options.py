@@ -23,24 +23,17 @@ class Flag(NamedTuple):
         help: Its line in `--help`.
         commands: The functions of `semgraph.cli` that take it; empty: all.
         least: The least number.
-        sets: The argument of `Session` that sets the same; "": its name without dashes.
     """
 
     spelling: str
     help: str
     commands: tuple[str, ...] = ()
     least: int | None = None
-    sets: str = ""
-
-    @property
-    def name(self) -> str:
-        """As it is typed, without its value: `--max-usd`."""
-        return self.spelling.partition(" ")[0]
 
     @property
     def argument(self) -> str:
         """The argument of `Session` that sets the same: `max_usd`."""
-        return self.sets or self.name.removeprefix("--").replace("-", "_")
+        return self.spelling.partition(" ")[0].removeprefix("--").replace("-", "_")
 
 
 def _option(default: Any, *flag: Any, recorded: bool = False) -> Any:
@@ -163,7 +156,6 @@ SETTINGS: Mapping[str, SettingSpec] = {
         flag=Flag(
             "--model ROLE=MODEL",
             "The model of a role (default, small, …), or of a step; it outranks --llm.",
-            sets="models",
         ),
     ),
     "models.embed": SettingSpec(
@@ -202,5 +194,7 @@ SETTINGS: Mapping[str, SettingSpec] = {
     "journal.keep_days": SettingSpec(int, least=0),
 }
 ARGUMENTS: Mapping[str, str] = {  # the settings that have a flag, by the argument of `Session`
-    spec.flag.argument: key for key, spec in SETTINGS.items() if spec.flag is not None
+    key if spec.type is dict else spec.flag.argument: key  # --model sets one of `models`
+    for key, spec in SETTINGS.items()
+    if spec.flag is not None
 }

@@ -49,11 +49,9 @@ INTERRUPTED = 130
 _WIDTH = 120
 _PANEL = "Everywhere"
 _DESCRIBED = "Options of every command (--store, --llm, --format …): semgraph --help"
-_EVERYWHERE = {
-    spec.flag.argument: spec.flag.name
-    for spec in SETTINGS.values()
-    if spec.flag and not spec.flag.commands
-}
+_EVERYWHERE = [
+    spec.flag.argument for spec in SETTINGS.values() if spec.flag and not spec.flag.commands
+]
 _ELSEWHERE = "Name another place"
 _HINTS = {
     errno.EISDIR: "A file is needed there: name one",
@@ -166,7 +164,7 @@ class CommonOptions:
             (name, v) for name, value in common.items() if isinstance(value, list) for v in value
         ]
         return "".join(
-            f" {_EVERYWHERE.get(name, '--config')} {quote(without_password(value))}"
+            f" --{name} {quote(without_password(value))}"
             for name, value in typed
             if not names or name in names
         )
@@ -226,8 +224,8 @@ class CommonOptions:
     @property
     def _arguments(self) -> dict[str, Any]:
         """The settings that are set, as arguments of `Session`."""
-        models = named_values("--model", self.chosen.get("models"))
-        return {**self.chosen, **({"models": models} if models else {})}
+        others = {name: value for name, value in self.chosen.items() if name != "model"}
+        return {**others, "models": named_values("--model", self.chosen.get("model"))}
 
 
 def say(console: Console, line: str) -> None:

@@ -133,6 +133,7 @@ def _report(
     *,
     own_rows: bool,
 ) -> None:
+    from semgraph.llm.base import ROLES
     from semgraph.render.header import following
     from semgraph.render.outcome import first_lines, hints, outcome, remarks
     from semgraph.stores.registry import lasts
@@ -147,7 +148,9 @@ def _report(
         )
     stays = request.writes and lasts(session.settings.store)
     next_plans = following(plan, typed, own_rows=own_rows).items() if stays else ()
-    after = {name + options.words(): doc for name, doc in next_plans}
+    roles = [each for each in options.chosen.get("model", ()) if each.partition("=")[0] in ROLES]
+    without_steps = replace(options, chosen={**options.chosen, "model": roles})
+    after = {name + without_steps.words(): doc for name, doc in next_plans}
     options.talk(*hints(result, plan, after))
     for line in remarks(result, plan, typed + options.words(*_CODE), typed + options.words()):
         options.warn(line)

@@ -366,10 +366,8 @@ class Settings:
     @property
     def roles(self) -> tuple[str, ...]:
         """The roles with a model, `default` first."""
-        bound = sorted(
-            key.removeprefix("models.") for key in self.values if key.startswith("models.")
-        )
-        return ("default", *(role for role in bound if role not in ("default", "embed")))
+        others = self._table("models.").keys() - {"default", "embed"}
+        return ("default", *sorted(others))
 
     def role(self, name: str) -> str:
         """The role whose model answers for a role: itself, or `default` if it has no model. PROVIDER:NAME
@@ -404,24 +402,17 @@ class Settings:
     @property
     def limits(self) -> RunLimits:
         """The limits."""
-        prefix = "limits."
-        return RunLimits(
-            **{
-                k.removeprefix(prefix): v.value
-                for k, v in self.values.items()
-                if k.startswith(prefix)
-            }
-        )
+        return RunLimits(**self._table("limits."))
 
     @property
     def prices(self) -> Mapping[str, FlatPrice]:
         """The prices of [prices], by model without options."""
-        prefix = "prices."
-        return {
-            key.removeprefix(prefix): setting.value
-            for key, setting in self.values.items()
-            if key.startswith(prefix)
-        }
+        return self._table("prices.")
+
+    def _table(self, prefix: str) -> dict[str, Any]:
+        """The values of a table, by key."""
+        named = (each for each in self.values.items() if each[0].startswith(prefix))
+        return {key.removeprefix(prefix): setting.value for key, setting in named}
 
     @property
     def keep_days(self) -> int | None:

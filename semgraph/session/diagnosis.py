@@ -92,7 +92,7 @@ def _extras(settings: Settings) -> Iterator[Fact]:
 def _models(settings: Settings, untried: str) -> Iterator[Fact]:
     for role in settings.roles:
         yield _model(role, settings.model(role), settings, untried)
-        if role not in ROLES:
+        if role not in (*ROLES, *settings.chosen_roles):
             what = f"a role of your own: only prompts with `role: {role}` use this model"
             yield Fact(
                 NOTE, role, what, "Rename it in [models] of semgraph.toml if you meant another role"

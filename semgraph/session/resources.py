@@ -584,12 +584,11 @@ class Resources:
             require_prices(plan, budget, self._models(*of_plan), self._embedder(*of_plan))
 
     def _clock(self, recording: Path | Recording) -> Clock:
-        spec = self.settings.model()
-        own = self.objects.llm is not None or isinstance(recording, Recording)
-        if own or not PROVIDERS[spec.provider].replays:
+        if isinstance(recording, Recording) or not self.replays:
             return lambda _name: datetime.now(UTC)
         from semgraph.llm.recording import Recorded
 
+        spec = self.settings.model()
         return Recorded(self.settings.cwd / spec.model if spec.model else recording).now
 
     @asynccontextmanager

@@ -237,9 +237,9 @@ def test_a_call_has_no_model(notes: Path, server: ModelServer, choice: str):
 def test_a_misspelt_step_or_role_of_a_plan_is_refused(
     notes: Path, server: ModelServer, name: str, meant: str
 ):
-    with session(notes, server, models={name: "m"}) as opened:
-        with pytest.raises(PlanError, match=f'no step "{name}".*Did you mean "{meant}"'):
-            opened.prepare(notes)
+    refused = pytest.raises(PlanError, match=f'no step "{name}".*Did you mean "{meant}"')
+    with session(notes, server, models={name: "m"}) as opened, refused:
+        opened.prepare(notes)
 
 
 async def test_a_step_may_bear_a_name_like_a_role(notes: Path, server: ModelServer):
