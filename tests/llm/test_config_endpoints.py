@@ -75,9 +75,9 @@ async def test_models_and_embedders_repeat_requests_as_often_as_the_settings_say
         env={"SEMGRAPH_RETRIES_ATTEMPTS": "2"},
     )
     endpoints, stack = Endpoints(), Stack(retry_policy(settings))
-    models = endpoints.wrapped_models(settings, stack)
+    model = endpoints.wrapped_model(settings.model(), settings, stack)
     with pytest.raises(ModelUnavailable, match="2 attempts"):
-        await models.complete(Request("default", (Message("user", "x"),), '{"type":"string"}'))
+        await model.complete(Request("default", (Message("user", "x"),), '{"type":"string"}'))
     assert len(server.requests) == 2
     with pytest.raises(ModelUnavailable, match="2 attempts"):
         await endpoints.wrapped_embedder(settings, stack).embed(["x"])
@@ -190,8 +190,9 @@ class TestRecorded:
             await recorder.llm(_Says(text)).complete(request)
             recorder.write(recording)
             stack = Stack(journal=journal)
-            models = Endpoints().wrapped_models(load(llm="recorded"), stack, recording)
-            return (await models.complete(request)).text
+            settings = load(llm="recorded")
+            model = Endpoints().wrapped_model(settings.model(), settings, stack, recording)
+            return (await model.complete(request)).text
 
         assert await replayed('"old"') == '"old"'
         assert await replayed('"new"') == '"new"'
