@@ -1,5 +1,5 @@
-"""Endpoints made from settings: models and the embedder. Also
-decides to which hosts keys and passwords may be sent.
+"""Endpoints made from settings: models and the embedder. Also decides to which hosts keys and
+passwords may be sent.
 """
 
 from __future__ import annotations
@@ -47,19 +47,18 @@ def means(settings: Settings, recording: Path | Recording | None = None) -> Mean
 
 def build_model(
     spec: ModelSpec, settings: Settings, recording: Path | Recording | None = None
-) -> LLM:
-    """The unwrapped endpoint of a specification. Opens and loads nothing yet.
+) -> Any:
+    """The unwrapped model or embedder of a specification. Opens and loads nothing yet.
 
     Args:
-        spec: The model.
+        spec: The model or embedder.
         settings: Keys, addresses and limits.
         recording: The plan's recording, for `recorded` without a path.
 
     Raises:
         PlanError: The local model or the recording does not exist.
     """
-    model: LLM = PROVIDERS[spec.provider].open(spec, means(settings, recording))
-    return model
+    return PROVIDERS[spec.provider].open(spec, means(settings, recording))
 
 
 def wrapped_model(model: LLM, limiter: Limiter, stack: Stack) -> LLM:
@@ -72,21 +71,6 @@ def wrapped_model(model: LLM, limiter: Limiter, stack: Stack) -> LLM:
 
         ahead = batched(model, stack)
     return stack.model(Borrowed(model), limiter, ahead)
-
-
-def build_embedder(settings: Settings, recording: Path | Recording | None = None) -> Embedder:
-    """The unwrapped embedder of the settings. Opens and loads nothing yet.
-
-    Args:
-        settings: The settings, which name the embedder.
-        recording: The plan's recording, for `recorded` without a path.
-
-    Raises:
-        PlanError: The local model or the recording does not exist.
-    """
-    spec = settings.embedder
-    embedder: Embedder = PROVIDERS[spec.provider].open(spec, means(settings, recording))
-    return embedder
 
 
 def retry_policy(settings: Settings) -> RetryPolicy:
@@ -146,25 +130,20 @@ class Endpoints:
     def wrapped_embedder(
         self, settings: Settings, stack: Stack, recording: Path | Recording | None = None
     ) -> Embedder:
-        """The wrapped embedder. Closing the wrapper does not close it. Raises as `build_embedder`."""
-        embedder, limiter = self.embedder(settings, recording)
+        """The wrapped embedder. Closing the wrapper does not close it. Raises as `build_model`."""
+        embedder, limiter = self.model(settings.embedder, settings, recording)
         return _unrecorded(stack, settings.embedder).embedder(Borrowed(embedder), limiter)
 
     def model(
         self, spec: ModelSpec, settings: Settings, recording: Path | Recording | None = None
-    ) -> tuple[LLM, Limiter]:
-        """The unwrapped model of a specification, and its limiter. Raises as `build_model`."""
-        model: LLM = self._opened(spec, lambda: build_model(spec, settings, recording))
-        return model, self._limiter(spec, settings, model.limits.in_flight)
-
-    def embedder(
-        self, settings: Settings, recording: Path | Recording | None = None
-    ) -> tuple[Embedder, Limiter]:
-        """The unwrapped embedder, and its limiter. Raises as `build_embedder`."""
-        spec = settings.embedder
-        embedder: Embedder = self._opened(spec, lambda: build_embedder(settings, recording))
+    ) -> tuple[Any, Limiter]:
+        """The unwrapped model or embedder of a specification, and its limiter. Raises as
+        `build_model`.
+        """
+        opened = self._opened(spec, lambda: build_model(spec, settings, recording))
         in_flight = spec.option("in_flight") or settings.limits.in_flight or Limits().in_flight
-        return embedder, self._limiter(spec, settings, in_flight)
+        in_flight = opened.limits.in_flight if spec.kind == "model" else in_flight
+        return opened, self._limiter(spec, settings, in_flight)
 
     def _limiter(self, spec: ModelSpec, settings: Settings, in_flight: int) -> Limiter:
         limits = settings.limits

@@ -22,7 +22,7 @@ from semgraph.extras import PURPOSES, install, missing
 from semgraph.formats import BAD, GOOD, NOTE, count, duration, plural, size
 from semgraph.llm.base import LLM, ROLES, Embedder, Message, ModelSpec, Reply, Request
 from semgraph.llm.catalogue import CatalogueModel, models_dir
-from semgraph.llm.endpoints import build_embedder, build_model, means
+from semgraph.llm.endpoints import build_model, means
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.providers import PROVIDERS
 from semgraph.llm.replies import repaired
@@ -268,7 +268,7 @@ async def _try(spec: ModelSpec, settings: Settings) -> str:
     budget = Budget(max_seconds=settings.limits.max_seconds or longest)
     stack = Stack(RetryPolicy(attempts=1), budget)
     if spec.kind == "embedder":
-        embedder = stack.embedder(build_embedder(settings), Limiter())
+        embedder = stack.embedder(build_model(settings.embedder, settings), Limiter())
         try:
             return await _embed(embedder)
         finally:

@@ -202,7 +202,6 @@ class Session:
         if not isinstance(use, Mapping | None):
             hint = f'write use={{STEP: "{use}"}}, with the name of the step'
             raise PlanError(Problem("use names implementations by step", hint=hint))
-        named = (*self.settings.chosen_roles, *self._resources.objects.models)
         with interruptible():
             chosen = choices_over(use or {}, self.use)
             if isinstance(plan, (str, Path)):
@@ -211,15 +210,18 @@ class Session:
                     require_same_plan(earlier, plan, self.folder)
                 values = {**earlier.params, **(params or {})}
                 chosen = choices_over(chosen, earlier.use)
-                logical = self._plans.load(plan, values, preset, chosen)
-                return logical.by_models(named, ROLES)
+                return self._by_models(self._plans.load(plan, values, preset, chosen))
             if not isinstance(plan, (LogicalPlan, Frame)):
                 raise no_plan(plan)
             if params or preset:
                 what = "parameters and presets take effect when a plan is loaded"
                 raise PlanError(Problem(what, hint="give the plan's name or path"))
             logical = plan if isinstance(plan, LogicalPlan) else plan.to_plan()
-            return logical.using(chosen).by_models(named, ROLES)
+            return self._by_models(logical.using(chosen))
+
+    def _by_models(self, plan: LogicalPlan) -> LogicalPlan:
+        named = (*self.settings.chosen_roles, *self._resources.objects.models)
+        return plan.by_models(named, ROLES)
 
     def resumed(self, run: str | None) -> Resumed:
         """The request of a recorded run; empty without a run. Raises PlanError if there is no such
@@ -541,9 +543,9 @@ class Session:
 
     async def arequire_prices(self, plans: Iterable[LogicalPlan]) -> None:
         """Check that limits in dollars can be enforced. Raises PlanError if a model that the plans use
-        has no known price.
+        has no known price, or is for a misspelt role or step.
         """
-        await self._resources.require_prices(plans)
+        await self._resources.require_prices([self._by_models(plan) for plan in plans])
 
     def require_store(self, settings: Settings) -> None:
         """Check that the store name is complete. Raises PlanError or StoreUnavailable."""

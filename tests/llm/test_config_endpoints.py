@@ -11,7 +11,7 @@ from semgraph.llm import providers
 from semgraph.llm import settings as config
 from semgraph.llm.base import Message, Request
 from semgraph.llm.embed import LocalEmbedder, OpenAIEmbedder, SentenceTransformersEmbedder
-from semgraph.llm.endpoints import Endpoints, build_embedder, build_model, retry_policy
+from semgraph.llm.endpoints import Endpoints, build_model, retry_policy
 from semgraph.llm.local import Local
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.providers import parse_spec
@@ -88,7 +88,7 @@ async def test_models_and_embedders_repeat_requests_as_often_as_the_settings_say
 def test_embedders(load):
     def built(spec: str):
         settings = load(embedder=spec)
-        return build_embedder(settings)
+        return build_model(settings.embedder, settings)
 
     assert isinstance(built("local?threads=1"), LocalEmbedder)
     assert isinstance(built("openai:e@http://gpu/v1?dimensions=8"), OpenAIEmbedder)
@@ -164,7 +164,7 @@ class TestRecorded:
             settings = load(llm=text)
             model, embedder = (
                 build_model(settings.model(), settings, recording),
-                build_embedder(settings, recording),
+                build_model(settings.embedder, settings, recording),
             )
             assert isinstance(model, Recorded)
             assert isinstance(embedder, RecordedEmbedder)
@@ -241,4 +241,6 @@ class TestLimits:
         assert endpoints.for_other_loop().model(settings.model(), settings) == endpoints.model(
             settings.model(), settings
         )
-        assert endpoints.for_other_loop().embedder(settings) == endpoints.embedder(settings)
+        assert endpoints.for_other_loop().model(settings.embedder, settings) == endpoints.model(
+            settings.embedder, settings
+        )
