@@ -125,13 +125,11 @@ class ComparisonRecord:
         journal = self.opened.journal
         if self.record is not None:
             self.calls = CallLog(self.record, texts=journal is not None)
-        settings = {
-            k: {"value": v, "origin": origin} for k, v, origin in self.runner.settings.rows()
-        }
         self._describe(
             semgraph=version("semgraph"), run=self.id, kind="comparison", plan=plan.name, file=plan.file,
             step=self.request.step, ways=list(self.request.variants), trials=self.request.trials, params=dict(plan.params),
-            started=timestamp(), status="running", settings=settings, journal=str(journal.path) if journal else None,
+            started=timestamp(), status="running",
+            settings=self.runner.settings.facts, journal=str(journal.path) if journal else None,
         )  # fmt: skip
 
     def _describe(self, **facts: Any) -> None:

@@ -447,6 +447,15 @@ class Settings:
                 is_key = any(name == each.key for each in SERVICES)
                 yield name, masked(text) if is_key else without_password(text), "environment"
 
+    @property
+    def facts(self) -> dict[str, dict[str, str]]:
+        """Every setting with its origin, for a record: no part of a key."""
+        keys = {each.key for each in SERVICES}
+        return {
+            key: {"value": "set" if key in keys else value, "origin": origin}
+            for key, value, origin in self.rows()
+        }
+
 
 def masked(key: str) -> str:
     """A key masked for printing: its last four letters, or `set` if it is short.

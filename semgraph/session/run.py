@@ -46,7 +46,6 @@ from semgraph.formats import plural
 from semgraph.frontend.classes import load_classes
 from semgraph.frontend.load import dump
 from semgraph.llm.base import LLM
-from semgraph.llm.settings import Settings
 from semgraph.llm.stack import bound
 from semgraph.logical.iterate import Round
 from semgraph.logical.node import Node, rewrite, walk
@@ -414,14 +413,6 @@ def _lineage(request: RunRequest, record: RunRecord) -> RunLineage:
     return RunLineage(record, {name: table.num_rows for name, table in request.inputs.items()})
 
 
-def settings_facts(settings: Settings) -> dict[str, Any]:
-    """The facts of settings for a record: no part of a key."""
-    return {
-        key: {"value": "set" if key.endswith("_KEY") else value, "origin": origin}
-        for key, value, origin in settings.rows()
-    }
-
-
 def asked_facts(request: RunRequest) -> dict[str, Any]:
     """The facts of a request for a record, from which the run can be resumed."""
     plan = request.plan
@@ -564,7 +555,7 @@ class PlanRun:
 
     def _describe(self, **facts: Any) -> None:
         if self.recorder is not None:
-            settings = settings_facts(self.resources.settings)
+            settings = self.resources.settings.facts
             self.recorder.describe(run=self.id, settings=settings, **facts)
 
     def _answered(self, node: Node, answered: Answered) -> None:

@@ -55,7 +55,6 @@ from semgraph.session.run import (
     prepare_store,
     record_metrics,
     run_plan,
-    settings_facts,
     trimmed,
 )
 from semgraph.stores.registry import lasts
@@ -327,7 +326,7 @@ class _ShardedRun:
         sizes = self.job.sizes
         firsts = dict(zip(sizes, accumulate(sizes.values(), initial=0), strict=False))
         self.record.describe(
-            **asked_facts(self.request), run=self.job.run, settings=settings_facts(self.job.settings),
+            **asked_facts(self.request), run=self.job.run, settings=self.job.settings.facts,
             status="running", started=timestamp(), **plan_facts(logical, self.request.plan.fingerprint, self.resources),
             ids=firsts, sizes=sizes, engine=str(self.spec), shards=self.count, workers=engine.workers,
         )  # fmt: skip

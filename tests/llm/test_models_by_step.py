@@ -404,3 +404,16 @@ async def test_a_comparison_of_plans_tries_models(notes: Path, server: ModelServ
     async with session(notes, server, models=models) as opened:
         await opened.acompare(notes, variants=variants, notes=NOTES)
     assert sorted(asked(server)) == ["large", "large", "nano", "nano", "nano", "nano"]
+
+
+async def test_the_record_of_a_comparison_has_no_part_of_a_key(
+    notes: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("OPENAI_API_KEY", "LM_API_TOKEN"):
+        monkeypatch.setenv(name, "sk-abcdefghijklmnop")
+    async with session(notes, server, models={"default": "large"}) as opened:
+        variants = {"a": "per_row", "b": "packed(rows=2)"}
+        compared = await opened.acompare(notes, step="birds", variants=variants, notes=NOTES)
+        ran = await opened.arun(notes, notes=NOTES)
+    for record in (compared.record, ran.record):
+        assert "mnop" not in (record / "run.json").read_text()
