@@ -355,15 +355,8 @@ class LogicalPlan:
         self, names: Iterable[str], known: Collection[str] = (), *, required: bool = False
     ) -> LogicalPlan:
         """The plan with each step that bears one of these names, and no role has, answered by the
-        model of that name.
-
-        Args:
-            names: Roles and steps with a model.
-            known: Roles that the plan may lack.
-            required: Whether it may lack no other name.
-
-        Raises:
-            PlanError: A name is a misspelt role or step of the plan, or, if `required`, neither.
+        model of that name. It may lack the roles `known`. Raises PlanError if another name is a
+        misspelt role or step, or, if `required`, neither.
         """
         roles, steps, use = self.needs.roles, self.asking, dict[str, str]()
         there = [*roles, *steps, *(step.rpartition("/")[2] for step in steps)]

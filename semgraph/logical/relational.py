@@ -423,22 +423,18 @@ class GroupJoin(Node, keyword="group_join", relational=True, rows="1:1", carries
         return frozenset(name for name, _ in self.add)
 
     @property
+    def _scalars(self) -> list[Scalar]:
+        """The expressions over both rows."""
+        where = [] if self.where is None else [self.where]
+        return [*where, *(scalar for _, scalar in self.add), *(term.by for term in self.order)]
+
+    @property
     def reads(self) -> frozenset[str]:
-        scalars = [
-            *(s for _, s in self.add),
-            *(t.by for t in self.order),
-            *([self.where] if self.where else []),
-        ]
         own = frozenset(a.split(".")[0] for a, _ in self.using)
-        return (own | frozenset().union(*(s.roots for s in scalars))) - {self.alias}
+        return own.union(*(s.roots for s in self._scalars)) - {self.alias}
 
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:  # noqa: ARG002
-        scalars = [
-            *(s for _, s in self.add),
-            *(t.by for t in self.order),
-            *([self.where] if self.where else []),
-        ]
-        return (with_own(frozenset(), self.alias, self.using, scalars),)
+        return (with_own(frozenset(), self.alias, self.using, self._scalars),)
 
     def narrowed(self, needed: frozenset[str]) -> Node:
         """The operator without unneeded aggregates; a list of matches has only needed fields."""
