@@ -238,7 +238,7 @@ class StepArms(Arms):
         self.choices = {name: choice for name, (choice, _) in by_name.items()}
         self.variants = {name: variant for name, (_, variant) in by_name.items()}
         self.nodes = {name: node.of_model(choice.model) for name, choice in self.choices.items()}
-        bench.record.roles = [each.prompt.first.role for each in self.nodes.values()]
+        bench.record.roles = [p.role for each in self.nodes.values() for p in each.prompt.all]
         alike = (n for n, c in self.choices.items() if replace(c, model="") == reference)
         self.reference = next(alike, next(iter(by_name)))
         self.basis = library.get(node.keyword, reference)

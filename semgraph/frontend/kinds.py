@@ -594,10 +594,6 @@ def read_prompt(value: Any, scope: Scope, returns: Any, role: Any) -> PromptSet:
     """
     name = "" if role is None else at_key("role", read_name, role)
     prompts = scope.prompt(value, returns)
-    roles = sorted({prompt.role for prompt in prompts.all})
-    if len(roles) > 1 and not name:
-        what = f"the prompts of one step have several roles: {', '.join(roles)}"
-        raise Fault(what, hint="name the role of the step, as in role: small")
     return prompts.of_role(name) if name else prompts
 
 

@@ -56,7 +56,7 @@ def tree(
         *_of_schema(plan),
         *_on_duckdb(steps),
         *_large(steps),
-        *_models(steps),
+        *(["models: " + models_by_role(models)] if len({*models.values()}) > 1 else ()),
         *_estimated(forecast),
         *_was(actual),
         *([f"! {note}"] if note else []),
@@ -244,12 +244,6 @@ def _steps(plan: PhysicalPlan) -> str:
 def _large(steps: Steps) -> list[str]:
     parts = (part for s in steps.values() for read in s["store"] for part in read.get("large", ()))
     return [f"nearest in {part}" for part in dict.fromkeys(parts)]
-
-
-def _models(steps: Steps) -> list[str]:
-    asking = sorted((each["role"], each["model"]) for s in steps.values() for each in s["semantic"])
-    named = {role: model for role, model in asking if model}
-    return ["models: " + models_by_role(named)] if len({*named.values()}) > 1 else []
 
 
 def _left_out(columns: Sequence[Column]) -> list[str]:

@@ -13,6 +13,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from copy import copy
 from dataclasses import replace
 from typing import Any, Self
 
@@ -74,6 +75,14 @@ class NodeCalls:
         self.counted = CountedNotes()
         self._paid = paid if paid is not None else set()
         self.replayed = StepMetrics()  # the cost of reused answers of earlier runs, each call once
+
+    def of(self, role: str) -> Self:
+        """These calls, with the limits and the tokenizer of the model of a role."""
+        if bound(self._llm, role) is self._model:
+            return self
+        other = copy(self)
+        other._bind(role)  # noqa: SLF001
+        return other
 
     def _bind(self, role: str) -> None:
         self._model = bound(self._llm, role)

@@ -91,8 +91,7 @@ class Context(NodeCalls):
         """
         rows = rows._replace(reasons=())  # the check refused an answer, not this word
         if role:  # both contexts share calls, counters and notes
-            other, node = copy(self), replace(node, prompt=node.prompt.of_role(role))
-            other._bind(role)  # noqa: SLF001
+            other, node = copy(self.of(role)), replace(node, prompt=node.prompt.of_role(role))
             other._progress = None  # noqa: SLF001
             return await other.ask_words(node, rows, words)
         builder = self._builder(node, rows, words or words_of(node))

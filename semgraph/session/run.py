@@ -442,7 +442,8 @@ def plan_facts(logical: LogicalPlan, fingerprint: str, resources: Resources) -> 
     names: dict[str, dict[str, None]] = {}  # by step, each once
     for node in walk(*logical.roots):
         if isinstance(node, Semantic):
-            names.setdefault(node.step, {})[resources.name_of(node.prompt.first.role)] = None
+            roles = (prompt.role for prompt in node.prompt.all)
+            names.setdefault(node.step, {}).update(dict.fromkeys(map(resources.name_of, roles)))
     return {
         "plan": logical.name,
         "fingerprint": fingerprint,

@@ -47,3 +47,12 @@ def test_the_embedder_is_named_once(project: Project) -> None:
     ended = project("run", "people", "--model", "embed=local", "--embedder", "local")
     assert ended.code == 2
     assert "models.embed is set twice" in ended.err
+
+
+def test_the_next_command_has_the_models_of_roles_only(project: Project) -> None:
+    recorded = ("--llm", "recorded", "--model", "small=recorded", "--model", "verdicts=recorded")
+    ended = project("run", "add_episode", *recorded)
+    assert ended.code == 0, ended.err
+    lines = [line for line in ended.err.splitlines() if line.startswith("Next: ")]
+    assert lines
+    assert all("--model small=recorded" in line and "verdicts" not in line for line in lines)

@@ -275,19 +275,24 @@ def test_the_embedder_may_be_one_of_the_models(notes: Path):
         assert own.name in opened._repr_html_()
 
 
-def test_the_prompts_of_a_step_have_one_role(notes: Path, server: ModelServer):
+async def test_each_prompt_of_a_step_has_the_limits_of_its_model(notes: Path, server: ModelServer):
     (notes.parent / "prompts").mkdir()
     for name, front in (("one", "role: small\n"), ("two", "")):
-        text = f"---\nreturns: {{name: string}}\n{front}---\n# item\nName {{text}}.\n"
+        text = f"---\nreturns: {{name: string}}\n{front}---\n# item\nName {{{{text}}}}.\n"
         (notes.parent / "prompts" / f"{name}.md").write_text(text)
-    several = '{on: id, "1": one, otherwise: two}'
-    plan = PLAN.replace('{prompt: "Name {text}.", returns: {name: string}, role: small}', "%s")
-    write(notes, plan % f"{{prompt: {several}}}")
-    with session(notes, server) as opened:
-        with pytest.raises(PlanError, match="several roles: default, small"):
-            opened.prepare(notes)
-        write(notes, plan % f"{{prompt: {several}, role: judge}}")
-        assert opened.prepare(notes).needs.roles == ("default", "judge")
+    plan = PLAN.replace('prompt: "Name {text}.", returns: {name: string}, role: small', "SET")
+    write(
+        notes, plan.replace("SET", 'prompt: {on: id, "1": one, otherwise: two}, on_error: "null"')
+    )
+    rows = [{"id": "1", "text": "heron"}, {"id": "2", "text": "owl"}]
+    models = {"small": f"openai:nano@{server.base_url}?context=60&max_output=20"}
+    llm = f"openai:large@{server.base_url}"
+    async with semgraph.Session(llm=llm, models=models, folder=notes.parent) as opened:
+        result = await opened.arun(notes, notes=rows)
+        shown = opened.explain(notes)
+    assert result.tables["judged"].column("name").to_pylist() == [None, "x"]
+    assert Run(result.record).facts["models"]["named"].count("openai:") == 2
+    assert "small openai:nano" in shown
 
 
 def test_a_provider_that_needs_no_name_is_no_role(notes: Path, server: ModelServer):

@@ -236,6 +236,20 @@ def test_dollars_of_a_server_need_a_price(project: Project, transport: tuple[str
     assert "max_usd 1.00 cannot be enforced: no price is known for openai:test-model" in done.err
 
 
+@pytest.mark.parametrize(
+    ("name", "says"), [("told", "no price is known for openai:dear"), ("tolld", 'no step "tolld"')]
+)
+def test_the_model_of_a_step_is_checked_when_a_server_starts(
+    project: Project, name: str, says: str
+) -> None:
+    model = project.env["SEMGRAPH_LLM"].replace("test-model", "dear")
+    priced = f"default={project.env['SEMGRAPH_LLM']}?price=1/1"
+    more = ("--model", priced, "--model", f"{name}={model}", "--max-usd", "1")
+    done = project("serve", "--mcp", "--plans", "people", *more)
+    assert done.code == 2
+    assert says in done.err
+
+
 def test_dollars_of_a_server_need_the_price_of_its_embedder(project: Project) -> None:
     project.env["SEMGRAPH_EMBEDDER"] = project.env["SEMGRAPH_LLM"].replace("test-model", "vectors")
     project.env["SEMGRAPH_LLM"] = "openai:gpt-4.1-mini"

@@ -10,6 +10,7 @@ JSON on one line, so that no text of a row can imitate a record or an instructio
 from __future__ import annotations
 
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -224,7 +225,7 @@ class RequestBuffer:
     """
 
     def __init__(self, ctx: NodeCalls, header: PromptHeader, *texts: str) -> None:
-        self._ctx, self._header = ctx, header
+        self._ctx, self._header = ctx.of(header.prompt.role), header
         self._texts = [*header.texts, *texts]
         self._size = header.size + byte_size(texts)
         self._tokens = 0
@@ -374,7 +375,7 @@ class PromptBuilder(ABC):
         self.temperature = 0.0  # of samples
         self.on_answer: Callable[[Iterable[int]], object] | None = None
         self._headers: dict[tuple[int, str], PromptHeader] = {}
-        self._most = ctx.limits.max_output_tokens
+        self._most = sys.maxsize  # the token limit of an answer that the endpoint accepted
         self._halves: dict[Work, Outcome] = {}
 
     async def send_all(self, works: Iterable[Work]) -> None:
@@ -448,7 +449,8 @@ class PromptBuilder(ABC):
         those that every template has. Raises TooLong if the work exceeds the model's context and
         cannot be split.
         """
-        left, limits = self.keys.left[item], self.ctx.limits
+        left, ctx = self.keys.left[item], self.ctx.of(header.prompt.role)
+        limits = ctx.limits
         context, tokens = self.keys.context(left), header.answer_tokens(len(work.items), limits)
         if len(work.items) == 1:
             reasons = self.rows.reasons[item] if self.rows.reasons else ()
@@ -458,7 +460,7 @@ class PromptBuilder(ABC):
                 *reasons,
             ]
             if not RequestBuffer(self.ctx, header).takes(1, *sent):
-                whole = sum(map(self.ctx.count_tokens, (*header.texts, *sent)))
+                whole = sum(map(ctx.count_tokens, (*header.texts, *sent)))
                 raise TooLong(whole + RESERVE, tokens, limits.context_tokens)
         texts |= {"context": context, "again": self._again(work, item)}
         user = paragraphs(header.lead, *[words + texts[name] for words, name in header.user])
@@ -544,9 +546,11 @@ class PromptBuilder(ABC):
         model allows more. Then its halves are asked, or it is an error. If the limit did not cause
         the truncation, the question is repeated once, as after an invalid answer.
         """
-        sent, limits = self.request(work), self.ctx.limits
-        used = RESERVE + sum(self.ctx.count_tokens(each.content) for each in sent.messages)
-        most = min(self._most, limits.context_tokens - used)
+        sent = self.request(work)
+        ctx = self.ctx.of(sent.role)
+        limits = ctx.limits
+        used = RESERVE + sum(ctx.count_tokens(each.content) for each in sent.messages)
+        most = min(self._most, limits.max_output_tokens, limits.context_tokens - used)
         if limits.assumed:
             most = min(most, _GROWTH * self.request(work._replace(limit=0)).max_tokens)
         answered = reply.spent if isinstance(reply, RowError) else reply
