@@ -132,7 +132,7 @@ NO_KEY = FaultKind(
     (401,),
     remedy=_KEY,
     attempts=_FEW,
-    said="(incorrect|invalid) api.?key|api.?key.{0,4} (not valid|invalid|expired)",
+    said="(incorrect|invalid) api.?key|api.?key.{0,4} (not valid|not found|invalid|expired)",
 )
 LACKING = FaultKind("an answer that is all reasoning: asked once more", "row", "invalid")
 CUT = FaultKind("an answer cut at its limit of tokens", "row", "truncated")
@@ -142,7 +142,7 @@ REFUSED = FaultKind("a refusal of the model", "row", "refused")
 FAULTS = (
     FaultKind("the account has no credit, also where 400 or 403 says so", "run", "rejected",
           (402, 412), _CREDIT, "The account has no credit left", _FEW,
-          "your .{0,80}(credit|spending limit)"),
+          "your (credit balance|.{0,40}team .{0,60}(credits|spending limit))"),
     FaultKind("the provider's content filter", "row", "refused", (), _FILTER),
     FaultKind("the model wrote no valid JSON: asked once more", "row", "invalid", (), _NO_JSON),
     NO_KEY,
@@ -178,13 +178,22 @@ def failure(
     import openai
 
     if isinstance(error, openai.APIStatusError):
-        body = _error(error.body)
-        message, code = _message(body or error.message), _code(body)
-        wait = retry_after(error.response.headers, str(body))
-        return _status(name, error.status_code, code, message, seconds, wait, key)
+        reply = error.response
+        return status_failure(name, reply.status_code, reply.headers, reply.text, seconds, key)
     if isinstance(error, openai.APIConnectionError):
         return _connection(error, name, url, seconds)
     return ModelUnavailable(f"{name}: {error}")
+
+
+def status_failure(
+    name: str, status: int, headers: Mapping[str, str], text: str, seconds: float, key: str
+) -> Exception:
+    """The error to raise for a reply with a status of 300 or more; arguments as `failure`."""
+    body: Any = text.strip() or f"Error code: {status}"
+    with suppress(ValueError):
+        body = json.loads(text)
+    error, wait = _error(body), retry_after(headers, text)
+    return _status(name, status, _code(error), _message(error), seconds, wait, key)
 
 
 def _error(body: Any) -> Any:
@@ -193,22 +202,17 @@ def _error(body: Any) -> Any:
     return body.get("error", body) if isinstance(body, Mapping) else body
 
 
-def refuses_key(status: int, body: str) -> bool:
-    """Whether a reply says that the key is not accepted."""
-    error: Any = body
-    with suppress(ValueError):
-        error = json.loads(body)
-    return NO_KEY.covers(status, "", _message(_error(error)))
-
-
-def failure_in_body(body: Any, name: str, seconds: float = 0.0, status: int = 500) -> Exception:
+def failure_in_body(
+    body: Any, name: str, seconds: float = 0.0, status: int = 500, key: str = OPENAI.key
+) -> Exception:
     """The error to raise for an error in a reply with status 200 (some gateways report errors of
     the provider so), or in a line of a batch with its own status.
     """
-    error = body.get("error", body) if isinstance(body, Mapping) else body
+    error = _error(body)
     code = mapping(error).get("code")
     named = re.fullmatch(r"[45]\d\d", str(count(code) or text_of(code)))
-    return _status(name, int(named[0]) if named else status, _code(error), _message(error), seconds)
+    status = int(named[0]) if named else status
+    return _status(name, status, _code(error), _message(error), seconds, key=key)
 
 
 def unreadable(

@@ -38,15 +38,14 @@ class Service:
         key_path: What is read to test a key.
         headers: Headers that replace `Authorization`; `{key}` stands for the key.
         protocol: OpenAI's chat completions, or Anthropic's messages.
-        members: Further members of each request to a model.
-        unreasoning: Members that switch reasoning off, sent unless `reasoning_effort` is set.
+        members: Further members of each request to a model; not `thinking` with a
+            `reasoning_effort`.
         names: Its names of members, where they differ; "": it has no such member.
         top_logprobs: The most alternatives of a token.
-        omits: Keywords of JSON Schema that it refuses. They are not sent: semgraph checks answers.
+        formats: Whether a schema may have `format`. semgraph checks answers itself.
         embeds: Whether it has embedders.
         embeds_at_once: The most texts (`batch`) and tokens (`tokens`) of one embedding request.
         batches: Whether it has OpenAI's batch endpoint.
-        reasoning_apart: Whether `completion_tokens` lacks the reasoning, which `total_tokens` has.
         billed: The member of `usage` with the dollars of a call; "": none.
     """
 
@@ -67,14 +66,12 @@ class Service:
     headers: Mapping[str, str] = field(default_factory=dict)
     protocol: Literal["chat", "messages"] = "chat"
     members: Mapping[str, Any] = field(default_factory=dict)
-    unreasoning: Mapping[str, Any] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     top_logprobs: int = 20
-    omits: tuple[str, ...] = ()
+    formats: bool = True
     embeds: bool = True
     embeds_at_once: Mapping[str, int] = field(default_factory=dict)
     batches: bool = False
-    reasoning_apart: bool = False
     billed: str = ""
 
     def address(self, url: str | None, environment: Mapping[str, str]) -> str:
@@ -92,24 +89,19 @@ class Service:
             port = port or ("" if scheme else str(self.port))
             text = f"{scheme or 'http'}://{host}{port and ':' + port}{path}"
         root = text.rstrip("/")
-        return root if root.endswith("/v1") else root + self.path
+        folder = self.path.removesuffix("/v1")
+        return root if root.endswith("/v1") else root.removesuffix(folder) + self.path
 
     def needs_key(self, url: str) -> bool:
         """Whether an address answers with a key only. An address of the user's may need none."""
         return bool(self.key) and not self.key_optional and self.url in ("", url)
 
     def authorization(self, key: str) -> dict[str, str]:
-        """The headers that prove who asks; none without a key."""
+        """The headers that prove who asks, and those that every request has."""
         headers = self.headers or {"Authorization": "Bearer {key}"}
-        return {name: text.replace("{key}", key) for name, text in headers.items()} if key else {}
+        sent = {name: text for name, text in headers.items() if key or "{key}" not in text}
+        return {name: text.replace("{key}", key) for name, text in sent.items()}
 
-    def price_url(self, url: str) -> str | None:
-        """The address by which the price of a model is found; None: it is found by `prices`."""
-        return None if self.url in ("", url) else url
-
-
-_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
-_LENGTHS = ("minLength", "maxLength", "minItems", "maxItems")
 
 # The default service of a model or an embedder with an address.
 OPENAI = Service(
@@ -121,39 +113,37 @@ SERVICES: tuple[Service, ...] = (
     OPENAI,
     # The address is that of the user's resource; models are its deployments.
     Service("azure", "Azure OpenAI", "", "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT",
-            path="/openai/v1", prices="azure", omits=(*_BOUNDS, *_LENGTHS, "pattern", "format")),
+            path="/openai/v1", prices="azure", formats=False),
     Service("anthropic", "Anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY",
             "ANTHROPIC_BASE_URL", path="/v1", prices="anthropic", protocol="messages", embeds=False,
+            members={"thinking": {"type": "disabled"}},
             headers={"x-api-key": "{key}", "anthropic-version": "2023-06-01"},
-            refuses=("seed", "logprobs", "max_completion_tokens", "json_object", "tool"),
-            omits=(*_BOUNDS, *_LENGTHS, "pattern")),
+            refuses=("seed", "logprobs", "max_completion_tokens", "json_object", "tool")),
     Service("gemini", "Google Gemini", "https://generativelanguage.googleapis.com/v1beta/openai",
             "GEMINI_API_KEY", prices="google", refuses=("seed", "logprobs"),
-            embeds_at_once={"batch": 100}, reasoning_apart=True),
+            embeds_at_once={"batch": 100}),
     # An embedding request may have 16,384 tokens, which are estimated here.
     Service("mistral", "Mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", prices="mistral",
-            refuses=("max_completion_tokens", "logprobs"), omits=("format",),
+            refuses=("max_completion_tokens", "logprobs"), formats=False,
             names={"seed": "random_seed", "dimensions": "output_dimension"},
             embeds_at_once={"tokens": 12_000}),
     Service("groq", "Groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "GROQ_BASE_URL",
-            path="/openai/v1", prices="groq", refuses=("logprobs",), embeds=False,
-            omits=("minItems", "maxItems")),
+            path="/openai/v1", prices="groq", refuses=("logprobs",), embeds=False),
     Service("deepseek", "DeepSeek", "https://api.deepseek.com", "DEEPSEEK_API_KEY",
             structured="json_object", prices="deepseek", refuses=("json_schema", "seed"),
-            omits=_LENGTHS, unreasoning={"thinking": {"type": "disabled"}}, embeds=False),
+            formats=False, members={"thinking": {"type": "disabled"}}, embeds=False),
     # Its `logprobs` is a number, with replies of another form.
     Service("together", "Together AI", "https://api.together.ai/v1", "TOGETHER_API_KEY",
             "TOGETHER_BASE_URL", prices="together", refuses=("logprobs",),
             names={"dimensions": ""}, embeds_at_once={"batch": 100}),
     Service("fireworks", "Fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY",
-            "FIREWORKS_BASE_URL", path="/inference/v1", prices="fireworks", top_logprobs=5,
-            omits=(*_LENGTHS, "pattern")),
+            "FIREWORKS_BASE_URL", path="/inference/v1", prices="fireworks", top_logprobs=5),
     # It drops members that a host lacks, unless they are required. Everybody may read /models.
     Service("openrouter", "OpenRouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY",
             prices="openrouter", members={"provider": {"require_parameters": True}},
             key_path="/key", billed="cost"),
     Service("xai", "xAI", "https://api.x.ai/v1", "XAI_API_KEY", prices="x-ai",
-            refuses=("logprobs",), embeds=False, reasoning_apart=True),
+            refuses=("logprobs",), embeds=False),
     Service("ollama", "Ollama", "http://localhost:11434/v1", url_from="OLLAMA_HOST", path="/v1",
             port=11434, key_optional=True, refuses=("max_completion_tokens", "tool")),
     Service("vllm", "vLLM", "http://localhost:8000/v1", "VLLM_API_KEY", key_optional=True),

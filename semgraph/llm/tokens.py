@@ -160,7 +160,7 @@ def _log_of_sum(logprobs: Sequence[float]) -> float:
     return math.log(total) if total else max(logprobs)
 
 
-PRICED = "?price=IN/OUT of the model sets it, in dollars per million tokens"
+PRICED = "?price=IN/OUT (of an embedder: ?price=IN) sets it, in dollars per million tokens"
 OF_BATCH = 0.5  # price of a batched request, relative to a direct one
 
 
@@ -187,14 +187,14 @@ class FlatPrice:
     cached: float | None = None
 
     @classmethod
-    def parse(cls, text: str) -> FlatPrice:
-        """Read `IN`, `IN/OUT` or `IN/OUT/CACHED`. Raises ValueError.
+    def parse(cls, text: str, least: int = 1) -> FlatPrice:
+        """Read `IN`, `IN/OUT` or `IN/OUT/CACHED`, of at least some numbers. Raises ValueError.
 
         >>> FlatPrice.parse("0.4/1.6"), str(FlatPrice.parse("2/8/0.5"))
         (FlatPrice(prompt=0.4, completion=1.6, cached=None), '2/8/0.5')
         """
         parts = text.split("/")
-        if len(parts) > len(fields(cls)):
+        if not least <= len(parts) <= len(fields(cls)):
             raise ValueError(text)
         return cls(*map(float, parts))
 
@@ -242,8 +242,7 @@ class Prices:
 
     @cached_property
     def _price(self) -> Price | None:
-        url = self._service.price_url(self._url)
-        return self._own or price_of(self._model, url, self._service)
+        return self._own or price_of(self._model, self._url, self._service)
 
 
 @dataclass(frozen=True)
@@ -277,7 +276,7 @@ class _ListPrice:
 
 @lru_cache(maxsize=64)
 def price_of(model: str, base_url: str | None = None, service: Service = OPENAI) -> Price | None:
-    """The price of a model at an address; without `base_url`, at that of the service.
+    """The price of a model at an address; at that of its service, by the service's name.
 
     Returns:
         None if no price is known: the list lacks the model or the endpoint. An unknown price is
@@ -285,7 +284,8 @@ def price_of(model: str, base_url: str | None = None, service: Service = OPENAI)
     """
     from genai_prices.data_snapshot import get_snapshot
 
-    provider_id = service.prices or None if base_url is None else None
+    own = base_url is None or service.url in ("", base_url)
+    provider_id = service.prices or None if own else None
     provider_url = None if provider_id else base_url or service.url
     try:
         _, info = get_snapshot().find_provider_model(model, None, provider_id, provider_url)

@@ -196,25 +196,31 @@ async def _abilities(model: LLM) -> list[str]:
     if not isinstance(endpoint, OpenAI):
         return []
 
-    async def asked(request: Request) -> Reply:
+    async def asked(request: Request, read: Callable[[Reply], str]) -> str:
         try:
-            return await model.complete(request)
-        except (RowError, ModelUnavailable):
-            return Reply("")
+            return read(await model.complete(request))
+        except (RowError, ModelUnavailable) as error:
+            return f"unknown ({error})"
 
-    greeting = repaired((await asked(_GREETING)).text)[0]
-    schemas = "not enforced: semgraph checks each answer, and asks again"
-    with suppress(Invalid):
-        _UNLIKELY.read(parse(greeting), lambda *_: None)
-        schemas = "enforced"
-    told = [f"schemas: {schemas}"]
-    tried = endpoint.limits.logprobs is not False
-    logprobs = tried and bool((await asked(_VERDICT)).logprobs)
-    told.append(f"log-probabilities: {'yes' if logprobs else 'no'}")
-    told.append(f"seed: {'not sent' if 'seed' in endpoint.refused else 'sent'}")
+    schemas = await asked(_GREETING, _obeyed)
+    if _GREETING.schema not in endpoint.body(_GREETING).decode():
+        schemas = "in the prompt, not enforced"
+    logprobs = "no"
+    if endpoint.limits.logprobs is not False:
+        logprobs = await asked(_VERDICT, lambda reply: "yes" if reply.logprobs else "no")
+    seed = "not sent" if "seed" in endpoint.refused else "sent"
+    told = [f"schemas: {schemas}", f"log-probabilities: {logprobs}", f"seed: {seed}"]
     if endpoint.service.batches:
         told.append(f"batches: {'yes' if await endpoint.wire.serves('/batches') else 'no'}")
     return told
+
+
+def _obeyed(reply: Reply) -> str:
+    """Whether the answer has the fields that nothing but its schema names."""
+    with suppress(Invalid):
+        _UNLIKELY.read(parse(repaired(reply.text)[0]), lambda *_: None)
+        return "enforced"
+    return "not enforced: semgraph checks each answer, and asks again"
 
 
 async def _ask(model: LLM) -> str:
