@@ -287,7 +287,8 @@ class Wire:
     @cached_property
     def _key(self) -> str:
         """The key; "": none."""
-        return os.environ.get(self._service.key, "") if self._api_key is None else self._api_key
+        key = os.environ.get(self._service.key, "") if self._api_key is None else self._api_key
+        return key.strip()
 
     async def _sign(self, request: HttpRequest) -> None:
         """Put the service's own headers in the place of the package's."""
@@ -565,7 +566,8 @@ class OpenAI:
                 return self.body(request, (*body.without, member))
         for option in self._options:
             named = option.partition("=")[0].replace("structured", self.structured)
-            if named.replace("_", "") in message.replace("_", ""):
+            named = named.removeprefix("reasoning_").replace("_", "")
+            if named in message.replace("_", ""):
                 error.args = (f"{str(error).rstrip('.')}. It is set by ?{option}",)
         return None
 

@@ -429,6 +429,13 @@ async def test_anthropic_has_efforts_refusals_and_models_without_schemas(
         with pytest.raises(RowError, match=said):
             await once(opened(service))
     assert "thinking" not in provider.requests[0], "an effort switches it on"
+    provider.refused = {"output_config"}
+    provider.endpoint = provider.endpoint._replace(
+        refusal=lambda _: anthropic("This model does not support the effort parameter.")
+    )
+    with pytest.raises(RowError, match=r"It is set by \?reasoning_effort="):
+        await once(opened(service, "?reasoning_effort=low"))
+    provider.endpoint = ENDPOINTS["anthropic"]
     provider.finish, provider.refused = "", {"output_config"}
     model = opened(service)
     await once(model)
@@ -558,6 +565,30 @@ def test_a_key_goes_to_its_own_host_alone(service: Service, tmp_path: Path) -> N
     for text in (*(f"m@{url}/v1" for url in elsewhere), "m?key_env=OTHER_KEY"):
         with pytest.raises(PlanError, match="only you can allow that"):
             key(f"{service.name}:{text}")
+
+
+@pytest.mark.parametrize(
+    "key", ["sk-a\nb-1234567", "“sk-ab-1234567”", "sk-ä-1234567", "sk\x00-1234567"]
+)
+async def test_a_key_that_is_none_is_refused_and_not_shown(key: str, tmp_path: Path) -> None:
+    env = {"SEMGRAPH_HOME": str(tmp_path), "MY_OWN": key}
+    settings = Settings.load({"llm": "groq:m?key_env=MY_OWN"}, env, tmp_path)
+    for use in (PROVIDERS["groq"].open, lambda *args: PROVIDERS["groq"].doctor(*args, "")):
+        with pytest.raises(PlanError, match="MY_OWN has a character that no key has") as caught:
+            use(settings.model(), means(settings))
+        assert key not in str(caught.value)
+
+
+@on("groq", "anthropic")
+async def test_blanks_around_a_key_are_not_sent(
+    service: Service, provider: ProviderServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(service.key, f" {KEY}\n")
+    await once(opened(service))
+    settings = Settings.load({"llm": f"{service.name}:m"})
+    examined = PROVIDERS[service.name].doctor
+    told = await asyncio.to_thread(examined, settings.model(), means(settings), "")
+    assert told[0] == GOOD
 
 
 async def test_headers_of_openai_go_to_no_other_host(
