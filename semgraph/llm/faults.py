@@ -103,8 +103,10 @@ class Transient(ModelUnavailable):
         return self.fault.scope in ("endpoint", "run")
 
 
-_SET = f"set {OPENAI.key}, or "  # the service's key takes its place
-_KEY = f"The key was not accepted: {_SET}name the variable that holds the key with ?key_env=NAME"
+_KEY = (  # the service's key takes the place of OpenAI's
+    f"The key was not accepted: set {OPENAI.key}, or name the variable that holds the key with "
+    "?key_env=NAME"
+)
 _NO_ACCESS = "The key has no access to this model, or not from here"
 _NO_MODEL = "Check the model's name and the address, which usually ends in /v1"
 _CREDIT = ("insufficient_quota", "billing_hard_limit_reached")
@@ -264,8 +266,7 @@ def _status(
         message = f"{name} rejected the request ({status}): {reason}"
     else:
         message = f"{name} ({status}): {reason.rstrip('.')}"
-    remedy = fault.remedy.replace(_SET, _SET.replace(OPENAI.key, key) if key else "")
-    return _raised(fault, message, seconds, wait, remedy)
+    return _raised(fault, message, seconds, wait, fault.remedy.replace(OPENAI.key, key))
 
 
 def _connection(error: openai.APIConnectionError, name: str, url: str, seconds: float) -> Exception:

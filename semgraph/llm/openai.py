@@ -38,7 +38,7 @@ from semgraph.llm.replies import (
     mapping,
 )
 from semgraph.llm.services import OPENAI, Service, Structured
-from semgraph.llm.tokens import LOGPROBS, Price, Prices, TokenCounter, prompt_tokens, word_logprobs
+from semgraph.llm.tokens import LOGPROBS, Price, TokenCounter, cost, prompt_tokens, word_logprobs
 from semgraph.privacy import learn, learn_from_addresses, without_password
 
 if TYPE_CHECKING:
@@ -452,7 +452,7 @@ class OpenAI:
         self._schemas: set[str] = set()  # refused schemas
         self.learned: dict[str, None] = {}  # notes on refusals by the endpoint
         self.wire = Wire(self._name, base_url, api_key, timeout, service)
-        self._prices = Prices(model, self.wire.base_url, price, service)
+        self._price = price
 
     @property
     def name(self) -> str:
@@ -476,7 +476,7 @@ class OpenAI:
 
     def dollars(self, usage: Usage) -> float | None:
         """The cost of tokens, or None if no price is known."""
-        return self._prices.dollars(usage)
+        return cost(usage, self.model, self.wire.base_url, self._price, self.service)
 
     async def complete(self, request: Request) -> Reply:
         """Send one request, once.

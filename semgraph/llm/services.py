@@ -24,7 +24,7 @@ class Service:
         name: The prefix of its model specifications.
         title: Its name in messages.
         url: Its address; "": the user names it.
-        key: The variable with its key; "": no key is needed.
+        key: The variable with its key.
         url_from: The variable that overrides the address; "": none.
         structured: The mechanism that enforces the answer schema, unless a specification names one.
         refuses: Members of requests that it refuses or ignores, by their names in
@@ -52,7 +52,7 @@ class Service:
     name: str
     title: str
     url: str
-    key: str = ""
+    key: str
     url_from: str = ""
     structured: Structured = "json_schema"
     refuses: Collection[str] = ()
@@ -93,8 +93,8 @@ class Service:
         return root if root.endswith("/v1") else root.removesuffix(folder) + self.path
 
     def needs_key(self, url: str) -> bool:
-        """Whether an address answers with a key only. An address of the user's may need none."""
-        return bool(self.key) and not self.key_optional and self.url in ("", url)
+        """Whether an address answers with a key only. A server of the user's may need none."""
+        return not self.key_optional and self.url in ("", url)
 
     def authorization(self, key: str) -> dict[str, str]:
         """The headers that prove who asks, and those that every request has."""
@@ -144,8 +144,8 @@ SERVICES: tuple[Service, ...] = (
             key_path="/key", billed="cost"),
     Service("xai", "xAI", "https://api.x.ai/v1", "XAI_API_KEY", prices="x-ai",
             refuses=("logprobs",), embeds=False),
-    Service("ollama", "Ollama", "http://localhost:11434/v1", url_from="OLLAMA_HOST", path="/v1",
-            port=11434, key_optional=True, refuses=("max_completion_tokens", "tool")),
+    Service("ollama", "Ollama", "http://localhost:11434/v1", "OLLAMA_API_KEY", "OLLAMA_HOST",
+            path="/v1", port=11434, key_optional=True, refuses=("max_completion_tokens", "tool")),
     Service("vllm", "vLLM", "http://localhost:8000/v1", "VLLM_API_KEY", key_optional=True),
     Service("lmstudio", "LM Studio", "http://localhost:1234/v1", "LM_API_TOKEN", key_optional=True,
             refuses=("json_object", "logprobs", "tool")),

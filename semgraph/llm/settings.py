@@ -422,12 +422,8 @@ class Settings:
     @property
     def prices(self) -> Mapping[str, str]:
         """The prices of [prices] as text, by model without options."""
-        prefix = "prices."
-        return {
-            key.removeprefix(prefix): setting.value
-            for key, setting in self.values.items()
-            if key.startswith(prefix)
-        }
+        named = [key for key in self.values if key.startswith("prices.")]
+        return {key.removeprefix("prices."): self[key].value for key in named}
 
     @property
     def keep_days(self) -> int | None:

@@ -8,12 +8,12 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from importlib.machinery import PathFinder
 from typing import Any, Protocol
 
 from semgraph.llm.base import LLM, Embedder, Payload, Request, Usage
-from semgraph.llm.replies import number
+from semgraph.llm.replies import amount, number
 from semgraph.llm.services import OPENAI, Service
 
 _NEWEST = "o200k_base"
@@ -220,29 +220,14 @@ class FlatPrice:
         return total / 1e6
 
 
-class Prices:
-    """The price of one endpoint, looked up on first use.
-
-    Args:
-        model: The endpoint's name of the model.
-        url: The endpoint's address.
-        price: The price; None: the listed one.
-        service: The service of the model.
+def cost(
+    usage: Usage, model: str, url: str, own: Price | None = None, service: Service = OPENAI
+) -> float | None:
+    """The cost of tokens of a model at an address, by its own price, else by the listed one; None
+    if no price is known.
     """
-
-    def __init__(
-        self, model: str, url: str, price: Price | None = None, service: Service = OPENAI
-    ) -> None:
-        self._model, self._url, self._own, self._service = model, url, price, service
-
-    def dollars(self, usage: Usage) -> float | None:
-        """The cost of these tokens, or None if no price is known."""
-        dollars = number(self._price.dollars(usage)) if self._price else None
-        return dollars if dollars is not None and dollars >= 0 else None
-
-    @cached_property
-    def _price(self) -> Price | None:
-        return self._own or price_of(self._model, self._url, self._service)
+    price = own or price_of(model, url, service)
+    return amount(price.dollars(usage)) if price else None
 
 
 @dataclass(frozen=True)
@@ -254,24 +239,16 @@ class _ListPrice:
     provider_url: str | None
 
     def dollars(self, usage: Usage) -> float:
-        import genai_prices
+        from genai_prices import Usage as ListedUsage
+        from genai_prices.data_snapshot import get_snapshot
 
-        tokens = genai_prices.Usage(
+        tokens = ListedUsage(
             input_tokens=usage.prompt,
             cache_read_tokens=usage.cached,
             output_tokens=usage.completion,
         )
-        if self.provider_id is not None:
-            return float(
-                genai_prices.calc_price(
-                    tokens, self.model, provider_id=self.provider_id
-                ).total_price
-            )
-        return float(
-            genai_prices.calc_price(
-                tokens, self.model, provider_api_url=self.provider_url
-            ).total_price
-        )
+        found = get_snapshot().calc(tokens, self.model, self.provider_id, self.provider_url, None)
+        return float(found.total_price)
 
 
 @lru_cache(maxsize=64)

@@ -99,8 +99,7 @@ async def provider(
         else:
             root = server.base_url.removesuffix(service.path)
             monkeypatch.setenv(service.url_from, root)
-        if service.key:
-            monkeypatch.setenv(service.key, KEY)
+        monkeypatch.setenv(service.key, KEY)
         yield server
 
 
@@ -178,7 +177,7 @@ async def test_a_key_is_needed_and_a_wrong_one_is_named(
         return " ".join(await asyncio.to_thread(examined, settings.model(), means(settings), ""))
 
     assert (await doctor()).startswith(GOOD)
-    if not service.key:
+    if service.name == "ollama":
         return
     monkeypatch.setenv(service.key, "another-key-of-8")
     accepted = rf"The key was not accepted: set {service.key}, or"
@@ -546,7 +545,7 @@ def test_azure_has_no_address_without_its_variable(tmp_path: Path) -> None:
             use(settings.model(), means(settings))
 
 
-@on(*(each.name for each in SERVICES if each.key and not each.key_optional))
+@on(*(each.name for each in SERVICES if not each.key_optional))
 def test_a_key_goes_to_its_own_host_alone(service: Service, tmp_path: Path) -> None:
     """Whatever a folder's file names."""
     own = service.url or "https://r.openai.azure.com/openai/v1"
@@ -607,7 +606,7 @@ async def test_headers_of_openai_go_to_no_other_host(
 
 
 def test_keys_are_masked_in_settings(tmp_path: Path) -> None:
-    env = {"SEMGRAPH_HOME": str(tmp_path), **{each.key: KEY for each in SERVICES if each.key}}
+    env = {"SEMGRAPH_HOME": str(tmp_path), **{each.key: KEY for each in SERVICES}}
     rows = [text for row in Settings.load({}, env, tmp_path).rows() for text in row]
     assert "LM_API_TOKEN" in rows
     assert KEY not in " ".join(rows)
@@ -703,10 +702,9 @@ PAGE = (Path(__file__).parents[2] / "docs" / "providers.md").read_text(encoding=
 
 def row(service: Service) -> str:
     """The row of a provider in the table of the page."""
-    key = f"`{service.key}`" if service.key else "none"
     cells = (
         f"[{service.name}](#{service.name})",
-        key + " (if the server has one)" * (service.key_optional and bool(service.key)),
+        f"`{service.key}`" + " (if the server has one)" * service.key_optional,
         f"`{service.url}`" if service.url else f"`{service.url_from}` + `{service.path}`",
         f"`{service.structured}`",
         ", ".join(f"`{each}`" for each in service.refuses) or "–",
