@@ -1,6 +1,4 @@
-"""Models behind Anthropic's Messages API, which enforces schemas: their endpoint for OpenAI's protocol
-ignores them.
-"""
+"""Models behind Anthropic's Messages API, which enforces schemas (docs/decisions/0028)."""
 
 from __future__ import annotations
 

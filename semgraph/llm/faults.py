@@ -42,7 +42,7 @@ class FaultKind(NamedTuple):
         codes: Error codes of this kind, for any status.
         remedy: A suggestion for the user.
         attempts: Maximum number; None: the setting `retries.attempts`.
-        said: A pattern of messages of this kind, with a status that services use for several kinds.
+        said: A pattern of messages of this kind with status 400 or 403.
     """
 
     what: str
@@ -56,12 +56,8 @@ class FaultKind(NamedTuple):
 
     def covers(self, status: int, code: str, message: str) -> bool:
         """Whether a failure is of this kind."""
-        vague = bool(self.said) and status in _VAGUE
-        said = vague and re.match(self.said, message, re.IGNORECASE)
+        said = self.said and status in (400, 403) and re.match(self.said, message, re.IGNORECASE)
         return code in self.codes or status in self.statuses or bool(said)
-
-
-_VAGUE = (400, 403)
 
 
 class Transient(ModelUnavailable):
@@ -127,15 +123,6 @@ UNREACHABLE = FaultKind(
 NOT_CONNECTED = FaultKind("no connection in 10 seconds", "endpoint", "timeout")
 BROKEN = FaultKind("a connection that breaks", "attempt", "connection")
 NO_ANSWER = FaultKind("no answer within `timeout`", "attempt", "timeout")
-NO_KEY = FaultKind(
-    "the key is not accepted, also where 400 or 403 says so",
-    "run",
-    "rejected",
-    (401,),
-    remedy=_KEY,
-    attempts=_FEW,
-    said="(incorrect|invalid) api.?key|api.?key.{0,4} (not valid|not found|invalid|expired)",
-)
 LACKING = FaultKind("an answer that is all reasoning: asked once more", "row", "invalid")
 CUT = FaultKind("an answer cut at its limit of tokens", "row", "truncated")
 REFUSED = FaultKind("a refusal of the model", "row", "refused")
@@ -147,7 +134,9 @@ FAULTS = (
           "your (credit balance|.{0,40}team .{0,60}(credits|spending limit))"),
     FaultKind("the provider's content filter", "row", "refused", (), _FILTER),
     FaultKind("the model wrote no valid JSON: asked once more", "row", "invalid", (), _NO_JSON),
-    NO_KEY,
+    FaultKind("the key is not accepted, also where 400 or 403 says so", "run", "rejected", (401,),
+          (), _KEY, _FEW,
+          "(incorrect|invalid) api.?key|api.?key.{0,4} (not valid|not found|invalid|expired)"),
     FaultKind("a prompt longer than the context, where 403 says so", "row", "rejected",
           said=".*(context (length|window)|max_tokens)"),
     FaultKind("no access", "endpoint", "rejected", (403,), (), _NO_ACCESS, _FEW),
@@ -345,10 +334,8 @@ def _seconds_until(text: str) -> float:
 
 def _code(error: Any) -> str:
     """The code, the type or the status of an endpoint's error, if it is a text."""
-    members = mapping(error)
-    return next(
-        filter(None, (text_of(members.get(name)) for name in ("code", "type", "status"))), ""
-    )
+    found = map(text_of, map(mapping(error).get, ("code", "type", "status")))
+    return next(filter(None, found), "")
 
 
 def _message(body: Any) -> str:

@@ -278,7 +278,7 @@ class Wire:
             keepalive_expiry=_KEEPALIVE_SECONDS,
         )
         # A redirect takes no `Authorization` to another host, but any other header.
-        follow = not self._service.headers
+        follow = self._service.protocol == "chat"
         client = openai.DefaultAioHttpClient(
             limits=limits, verify=_trusted(), follow_redirects=follow
         )
@@ -312,7 +312,7 @@ class Wire:
             timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
             http_client=http_client,
         )
-        if self._service.headers:
+        if self._service.protocol != "chat":
             http_client.event_hooks = {"request": [self._sign]}
         if self.base_url != OPENAI.address(None, os.environ):
             # The package reads OPENAI_ORG_ID, OPENAI_PROJECT_ID and OPENAI_CUSTOM_HEADERS.
@@ -442,13 +442,11 @@ class OpenAI:
         self._limits = replace(limits, batch=_MOST_IN_BATCH) if batch else limits
         self._counter = TokenCounter(model)
         self._extra, self.service = dict(extra or {}), service
-        self._members = dict(service.members)
-        if "reasoning_effort" in self._extra:
-            self._members.pop("thinking", None)
         self._billed = service.billed if price is None else ""
         self._reasoning = _REASONING.match(model.lower().rpartition("/")[2]) is not None
         self.refused = {*service.refuses, *(_REASONING_REFUSES if self._reasoning else ())}
         self.refused |= {"json_schema"} if structured == "json_object" else set()
+        self.refused |= {"thinking"} if "reasoning_effort" in self._extra else set()
         self._schemas: set[str] = set()  # refused schemas
         self.learned: dict[str, None] = {}  # notes on refusals by the endpoint
         self.wire = Wire(self._name, base_url, api_key, timeout, service)
@@ -606,7 +604,8 @@ class OpenAI:
         form = "tool" if self.structured == "tool" else next(forms)
         form = form if request.schema else ""
         # The schema is JSON text already.
-        schema = request.schema if self.service.formats else _FORMAT.sub("", request.schema)
+        schema = request.schema
+        schema = _FORMAT.sub("", schema) if "format" in refused else schema
         tail = self._answer_format(form, schema)
         tail = f",{tail}}}" if tail else "}"
         try:
@@ -632,7 +631,7 @@ class OpenAI:
             **({seed: request.seed} if request.sample and "seed" not in refused else {}),
             **self._extra,
             **(logprobs if request.words and "logprobs" not in refused else {}),
-            **{name: value for name, value in self._members.items() if name not in refused},
+            **{name: value for name, value in self.service.members.items() if name not in refused},
         }
 
     def _answer_format(self, form: str, schema: str) -> str:

@@ -138,11 +138,11 @@ class Hosted(Provider):
         more: Options = {"timeout": float, "key_env": str}
         lengths = dict.fromkeys(("context", "max_output", "min_output"), int)
         batches: Options = {"batch": bool, "poll": float} if service.batches else {}
-        length: Options = {"dimensions": int} if service.names.get("dimensions", " ") else {}
+        length: Options = {} if "dimensions" in service.refuses else {"dimensions": int}
         model: Options = {"structured": str, **rates, **lengths, **more, **batches}
         price = partial(FlatPrice.parse, least=2)
         self.options = {"model": {**model, "price": price, **dict.fromkeys(EXTRAS, str)}}
-        if service.embeds:
+        if "embeddings" not in service.refuses:
             self.options["embedder"] = {**length, **rates, **more, "price": FlatPrice.parse}
 
     def _address(self, spec: ModelSpec, means: Means) -> str:

@@ -705,8 +705,8 @@ def row(service: Service) -> str:
         f"`{service.key}`" + " (if the server has one)" * service.key_optional,
         f"`{service.url}`" if service.url else f"`{service.url_from}` + `{service.path}`",
         f"`{service.structured}`",
-        ", ".join(f"`{each}`" for each in service.refuses) or "–",
-        "yes" if service.embeds else "no",
+        ", ".join(f"`{each}`" for each in service.refuses if each != "embeddings") or "–",
+        "no" if "embeddings" in service.refuses else "yes",
         "listed" if service.prices else "by `price`",
     )
     return f"| {' | '.join(cells)} |"
