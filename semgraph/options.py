@@ -127,7 +127,7 @@ class SettingSpec(NamedTuple):
     """A setting.
 
     Args:
-        type: The type of its value; `tuple`: folders; `dict`: models by role.
+        type: The type of its value; `tuple`: the flag is repeated.
         default: Its default; None: none.
         variable: The variable of the environment that sets it; "": none.
         flag: The flag that sets it, and the argument of `Session`.
@@ -152,7 +152,7 @@ SETTINGS: Mapping[str, SettingSpec] = {
         ),
     ),
     "models": SettingSpec(
-        dict,
+        tuple,
         flag=Flag(
             "--model ROLE=MODEL",
             "The model of a role (default, small, …), or of a step; it outranks --llm.",
@@ -194,7 +194,7 @@ SETTINGS: Mapping[str, SettingSpec] = {
     "journal.keep_days": SettingSpec(int, least=0),
 }
 ARGUMENTS: Mapping[str, str] = {  # the settings that have a flag, by the argument of `Session`
-    key if spec.type is dict else spec.flag.argument: key  # --model sets one of `models`
+    key if key == "models" else spec.flag.argument: key
     for key, spec in SETTINGS.items()
     if spec.flag is not None
 }

@@ -367,9 +367,7 @@ def _run_flags(command: str) -> list[inspect.Parameter]:
 def _setting_flags(command: str) -> list[inspect.Parameter]:
     """The settings that a command takes."""
     return [
-        _parameter(
-            spec.flag.argument, list[str] if spec.type in (tuple, dict) else spec.type, spec.flag
-        )
+        _parameter(spec.flag.argument, list[str] if spec.type is tuple else spec.type, spec.flag)
         for spec in SETTINGS.values()
         if spec.flag is not None and (not spec.flag.commands or command in spec.flag.commands)
     ]
