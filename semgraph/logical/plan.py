@@ -251,12 +251,13 @@ def _chosen(step: str, value: object) -> Choice:
 
 
 def choices_over(use: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-    """Choices by step, over others; see `Choice.over`. Raises PlanError."""
+    """Choices by step, after others; see `Choice.over`. Raises PlanError."""
     both = {
         step: str(_chosen(step, use[step]).over(_chosen(step, others[step])))
         for step in use.keys() & others.keys()
     }
-    return {**others, **use, **both}
+    before = {step: value for step, value in others.items() if step not in use}
+    return before | {step: both.get(step, value) for step, value in use.items()}
 
 
 def match_steps(pattern: str, steps: Iterable[str]) -> list[str]:
