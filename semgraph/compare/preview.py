@@ -182,13 +182,8 @@ def admit(estimates: Sequence[Estimate], trials: int, budget: Budget) -> None:
 
 
 def rows_preview(bench: Bench, step: str, physical: PhysicalPlan, *, whole: bool) -> list[str]:
-    """Lines printed before rows are computed with model calls: the steps and their known calls.
-
-    Args:
-        bench: The inputs.
-        step: The step that reads the rows.
-        physical: The plan that computes them.
-        whole: Whether it is the whole plan.
+    """Lines printed before the rows of a step are computed with model calls: the steps of their
+    plan, or of the whole plan, and their known calls.
     """
     amounts = Forecast(bench.estimator(physical)).calls()
     known = [

@@ -160,13 +160,7 @@ def are_flags(values: Any) -> bool:
 
 
 def with_flags(rows: Any, columns: Mapping[str, Any], flags: Iterable[str]) -> Any:
-    """Rows with `yes` and `no`, and 1 and 0, converted to booleans.
-
-    Args:
-        rows: The rows.
-        columns: The same, by column.
-        flags: The boolean columns.
-    """
+    """Rows, also given by column, with `yes` and `no`, and 1 and 0, of boolean columns converted."""
     by_column = {name: python_values(values) for name, values in columns.items()}
     read = {name: [_flag(value) for value in by_column[name]] for name in flags}
     if not any(

@@ -223,13 +223,8 @@ def joined(windowing: Windowing, waves: Iterable[Wave]) -> tuple[Wave, ...]:
 def without_nul(
     name: str, table: pa.Table, *, windowed: bool = False
 ) -> tuple[pa.Table, list[Failure], Sequence[int]]:
-    """The rows without a NUL, a failure for each other row, and the indices of the rows without a
-    NUL.
-
-    Args:
-        name: The name of the input.
-        table: Its rows.
-        windowed: Whether this input is cut into windows.
+    """The rows of an input without a NUL, a failure for each other row, and the indices of the rows
+    without a NUL.
     """
     columns: dict[int, str] = {}
     for column in table.column_names:

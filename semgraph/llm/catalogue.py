@@ -197,15 +197,8 @@ DEFAULT_EMBEDDER = _MINILM.name
 
 
 def find(name: str, kind: Kind | None = None, where: str = "") -> CatalogueModel:
-    """The model with a name, ignoring case.
-
-    Args:
-        name: Such as `Qwen2.5-Coder-1.5B`.
-        kind: Only models of this kind.
-        where: The origin of the name, for messages.
-
-    Raises:
-        PlanError: No model has this name; lists the models.
+    """The model with a name, ignoring case, of one kind or of both; `where` is the origin of the
+    name. Raises PlanError if there is none, with the names of all.
     """
     known = {model.name: model for model in CATALOGUE if kind in (None, model.kind)}
     folded = {key.lower(): model for key, model in known.items()}

@@ -49,15 +49,8 @@ def means(settings: Settings, recording: Path | Recording | None = None) -> Mean
 def build_model(
     spec: ModelSpec, settings: Settings, recording: Path | Recording | None = None
 ) -> Any:
-    """The unwrapped model or embedder of a specification. Opens and loads nothing yet.
-
-    Args:
-        spec: The model or embedder.
-        settings: Keys, addresses and limits.
-        recording: The plan's recording, for `recorded` without a path.
-
-    Raises:
-        PlanError: The local model or the recording does not exist.
+    """The unwrapped model or embedder of a specification; `recording` is for `recorded` without a
+    path. Opens and loads nothing yet. Raises PlanError if its file does not exist.
     """
     return PROVIDERS[spec.provider].open(spec, means(settings, recording))
 

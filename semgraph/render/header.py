@@ -35,14 +35,8 @@ def header(
     settings: Settings,
     requested: RunOptions = _DEFAULTS,
 ) -> Iterator[str]:
-    """The lines.
-
-    Args:
-        plan: The prepared plan.
-        typed: The plan as typed by the user.
-        inputs: The inputs; if empty, those of the resumed run or the plan's example.
-        settings: The resolved settings.
-        requested: Further options of the run.
+    """The lines for a plan, as `typed` by the user. Without inputs the run has those of the resumed
+    run, or the plan's example.
     """
     needs = plan.needs
     yield f"plan   {plan.name} ({_where(typed)})"

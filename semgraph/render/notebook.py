@@ -186,14 +186,7 @@ def session_html(
     embedder: Embedder | None = None,
     store: object | None = None,
 ) -> str:
-    """The session as a table.
-
-    Args:
-        settings: The resolved settings.
-        models: The models by role.
-        embedder: An embedder passed to the session, which replaces that of the settings.
-        store: Likewise.
-    """
+    """The session as a table; `embedder` and `store` replace those of the settings."""
     rows = [*_models(settings, models, embedder), _store(settings, store), *_limits(settings)]
     heads = ("", "", "$ a million tokens in / out", "from")
     cells = zip(*((*row[:-1], _ORIGINS.get(row[-1], row[-1])) for row in rows), strict=True)

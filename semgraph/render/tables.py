@@ -134,13 +134,8 @@ def folded(line: str, width: int) -> list[str]:
 
 
 def styled(columns: Sequence[Column], width: int, *, indent: int = 2) -> Iterator[Text]:
-    """The table as lines, with the best cells in bold; a cell that is too long for its column ends
-    in `…`.
-
-    Args:
-        columns: The columns, of equal length.
-        width: The width of the terminal.
-        indent: Spaces before each line.
+    """The table as indented lines, with the best cells in bold; a cell that is too long for its
+    column ends in `…`.
     """
     from rich.text import Text
 

@@ -145,12 +145,7 @@ def _leave(point: Point, towards: Point, box: Box) -> Point:
 
 
 def graph(picture: Picture, number: str) -> dict[str, Any]:
-    """A graph as a drawing, as facts for the page's script, and as a table.
-
-    Args:
-        picture: The graph.
-        number: Its number on the page.
-    """
+    """A graph as a drawing, as facts for the page's script, and as a table."""
     title = f"{f'“{picture.partition}”: ' if picture.partition else ''}{picture.counts}"
     ends = (end for edge in picture.edges.values() for end in (edge.source, edge.target))
     keys = dict.fromkeys([*picture.nodes, *ends])
