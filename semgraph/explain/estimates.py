@@ -241,14 +241,7 @@ class Estimator:
         observations: ObservationFile | None,
         stored: Mapping[str, pa.Table] | None,
     ) -> Estimator:
-        """The estimator over rows of the inputs and of the store.
-
-        Args:
-            plan: The plan.
-            inputs: The rows of the inputs.
-            observations: Observations of earlier runs.
-            stored: The rows of the store by label; None: unknown.
-        """
+        """The estimator over rows of the inputs and, if known, of the store by label."""
         return cls(
             plan,
             {name: table.num_rows for name, table in inputs.items()},

@@ -67,13 +67,8 @@ def _exchange(exchange: Exchange) -> dict[str, Any]:
 def lines(
     chain: Chain, width: int, *, messages: bool = False, every: bool = False
 ) -> Iterator[str]:
-    """The lines of a chain.
-
-    Args:
-        chain: The chain.
-        width: The width of the terminal.
-        messages: Print the exact requests and answers.
-        every: Also print steps that left the row unchanged.
+    """The lines of a chain; with exact requests and answers (`messages`), and with the steps that
+    left the row unchanged (`every`).
     """
     printed: set[str] = set()
     last = len(chain.links) - 1

@@ -476,12 +476,8 @@ class Resources:
     async def open(
         self, plan: LogicalPlan, *, fresh: bool, record_to: Path | None = None
     ) -> AsyncIterator[Opened]:
-        """Open the resources of a run. They stay open for the next one.
-
-        Args:
-            plan: The plan; its recording is `recordings/PLAN.jsonl` beside its file.
-            fresh: Ignore cached answers.
-            record_to: The file of the recording to write.
+        """Open the resources of a run, which stay open for the next one. A `fresh` run ignores
+        cached answers; `record_to` is the file of the recording to write.
         """
         budget, recording = self.budget or self._budget(), recording_of(plan)
         async with AsyncExitStack() as closing:

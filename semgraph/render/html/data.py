@@ -254,12 +254,8 @@ def _listed_calls(calls: Sequence[RecordedCall]) -> list[RecordedCall]:
 def _call_table(
     calls: Sequence[tuple[int, RecordedCall]], number: int, began: float | None
 ) -> Data:
-    """A table with a row for each call; the row opens to the texts of the call.
-
-    Args:
-        calls: The calls with their numbers on the page.
-        number: The number of all calls.
-        began: The start of the run.
+    """A table with a row for each of these calls, with their numbers on the page and the number of
+    all; the row opens to the texts of the call.
     """
     lines = [call.line for _, call in calls]
     times = [line["seconds"] or line["took"] if "took" in line else None for line in lines]
