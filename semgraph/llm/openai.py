@@ -25,7 +25,7 @@ from semgraph.llm.faults import (
     REFUSED,
     Transient,
     failure,
-    failure_in_body,
+    failure_of,
     unreadable,
 )
 from semgraph.llm.replies import (
@@ -179,7 +179,7 @@ class Wire:
         """The JSON object of a reply. Raises as `post`."""
         reply = self.parsed(content)
         if error := error_in(reply):
-            raise failure_in_body(error, self.name, seconds, key=self._service.key)
+            raise failure_of(self.name, error, seconds, self._service.key)
         return reply
 
     def parsed(self, content: bytes) -> dict[str, Any]:
