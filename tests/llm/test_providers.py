@@ -21,7 +21,7 @@ from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import parse_type
 from semgraph.formats import BAD, GOOD
 from semgraph.llm.base import Message, Reply, Request, Usage
-from semgraph.llm.endpoints import Endpoints, build_model, key_of, means
+from semgraph.llm.endpoints import Endpoints, build, key_of, means
 from semgraph.llm.faults import Transient
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.providers import PROVIDERS, parse_spec
@@ -105,7 +105,7 @@ async def provider(
 
 def opened(service: Service, options: str = "") -> OpenAI:
     settings = Settings.load({"llm": f"{service.name}:m{options}"})
-    model = build_model(settings.model(), settings)
+    model = build(settings.model(), settings)
     assert isinstance(model, OpenAI)
     return model
 
@@ -208,7 +208,7 @@ async def test_texts_are_embedded_in_requests_of_its_size(
     options = "?dimensions=8" if length else ""
     settings = Settings.load({"embedder": f"{service.name}:e{options}", "llm": "local"})
     endpoints = Endpoints()
-    embedder = endpoints.wrapped_embedder(settings, Stack())
+    embedder = endpoints.wrapped(settings.embedder, settings, Stack())
     done = await embedder.embed([f"text {i} " + "x" * 300 for i in range(300)])
     await endpoints.aclose()
     assert done.vectors.shape == (300, 8)
@@ -687,7 +687,7 @@ def test_a_price_without_answers_is_none_of_a_model(tmp_path: Path) -> None:
     (tmp_path / "semgraph.toml").write_text('[prices]\n"vllm:m" = 2\n')
     settings = Settings.load({"llm": "vllm:m"}, {"SEMGRAPH_HOME": str(tmp_path)}, tmp_path)
     with pytest.raises(PlanError, match=r'"vllm:m" is a model: price is "2". It must be IN/OUT'):
-        build_model(settings.model(), settings)
+        build(settings.model(), settings)
 
 
 def test_a_limit_in_dollars_names_the_option() -> None:
