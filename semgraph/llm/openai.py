@@ -362,7 +362,10 @@ REFUSALS = {
     "max_tokens": (_LENGTH, "max_completion_tokens is sent in its place"),
     "max_completion_tokens": (_LENGTH, "max_tokens is sent in its place"),
     "logprobs": (_refusal("logprobs"), "answers have no log-probabilities"),
-    "thinking": (_refusal("thinking"), "the model thinks, as part of its answer"),
+    "thinking": (
+        _refusal("thinking", "|should be|must be|cannot|always"),
+        "the model thinks, as part of its answer",
+    ),
     "system": (
         _refusal(r"system.{0,20}\brole|\brole.{0,40}\bsystem|roles must", "|only|alternate"),
         "instructions are in the user message",
