@@ -269,7 +269,7 @@ def anthropic(text: str) -> Fault:
     [
         ("anthropic", anthropic("The compiled grammar is too large. Simplify it."), ["json_schema"]),
         ("anthropic", anthropic("'claude-3-haiku' does not support output format."), ["json_schema"]),
-        ("anthropic", anthropic("thinking.type.disabled is not supported for this model"), ["thinking"]),
+        ("anthropic", anthropic('"thinking.type.disabled" is not supported for this model. Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'), ["thinking"]),
         ("anthropic", anthropic("thinking.type: Input should be 'adaptive'"), ["thinking"]),
         ("deepseek", error(400, "Unknown parameter: 'thinking'"), ["thinking"]),
         ("gemini", error(400, "The specified schema produces a constraint that has too many states for serving."), ["json_schema"]),
