@@ -517,7 +517,9 @@ class OpenAI:
         """
         read = self.read(document)
         usage = self._usage(read, request)
-        billed = amount(mapping(document.get("usage")).get(self._billed))
+        reported = mapping(document.get("usage"))
+        # With a key of the user's for the host, OpenRouter reports its fee alone.
+        billed = None if reported.get("is_byok") else amount(reported.get(self._billed))
         reply = Reply(
             text=read.text,
             usage=usage,

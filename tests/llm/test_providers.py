@@ -394,8 +394,9 @@ def test_a_form_that_it_lacks_is_refused(service: Service) -> None:
 @on("openrouter")
 async def test_openrouter_says_what_a_call_cost(service: Service, provider: ProviderServer) -> None:
     assert (await once(opened(service))).dollars == 0.25
-    provider.endpoint = provider.endpoint._replace(usage={"cost": -5})
-    assert (await once(opened(service))).dollars is None
+    for usage in ({"cost": -5}, {"cost": 0.95, "is_byok": True}):
+        provider.endpoint = provider.endpoint._replace(usage=usage)
+        assert (await once(opened(service))).dollars is None
     provider.endpoint = ENDPOINTS["openrouter"]
     assert (await once(opened(service, "?price=1000/2000"))).dollars == pytest.approx(0.11)
 
