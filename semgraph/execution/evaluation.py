@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 import pyarrow as pa
@@ -30,7 +29,7 @@ from semgraph.relational.batch import Batch
 from semgraph.semantic.ask import Answered, Asking, Failure
 from semgraph.semantic.context import Context
 from semgraph.semantic.dispatch import answer
-from semgraph.telemetry import describe_counters, span
+from semgraph.telemetry import describe, span
 
 T = TypeVar("T")
 _REPORTS = 100  # the maximum number of progress reports of one operator before it ends
@@ -261,23 +260,18 @@ class Evaluation:
 
     async def __aenter__(self) -> Self:
         if rows := [row for window in self._windows for row in window.rows]:
-            about: dict[str, Any] = {
-                "windows": len(self._windows),
-                "rows": len(rows),
-                "first_row": rows[0],
-            }
-            self._span.enter_context(span(self._kind, **about))
+            windows = len(self._windows)
+            own = span(self._kind, windows=windows, rows=len(rows), first_row=rows[0])
+            self._span.enter_context(own)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:  # fmt: skip
+    async def __aexit__(self, *raised: Any) -> None:  # noqa: PYI036
         try:
             await self._cancel()
-            one_by_one = isinstance(error, DataError) and len(self._windows) > 1
+            one_by_one = isinstance(raised[1], DataError) and len(self._windows) > 1
             self.flush([] if one_by_one else None)
         finally:
-            self._span.__exit__(kind, error, trace)
+            self._span.__exit__(*raised)
 
     async def _cancel(self) -> None:
         """Cancel all running tasks."""
@@ -542,11 +536,12 @@ class Evaluation:
             try:
                 async with calls:
                     answered = await answer(logical, [batch.table for batch in inputs], asking)
+                call_metrics.seconds += time.perf_counter() - started
+                call_metrics.rows_failed += len(answered.failures)
             except _RaisedByProgress as raised:
                 raise raised.error from None
-            call_metrics.seconds += time.perf_counter() - started
-            call_metrics.rows_failed += len(answered.failures)
-            describe_counters(call_metrics.as_dict())
+            finally:
+                describe(**call_metrics.as_dict())
         answered = replace(answered, evidence=answered.evidence_of(inputs))
         self._account(node, answered, calls, metrics, call_metrics)
         rows.end()
