@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from semgraph.errors import RowError
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
 
 # Attributes of the semantic conventions (GenAI v0.1.0). All others are `semgraph.` and the name.
 CONVENTIONS = {
@@ -42,22 +45,23 @@ PROVIDERS = {
 
 
 @contextmanager
-def span(name: str, **attributes: Any) -> Iterator[None]:
+def span(name: str, **attributes: Any) -> Iterator[Callable[..., None]]:
     """A span around a block, with attributes by their names in `CONVENTIONS` or without `semgraph.`.
-    An error in the block is its `error.type`.
+    The yielded function adds attributes. An error in the block is its `error.type`.
 
     Use it in coroutines and functions, not in generators: these leave a block in another context.
     """
-    trace = _api()
-    if trace is None:
-        yield
+    if "opentelemetry.trace" not in sys.modules:
+        yield lambda **_: None
         return
+    from opentelemetry import trace
+
     kind = trace.SpanKind.CLIENT if "operation" in attributes else trace.SpanKind.INTERNAL
     with _tracer().start_as_current_span(
         name, None, kind, _named(attributes), record_exception=False, set_status_on_exception=False
     ) as current:
         try:
-            yield
+            yield lambda **more: current.set_attributes(_named(more))
         except BaseException as error:
             what = error.kind if isinstance(error, RowError) else type(error).__name__
             current.set_attribute(CONVENTIONS["error"], what)
@@ -65,24 +69,11 @@ def span(name: str, **attributes: Any) -> Iterator[None]:
             raise
 
 
-def describe(**attributes: Any) -> None:
-    """Add attributes to the current span, as in `span`; None and "" add nothing."""
-    if trace := _api():
-        trace.get_current_span().set_attributes(_named(attributes))
-
-
-def _api() -> Any:
-    """OpenTelemetry's API, if this process has imported it."""
-    if "opentelemetry.trace" not in sys.modules:
-        return None
+@cache
+def _tracer() -> Tracer:
     from opentelemetry import trace
 
-    return trace
-
-
-@cache
-def _tracer() -> Any:  # also of a provider that is set later
-    return _api().get_tracer("semgraph", version("semgraph"))
+    return trace.get_tracer("semgraph", version("semgraph"))  # also of a provider that is set later
 
 
 def _named(attributes: Mapping[str, Any]) -> dict[str, Any]:

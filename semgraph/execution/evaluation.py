@@ -29,7 +29,7 @@ from semgraph.relational.batch import Batch
 from semgraph.semantic.ask import Answered, Asking, Failure
 from semgraph.semantic.context import Context
 from semgraph.semantic.dispatch import answer
-from semgraph.telemetry import describe, span
+from semgraph.telemetry import span
 
 T = TypeVar("T")
 _REPORTS = 100  # the maximum number of progress reports of one operator before it ends
@@ -532,7 +532,9 @@ class Evaluation:
             node.implementation, calls, runtime.partition_of_row, self.partition_column, self.now, known
         )  # fmt: skip
         about: dict[str, Any] = {"operator": logical.keyword, "implementation": str(node.choice)}
-        with span(f"step {logical.step}", step=logical.step, **about, rows=inputs[0].num_rows):
+        with span(
+            f"step {logical.step}", step=logical.step, **about, rows=inputs[0].num_rows
+        ) as describe:
             try:
                 async with calls:
                     answered = await answer(logical, [batch.table for batch in inputs], asking)

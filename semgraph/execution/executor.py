@@ -70,7 +70,7 @@ from semgraph.physical.plan import InputTable, PhysicalNode, PhysicalPlan, SinkS
 from semgraph.relational.batch import INPUT_ROW, PARTITION, Batch, values
 from semgraph.semantic.ask import Failure
 from semgraph.stores.base import PartitionState, Store, count_round_trips, in_pieces
-from semgraph.telemetry import describe, span
+from semgraph.telemetry import span
 
 InputBatches = Mapping[PhysicalNode, Batch]
 # Commit markers that are read at once, so that the markers of a large input are never in memory.
@@ -146,7 +146,7 @@ class Executor:
         propagate.
         """
         name = self.plan.logical.name
-        with span(f"run {name}", run=self.options.run, plan=name):
+        with span(f"run {name}", run=self.options.run, plan=name) as describe:
             try:
                 await self._run(inputs)
             finally:

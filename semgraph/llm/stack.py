@@ -37,7 +37,7 @@ from semgraph.llm.faults import Transient
 from semgraph.llm.journal import Journal, Journalled
 from semgraph.llm.replies import checked_embeddings, checked_error, checked_reply
 from semgraph.llm.tokens import PRICED, most_usage
-from semgraph.telemetry import describe, model_attributes, span
+from semgraph.telemetry import model_attributes, span
 from semgraph.turns import Turns
 
 T = TypeVar("T")
@@ -664,7 +664,7 @@ class Traced(Wrapper):
             about["output"] = "json" if payload.schema else "text"
         else:
             about |= {"operation": "embeddings", "texts": len(payload)}
-        with span(f"{about['operation']} {about['model']}", **about):
+        with span(f"{about['operation']} {about['model']}", **about) as describe:
             try:
                 answer = await send()
             except RowError as error:
