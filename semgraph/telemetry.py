@@ -10,14 +10,9 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from semgraph.errors import RowError
-
-if TYPE_CHECKING:
-    from opentelemetry.trace import Tracer
 
 # Attributes of the semantic conventions (GenAI v0.1.0). All others are `semgraph.` and the name.
 CONVENTIONS = {
@@ -57,7 +52,7 @@ def span(name: str, **attributes: Any) -> Iterator[Callable[..., None]]:
     from opentelemetry import trace
 
     kind = trace.SpanKind.CLIENT if "operation" in attributes else trace.SpanKind.INTERNAL
-    with _tracer().start_as_current_span(
+    with trace.get_tracer("semgraph").start_as_current_span(
         name, None, kind, _named(attributes), record_exception=False, set_status_on_exception=False
     ) as current:
         try:
@@ -67,13 +62,6 @@ def span(name: str, **attributes: Any) -> Iterator[Callable[..., None]]:
             current.set_attribute(CONVENTIONS["error"], what)
             current.set_status(trace.StatusCode.ERROR)
             raise
-
-
-@cache
-def _tracer() -> Tracer:
-    from opentelemetry import trace
-
-    return trace.get_tracer("semgraph", version("semgraph"))  # also of a provider that is set later
 
 
 def _named(attributes: Mapping[str, Any]) -> dict[str, Any]:

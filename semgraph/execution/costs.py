@@ -44,8 +44,7 @@ class RunCost(NamedTuple):
     @classmethod
     def of(cls, step: StepMetrics) -> RunCost:
         """The cost in the counters of a step, or of all steps."""
-        tokens = step.tokens_in, step.tokens_cached, step.tokens_out
-        return cls(step.calls_issued, *tokens, step.embeddings, step.dollars)
+        return cls(step.calls_issued, *(getattr(step, name) for name in cls._fields[1:]))
 
 
 def costs(meter: Meter, record: Path | None, keys: Sequence[str], by: By) -> list[dict[str, Any]]:

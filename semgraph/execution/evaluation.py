@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -256,13 +256,12 @@ class Evaluation:
         self._tasks: dict[object, asyncio.Future[Any]] = {}
         self._held: list[_Held] | None = [] if held else None
         self._recorded = False
-        self._span, self._kind = ExitStack(), "ahead" if ahead else "window"
+        rows = [row for window in windows for row in window.rows]
+        kind, about = "ahead" if ahead else "window", {"windows": len(windows), "rows": len(rows)}
+        self._span = span(kind, **about, first_row=rows[0]) if rows else nullcontext()
 
     async def __aenter__(self) -> Self:
-        if rows := [row for window in self._windows for row in window.rows]:
-            windows = len(self._windows)
-            own = span(self._kind, windows=windows, rows=len(rows), first_row=rows[0])
-            self._span.enter_context(own)
+        self._span.__enter__()
         return self
 
     async def __aexit__(self, *raised: Any) -> None:  # noqa: PYI036

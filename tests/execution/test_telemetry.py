@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry import trace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -47,7 +48,7 @@ class Spans:
         self.exporter, self.provider = InMemorySpanExporter(), TracerProvider()
         self.provider.add_span_processor(SimpleSpanProcessor(self.exporter))
         self.tracer = self.provider.get_tracer("semgraph")
-        monkeypatch.setattr(telemetry, "_tracer", lambda: self.tracer)
+        monkeypatch.setattr(trace, "get_tracer", lambda _: self.tracer)
 
     def __iter__(self):
         return iter(self.exporter.get_finished_spans())
