@@ -46,9 +46,7 @@ def means(settings: Settings, recording: Path | Recording | None = None) -> Mean
     )
 
 
-def build_model(
-    spec: ModelSpec, settings: Settings, recording: Path | Recording | None = None
-) -> Any:
+def build(spec: ModelSpec, settings: Settings, recording: Path | Recording | None = None) -> Any:
     """The unwrapped model or embedder of a specification; `recording` is for `recorded` without a
     path. Opens and loads nothing yet. Raises PlanError if its file does not exist.
     """
@@ -106,38 +104,38 @@ class Endpoints:
         """The same endpoints with separate connections, for another event loop."""
         return Endpoints(self.make_limiter, self.limiters, self.local)
 
-    def wrapped_model(
+    def wrapped(
         self,
         spec: ModelSpec,
         settings: Settings,
         stack: Stack,
         recording: Path | Recording | None = None,
-    ) -> LLM:
-        """A wrapped model. Closing the wrapper does not close it.
+    ) -> Any:
+        """A wrapped model or embedder. Closing the wrapper does not close it.
 
-        Replayed answers are not journalled: they would outlive their recording. Raises as
-        `build_model`.
+        Replayed answers are not journalled: they would outlive their recording. Raises as `build`.
         """
-        model, limiter = self.model(spec, settings, recording)
-        return wrapped_model(model, limiter, _unrecorded(stack, spec))
+        endpoint, limiter = self.opened(spec, settings, recording)
+        if PROVIDERS[spec.provider].replays:
+            stack = replace(stack, journal=None)
+        if spec.kind == "embedder":
+            return stack.embedder(Borrowed(endpoint), limiter)
+        return wrapped_model(endpoint, limiter, stack)
 
-    def wrapped_embedder(
-        self, settings: Settings, stack: Stack, recording: Path | Recording | None = None
-    ) -> Embedder:
-        """The wrapped embedder. Closing the wrapper does not close it. Raises as `build_model`."""
-        embedder, limiter = self.model(settings.embedder, settings, recording)
-        return _unrecorded(stack, settings.embedder).embedder(Borrowed(embedder), limiter)
-
-    def model(
+    def opened(
         self, spec: ModelSpec, settings: Settings, recording: Path | Recording | None = None
     ) -> tuple[Any, Limiter]:
-        """The unwrapped model or embedder of a specification, and its limiter. Raises as
-        `build_model`.
-        """
-        opened = self._opened(spec, lambda: build_model(spec, settings, recording))
+        """The unwrapped model or embedder of a specification, and its limiter. Raises as `build`."""
+        provider, name = PROVIDERS[spec.provider], f"{spec.kind} {spec}"
+        made = self.local if provider.service is None else self.remote
+        if provider.replays:  # one per plan; its file may change between runs
+            endpoint: Any = build(spec, settings, recording)
+        else:
+            endpoint = made.get(name) or made.setdefault(name, build(spec, settings, recording))
         in_flight = spec.option("in_flight") or settings.limits.in_flight or Limits().in_flight
-        in_flight = opened.limits.in_flight if spec.kind == "model" else in_flight
-        return opened, self._limiter(spec, settings, in_flight)
+        if spec.kind == "model":
+            in_flight = endpoint.limits.in_flight
+        return endpoint, self._limiter(spec, settings, in_flight)
 
     def _limiter(self, spec: ModelSpec, settings: Settings, in_flight: int) -> Limiter:
         limits = settings.limits
@@ -157,22 +155,10 @@ class Endpoints:
             self.limiters.setdefault(key, made)
         return self.limiters[key]
 
-    def _opened(self, spec: ModelSpec, build: Callable[[], LLM | Embedder]) -> Any:
-        provider = PROVIDERS[spec.provider]
-        if provider.replays:  # one per plan; its file may change between runs
-            return build()
-        opened = self.local if provider.service is None else self.remote
-        name = f"{spec.kind} {spec}"
-        return opened[name] if name in opened else opened.setdefault(name, build())
-
     async def aclose(self) -> None:
         """Close the connections."""
         while self.remote:
             await self.remote.popitem()[1].aclose()
-
-
-def _unrecorded(stack: Stack, spec: ModelSpec) -> Stack:
-    return replace(stack, journal=None) if PROVIDERS[spec.provider].replays else stack
 
 
 def key_of(spec: ModelSpec, settings: Settings) -> str:
