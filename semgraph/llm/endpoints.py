@@ -126,23 +126,17 @@ class Endpoints:
         self, spec: ModelSpec, settings: Settings, recording: Path | Recording | None = None
     ) -> tuple[Any, Limiter]:
         """The unwrapped model or embedder of a specification, and its limiter. Raises as `build`."""
-        provider, name = PROVIDERS[spec.provider], f"{spec.kind} {spec}"
+        provider, limits = PROVIDERS[spec.provider], settings.limits
         made = self.local if provider.service is None else self.remote
-        if provider.replays:  # one per plan; its file may change between runs
-            endpoint: Any = build(spec, settings, recording)
-        else:
-            endpoint = made.get(name) or made.setdefault(name, build(spec, settings, recording))
-        in_flight = spec.option("in_flight") or settings.limits.in_flight or Limits().in_flight
+        name = f"{spec.kind} {spec}"
+        endpoint: Any = None if provider.replays else made.get(name)  # a replayed file may change
+        endpoint = endpoint or build(spec, settings, recording)
+        in_flight = spec.option("in_flight") or limits.in_flight or Limits().in_flight
         if spec.kind == "model":
             in_flight = endpoint.limits.in_flight
-        return endpoint, self._limiter(spec, settings, in_flight)
-
-    def _limiter(self, spec: ModelSpec, settings: Settings, in_flight: int) -> Limiter:
-        limits = settings.limits
         rates = (spec.option("rpm") or limits.rpm, spec.option("tpm") or limits.tpm)
-        provider = PROVIDERS[spec.provider]
         if provider.replays:
-            return local_limiter("", in_flight, *rates)
+            return endpoint, local_limiter("", in_flight, *rates)
         separate = provider.service is None or any(
             spec.option(name) for name in ("in_flight", "rpm", "tpm")
         )
@@ -150,10 +144,9 @@ class Endpoints:
         options = (spec.model, *spec.options) if separate else ()
         key = (spec.kind, address, spec.option("key_env"), *options)
         if key not in self.limiters:
-            name = " ".join(map(str, key))
-            made = self.make_limiter(name, in_flight, *rates)
-            self.limiters.setdefault(key, made)
-        return self.limiters[key]
+            limiter = self.make_limiter(" ".join(map(str, key)), in_flight, *rates)
+            self.limiters.setdefault(key, limiter)
+        return made.setdefault(name, endpoint), self.limiters[key]
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -31,28 +31,19 @@ Scope = Literal["row", "attempt", "endpoint", "run"]
 class FaultKind(NamedTuple):
     """A kind of failure, and its consequences.
 
-    Args:
-        what: The behaviour of the endpoint.
-        scope: `row`: the row fails. `attempt`: the attempt is repeated, then the row fails.
-            `endpoint`: the attempt is repeated, and the run ends if the endpoint answers no request
-            meanwhile. `run`: like `endpoint`, but the run ends at once if the endpoint has answered
-            nothing yet.
-        kind: The kind of the row's error.
-        statuses: HTTP statuses of this kind.
-        codes: Error codes of this kind, for any status.
-        remedy: A suggestion for the user.
-        attempts: Maximum number; None: the setting `retries.attempts`.
-        said: A pattern of messages of this kind with status 400 or 403.
+    Its scope is what fails. `row`: the row. `attempt`: the attempt is repeated, then the row fails.
+    `endpoint`: the attempt is repeated, and the run ends if the endpoint answers no request meanwhile.
+    `run`: like `endpoint`, but the run ends at once if the endpoint has answered nothing yet.
     """
 
-    what: str
+    what: str  # the behaviour of the endpoint
     scope: Scope
-    kind: str
-    statuses: tuple[int, ...] = ()
-    codes: tuple[str, ...] = ()
-    remedy: str = ""
-    attempts: int | None = None
-    said: str = ""
+    kind: str  # of the row's error
+    statuses: tuple[int, ...] = ()  # HTTP statuses of this kind
+    codes: tuple[str, ...] = ()  # error codes of this kind, for any status
+    remedy: str = ""  # a suggestion for the user
+    attempts: int | None = None  # the most; None: the setting `retries.attempts`
+    said: str = ""  # a pattern of messages of this kind with status 400 or 403
 
     def covers(self, status: int, code: str, message: str) -> bool:
         """Whether a failure is of this kind."""
