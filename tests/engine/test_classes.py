@@ -1,7 +1,9 @@
-"""Validators of classes in shards, whose processes import the classes by their keys."""
+"""Validators of classes in shards, whose processes get the classes."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,13 @@ from pydantic import BaseModel, field_validator
 
 import semgraph as sg
 from semgraph.conformance.cases import Mind, Oracle
-from semgraph.errors import PlanError
 from semgraph.frontend import classes
+from semgraph.frontend.classes import called
 from semgraph.session import sharded
 from tests.engine.here import EngineHere
 from tests.execution.test_pydantic import FILL, KINDS
+
+cloudpickle = pytest.importorskip("cloudpickle")
 
 
 class Pet(BaseModel):
@@ -27,10 +31,11 @@ class Pet(BaseModel):
 
 
 class Elsewhere(EngineHere):
-    """Workers that were given no classes."""
+    """Workers that get what is pickled."""
 
     async def attempt(self, task: Any) -> Any:
-        classes._classes.clear()
+        self.job = cloudpickle.loads(cloudpickle.dumps(self.job))
+        classes.CALLED.clear()
         return await super().attempt(task)
 
 
@@ -46,18 +51,25 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, given: Any) -> list[dict[
         return session.run(folder / "kinds.yaml", kinds=given).rows("asked")
 
 
-def test_workers_import_the_classes_of_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = run(tmp_path, monkeypatch, {"a": Pet, "b": Pet, "c": Pet})
-    assert [row["attributes"] for row in rows] == ['{"name":"REX"}'] * 3
-
-
-def test_a_class_that_they_cannot_import_ends_the_run_with_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_get_the_classes_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Local(Pet):
         pass
 
-    with pytest.raises(PlanError, match="<locals>.Local, which validates answers, cannot be"):
-        run(tmp_path, monkeypatch, {"a": Local, "b": Local})
+    rows = run(tmp_path, monkeypatch, {"a": Pet, "b": Pet, "c": Local})
+    assert [row["attributes"] for row in rows] == ['{"name":"REX"}'] * 3
+
+
+def test_classes_travel_to_other_processes(tmp_path: Path) -> None:
+    class Local(Pet):
+        pass
+
+    key = called(Local).key
+    job = tmp_path / "job"
+    job.write_bytes(cloudpickle.dumps(dict(classes.CALLED)))
+    code = (
+        "import cloudpickle, sys; given = cloudpickle.load(open(sys.argv[1], 'rb'));"
+        'print(given[sys.argv[2]].adapter.validate_json(\'{"name": "rex"}\'))'
+    )
+    command = [sys.executable, "-c", code, str(job), key]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path.cwd())
+    assert ended.stdout == "name='REX'\n", ended.stderr
