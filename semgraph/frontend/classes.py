@@ -10,9 +10,9 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, is_dataclass
-from functools import cached_property, reduce
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from dataclasses import is_dataclass
+from functools import reduce
+from typing import Annotated, Any, NotRequired, get_args, get_origin, get_type_hints
 
 from semgraph.errors import DataError, Fault
 from semgraph.expr.types import Type
@@ -58,9 +58,12 @@ def is_typed_dict(kind: Any) -> bool:
 
 
 def needs_pydantic(kind: Any, around: tuple[Any, ...] = ()) -> bool:
-    """Whether only Pydantic reads a type: it has a class, limits, an alias, or itself in it."""
+    """Whether only Pydantic reads a type: it has a class, limits, an alias, a key that may be left out,
+    or itself in it.
+    """
     own = isinstance(kind, type) and (is_model(kind) or is_dataclass(kind))
-    if own or hasattr(kind, "__value__") or get_origin(kind) is Annotated or kind in around:
+    own = own or get_origin(kind) in {Annotated, NotRequired} or hasattr(kind, "__value__")
+    if own or (is_typed_dict(kind) and kind.__optional_keys__) or kind in around:
         return True
     hints = get_type_hints(kind, include_extras=True) if is_typed_dict(kind) else {}
     return any(needs_pydantic(part, (*around, kind)) for part in (*get_args(kind), *hints.values()))
@@ -91,7 +94,7 @@ def schema_of_class(cls: Any) -> str | None:
         what = f"{cls.__name__} is no Pydantic model with fields"
         raise Fault(what, hint="derive it from BaseModel")
     entries = answers_of(cls)
-    return json.dumps(entries, ensure_ascii=False, default=str) if cls.model_fields else None
+    return json.dumps(entries, ensure_ascii=False) if cls.model_fields else None
 
 
 def _adapter(kind: Any) -> Any:
@@ -156,23 +159,21 @@ class _TypeReader:
             there = f" with {', '.join(sorted(more))} in its JSON Schema"
             raise self.refused("list[T], str, float, T | None, or Any for any JSON", there)
         if "$ref" in node:
-            return self._definition(node["$ref"].rpartition("/")[2], path)
+            name = node["$ref"].rpartition("/")[2]
+            inner = self.schema["$defs"][name]
+            if name in self._around:
+                what = f"it refers to {inner.get('title', name)} itself"
+                raise self._fault(what, "an answer has an end: leave it out")
+            self._around.append(name)
+            text = self.text(inner, path)
+            self._around.pop()
+            return text
         branches = [each for each in node.get("anyOf", ()) if each.get("type") != "null"]
         if len(branches) == 1:
             return _or_null(self.text(branches[0], path))
         keys.update({key: node[key] for key in LIMITS if key in node})
         values = node.get("enum", [node["const"]] if "const" in node else None)
         return self._single(node, path) if values is None else self._enum(values)
-
-    def _definition(self, name: str, path: str) -> str:
-        node = self.schema["$defs"][name]
-        if name in self._around:
-            what = f"it refers to {node.get('title', name)} itself"
-            raise self._fault(what, "an answer has an end: leave it out")
-        self._around.append(name)
-        text = self.text(node, path)
-        self._around.pop()
-        return text
 
     def _single(self, node: Mapping[str, Any], path: str) -> str:
         kind, form = node.get("type"), node.get("format")
@@ -294,34 +295,23 @@ def read_objects(rows: Sequence[Mapping[str, Any]], cls: Any) -> list[Any]:
 # -- types that are called with the answers
 
 
-@dataclass(frozen=True)
-class Called:
-    """A type that checks answers, by code. Only Python gives one: data and files have its key, which
-    imports nothing.
-
-    Args:
-        key: `module:name`. Two types of one name have different keys.
-        kind: The type.
+class Called(str):
+    """The key of a type that checks answers by code, with the type: `module:name`. Only Python gives
+    one; data and files have the key alone, which imports nothing. Two types have different keys.
     """
 
-    key: str
-    kind: Any = field(compare=False)
-
-    def __str__(self) -> str:
-        return self.key
+    __slots__ = ("kind",)
+    kind: Any
 
     @property
-    def canonical_text(self) -> str:
-        """Its text in fingerprints."""
-        return self.key
-
-    @cached_property
     def adapter(self) -> Any:
         """What Pydantic calls."""
         return _adapter(self.kind)
 
-    def __reduce__(self) -> Any:
-        return Called, (self.key, self.kind)
+    @property
+    def name(self) -> str:
+        """The name of the type, for messages."""
+        return str(getattr(self.kind, "__name__", self))
 
 
 CALLED = dict[str, Called]()  # those that this process was given, by key
@@ -334,7 +324,9 @@ def called(kind: Any) -> Called:
         key = f"{kind.__module__}:{kind.__qualname__}"
     while key in CALLED and CALLED[key].kind != kind:
         key += "'"
-    return CALLED.setdefault(key, Called(key, kind))
+    made = CALLED.setdefault(key, Called(key))
+    made.kind = kind
+    return made
 
 
 def class_of(key: str) -> Called:
@@ -355,5 +347,4 @@ def class_of(key: str) -> Called:
 def refuse_other_fields(cls: Called, text: str) -> None:
     """Refuse an answer schema that names a class with other fields. Raises Fault."""
     if json.loads(text) != json.loads(schema_of_class(cls.kind) or "null"):
-        hint = f'give the class itself: {{"{cls.key.rpartition(":")[2]}": ...}}'
-        raise Fault(f"the class {cls} has other fields now", hint=hint)
+        raise Fault(f"the class {cls} has other fields now", hint="give the class itself")

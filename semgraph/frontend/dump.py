@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.errors import EngineError, Fault, PlanError, Problem, each
-from semgraph.frontend.classes import Called
 from semgraph.frontend.document import walk_paths
 from semgraph.frontend.functions import Functions
 from semgraph.frontend.prompt_files import Prompts
@@ -349,8 +348,6 @@ def _flow(value: Any) -> str:
         return "{" + ", ".join(_parts(value)) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_parts(value)) + "]"
-    if isinstance(value, Called):  # in the record of a run
-        value = str(value)
     if isinstance(value, str):
         return _text(value)
     if value is None or isinstance(value, bool):

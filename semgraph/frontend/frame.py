@@ -723,8 +723,7 @@ def _refuse_classes(document: Mapping[str, Any]) -> None:
     values = (value for _, value in walk_paths(dict(document)))
     cls = next((value for value in values if isinstance(value, Called)), None)
     if cls is not None:
-        name = getattr(cls.kind, "__name__", cls)
-        what = f"{name} has validators, or fields that only it can check: no file holds them"
+        what = f"{cls.name} has validators, or fields that only it can check: no file holds them"
         hint = "run the frame in Python, or write the conditions as check"
         raise PlanError(Problem(what, hint=hint))
 

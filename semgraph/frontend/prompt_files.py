@@ -10,7 +10,7 @@ import types
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, NotRequired, Required, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from semgraph.errors import Fault, Faults, PlanError, Position, Problem, did_you_mean, each
 from semgraph.expr.types import PYTHON_TYPES, Type, parse_answer_type
@@ -414,22 +414,11 @@ def answer_types(returns: Any) -> Any:
         return returns
     if isinstance(returns, type) and needs_pydantic(returns):
         return answers_of(returns, "answer" if is_root_model(returns) else "")
-    fields = _fields(returns) if is_typed_dict(returns) else {"answer": returns}
+    fields = get_type_hints(returns) if is_typed_dict(returns) else {"answer": returns}
     entries: dict[str, Any] = {}
     for name, value in (returns if isinstance(returns, Mapping) else fields).items():
         entries |= _entries(name, value)
     return entries
-
-
-def _fields(kind: Any) -> dict[str, Any]:
-    """The types of a TypedDict; one that may be left out may be null."""
-    # Postponed annotations hide Required and NotRequired from the keys of the class.
-    own = {name: get_origin(h) for name, h in get_type_hints(kind, include_extras=True).items()}
-    optional = {name for name in own if name in kind.__optional_keys__ or own[name] is NotRequired}
-    return {
-        name: hint | None if name in optional and own[name] is not Required else hint
-        for name, hint in get_type_hints(kind).items()
-    }
 
 
 def _entries(name: str, value: Any) -> dict[str, Any]:
@@ -458,7 +447,7 @@ def _text(kind: Any) -> str:
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return _enum(tuple(member.value for member in kind))
     if is_typed_dict(kind):
-        parts = tuple(f"{name}: {_text(part)}" for name, part in _fields(kind).items())
+        parts = tuple(f"{name}: {_text(part)}" for name, part in get_type_hints(kind).items())
         return f"struct<{', '.join(parts)}>"
     raise Fault(
         f"{getattr(kind, '__name__', kind)} is no type of an answer",

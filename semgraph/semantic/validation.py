@@ -46,7 +46,7 @@ def _validated(cls: Any, kind: Type, value: Any, path: str) -> Any:
         _, *frames = extract_tb(error.__traceback__)
         own = [frame for frame in frames if "pydantic" not in Path(frame.filename).parts]
         place = f"{own[0].name} in {own[0].filename}:{own[0].lineno}" if own else "a validator"
-        what = f"{_name(cls)}: {place} raised {type(error).__name__}: {error}"
+        what = f"{cls.name}: {place} raised {type(error).__name__}: {error}"
         raise Fault(what, hint="a validator refuses a value by a ValueError") from error
     try:
         answer = read_value(kind, _of_object(kind, made), path, notes)
@@ -54,12 +54,8 @@ def _validated(cls: Any, kind: Type, value: Any, path: str) -> Any:
         notes = [(LEFT_OUT, str(error))]
     if said := [where for what, where in notes if what == LEFT_OUT]:
         hint = "its validators must return values of the types of its fields"
-        raise Fault(f"{_name(cls)} has other values than its types: {said[0]}", hint=hint)
+        raise Fault(f"{cls.name} has other values than its types: {said[0]}", hint=hint)
     return answer
-
-
-def _name(cls: Any) -> str:
-    return str(getattr(cls.kind, "__name__", cls))
 
 
 def _reason(fault: Mapping[str, Any]) -> str:

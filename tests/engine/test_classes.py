@@ -63,13 +63,13 @@ def test_classes_travel_to_other_processes(tmp_path: Path) -> None:
     class Local(Pet):
         pass
 
-    key = called(Local).key
+    key = called(Local)
     job = tmp_path / "job"
     job.write_bytes(cloudpickle.dumps(dict(classes.CALLED)))
     code = (
         "import cloudpickle, sys; given = cloudpickle.load(open(sys.argv[1], 'rb'));"
         'print(given[sys.argv[2]].adapter.validate_json(\'{"name": "rex"}\'))'
     )
-    command = [sys.executable, "-c", code, str(job), key]
+    command = [sys.executable, "-c", code, str(job), str(key)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path.cwd())
     assert ended.stdout == "name='REX'\n", ended.stderr

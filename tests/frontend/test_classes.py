@@ -482,11 +482,18 @@ def test_types_without_pydantic_do_not_import_it() -> None:
 def test_typed_dicts_of_the_standard_library_work_or_say_what_to_use() -> None:
     class Plain(typing.TypedDict):
         city: str
-        note: typing.NotRequired[str]
 
-    written = "struct<city: string, note: string null>"
-    assert answer_types({"a": list[Plain]}) == {"a": f"list<{written}>"}
-    assert answer_types(Plain) == {"city": "string", "note": "string null"}
+    assert answer_types({"a": list[Plain]}) == {"a": "list<struct<city: string>>"}
+    assert answer_types(Plain) == {"city": "string"}
+
+    class Partial(typing.TypedDict):
+        note: NotRequired[str]
+
+    if sys.version_info < (3, 12):
+        with pytest.raises(PlanError, match="use `typing_extensions.TypedDict`"):
+            table([{"id": 1}]).sem_map("{id}?", returns=Partial)
+    else:
+        assert answer_types(Partial) == {"note": "string null"}
 
 
 def test_hints_name_what_to_write() -> None:
