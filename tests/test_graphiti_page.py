@@ -82,6 +82,10 @@ def exists_elsewhere(name: str) -> bool:
     return name in (ROOT / "plans" / "graph.yaml").read_text(encoding="utf-8") or name in {
         "schema",
         "uuid",
+        "entity_types",
+        "edge_types",
+        "edge_type_map",
+        "small_model",
     }
 
 

@@ -521,9 +521,8 @@ def named_values(option: str, texts: Sequence[str] | None) -> dict[str, str]:
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals or not name:
-            raise PlanError(
-                Problem(f'{option} "{text}" sets nothing', hint=f"Write {option} NAME=VALUE")
-            )
+            hint = f"Write {option} NAME=VALUE" + f", or --llm {text}" * (option == "--model")
+            raise PlanError(Problem(f'{option} "{text}" sets nothing', hint=hint))
         if name in values:
             raise PlanError(Problem(f"{option} {name}= is given twice"))
         values[name] = value

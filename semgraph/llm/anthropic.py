@@ -1,6 +1,4 @@
-"""Models behind Anthropic's Messages API, which enforces schemas: their endpoint for OpenAI's protocol
-ignores them.
-"""
+"""Models behind Anthropic's Messages API, which enforces schemas (docs/decisions/0028)."""
 
 from __future__ import annotations
 
@@ -10,16 +8,7 @@ from typing import Any
 
 from semgraph.llm.base import Request
 from semgraph.llm.openai import OpenAI
-from semgraph.llm.replies import (
-    Completion,
-    Counts,
-    UnreadableReply,
-    content_of,
-    count,
-    finish_of,
-    mapping,
-    text_of,
-)
+from semgraph.llm.replies import Completion, count, mapping
 
 _SENT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
@@ -34,24 +23,18 @@ class Anthropic(OpenAI):
     def read(self, document: Mapping[str, Any]) -> Completion:
         """The answer in a reply. Raises UnreadableReply."""
         if "content" not in document:
-            foreign = document.get("type") != "message"
-            raise UnreadableReply("the reply has no content", foreign=foreign)
-        text, thoughts = content_of(document["content"])
-        finish = finish_of(document.get("stop_reason"))
-        declined = text_of(mapping(document.get("stop_details")).get("explanation"))
-        usage = mapping(document.get("usage"))
+            return super().read({})
+        end, usage = document.get("stop_reason"), mapping(document.get("usage"))
+        declined = mapping(document.get("stop_details")).get("explanation") or "no reason given"
+        message = {"content": document["content"], "refusal": end == "refusal" and declined}
         prompt, written, cached = (count(usage.get(name)) for name in _SENT)
-        if prompt is not None:
-            prompt += (written or 0) + (cached or 0)
-        return Completion(
-            text=text,
-            reasoning=thoughts,
-            finish=finish,
-            refusal=declined or "no reason given" if finish == "refusal" else "",
-            model=text_of(document.get("model")),
-            counts=Counts(prompt, min(cached or 0, prompt or 0), count(usage.get("output_tokens"))),
-            tokens=[],
-        )
+        tokens = {
+            "prompt_tokens": None if prompt is None else prompt + (written or 0) + (cached or 0),
+            "prompt_tokens_details": {"cached_tokens": cached},
+            "completion_tokens": usage.get("output_tokens"),
+        }
+        choices = [{"message": message, "finish_reason": end}]
+        return super().read({"choices": choices, "usage": tokens, "model": document.get("model")})
 
     def _content(self, request: Request, refused: frozenset[str]) -> dict[str, Any]:
         content = super()._content(request, refused)

@@ -30,7 +30,7 @@ from semgraph.llm.local import Cancelled, Worker, default_threads, encodable, fe
 from semgraph.llm.openai import Wire, endpoint_name
 from semgraph.llm.replies import counts, vectors
 from semgraph.llm.services import OPENAI, Service
-from semgraph.llm.tokens import Price, Prices, TokenCounter
+from semgraph.llm.tokens import Price, TokenCounter, cost
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -81,7 +81,7 @@ class OpenAIEmbedder:
         self._base64 = True
         self._counter = TokenCounter(model)
         self._wire = Wire(self._name, base_url, api_key, timeout, service)
-        self._prices = Prices(model, self._wire.base_url, price, service)
+        self._price, self._service = price, service
 
     @property
     def name(self) -> str:
@@ -101,7 +101,7 @@ class OpenAIEmbedder:
 
     def dollars(self, usage: Usage) -> float | None:
         """The cost of tokens, or None if no price is known."""
-        return self._prices.dollars(usage)
+        return cost(usage, self.model, self._wire.base_url, self._price, self._service)
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002  # for wrappers
         """Embed texts, in order, in one request.

@@ -20,6 +20,7 @@ from semgraph.llm.providers import PROVIDERS, Means
 from semgraph.llm.services import SERVICES
 from semgraph.llm.settings import TRUST, Setting, Settings, user_config
 from semgraph.llm.stack import Limiter, RetryPolicy, Stack
+from semgraph.privacy import learn
 from semgraph.stores.registry import STORES
 
 if TYPE_CHECKING:
@@ -208,12 +209,16 @@ def key_of(spec: ModelSpec, settings: Settings) -> str:
     without a variable.
 
     Raises:
-        PlanError: There is no such variable; or a folder's file names the address, and the user has
-            not named it.
+        PlanError: There is no such variable, or it holds no key; or a folder's file names the
+            address, and the user has not named it.
     """
     service = PROVIDERS[spec.provider].service
     name = spec.option("key_env") or (service.key if service else "")
-    key = settings.environment.get(name, "")
+    key = settings.environment.get(name, "").strip()
+    learn(key)
+    if not (key.isascii() and key.isprintable()):
+        what = f"{spec}: {name} has a character that no key has"
+        raise PlanError(Problem(what, hint="copy the key once more, without quotes around it"))
     if spec.option("key_env") and not key:
         raise PlanError(
             Problem(

@@ -42,7 +42,7 @@ class FaultKind(NamedTuple):
         codes: Error codes of this kind, for any status.
         remedy: A suggestion for the user.
         attempts: Maximum number; None: the setting `retries.attempts`.
-        said: A pattern of messages of this kind, with a status that services use for several kinds.
+        said: A pattern of messages of this kind with status 400 or 403.
     """
 
     what: str
@@ -56,12 +56,8 @@ class FaultKind(NamedTuple):
 
     def covers(self, status: int, code: str, message: str) -> bool:
         """Whether a failure is of this kind."""
-        vague = bool(self.said) and status in _VAGUE
-        said = vague and re.match(self.said, message, re.IGNORECASE)
+        said = self.said and status in (400, 403) and re.match(self.said, message, re.IGNORECASE)
         return code in self.codes or status in self.statuses or bool(said)
-
-
-_VAGUE = (400, 403)
 
 
 class Transient(ModelUnavailable):
@@ -103,8 +99,10 @@ class Transient(ModelUnavailable):
         return self.fault.scope in ("endpoint", "run")
 
 
-_SET = f"set {OPENAI.key}, or "  # the service's key takes its place
-_KEY = f"The key was not accepted: {_SET}name the variable that holds the key with ?key_env=NAME"
+_KEY = (  # the service's key takes the place of OpenAI's
+    f"The key was not accepted: set {OPENAI.key}, or name the variable that holds the key with "
+    "?key_env=NAME"
+)
 _NO_ACCESS = "The key has no access to this model, or not from here"
 _NO_MODEL = "Check the model's name and the address, which usually ends in /v1"
 _CREDIT = ("insufficient_quota", "billing_hard_limit_reached")
@@ -125,15 +123,6 @@ UNREACHABLE = FaultKind(
 NOT_CONNECTED = FaultKind("no connection in 10 seconds", "endpoint", "timeout")
 BROKEN = FaultKind("a connection that breaks", "attempt", "connection")
 NO_ANSWER = FaultKind("no answer within `timeout`", "attempt", "timeout")
-NO_KEY = FaultKind(
-    "the key is not accepted, also where 400 or 403 says so",
-    "run",
-    "rejected",
-    (401,),
-    remedy=_KEY,
-    attempts=_FEW,
-    said="(incorrect|invalid) api.?key|api.?key.{0,4} (not valid|invalid|expired)",
-)
 LACKING = FaultKind("an answer that is all reasoning: asked once more", "row", "invalid")
 CUT = FaultKind("an answer cut at its limit of tokens", "row", "truncated")
 REFUSED = FaultKind("a refusal of the model", "row", "refused")
@@ -142,10 +131,12 @@ REFUSED = FaultKind("a refusal of the model", "row", "refused")
 FAULTS = (
     FaultKind("the account has no credit, also where 400 or 403 says so", "run", "rejected",
           (402, 412), _CREDIT, "The account has no credit left", _FEW,
-          "your .{0,80}(credit|spending limit)"),
+          "your (credit balance|.{0,40}team .{0,60}(credits|spending limit))"),
     FaultKind("the provider's content filter", "row", "refused", (), _FILTER),
     FaultKind("the model wrote no valid JSON: asked once more", "row", "invalid", (), _NO_JSON),
-    NO_KEY,
+    FaultKind("the key is not accepted, also where 400 or 403 says so", "run", "rejected", (401,),
+          (), _KEY, _FEW,
+          "(incorrect|invalid) api.?key|api.?key.{0,4} (not valid|not found|invalid|expired)"),
     FaultKind("a prompt longer than the context, where 403 says so", "row", "rejected",
           said=".*(context (length|window)|max_tokens)"),
     FaultKind("no access", "endpoint", "rejected", (403,), (), _NO_ACCESS, _FEW),
@@ -178,13 +169,22 @@ def failure(
     import openai
 
     if isinstance(error, openai.APIStatusError):
-        body = _error(error.body)
-        message, code = _message(body or error.message), _code(body)
-        wait = retry_after(error.response.headers, str(body))
-        return _status(name, error.status_code, code, message, seconds, wait, key)
+        reply = error.response
+        return status_failure(name, reply.status_code, reply.headers, reply.text, seconds, key)
     if isinstance(error, openai.APIConnectionError):
         return _connection(error, name, url, seconds)
     return ModelUnavailable(f"{name}: {error}")
+
+
+def status_failure(
+    name: str, status: int, headers: Mapping[str, str], text: str, seconds: float, key: str
+) -> Exception:
+    """The error to raise for a reply with a status of 300 or more; arguments as `failure`."""
+    body: Any = text.strip() or f"Error code: {status}"
+    with suppress(ValueError):
+        body = json.loads(text)
+    error, wait = _error(body), retry_after(headers, text)
+    return _status(name, status, _code(error), _message(error), seconds, wait, key)
 
 
 def _error(body: Any) -> Any:
@@ -193,22 +193,17 @@ def _error(body: Any) -> Any:
     return body.get("error", body) if isinstance(body, Mapping) else body
 
 
-def refuses_key(status: int, body: str) -> bool:
-    """Whether a reply says that the key is not accepted."""
-    error: Any = body
-    with suppress(ValueError):
-        error = json.loads(body)
-    return NO_KEY.covers(status, "", _message(_error(error)))
-
-
-def failure_in_body(body: Any, name: str, seconds: float = 0.0, status: int = 500) -> Exception:
+def failure_in_body(
+    body: Any, name: str, seconds: float = 0.0, status: int = 500, key: str = OPENAI.key
+) -> Exception:
     """The error to raise for an error in a reply with status 200 (some gateways report errors of
     the provider so), or in a line of a batch with its own status.
     """
-    error = body.get("error", body) if isinstance(body, Mapping) else body
+    error = _error(body)
     code = mapping(error).get("code")
     named = re.fullmatch(r"[45]\d\d", str(count(code) or text_of(code)))
-    return _status(name, int(named[0]) if named else status, _code(error), _message(error), seconds)
+    status = int(named[0]) if named else status
+    return _status(name, status, _code(error), _message(error), seconds, key=key)
 
 
 def unreadable(
@@ -260,8 +255,7 @@ def _status(
         message = f"{name} rejected the request ({status}): {reason}"
     else:
         message = f"{name} ({status}): {reason.rstrip('.')}"
-    remedy = fault.remedy.replace(_SET, _SET.replace(OPENAI.key, key) if key else "")
-    return _raised(fault, message, seconds, wait, remedy)
+    return _raised(fault, message, seconds, wait, fault.remedy.replace(OPENAI.key, key))
 
 
 def _connection(error: openai.APIConnectionError, name: str, url: str, seconds: float) -> Exception:
@@ -340,10 +334,8 @@ def _seconds_until(text: str) -> float:
 
 def _code(error: Any) -> str:
     """The code, the type or the status of an endpoint's error, if it is a text."""
-    members = mapping(error)
-    return next(
-        filter(None, (text_of(members.get(name)) for name in ("code", "type", "status"))), ""
-    )
+    found = map(text_of, map(mapping(error).get, ("code", "type", "status")))
+    return next(filter(None, found), "")
 
 
 def _message(body: Any) -> str:

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache, cached_property, lru_cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.request import getproxies
 
@@ -31,22 +31,23 @@ from semgraph.llm.faults import (
 from semgraph.llm.replies import (
     Completion,
     UnreadableReply,
+    amount,
     completion,
     document,
     error_in,
     mapping,
-    number,
 )
 from semgraph.llm.services import OPENAI, Service, Structured
-from semgraph.llm.tokens import LOGPROBS, Price, Prices, TokenCounter, prompt_tokens, word_logprobs
+from semgraph.llm.tokens import LOGPROBS, Price, TokenCounter, cost, prompt_tokens, word_logprobs
 from semgraph.privacy import learn, learn_from_addresses, without_password
 
 if TYPE_CHECKING:
     from ssl import SSLContext
 
     from aiohttp import ClientSession
-    from httpx2 import AsyncClient, Response
-    from openai import APIStatusError, AsyncOpenAI
+    from httpx2 import AsyncClient
+    from httpx2 import Request as HttpRequest
+    from openai import AsyncOpenAI
     from yarl import URL
 
 
@@ -134,7 +135,7 @@ class Wire:
         """
         import httpx2
 
-        read = self._client.get(path, cast_to=httpx2.Response, options=self._options)
+        read = self._client.get(path, cast_to=httpx2.Response)
         return (await self._attempt(read, seconds or self.timeout)).content
 
     async def serves(self, path: str) -> bool:
@@ -178,7 +179,7 @@ class Wire:
         """The JSON object of a reply. Raises as `post`."""
         reply = self.parsed(content)
         if error := error_in(reply):
-            raise failure_in_body(error, self.name, seconds)
+            raise failure_in_body(error, self.name, seconds, key=self._service.key)
         return reply
 
     def parsed(self, content: bytes) -> dict[str, Any]:
@@ -219,7 +220,7 @@ class Wire:
         if 300 <= response.status < 400:
             return await self._by_sdk(path, body)
         if read.status_code >= 400:
-            raise _status_error(read)
+            raise openai.APIStatusError("", response=read, body=None)
         return read.content
 
     async def _prepare(self, path: str) -> tuple[URL, dict[str, str]]:
@@ -234,8 +235,7 @@ class Wire:
             return httpx2.Response(200, json={})
 
         async with httpx2.AsyncClient(transport=httpx2.MockTransport(record)) as client:
-            sdk, response = self._sdk(client), httpx2.Response
-            await sdk.post(path, cast_to=response, content=b"{}", options=self._options)
+            await self._sdk(client).post(path, cast_to=httpx2.Response, content=b"{}")
         headers = {
             name: value for name, value in sent[0].headers.items() if name != "content-length"
         }
@@ -247,9 +247,7 @@ class Wire:
         """
         import httpx2
 
-        response = httpx2.Response
-        sent = self._client.post(path, cast_to=response, content=body, options=self._options)
-        return (await sent).content
+        return (await self._client.post(path, cast_to=httpx2.Response, content=body)).content
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -280,7 +278,7 @@ class Wire:
             keepalive_expiry=_KEEPALIVE_SECONDS,
         )
         # A redirect takes no `Authorization` to another host, but any other header.
-        follow = not self._service.headers
+        follow = self._service.protocol == "chat"
         client = openai.DefaultAioHttpClient(
             limits=limits, verify=_trusted(), follow_redirects=follow
         )
@@ -289,18 +287,13 @@ class Wire:
     @cached_property
     def _key(self) -> str:
         """The key; "": none."""
-        return os.environ.get(self._service.key, "") if self._api_key is None else self._api_key
+        key = os.environ.get(self._service.key, "") if self._api_key is None else self._api_key
+        return key.strip()
 
-    @cached_property
-    def _options(self) -> Any:
-        """The options of each request to the openai package: headers of the service's own."""
-        import openai
-
-        if not self._service.headers:
-            return {}
-        return {
-            "headers": {"Authorization": openai.Omit(), **self._service.authorization(self._key)}
-        }
+    async def _sign(self, request: HttpRequest) -> None:
+        """Put the service's own headers in the place of the package's."""
+        del request.headers["Authorization"]
+        request.headers.update(self._service.authorization(self._key))
 
     def _sdk(self, http_client: AsyncClient) -> AsyncOpenAI:
         import httpx2
@@ -319,25 +312,13 @@ class Wire:
             timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
             http_client=http_client,
         )
+        if self._service.protocol != "chat":
+            http_client.event_hooks = {"request": [self._sign]}
         if self.base_url != OPENAI.address(None, os.environ):
             # The package reads OPENAI_ORG_ID, OPENAI_PROJECT_ID and OPENAI_CUSTOM_HEADERS.
             sdk.organization = sdk.project = None
             sdk._custom_headers = {}  # noqa: SLF001
         return sdk
-
-
-def _status_error(response: Response) -> APIStatusError:
-    """The openai package's error for a status."""
-    import openai
-
-    text = response.text.strip()
-    body: Any = text
-    with suppress(ValueError):
-        body = json.loads(text)
-    if isinstance(body, dict):
-        body = body.get("error", body)
-    message = text or f"Error code: {response.status_code}"
-    return openai.APIStatusError(message, response=response, body=body)
 
 
 @cache
@@ -355,9 +336,8 @@ _REASONING = re.compile(r"(o\d|gpt-5(?!.*chat))(?![a-z0-9])")
 _REASONING_REFUSES = ("max_tokens", "temperature", "seed")
 _UNSUPPORTED = (
     "unsupported|n[o']t (support|permit|allow|available|implement|built|enabled)|unavailable|unknown|"
-    "unrecogni[sz]ed|unexpected|deprecated|no endpoints found"
+    "unrecogni[sz]ed|unexpected|deprecated"
 )
-_ANY = "the requested parameters"  # OpenRouter names none
 
 
 def _refusal(named: str, words: str = "") -> re.Pattern[str]:
@@ -367,20 +347,22 @@ def _refusal(named: str, words: str = "") -> re.Pattern[str]:
 
 _LENGTH = _refusal("max_?(completion_?)?tokens", "|use .?max_")
 _FORMATS = _refusal(
-    f"response_?format|output_config|json.?schema|guided|structured.?output|grammar|{_ANY}",
-    "|should be|must be|invalid value|failed",
+    "response_?format|output.?(config|format)|json.?schema|guided|structured.?output|grammar|"
+    r"\bschema\b.*\btoo\b",
+    "|should be|must be|invalid value|failed|too (many|large|complex)",
 )
 # Members of a request that an endpoint may refuse: the pattern of its message, and the note for
 # later requests, which omit the member.
 REFUSALS = {
-    "seed": (_refusal(rf"\bseed\b|{_ANY}"), "draws differ by the temperature alone"),
+    "seed": (_refusal(r"\b(random_)?seed\b"), "draws differ by the temperature alone"),
     "temperature": (
-        _refusal(f"temperature|{_ANY}", "|only|must be"),
+        _refusal("temperature", "|only|must be"),
         "the temperature is the endpoint's own",
     ),
     "max_tokens": (_LENGTH, "max_completion_tokens is sent in its place"),
     "max_completion_tokens": (_LENGTH, "max_tokens is sent in its place"),
-    "logprobs": (_refusal(f"logprobs|{_ANY}"), "answers have no log-probabilities"),
+    "logprobs": (_refusal("logprobs"), "answers have no log-probabilities"),
+    "thinking": (_refusal("thinking"), "the model thinks, as part of its answer"),
     "system": (
         _refusal(r"system.{0,20}\brole|\brole.{0,40}\bsystem|roles must", "|only|alternate"),
         "instructions are in the user message",
@@ -388,9 +370,15 @@ REFUSALS = {
     "json_schema": (_FORMATS, "the schema of the answer is in the prompt"),
     "json_object": (_FORMATS, "the form of the answer is not enforced"),
 }
+# OpenRouter finds no host that takes all members, and names none.
+_UNNAMED = "the requested parameters"
+_FORMS = ("json_schema", "json_object")
+_OPTIONAL = ("seed", "temperature", "logprobs", "thinking")
 _REFUSED = re.compile(
-    r"(?: rejected the request)? \((?:400|404|415|422|500|501)\): (.*)", re.DOTALL
+    r"(?: rejected the request)? \((?:400|404(?=\): No endpoints)|415|422|500|501)\): (.*)",
+    re.DOTALL,
 )
+_FORMAT = re.compile(r'"format":"[a-z-]+",')  # in a schema, whose keys are in order
 _QUOTE = 16  # characters of a request's text that a message may quote
 _DEFAULT_LIMITS = Limits(assumed=True)
 _ALL_REASONING = (
@@ -454,16 +442,15 @@ class OpenAI:
         self._limits = replace(limits, batch=_MOST_IN_BATCH) if batch else limits
         self._counter = TokenCounter(model)
         self._extra, self.service = dict(extra or {}), service
-        self._members = dict(service.members)
-        self._members |= {} if "reasoning_effort" in self._extra else service.unreasoning
         self._billed = service.billed if price is None else ""
         self._reasoning = _REASONING.match(model.lower().rpartition("/")[2]) is not None
         self.refused = {*service.refuses, *(_REASONING_REFUSES if self._reasoning else ())}
         self.refused |= {"json_schema"} if structured == "json_object" else set()
+        self.refused |= {"thinking"} if "reasoning_effort" in self._extra else set()
         self._schemas: set[str] = set()  # refused schemas
         self.learned: dict[str, None] = {}  # notes on refusals by the endpoint
         self.wire = Wire(self._name, base_url, api_key, timeout, service)
-        self._prices = Prices(model, self.wire.base_url, price, service)
+        self._price = price
 
     @property
     def name(self) -> str:
@@ -487,7 +474,7 @@ class OpenAI:
 
     def dollars(self, usage: Usage) -> float | None:
         """The cost of tokens, or None if no price is known."""
-        return self._prices.dollars(usage)
+        return cost(usage, self.model, self.wire.base_url, self._price, self.service)
 
     async def complete(self, request: Request) -> Reply:
         """Send one request, once.
@@ -527,7 +514,7 @@ class OpenAI:
         """
         read = self.read(document)
         usage = self._usage(read, request)
-        billed = number(mapping(document.get("usage")).get(self._billed))
+        billed = amount(mapping(document.get("usage")).get(self._billed))
         reply = Reply(
             text=read.text,
             usage=usage,
@@ -554,8 +541,7 @@ class OpenAI:
 
     def read(self, document: Mapping[str, Any]) -> Completion:
         """The completion in a reply. Raises UnreadableReply."""
-        called, apart = self.structured == "tool", self.service.reasoning_apart
-        return completion(document, called=called, reasoning_apart=apart)
+        return completion(document, called=self.structured == "tool")
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -570,15 +556,32 @@ class OpenAI:
         if isinstance(error, RowError) and error.spent is not None:
             self.learn(request, body)
         refused = _REFUSED.fullmatch(str(error).removeprefix(self._name))
-        message = _without_quotes(refused[1], request) if refused else ""
+        message = _without_quotes(refused[1], self.model, request) if refused else ""
+        if _UNNAMED in message:
+            return self._without_next(request, body)
         for member, (refusal, _) in REFUSALS.items():
             if member in body.members and refusal.match(message):
                 return self.body(request, (*body.without, member))
         for option in self._options:
             named = option.partition("=")[0].replace("structured", self.structured)
-            if named.replace("_", "") in message.replace("_", ""):
+            named = named.removeprefix("reasoning_").replace("_", "")
+            if named in message.replace("_", ""):
                 error.args = (f"{str(error).rstrip('.')}. It is set by ?{option}",)
         return None
+
+    def _without_next(self, request: Request, body: RequestBody) -> RequestBody | None:
+        """The next body to try after a refusal that names no member: without one of them, then
+        without all of them; None after that.
+        """
+        sent = body.members.union(body.without)
+        optional = [each for each in _OPTIONAL if each in sent]
+        forms = [each for each in _FORMS if not sent.isdisjoint({each, _FORMS[0]})]
+        alone = [(each,) for each in (*optional, *forms[:1])]
+        tries = [*filter(None, dict.fromkeys([*alone, (*forms,), (*optional, *forms)]))]
+        if body.without and body.without not in tries:
+            return None
+        later = tries[tries.index(body.without) + 1 :] if body.without else tries
+        return self.body(request, later[0]) if later else None
 
     def learn(self, request: Request, body: RequestBody) -> None:
         """Remember the refused members of a request after the endpoint accepted it without them."""
@@ -601,14 +604,17 @@ class OpenAI:
         form = "tool" if self.structured == "tool" else next(forms)
         form = form if request.schema else ""
         # The schema is JSON text already.
-        tail = self._answer_format(form, _without(self.service.omits, request.schema))
+        schema = request.schema
+        schema = _FORMAT.sub("", schema) if "format" in refused else schema
+        tail = self._answer_format(form, schema)
         tail = f",{tail}}}" if tail else "}"
         try:
             body = RequestBody((_dump(content)[:-1] + tail).encode())
         except UnicodeEncodeError:  # lone surrogates must be sent as escapes
             body = RequestBody((json.dumps(content)[:-1] + tail).encode("utf-8", "surrogatepass"))
         first = content["messages"][0]["role"]
-        body.members = {*content, first, form} - self._extra.keys() - refused
+        renamed = {name for name, own in self.service.names.items() if own in content}
+        body.members = {*content, *renamed, first, form} - self._extra.keys() - refused
         body.without = without
         return body
 
@@ -625,7 +631,7 @@ class OpenAI:
             **({seed: request.seed} if request.sample and "seed" not in refused else {}),
             **self._extra,
             **(logprobs if request.words and "logprobs" not in refused else {}),
-            **self._members,
+            **{name: value for name, value in self.service.members.items() if name not in refused},
         }
 
     def _answer_format(self, form: str, schema: str) -> str:
@@ -658,30 +664,12 @@ class OpenAI:
         )
 
 
-@lru_cache(maxsize=512)
-def _without(keywords: tuple[str, ...], schema: str) -> str:
-    """A JSON Schema without some keywords."""
-    if not keywords or not schema:
-        return schema
-
-    def kept(value: Any, *, names: bool = False) -> Any:
-        if isinstance(value, list):
-            return [kept(each) for each in value]
-        if not isinstance(value, dict):
-            return value
-        return {
-            name: each if name == "enum" else kept(each, names=not names and name == "properties")
-            for name, each in value.items()
-            if names or name not in keywords
-        }
-
-    return _dump(kept(json.loads(schema)))
-
-
-def _without_quotes(message: str, request: Request) -> str:
-    """A message in lower case, without its quotes from the texts of a request."""
+def _without_quotes(message: str, model: str, request: Request) -> str:
+    """A message in lower case, without the model's name and its quotes from the texts of a
+    request.
+    """
     texts = " ".join(" ".join(each.content for each in request.messages).split()).lower()
-    message = message.lower()
+    message = re.sub(rf"(?<!\w){re.escape(model.lower())}(?!\w)", "", message.lower())
     starts = [i for i in range(len(message) - _QUOTE + 1) if message[i : i + _QUOTE] in texts]
     quoted = {i + offset for i in starts for offset in range(_QUOTE)}
     return "".join(letter for i, letter in enumerate(message) if i not in quoted)

@@ -11,6 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
@@ -26,7 +27,7 @@ from semgraph.llm.catalogue import (
     offline,
     on_disk,
 )
-from semgraph.llm.faults import refuses_key
+from semgraph.llm.faults import Transient, status_failure
 from semgraph.llm.services import SERVICES, Service
 from semgraph.llm.tokens import PRICED, FlatPrice, Price, price_of
 from semgraph.privacy import without_password
@@ -55,7 +56,7 @@ class Means:
         key: Returns the key that may be sent to the address of a specification. Raises PlanError.
         in_flight: Maximum number of requests in flight; None: the model's default.
         recording: The plan's recording.
-        prices: The prices that the settings name, by specification without options.
+        prices: The prices of the settings as text, by specification without options.
     """
 
     environment: Mapping[str, str]
@@ -63,7 +64,7 @@ class Means:
     key: Callable[[ModelSpec], str]
     in_flight: int | None = None
     recording: Path | Recording | None = None
-    prices: Mapping[str, FlatPrice] = field(default_factory=dict)
+    prices: Mapping[str, str] = field(default_factory=dict)
 
 
 class Provider(ABC):
@@ -125,12 +126,6 @@ class Provider(ABC):
         return GOOD, str(spec), ""
 
 
-def _both_prices(text: str) -> FlatPrice:
-    if "/" not in text:
-        raise ValueError(text)
-    return FlatPrice.parse(text)
-
-
 class Hosted(Provider):
     """Models at an address: a row of the table of services."""
 
@@ -143,10 +138,11 @@ class Hosted(Provider):
         more: Options = {"timeout": float, "key_env": str}
         lengths = dict.fromkeys(("context", "max_output", "min_output"), int)
         batches: Options = {"batch": bool, "poll": float} if service.batches else {}
-        length: Options = {"dimensions": int} if service.names.get("dimensions", " ") else {}
-        model: Options = {"structured": str, **rates, **lengths, **more, "price": _both_prices}
-        self.options = {"model": {**model, **batches, **dict.fromkeys(EXTRAS, str)}}
-        if service.embeds:
+        length: Options = {} if "dimensions" in service.refuses else {"dimensions": int}
+        model: Options = {"structured": str, **rates, **lengths, **more, **batches}
+        price = partial(FlatPrice.parse, least=2)
+        self.options = {"model": {**model, "price": price, **dict.fromkeys(EXTRAS, str)}}
+        if "embeddings" not in service.refuses:
             self.options["embedder"] = {**length, **rates, **more, "price": FlatPrice.parse}
 
     def _address(self, spec: ModelSpec, means: Means) -> str:
@@ -195,13 +191,17 @@ class Hosted(Provider):
 
     def price(self, spec: ModelSpec, means: Means) -> Price | None:
         """The price that the user set, else the listed one, by its address."""
-        url = self.service.price_url(self.service.address(spec.base_url, means.environment))
+        url = self.service.address(spec.base_url, means.environment)
         return self._set_price(spec, means) or price_of(spec.model, url, self.service)
 
     def _set_price(self, spec: ModelSpec, means: Means) -> FlatPrice | None:
-        """The price in the specification, else in the settings."""
+        """The price in the specification, else in the settings. Raises PlanError."""
+        name = str(replace(spec, options=()))
         price: FlatPrice | None = spec.option("price")
-        return price or means.prices.get(str(replace(spec, options=())))
+        if price is None and name in means.prices:
+            read, what = self.options[spec.kind]["price"], f'[prices] "{name}" is a {spec.kind}'
+            price = _typed("price", means.prices[name], read, what)
+        return price
 
     def doctor(self, spec: ModelSpec, means: Means, untried: str) -> tuple[str, str, str]:
         """Whether the endpoint is reachable, accepts the key and has a known price."""
@@ -209,32 +209,29 @@ class Hosted(Provider):
         if not key and self.service.needs_key(url):
             remedy = f"export {self.service.key}=…, or use another model: --llm local"
             return BAD, f"{spec}: no key", remedy
-        sign, answer, remedy = _reached(self.service, url, key)
+        sign, answer, remedy = self._reached(url, key)
         answer += untried if sign == GOOD else ""
-        known = (
-            "price known"
-            if self.price(spec, means)
-            else f"price unknown: tokens are counted, dollars are not; {PRICED}"
-        )
+        known = "price known"
+        if self.price(spec, means) is None:
+            known = f"price unknown: tokens are counted, dollars are not; {PRICED}"
         return sign, f"{spec}: {answer}; {known}", remedy
 
+    def _reached(self, url: str, key: str) -> tuple[str, str, str]:
+        """Read what tests a key: a sign, the answer, and the remedy."""
+        import httpx2
 
-def _reached(service: Service, url: str, key: str) -> tuple[str, str, str]:
-    """Read what tests a key: a sign, the answer, and the remedy."""
-    import httpx2
-
-    headers = service.authorization(key)
-    try:
-        reply = httpx2.get(url + service.key_path, headers=headers, timeout=_REACH_SECONDS)
-    except httpx2.HTTPError as error:
-        reason = str(error) or type(error).__name__
-        return BAD, f"does not answer ({reason})", "Check the address and whether the server runs"
-    code = reply.status_code
-    if code == httpx2.codes.FORBIDDEN or refuses_key(code, reply.text):
-        return BAD, f"refuses the key (HTTP {code})", "Check the key"
-    if code >= httpx2.codes.INTERNAL_SERVER_ERROR:
-        return BAD, f"fails (HTTP {code})", "Check the server"
-    return GOOD, "reachable", ""
+        headers = self.service.authorization(key)
+        try:
+            reply = httpx2.get(url + self.service.key_path, headers=headers, timeout=_REACH_SECONDS)
+        except httpx2.HTTPError as error:
+            remedy = "Check the address and whether the server runs"
+            return BAD, f"does not answer ({str(error) or type(error).__name__})", remedy
+        code, key = reply.status_code, self.service.key
+        failure = status_failure("answers HTTP", code, reply.headers, reply.text, 0.0, key)
+        bad = code == httpx2.codes.FORBIDDEN or code >= httpx2.codes.INTERNAL_SERVER_ERROR
+        if isinstance(failure, Transient) and (bad or failure.certain):
+            return BAD, failure.what, failure.remedy or "Check the server"
+        return GOOD, "reachable", ""
 
 
 class _OnThisMachine(Provider):
@@ -421,7 +418,7 @@ def typed_options(query: str, known: Options, what: str) -> tuple[tuple[str, Any
     return tuple(sorted(options.items()))
 
 
-_PRICES = "IN/OUT or IN/OUT/CACHED, in dollars per million tokens: 0.4/1.6 (an embedder: IN)"
+PRICES = "IN/OUT or IN/OUT/CACHED, in dollars per million tokens: 0.4/1.6 (an embedder: IN)"
 
 
 def _typed(key: str, value: str, read: Callable[[str], Any], what: str) -> Any:
@@ -440,6 +437,6 @@ def _typed(key: str, value: str, read: Callable[[str], Any], what: str) -> Any:
         typed = None
     if typed in (None, "") or (isinstance(typed, int | float) and typed <= 0):
         wanted = "a word" if read is str else "a number above 0"
-        wanted = _PRICES if key == "price" else wanted
+        wanted = PRICES if key == "price" else wanted
         raise PlanError(Problem(f'{what}: {key} is "{value}"', hint=f"it must be {wanted}"))
     return typed

@@ -127,11 +127,9 @@ def finish_of(value: Any) -> str:
     return _FINISHES.get(finish, finish)
 
 
-def completion(
-    reply: Mapping[str, Any], *, called: bool = False, reasoning_apart: bool = False
-) -> Completion:
-    """A chat completion. With `called`, its text is the arguments of a function call;
-    `reasoning_apart` as in `counts`. Raises UnreadableReply.
+def completion(reply: Mapping[str, Any], *, called: bool = False) -> Completion:
+    """A chat completion. With `called`, its text is the arguments of a function call. Raises
+    UnreadableReply.
     """
     choice = first_of(reply.get("choices"))
     message = choice.get("message")
@@ -146,22 +144,20 @@ def completion(
         finish=finish_of(choice.get("finish_reason")),
         refusal=text_of(message.get("refusal")),
         model=text_of(reply.get("model")),
-        counts=counts(reply, reasoning_apart=reasoning_apart),
+        counts=counts(reply),
         tokens=first_tokens(choice.get("logprobs")),
     )
 
 
-def counts(reply: Mapping[str, Any], *, reasoning_apart: bool = False) -> Counts:
-    """The tokens that a reply reports. With `reasoning_apart`, `total_tokens` alone has those of
-    the reasoning.
-    """
+def counts(reply: Mapping[str, Any]) -> Counts:
+    """The tokens that a reply reports. Of some services `total_tokens` alone has the reasoning."""
     usage = mapping(reply.get("usage"))
     prompt, answer = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
+    total = count(usage.get("total_tokens"))
+    if prompt is not None and answer is not None and total is not None:
+        answer = max(answer, total - prompt)
     details = mapping(usage.get("prompt_tokens_details"))
     cached = count(details.get("cached_tokens")) or count(usage.get("prompt_cache_hit_tokens")) or 0
-    total = count(usage.get("total_tokens"))
-    if reasoning_apart and total is not None:
-        answer = max(answer or 0, total - (prompt or total))
     return Counts(prompt, min(cached, prompt or 0), answer)
 
 
@@ -289,7 +285,8 @@ def _count(value: Any) -> int | None:
     return count(_plain(value))
 
 
-def _amount(value: Any) -> float | None:
+def amount(value: Any) -> float | None:
+    """A value as an amount, 0 or more, else None."""
     found = number(_plain(value))
     return float(found) if found is not None and found >= 0 else None
 
@@ -309,8 +306,8 @@ def _tuple(value: Any, fits: Callable[[Any], bool]) -> tuple[Any, ...] | None:
 _ANSWER: dict[str, Callable[[Any], Any]] = {
     "usage": _usage,
     "attempts": _count,
-    "seconds": _amount,
-    "dollars": _amount,
+    "seconds": amount,
+    "dollars": amount,
 }
 _REPLY = _ANSWER | {
     "text": lambda value: value if isinstance(value, str) else None,

@@ -24,11 +24,12 @@ class Service:
         name: The prefix of its model specifications.
         title: Its name in messages.
         url: Its address; "": the user names it.
-        key: The variable with its key; "": no key is needed.
+        key: The variable with its key.
         url_from: The variable that overrides the address; "": none.
         structured: The mechanism that enforces the answer schema, unless a specification names one.
         refuses: Members of requests that it refuses or ignores, by their names in
-            `openai.REFUSALS`, and mechanisms that it lacks (`tool`).
+            `openai.REFUSALS`, and what else it lacks: `tool`, the `format` of dates in schemas,
+            the `dimensions` of embedders, `embeddings`.
         prices: Its name in the price list (genai-prices); "": it is found by its address.
         model: The default model if its key is set; "": none.
         embedder: The default embedder; "": none.
@@ -36,24 +37,20 @@ class Service:
         port: The port of a value of `url_from` without a scheme; 0: the value is an address.
         key_optional: Whether it answers without a key.
         key_path: What is read to test a key.
-        headers: Headers that replace `Authorization`; `{key}` stands for the key.
         protocol: OpenAI's chat completions, or Anthropic's messages.
-        members: Further members of each request to a model.
-        unreasoning: Members that switch reasoning off, sent unless `reasoning_effort` is set.
-        names: Its names of members, where they differ; "": it has no such member.
+        members: Further members of each request to a model; not `thinking` with a
+            `reasoning_effort`.
+        names: Its names of members, where they differ.
         top_logprobs: The most alternatives of a token.
-        omits: Keywords of JSON Schema that it refuses. They are not sent: semgraph checks answers.
-        embeds: Whether it has embedders.
         embeds_at_once: The most texts (`batch`) and tokens (`tokens`) of one embedding request.
         batches: Whether it has OpenAI's batch endpoint.
-        reasoning_apart: Whether `completion_tokens` lacks the reasoning, which `total_tokens` has.
         billed: The member of `usage` with the dollars of a call; "": none.
     """
 
     name: str
     title: str
     url: str
-    key: str = ""
+    key: str
     url_from: str = ""
     structured: Structured = "json_schema"
     refuses: Collection[str] = ()
@@ -64,17 +61,12 @@ class Service:
     port: int = 0
     key_optional: bool = False
     key_path: str = "/models"
-    headers: Mapping[str, str] = field(default_factory=dict)
     protocol: Literal["chat", "messages"] = "chat"
     members: Mapping[str, Any] = field(default_factory=dict)
-    unreasoning: Mapping[str, Any] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
     top_logprobs: int = 20
-    omits: tuple[str, ...] = ()
-    embeds: bool = True
     embeds_at_once: Mapping[str, int] = field(default_factory=dict)
     batches: bool = False
-    reasoning_apart: bool = False
     billed: str = ""
 
     def address(self, url: str | None, environment: Mapping[str, str]) -> str:
@@ -92,24 +84,19 @@ class Service:
             port = port or ("" if scheme else str(self.port))
             text = f"{scheme or 'http'}://{host}{port and ':' + port}{path}"
         root = text.rstrip("/")
-        return root if root.endswith("/v1") else root + self.path
+        folder = self.path.removesuffix("/v1")
+        return root if root.endswith("/v1") else root.removesuffix(folder) + self.path
 
     def needs_key(self, url: str) -> bool:
-        """Whether an address answers with a key only. An address of the user's may need none."""
-        return bool(self.key) and not self.key_optional and self.url in ("", url)
+        """Whether an address answers with a key only. A server of the user's may need none."""
+        return not self.key_optional and self.url in ("", url)
 
     def authorization(self, key: str) -> dict[str, str]:
-        """The headers that prove who asks; none without a key."""
-        headers = self.headers or {"Authorization": "Bearer {key}"}
-        return {name: text.replace("{key}", key) for name, text in headers.items()} if key else {}
+        """The headers that prove who asks, with the version of Anthropic's protocol."""
+        if self.protocol == "chat":
+            return {"Authorization": f"Bearer {key}"} if key else {}
+        return {"anthropic-version": "2023-06-01"} | ({"x-api-key": key} if key else {})
 
-    def price_url(self, url: str) -> str | None:
-        """The address by which the price of a model is found; None: it is found by `prices`."""
-        return None if self.url in ("", url) else url
-
-
-_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
-_LENGTHS = ("minLength", "maxLength", "minItems", "maxItems")
 
 # The default service of a model or an embedder with an address.
 OPENAI = Service(
@@ -121,41 +108,39 @@ SERVICES: tuple[Service, ...] = (
     OPENAI,
     # The address is that of the user's resource; models are its deployments.
     Service("azure", "Azure OpenAI", "", "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_ENDPOINT",
-            path="/openai/v1", prices="azure", omits=(*_BOUNDS, *_LENGTHS, "pattern", "format")),
+            path="/openai/v1", prices="azure", refuses=("format",)),
     Service("anthropic", "Anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY",
-            "ANTHROPIC_BASE_URL", path="/v1", prices="anthropic", protocol="messages", embeds=False,
-            headers={"x-api-key": "{key}", "anthropic-version": "2023-06-01"},
-            refuses=("seed", "logprobs", "max_completion_tokens", "json_object", "tool"),
-            omits=(*_BOUNDS, *_LENGTHS, "pattern")),
+            "ANTHROPIC_BASE_URL", path="/v1", prices="anthropic", protocol="messages",
+            members={"thinking": {"type": "disabled"}},
+            refuses=("seed", "logprobs", "max_completion_tokens", "json_object", "tool",
+                     "embeddings")),
     Service("gemini", "Google Gemini", "https://generativelanguage.googleapis.com/v1beta/openai",
             "GEMINI_API_KEY", prices="google", refuses=("seed", "logprobs"),
-            embeds_at_once={"batch": 100}, reasoning_apart=True),
+            embeds_at_once={"batch": 100}),
     # An embedding request may have 16,384 tokens, which are estimated here.
     Service("mistral", "Mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", prices="mistral",
-            refuses=("max_completion_tokens", "logprobs"), omits=("format",),
+            refuses=("max_completion_tokens", "logprobs", "format"),
             names={"seed": "random_seed", "dimensions": "output_dimension"},
             embeds_at_once={"tokens": 12_000}),
     Service("groq", "Groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", "GROQ_BASE_URL",
-            path="/openai/v1", prices="groq", refuses=("logprobs",), embeds=False,
-            omits=("minItems", "maxItems")),
+            path="/openai/v1", prices="groq", refuses=("logprobs", "embeddings")),
     Service("deepseek", "DeepSeek", "https://api.deepseek.com", "DEEPSEEK_API_KEY",
-            structured="json_object", prices="deepseek", refuses=("json_schema", "seed"),
-            omits=_LENGTHS, unreasoning={"thinking": {"type": "disabled"}}, embeds=False),
+            structured="json_object", prices="deepseek", members={"thinking": {"type": "disabled"}},
+            refuses=("json_schema", "seed", "format", "embeddings")),
     # Its `logprobs` is a number, with replies of another form.
     Service("together", "Together AI", "https://api.together.ai/v1", "TOGETHER_API_KEY",
-            "TOGETHER_BASE_URL", prices="together", refuses=("logprobs",),
-            names={"dimensions": ""}, embeds_at_once={"batch": 100}),
+            "TOGETHER_BASE_URL", prices="together", refuses=("logprobs", "dimensions"),
+            embeds_at_once={"batch": 100}),
     Service("fireworks", "Fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY",
-            "FIREWORKS_BASE_URL", path="/inference/v1", prices="fireworks", top_logprobs=5,
-            omits=(*_LENGTHS, "pattern")),
+            "FIREWORKS_BASE_URL", path="/inference/v1", prices="fireworks", top_logprobs=5),
     # It drops members that a host lacks, unless they are required. Everybody may read /models.
     Service("openrouter", "OpenRouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY",
             prices="openrouter", members={"provider": {"require_parameters": True}},
             key_path="/key", billed="cost"),
     Service("xai", "xAI", "https://api.x.ai/v1", "XAI_API_KEY", prices="x-ai",
-            refuses=("logprobs",), embeds=False, reasoning_apart=True),
-    Service("ollama", "Ollama", "http://localhost:11434/v1", url_from="OLLAMA_HOST", path="/v1",
-            port=11434, key_optional=True, refuses=("max_completion_tokens", "tool")),
+            refuses=("logprobs", "embeddings")),
+    Service("ollama", "Ollama", "http://localhost:11434/v1", "OLLAMA_API_KEY", "OLLAMA_HOST",
+            path="/v1", port=11434, key_optional=True, refuses=("max_completion_tokens", "tool")),
     Service("vllm", "vLLM", "http://localhost:8000/v1", "VLLM_API_KEY", key_optional=True),
     Service("lmstudio", "LM Studio", "http://localhost:1234/v1", "LM_API_TOKEN", key_optional=True,
             refuses=("json_object", "logprobs", "tool")),

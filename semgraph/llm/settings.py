@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from semgraph.errors import PlanError, Problem, did_you_mean
-from semgraph.llm.base import ROLES, Kind, ModelSpec, falls_back, misspelt
+from semgraph.llm.base import ROLES, ModelSpec, falls_back, misspelt
 from semgraph.llm.catalogue import offline
-from semgraph.llm.providers import PROVIDERS, parse_spec, plain_spec
+from semgraph.llm.providers import PRICES, PROVIDERS, parse_spec, plain_spec
 from semgraph.llm.services import SERVICES
 from semgraph.llm.tokens import FlatPrice
 from semgraph.options import ARGUMENTS, SETTINGS, RunLimits, SettingSpec
@@ -224,14 +224,18 @@ def check_role(role: str) -> None:
         raise PlanError(Problem(what, there=there, hint=hint))
 
 
-def _price(model: str, value: Any) -> FlatPrice:
-    """The price of a model or an embedder, named without options. Raises PlanError."""
-    kind: Kind = "model" if "/" in str(value) else "embedder"
-    spec = parse_spec(f"{model}?price={value}", kind)
-    price: FlatPrice = spec.option("price")
+def _price(model: str, value: Any) -> str:
+    """The price of a model or an embedder, named without options, as text. Raises PlanError."""
+    spec, text = parse_spec(model, "model"), str(value)
+    if PROVIDERS[spec.provider].service is None:
+        raise _Wrong(f'"{model}" costs nothing', hint="leave it out")
     if (named := str(replace(spec, options=()))) != model:
         raise _Wrong(f'"{model}" has options, or is written otherwise', hint=f'write "{named}"')
-    return price
+    try:
+        FlatPrice.parse(text)
+    except ValueError:
+        raise _Wrong(f'"{model}" has the price {value!r}', hint=f"it must be {PRICES}") from None
+    return text
 
 
 def _text(key: str, value: Any) -> str:
@@ -416,14 +420,10 @@ class Settings:
         )
 
     @property
-    def prices(self) -> Mapping[str, FlatPrice]:
-        """The prices of [prices], by model without options."""
-        prefix = "prices."
-        return {
-            key.removeprefix(prefix): setting.value
-            for key, setting in self.values.items()
-            if key.startswith(prefix)
-        }
+    def prices(self) -> Mapping[str, str]:
+        """The prices of [prices] as text, by model without options."""
+        named = [key for key in self.values if key.startswith("prices.")]
+        return {key.removeprefix("prices."): self[key].value for key in named}
 
     @property
     def keep_days(self) -> int | None:

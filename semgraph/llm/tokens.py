@@ -8,12 +8,12 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from importlib.machinery import PathFinder
 from typing import Any, Protocol
 
 from semgraph.llm.base import LLM, Embedder, Payload, Request, Usage
-from semgraph.llm.replies import number
+from semgraph.llm.replies import amount, number
 from semgraph.llm.services import OPENAI, Service
 
 _NEWEST = "o200k_base"
@@ -160,7 +160,7 @@ def _log_of_sum(logprobs: Sequence[float]) -> float:
     return math.log(total) if total else max(logprobs)
 
 
-PRICED = "?price=IN/OUT of the model sets it, in dollars per million tokens"
+PRICED = "?price=IN/OUT (of an embedder: ?price=IN) sets it, in dollars per million tokens"
 OF_BATCH = 0.5  # price of a batched request, relative to a direct one
 
 
@@ -187,14 +187,14 @@ class FlatPrice:
     cached: float | None = None
 
     @classmethod
-    def parse(cls, text: str) -> FlatPrice:
-        """Read `IN`, `IN/OUT` or `IN/OUT/CACHED`. Raises ValueError.
+    def parse(cls, text: str, least: int = 1) -> FlatPrice:
+        """Read `IN`, `IN/OUT` or `IN/OUT/CACHED`, of at least some numbers. Raises ValueError.
 
         >>> FlatPrice.parse("0.4/1.6"), str(FlatPrice.parse("2/8/0.5"))
         (FlatPrice(prompt=0.4, completion=1.6, cached=None), '2/8/0.5')
         """
         parts = text.split("/")
-        if len(parts) > len(fields(cls)):
+        if not least <= len(parts) <= len(fields(cls)):
             raise ValueError(text)
         return cls(*map(float, parts))
 
@@ -220,30 +220,14 @@ class FlatPrice:
         return total / 1e6
 
 
-class Prices:
-    """The price of one endpoint, looked up on first use.
-
-    Args:
-        model: The endpoint's name of the model.
-        url: The endpoint's address.
-        price: The price; None: the listed one.
-        service: The service of the model.
+def cost(
+    usage: Usage, model: str, url: str, own: Price | None = None, service: Service = OPENAI
+) -> float | None:
+    """The cost of tokens of a model at an address, by its own price, else by the listed one; None
+    if no price is known.
     """
-
-    def __init__(
-        self, model: str, url: str, price: Price | None = None, service: Service = OPENAI
-    ) -> None:
-        self._model, self._url, self._own, self._service = model, url, price, service
-
-    def dollars(self, usage: Usage) -> float | None:
-        """The cost of these tokens, or None if no price is known."""
-        dollars = number(self._price.dollars(usage)) if self._price else None
-        return dollars if dollars is not None and dollars >= 0 else None
-
-    @cached_property
-    def _price(self) -> Price | None:
-        url = self._service.price_url(self._url)
-        return self._own or price_of(self._model, url, self._service)
+    price = own or price_of(model, url, service)
+    return amount(price.dollars(usage)) if price else None
 
 
 @dataclass(frozen=True)
@@ -255,29 +239,21 @@ class _ListPrice:
     provider_url: str | None
 
     def dollars(self, usage: Usage) -> float:
-        import genai_prices
+        from genai_prices import Usage as ListedUsage
+        from genai_prices.data_snapshot import get_snapshot
 
-        tokens = genai_prices.Usage(
+        tokens = ListedUsage(
             input_tokens=usage.prompt,
             cache_read_tokens=usage.cached,
             output_tokens=usage.completion,
         )
-        if self.provider_id is not None:
-            return float(
-                genai_prices.calc_price(
-                    tokens, self.model, provider_id=self.provider_id
-                ).total_price
-            )
-        return float(
-            genai_prices.calc_price(
-                tokens, self.model, provider_api_url=self.provider_url
-            ).total_price
-        )
+        found = get_snapshot().calc(tokens, self.model, self.provider_id, self.provider_url, None)
+        return float(found.total_price)
 
 
 @lru_cache(maxsize=64)
 def price_of(model: str, base_url: str | None = None, service: Service = OPENAI) -> Price | None:
-    """The price of a model at an address; without `base_url`, at that of the service.
+    """The price of a model at an address; at that of its service, by the service's name.
 
     Returns:
         None if no price is known: the list lacks the model or the endpoint. An unknown price is
@@ -285,7 +261,8 @@ def price_of(model: str, base_url: str | None = None, service: Service = OPENAI)
     """
     from genai_prices.data_snapshot import get_snapshot
 
-    provider_id = service.prices or None if base_url is None else None
+    own = base_url is None or service.url in ("", base_url)
+    provider_id = service.prices or None if own else None
     provider_url = None if provider_id else base_url or service.url
     try:
         _, info = get_snapshot().find_provider_model(model, None, provider_id, provider_url)

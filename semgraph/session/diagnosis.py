@@ -20,7 +20,7 @@ from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type
 from semgraph.extras import PURPOSES, install, missing
 from semgraph.formats import BAD, GOOD, NOTE, count, duration, plural, size
-from semgraph.llm.base import LLM, ROLES, Embedder, Message, ModelSpec, Reply, Request
+from semgraph.llm.base import LLM, ROLES, Embedder, Message, ModelSpec, Request
 from semgraph.llm.catalogue import CatalogueModel, models_dir
 from semgraph.llm.endpoints import build_embedder, build_model, means
 from semgraph.llm.openai import OpenAI
@@ -162,59 +162,45 @@ def _disk(settings: Settings) -> Fact:
 _LONGEST = 120.0
 _SENTENCE = "Ada lives in Paris."
 _ANSWER = AnswerSchema((("city", Type("string")),))
+# Nothing in the question suggests the other fields: only an enforced schema brings them.
+_ENFORCED = AnswerSchema((*_ANSWER.fields, ("even", Type("boolean")), ("digits", Type("int64"))))
 _REQUEST = Request(
     role="default",
     messages=(
         Message("system", "Name the city in the sentence, as JSON."),
         Message("user", _SENTENCE),
     ),
-    schema=canonical_json(_ANSWER.schema),
+    schema=canonical_json(_ENFORCED.schema),
     max_tokens=2048,  # includes the thinking of a model
-)
-
-
-# Nothing in the question suggests these fields: only an enforced schema brings them.
-_UNLIKELY = AnswerSchema((("even", Type("boolean")), ("digits", Type("int64"))))
-_GREETING = replace(
-    _REQUEST,
-    messages=(Message("user", "Greet me in one word. Write no JSON."),),
-    schema=canonical_json(_UNLIKELY.schema),
     sample=1,  # with a seed
 )
-_VERDICT = replace(
-    _REQUEST,
-    messages=(Message("user", "Is Paris a city? Answer yes or no."),),
-    schema="",
-    max_tokens=16,
-    words=("yes", "no"),
-)
+_VERDICT = replace(_REQUEST, schema="", max_tokens=16, words=("yes", "no"))
 
 
-async def _abilities(model: LLM) -> list[str]:
-    """What an endpoint can do, tried with two more requests."""
-    endpoint = innermost(model)
-    if not isinstance(endpoint, OpenAI):
-        return []
-
-    async def asked(request: Request) -> Reply:
-        try:
-            return await model.complete(request)
-        except (RowError, ModelUnavailable):
-            return Reply("")
-
-    greeting = repaired((await asked(_GREETING)).text)[0]
-    schemas = "not enforced: semgraph checks each answer, and asks again"
+def _read(text: str) -> tuple[str, bool]:
+    """The city in an answer, and whether the answer has the whole schema. Raises Invalid."""
+    answer = parse(text)
     with suppress(Invalid):
-        _UNLIKELY.read(parse(greeting), lambda *_: None)
-        schemas = "enforced"
-    told = [f"schemas: {schemas}"]
-    tried = endpoint.limits.logprobs is not False
-    logprobs = tried and bool((await asked(_VERDICT)).logprobs)
-    told.append(f"log-probabilities: {'yes' if logprobs else 'no'}")
-    told.append(f"seed: {'not sent' if 'seed' in endpoint.refused else 'sent'}")
+        return _ENFORCED.read(answer, lambda *_: None)["city"], True
+    return _ANSWER.read(answer, lambda *_: None)["city"], False
+
+
+async def _abilities(model: LLM, endpoint: OpenAI, *, whole: bool) -> list[str]:
+    """What an endpoint can do: whether its answer had the whole schema, and one more request."""
+    schemas = "enforced" if whole else "not enforced: semgraph checks each answer, and asks again"
+    if _REQUEST.schema not in endpoint.body(_REQUEST).decode():
+        schemas = "in the prompt, not enforced"
+    logprobs = "no"
+    if endpoint.limits.logprobs is not False:
+        try:
+            logprobs = "yes" if (await model.complete(_VERDICT)).logprobs else "no"
+        except (RowError, ModelUnavailable) as error:
+            logprobs = f"unknown ({error})"
+    seed = "not sent" if "seed" in endpoint.refused else "sent"
+    told = [f"schemas: {schemas}", f"log-probabilities: {logprobs}", f"seed: {seed}"]
     if endpoint.service.batches:
         told.append(f"batches: {'yes' if await endpoint.wire.serves('/batches') else 'no'}")
-    return told
+    return [*told, *endpoint.learned]
 
 
 async def _ask(model: LLM) -> str:
@@ -225,12 +211,12 @@ async def _ask(model: LLM) -> str:
         ModelUnavailable: The model does not answer, or ignores the answer schema.
         RowError: The model refused, or the answer was truncated.
     """
-    reply = await model.complete(_REQUEST)
+    reply, endpoint = await model.complete(_REQUEST), innermost(model)
     text, repair = repaired(reply.text)
     try:
-        city = _ANSWER.read(parse(text), lambda *_: None)["city"]
+        city, whole = _read(text)
     except Invalid:
-        refused = getattr(innermost(model), "refused", ())
+        refused = getattr(endpoint, "refused", ())
         forms = [f"?structured={form}" for form in ("tool", "json_object") if form not in refused]
         raise ModelUnavailable(
             f"{model.name} ignores the schema of the answer: it said {reply.text[:60]!r}. Switch structured outputs on "
@@ -238,10 +224,10 @@ async def _ask(model: LLM) -> str:
         ) from None
     usage = f"{reply.usage.prompt} → {reply.usage.completion} tokens"
     asked = f"asked for the city in “{_SENTENCE}”, it said “{city}” ({usage}, {duration(reply.seconds)})"
-    found = f"repaired: {repair}" if repair else ""
-    able = await _abilities(model)
-    learned = getattr(innermost(model), "learned", ())
-    return "; ".join(filter(None, (asked, found, *able, *learned)))
+    found = [f"repaired: {repair}"] * bool(repair)
+    if isinstance(endpoint, OpenAI):
+        found += await _abilities(model, endpoint, whole=whole)
+    return "; ".join([asked, *found])
 
 
 async def _embed(embedder: Embedder) -> str:

@@ -132,7 +132,7 @@ def test_doctor_calls_only_when_told_to(project: Project, serving: Serving) -> N
     assert "refused" not in out
     assert "8 dimensions" in out
     assert "not tried" not in out
-    assert serving.calls == 3
+    assert serving.calls == 2
     assert "schemas: not enforced: semgraph checks each answer, and asks again; " in out
     assert "log-probabilities: no; seed: sent; batches: yes" in out
 

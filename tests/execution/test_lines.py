@@ -82,7 +82,7 @@ def test_tables_have_a_line_for_each_operator(result: Result) -> None:
     assert list(operators.cells) == ["sem_filter", "sem_map"]
     assert result.record is not None
     lines = [line.split() for line in run_page(Run(result.record), 200)]
-    assert [line[:2] for line in lines if line and line[0].startswith("told")] == [
+    assert [line[:2] for line in lines if line and line[0].startswith("told.")] == [
         ["told.1", "sem_filter"],
         ["told.2", "sem_map"],
     ]

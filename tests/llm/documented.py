@@ -7,7 +7,7 @@ own form, or it ignores the member; `ignored` has what it ignored.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from aiohttp import web
@@ -71,7 +71,8 @@ class Endpoint(NamedTuple):
         takes: The members of a chat that have an effect.
         refusal: The error for another member, if it refuses those.
         forms: The kinds of format that it takes.
-        omits: Keywords of JSON Schema that it refuses.
+        omits: Keywords of JSON Schema that it refuses. All endpoints want closed objects with all keys
+            required.
         usage: What it reports of a chat, and `counted`, what that means.
         unauthorized: The error for a wrong key; None: any is accepted.
         headers: Of a request with the right key.
@@ -96,12 +97,14 @@ class Endpoint(NamedTuple):
     characters: int = 1_200_000
 
 
-SIZES = ("minimum", "maximum", "maxLength", "minItems")
+LENGTHS = ("minLength", "maxLength", "minItems", "maxItems")
+BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+SIZES = (*LENGTHS, *BOUNDS, "pattern")
 ENDPOINTS = {
     "openai": Endpoint(),
-    "azure": Endpoint("/openai/v1", omits=SIZES),
+    "azure": Endpoint("/openai/v1", omits=(*SIZES, "format")),
     "anthropic": Endpoint(
-        takes=COMMON | {"system", "output_config"}, refusal=anthropic_error, omits=SIZES, texts=0,
+        takes=COMMON | {"system", "output_config", "thinking"}, refusal=anthropic_error, omits=SIZES, texts=0,
         usage={"input_tokens": 60, "cache_read_input_tokens": 40, "output_tokens": 5},
         unauthorized=Fault(401, {"type": "error", "error": {"message": "invalid x-api-key"}}),
         headers={"x-api-key": KEY, "anthropic-version": "2023-06-01"}),
@@ -111,15 +114,15 @@ ENDPOINTS = {
         unauthorized=gemini_error("", "API key not valid. Please pass a valid API key.")),
     "mistral": Endpoint(
         takes=CHAT | {"random_seed"}, refusal=mistral_error, length="output_dimension", texts=512,
-        characters=65_536),
-    "groq": Endpoint("/openai/v1", ALL - PROBABLE, omits=("minItems",), texts=0),
+        characters=65_536, omits=("format",)),
+    "groq": Endpoint("/openai/v1", ALL - PROBABLE, omits=("minItems", "maxItems"), texts=0),
     "deepseek": Endpoint(
         "", CHAT | PROBABLE | {"thinking"}, None, ("json_object",), texts=0,
-        usage=PLAIN | {"prompt_cache_hit_tokens": 40}),
+        omits=(*LENGTHS, "format"), usage=PLAIN | {"prompt_cache_hit_tokens": 40}),
     "together": Endpoint(
         takes=CHAT | {"seed"}, refusal=None, usage=PLAIN, counted=Usage(100, 0, 5), length=None,
         texts=100),
-    "fireworks": Endpoint("/inference/v1", omits=("maxLength", "minItems")),
+    "fireworks": Endpoint("/inference/v1", omits=(*LENGTHS, "pattern")),
     "openrouter": Endpoint(
         "/api/v1", ALL | {"provider"}, openrouter_error, usage=CACHED | {"cost": 0.25},
         key_path="/key"),
@@ -192,13 +195,18 @@ class ProviderServer(ModelServer):
         form: Body = body.get("response_format") or config.get("format") or {}
         if form and form["type"] not in endpoint.forms:
             return error(400, "This response_format type is unavailable now")
-        if keyword := next((each for each in endpoint.omits if f'"{each}": ' in _sizes(form)), ""):
-            return error(400, f"Invalid schema for response_format 'answer': '{keyword}'")
+        schema = form.get("schema") or form.get("json_schema", {}).get("schema")
+        if "tools" in body:
+            schema = body["tools"][0]["function"]["parameters"]
+        if schema and (problem := next(problems(schema, endpoint.omits), "")):
+            return error(400, f"Invalid schema for response_format 'answer': {problem}")
         if problem := self._particular(body, form.get("type", "")):
             return error(400, problem)
         likely = (("yes", -0.1), ("no", -2.5)) if body.get("logprobs") else ()
-        ends = ('{"keep": true}', "stop") if form or body["max_tokens"] > 1 else ("yes", "length")
-        answer = Answer(ends[0], self.finish or ends[1], None, endpoint.usage, False, likely)
+        text, end = json.dumps(example(schema)) if schema else '{"city": "Paris"}', "stop"
+        if body["max_tokens"] == 1:
+            text, end = "yes", "length"
+        answer = Answer(text, self.finish or end, None, endpoint.usage, False, likely)
         return Fault(body=_message(answer)) if messages else answer
 
     def _particular(self, body: Body, form: str) -> str:
@@ -215,10 +223,31 @@ class ProviderServer(ModelServer):
         return ""
 
 
-def _sizes(form: Body) -> str:
-    """The schemas of the properties of an answer, without their names, as text."""
-    schema = form.get("schema") or form.get("json_schema", {}).get("schema", {})
-    return json.dumps([*schema.get("properties", {}).values()])
+def problems(schema: Body, omits: tuple[str, ...]) -> Iterator[str]:
+    """What a strict endpoint refuses in a schema."""
+    yield from (f"'{keyword}' is not permitted" for keyword in omits if keyword in schema)
+    if not schema:
+        yield "an empty schema"
+    properties = schema.get("properties", {})
+    if schema.get("type") == "object":
+        if schema.get("additionalProperties") is not False:
+            yield "'additionalProperties' must be false"
+        if sorted(schema.get("required", ())) != sorted(properties):
+            yield "'required' must have every key"
+    inner = [*properties.values(), *schema.get("anyOf", ())]
+    for part in [*inner, schema["items"]] if "items" in schema else inner:
+        yield from problems(part, omits)
+
+
+def example(schema: Body) -> Any:
+    """The answer that a schema enforces."""
+    kind = schema["anyOf"][0] if "anyOf" in schema else schema
+    if "properties" in kind:
+        return {name: example(part) for name, part in kind["properties"].items()}
+    dates = {"date": "2026-01-02", "date-time": "2026-01-02T03:04:05Z"}
+    text = kind["enum"][0] if "enum" in kind else dates.get(kind.get("format", ""), "Paris")
+    values = {"boolean": True, "integer": 3, "number": 0.5, "string": text}
+    return [example(kind["items"])] if "items" in kind else values[kind["type"]]
 
 
 def _message(answer: Answer) -> Body:

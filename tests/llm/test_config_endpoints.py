@@ -75,7 +75,7 @@ async def test_models_and_embedders_repeat_requests_as_often_as_the_settings_say
         env={"SEMGRAPH_RETRIES_ATTEMPTS": "2"},
     )
     endpoints, stack = Endpoints(), Stack(retry_policy(settings))
-    models = endpoints.wrapped_models(settings, stack)
+    models = endpoints.wrapped_model(settings.model(), settings, stack)
     with pytest.raises(ModelUnavailable, match="2 attempts"):
         await models.complete(Request("default", (Message("user", "x"),), '{"type":"string"}'))
     assert len(server.requests) == 2
@@ -190,7 +190,8 @@ class TestRecorded:
             await recorder.llm(_Says(text)).complete(request)
             recorder.write(recording)
             stack = Stack(journal=journal)
-            models = Endpoints().wrapped_models(load(llm="recorded"), stack, recording)
+            settings = load(llm="recorded")
+            models = Endpoints().wrapped_model(settings.model(), settings, stack, recording)
             return (await models.complete(request)).text
 
         assert await replayed('"old"') == '"old"'

@@ -505,7 +505,7 @@ class TestOnce:
         once = embed_once(embedder)
         server.embedding_fault = fails_for("bad", error(500, "no"))
         await once.embed(["a", "b", "bad"])
-        retried = once.inner
+        retried = once.inner.inner
         assert list(retried.failed) == ["bad"]
         server.embedding_fault = None
         await once.embed(["bad"])

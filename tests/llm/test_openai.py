@@ -360,6 +360,7 @@ async def test_requests_are_those_of_the_openai_package(
     server: ModelServer, ask, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("OPENAI_ORG_ID", "org")
+    monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)  # else the organization is not sent
     await send(server, ask("Grüße"), api_key="secret")
     async with openai.AsyncOpenAI(
         base_url=server.base_url, api_key="secret", timeout=httpx2.Timeout(None, connect=10.0),

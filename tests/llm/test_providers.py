@@ -8,6 +8,7 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from semgraph.errors import ModelUnavailable, PlanError, RowError
+from semgraph.expr.functions import canonical_json
+from semgraph.expr.types import parse_type
 from semgraph.formats import BAD, GOOD
 from semgraph.llm.base import Message, Reply, Request, Usage
 from semgraph.llm.endpoints import Endpoints, build_model, key_of, means
@@ -26,27 +29,43 @@ from semgraph.llm.services import SERVICES, Service
 from semgraph.llm.settings import Settings
 from semgraph.llm.stack import Budget, Stack
 from semgraph.llm.tokens import price_of
-from tests.llm.documented import COMMON, ENDPOINTS, KEY, ProviderServer, openai_error
-from tests.llm.server import Fault, ModelServer, error
+from semgraph.semantic.answers import AnswerSchema
+from semgraph.session.diagnosis import diagnose
+from semgraph.session.session import Session
+from tests.llm.documented import (
+    COMMON,
+    ENDPOINTS,
+    KEY,
+    ProviderServer,
+    example,
+    mistral_error,
+    openai_error,
+    xai_error,
+)
+from tests.llm.server import Answer, Fault, ModelServer, error
 
 BY_NAME = {service.name: service for service in SERVICES}
-PROPERTIES = {
-    "keep": {"type": "boolean"},
-    "minimum": {"type": "integer", "minimum": 1, "maximum": 5},
-    "name": {"type": "string", "maxLength": 9},
-    "tags": {"type": "array", "items": {"type": "string"}, "minItems": 2},
-}
-SCHEMA = {"type": "object", "properties": PROPERTIES, "required": [*PROPERTIES]}
+SCHEMA = AnswerSchema(
+    tuple(
+        (name, parse_type(kind))
+        for name, kind in {
+            "keep": "boolean", "format": "date", "name": "string null",
+            "parts": "list<struct<at: timestamp null, tone: enum<calm, cross>>>",
+        }.items()
+    )
+)  # fmt: skip
+TEXT = canonical_json(SCHEMA.schema)
+ANSWER = example(SCHEMA.schema)
 ASKED = Request(
     "default",
     (Message("system", "Answer with one JSON document."), Message("user", "Is it so?")),
-    json.dumps(SCHEMA),
+    TEXT,
     max_tokens=77,
     sample=1,
 )
 WORD = Request("default", ASKED.messages, "", max_tokens=1, words=("yes", "no"))
 SENT = {  # beside the members that all take
-    "anthropic": {"system", "output_config"},
+    "anthropic": {"system", "output_config", "thinking"},
     "deepseek": {"response_format", "thinking"},
     "gemini": {"response_format"},
     "mistral": {"response_format", "random_seed"},
@@ -80,8 +99,7 @@ async def provider(
         else:
             root = server.base_url.removesuffix(service.path)
             monkeypatch.setenv(service.url_from, root)
-        if service.key:
-            monkeypatch.setenv(service.key, KEY)
+        monkeypatch.setenv(service.key, KEY)
         yield server
 
 
@@ -114,14 +132,12 @@ async def test_it_takes_all_that_is_sent(service: Service, provider: ProviderSer
     proof = {"authorization", "x-api-key"} & {name.lower() for name in headers}
     assert proof <= {name.lower() for name in endpoint.headers} | {"authorization"}
     assert len(proof) == 1
-    assert (reply.text, reply.usage) == ('{"keep": true}', endpoint.counted)
-    assert (reply.finish, reply.attempts) == ("stop", 1)
-    text = json.dumps(sent)
+    assert (reply.usage, reply.finish, reply.attempts) == (endpoint.counted, "stop", 1)
     if "json_schema" in endpoint.forms:
-        assert all((f'"{word}": ' in text) != (word in endpoint.omits) for word in ("minItems",))
-        assert '"required": ["keep", "minimum", "name", "tags"]' in text
+        assert json.loads(reply.text).keys() == ANSWER.keys()
+        assert ('"format": "date"' in json.dumps(sent)) == ("format" not in endpoint.omits)
     else:
-        assert "The JSON Schema of the answer" in text
+        assert "The JSON Schema of the answer" in json.dumps(sent)
 
 
 async def test_the_answer_of_one_word_has_probabilities_or_none(
@@ -146,7 +162,7 @@ async def test_a_refusal_in_its_words_is_learned(
     provider.refused = {"temperature"}
     model = opened(service)
     reply = await once(model)
-    assert (reply.text, reply.attempts) == ('{"keep": true}', 2)
+    assert reply.attempts == 2
     (note,) = model.learned
     assert note == f"{model.name} refused temperature: the temperature is the endpoint's own"
     assert "temperature" not in provider.requests[-1]
@@ -161,11 +177,11 @@ async def test_a_key_is_needed_and_a_wrong_one_is_named(
         return " ".join(await asyncio.to_thread(examined, settings.model(), means(settings), ""))
 
     assert (await doctor()).startswith(GOOD)
-    if not service.key:
+    if service.name == "ollama":
         return
     monkeypatch.setenv(service.key, "another-key-of-8")
-    assert re.match(f"{BAD} .*refuses the key", await doctor())
     accepted = rf"The key was not accepted: set {service.key}, or"
+    assert re.match(f"{BAD} .*{accepted}", await doctor())
     with pytest.raises(Transient, match=accepted) as caught:
         await once(opened(service))
     assert caught.value.certain
@@ -224,6 +240,9 @@ async def test_gemini_asks_to_wait_in_the_body(service: Service, provider: Provi
         (error(498, "capacity exceeded"), Transient, "498"),
         (error(403, "the token count exceeds the context length"), RowError, "the context length"),
         (error(400, "the text 'Incorrect API key provided' is blocked"), RowError, "is blocked"),
+        (error(400, "Your text names a credit card"), RowError, "a credit card"),
+        (Fault(400, [{"error": {"message": "API Key not found. Please pass one."}}]), Transient, "The key was not accepted"),
+        (Fault(529, {"error": {"type": "overloaded_error", "message": "Overloaded"}}), Transient, "(529): Overloaded"),
         (Fault(422, {"message": {"detail": [{"loc": ["body", "n"], "msg": "too large"}]}}), RowError, "body.n: too large"),
     ],
     ids=str,
@@ -237,6 +256,111 @@ async def test_a_failure_concerns_one_request_or_all(
     server.answer = fails
     with pytest.raises(raised, match=re.escape(said)):
         await once(OpenAI("m", server.base_url))
+
+
+def anthropic(text: str) -> Fault:
+    return Fault(
+        400, {"type": "error", "error": {"type": "invalid_request_error", "message": text}}
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "fault", "learned"),
+    [
+        ("anthropic", anthropic("The compiled grammar is too large. Simplify it."), ["json_schema"]),
+        ("anthropic", anthropic("'claude-3-haiku' does not support output format."), ["json_schema"]),
+        ("anthropic", anthropic("thinking.type.disabled is not supported for this model"), ["thinking"]),
+        ("deepseek", error(400, "Unknown parameter: 'thinking'"), ["thinking"]),
+        ("gemini", error(400, "The specified schema produces a constraint that has too many states for serving."), ["json_schema"]),
+        ("mistral", mistral_error("random_seed"), ["seed"]),
+        ("xai", xai_error("max_tokens"), ["max_tokens"]),
+        ("openai", error(400, "The model `acme/seed-json-schema` is not supported"), []),
+        ("openai", error(404, "The model is unavailable: temperature, seed, json schema"), []),
+        ("openai", error(429, "temperature is not supported"), []),
+        ("openai", error(503, "json schema unavailable"), []),
+        ("openai", error(400, "Text 'no JSON Schema is available, it said' is blocked"), []),
+        ("openai", error(400, "Invalid schema for response_format: minItems is not supported"), []),
+    ],
+)  # fmt: skip
+async def test_a_refusal_is_learned_and_no_other_error(
+    server: ModelServer, name: str, fault: Fault, learned: list[str]
+) -> None:
+    """An endpoint that fails once, whatever is sent next."""
+    faults = [fault]
+
+    async def fails_once(_body: Any) -> Any:
+        return faults.pop() if faults else "{}"
+
+    server.answer = fails_once
+    model = OpenAI("acme/seed-json-schema", server.base_url, KEY, service=BY_NAME[name])
+    text = replace(ASKED.messages[1], content="No JSON Schema is available, it said. True?")
+    asked = replace(ASKED, messages=(ASKED.messages[0], text))
+    with suppress(RowError, ModelUnavailable):
+        await model.complete(asked)
+    await once(model, asked)
+    assert [note.partition(" refused ")[2].partition(":")[0] for note in model.learned] == learned
+
+
+@on("openrouter")
+async def test_openrouter_leaves_out_what_no_host_takes_and_nothing_else(
+    service: Service, provider: ProviderServer
+) -> None:
+    async def without_formats(body: Any) -> Any:
+        if "response_format" in body:
+            return error(404, "No endpoints found that can handle the requested parameters.")
+        return "{}"
+
+    provider.answer = without_formats
+    model = opened(service)
+    await once(model)
+    assert model.refused >= {"json_object"}
+    assert provider.requests[-1].keys() == COMMON | {"seed", "provider"}
+    assert len(provider.requests) == 5
+
+    async def without(_body: Any) -> Any:
+        return error(404, "No endpoints found that can handle the requested parameters.")
+
+    provider.answer = without
+    model = opened(service)
+    with pytest.raises(Transient, match="No endpoints found"):
+        await once(model)
+    assert (model.learned, provider.requests[-1].keys()) == (
+        {},
+        {"model", "messages", "max_tokens", "provider"},
+    )
+
+
+@on("openrouter")
+async def test_a_key_is_named_where_a_success_says_that_it_is_wrong(
+    service: Service, provider: ProviderServer
+) -> None:
+    async def refuses(_body: Any) -> Any:
+        return Fault(200, {"error": {"code": 401, "message": "No auth credentials found"}})
+
+    provider.answer = refuses
+    with pytest.raises(Transient, match="set OPENROUTER_API_KEY"):
+        await once(opened(service))
+
+
+@pytest.mark.parametrize(
+    ("usage", "counted"),
+    [
+        ({"prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 125}, (100, 25)),
+        ({"prompt_tokens": 100, "completion_tokens": 25, "total_tokens": 125}, (100, 25)),
+        ({"prompt_tokens": 100, "completion_tokens": 25, "total_tokens": 7}, (100, 25)),
+        ({"prompt_tokens": 100, "total_tokens": 125}, (100, 1)),
+        ({"total_tokens": 125}, (None, 1)),
+    ],
+)
+async def test_reasoning_that_only_the_total_has_is_counted(
+    server: ModelServer, usage: dict[str, int], counted: tuple[int | None, int]
+) -> None:
+    async def answers(_body: Any) -> Answer:
+        return Answer("{}", usage=usage)
+
+    server.answer = answers
+    reply = await once(OpenAI("m", server.base_url))
+    assert (reply.usage.prompt if counted[0] else None, reply.usage.completion) == counted
 
 
 @on("xai")
@@ -255,9 +379,8 @@ async def test_deepseek_thinks_if_an_effort_is_set_and_has_strict_tools(
     await once(opened(service, "?structured=tool"))
     thinking, tool = provider.requests
     assert ("thinking" in thinking, thinking["reasoning_effort"]) == (False, "high")
-    function = tool["tools"][0]["function"]
-    assert (function["strict"], tool["thinking"]) == (True, {"type": "disabled"})
-    assert "minItems" not in json.dumps(function)
+    assert tool["tools"][0]["function"]["strict"] is True
+    assert tool["thinking"] == {"type": "disabled"}
 
 
 @pytest.mark.parametrize("service", SERVICES, ids=lambda service: service.name)
@@ -270,6 +393,9 @@ def test_a_form_that_it_lacks_is_refused(service: Service) -> None:
 @on("openrouter")
 async def test_openrouter_says_what_a_call_cost(service: Service, provider: ProviderServer) -> None:
     assert (await once(opened(service))).dollars == 0.25
+    provider.endpoint = provider.endpoint._replace(usage={"cost": -5})
+    assert (await once(opened(service))).dollars is None
+    provider.endpoint = ENDPOINTS["openrouter"]
     assert (await once(opened(service, "?price=1000/2000"))).dollars == pytest.approx(0.11)
 
 
@@ -301,6 +427,14 @@ async def test_anthropic_has_efforts_refusals_and_models_without_schemas(
         provider.finish = finish
         with pytest.raises(RowError, match=said):
             await once(opened(service))
+    assert "thinking" not in provider.requests[0], "an effort switches it on"
+    provider.refused = {"output_config"}
+    provider.endpoint = provider.endpoint._replace(
+        refusal=lambda _: anthropic("This model does not support the effort parameter.")
+    )
+    with pytest.raises(RowError, match=r"It is set by \?reasoning_effort="):
+        await once(opened(service, "?reasoning_effort=low"))
+    provider.endpoint = ENDPOINTS["anthropic"]
     provider.finish, provider.refused = "", {"output_config"}
     model = opened(service)
     await once(model)
@@ -309,12 +443,81 @@ async def test_anthropic_has_efforts_refusals_and_models_without_schemas(
     assert "The JSON Schema of the answer" in provider.requests[-1]["system"]
 
 
+@on("anthropic")
+async def test_a_gateway_without_keys_is_told_the_version(
+    service: Service, provider: ProviderServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(service.key)
+    provider.endpoint = provider.endpoint._replace(unauthorized=None)
+    gateway = provider.base_url.replace("127.0.0.1", "localhost")
+    await once(opened(service, f"@{gateway}"))
+    (headers,) = provider.headers
+    assert headers["anthropic-version"] == "2023-06-01"
+    assert not {"authorization", "x-api-key"} & {name.lower() for name in headers}
+
+
+async def called(service: Service) -> str:
+    """What `semgraph doctor --call` says of a call to a model."""
+    settings = {"llm": f"{service.name}:m", "embedder": "recorded", "store": "memory"}
+    facts = diagnose(Session(**settings), call=True, report=lambda _: None)
+    told = await asyncio.to_thread(lambda: [fact.what for fact in facts if fact.about == "call"])
+    return told[0]
+
+
+async def test_doctor_says_what_an_endpoint_can_do(
+    service: Service, provider: ProviderServer
+) -> None:
+    told = await called(service)
+    schemas = service.structured == "json_schema"
+    assert f"schemas: {'enforced' if schemas else 'in the prompt, not enforced'};" in told
+    probable = {"logprobs", "top_logprobs"} <= provider.endpoint.takes
+    assert f"log-probabilities: {'yes' if probable else 'no'};" in told
+    assert f"seed: {'not sent' if 'seed' in service.refuses else 'sent'}" in told
+    assert " refused " not in told
+
+
+@on("vllm")
+async def test_doctor_does_not_guess_from_an_error(
+    service: Service, provider: ProviderServer
+) -> None:
+    async def busy(body: Any) -> Any:
+        return error(429, "Slow down") if len(provider.requests) == 2 else await documented(body)
+
+    documented, provider.answer = provider.answer, busy
+    assert re.search(r"schemas: enforced; log-probabilities: unknown .*Slow", await called(service))
+
+
+@on("xai")
+@pytest.mark.parametrize(
+    ("status", "text", "said"),
+    [
+        (403, "Your team has used all available credits", "no credit left"),
+        (402, "Pay", "no credit left"),
+        (403, "Not from here", "no access"),
+        (503, "Down", "Check the server"),
+    ],
+)
+async def test_doctor_says_why_a_key_is_of_no_use(
+    service: Service, provider: ProviderServer, status: int, text: str, said: str
+) -> None:
+    provider.endpoint = provider.endpoint._replace(
+        unauthorized=error(status, text), headers={"x": "y"}
+    )
+    settings = Settings.load({"llm": "xai:m"})
+    examined = PROVIDERS["xai"].doctor
+    sign, *told = await asyncio.to_thread(examined, settings.model(), means(settings), "")
+    assert sign == BAD
+    assert text in " ".join(told)
+    assert said in " ".join(told)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "url"),
     [
         ("openai", "http://gpu:8000/v1/", "http://gpu:8000/v1"),
         ("azure", "https://r.openai.azure.com/", "https://r.openai.azure.com/openai/v1"),
         ("azure", "https://r.openai.azure.com/openai/v1/", "https://r.openai.azure.com/openai/v1"),
+        ("azure", "https://r.openai.azure.com/openai/", "https://r.openai.azure.com/openai/v1"),
         ("anthropic", "https://proxy.example", "https://proxy.example/v1"),
         ("groq", "https://api.groq.com", "https://api.groq.com/openai/v1"),
         ("together", "https://api.together.xyz/v1", "https://api.together.xyz/v1"),
@@ -340,7 +543,7 @@ def test_azure_has_no_address_without_its_variable(tmp_path: Path) -> None:
             use(settings.model(), means(settings))
 
 
-@on(*(each.name for each in SERVICES if each.key and not each.key_optional))
+@on(*(each.name for each in SERVICES if not each.key_optional))
 def test_a_key_goes_to_its_own_host_alone(service: Service, tmp_path: Path) -> None:
     """Whatever a folder's file names."""
     own = service.url or "https://r.openai.azure.com/openai/v1"
@@ -361,6 +564,30 @@ def test_a_key_goes_to_its_own_host_alone(service: Service, tmp_path: Path) -> N
             key(f"{service.name}:{text}")
 
 
+@pytest.mark.parametrize(
+    "key", ["sk-a\nb-1234567", "“sk-ab-1234567”", "sk-ä-1234567", "sk\x00-1234567"]
+)
+async def test_a_key_that_is_none_is_refused_and_not_shown(key: str, tmp_path: Path) -> None:
+    env = {"SEMGRAPH_HOME": str(tmp_path), "MY_OWN": key}
+    settings = Settings.load({"llm": "groq:m?key_env=MY_OWN"}, env, tmp_path)
+    for use in (PROVIDERS["groq"].open, lambda *args: PROVIDERS["groq"].doctor(*args, "")):
+        with pytest.raises(PlanError, match="MY_OWN has a character that no key has") as caught:
+            use(settings.model(), means(settings))
+        assert key not in str(caught.value)
+
+
+@on("groq", "anthropic")
+async def test_blanks_around_a_key_are_not_sent(
+    service: Service, provider: ProviderServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(service.key, f" {KEY}\n")
+    await once(opened(service))
+    settings = Settings.load({"llm": f"{service.name}:m"})
+    examined = PROVIDERS[service.name].doctor
+    told = await asyncio.to_thread(examined, settings.model(), means(settings), "")
+    assert told[0] == GOOD
+
+
 async def test_headers_of_openai_go_to_no_other_host(
     server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -377,7 +604,7 @@ async def test_headers_of_openai_go_to_no_other_host(
 
 
 def test_keys_are_masked_in_settings(tmp_path: Path) -> None:
-    env = {"SEMGRAPH_HOME": str(tmp_path), **{each.key: KEY for each in SERVICES if each.key}}
+    env = {"SEMGRAPH_HOME": str(tmp_path), **{each.key: KEY for each in SERVICES}}
     rows = [text for row in Settings.load({}, env, tmp_path).rows() for text in row]
     assert "LM_API_TOKEN" in rows
     assert KEY not in " ".join(rows)
@@ -444,7 +671,10 @@ def test_a_price_that_is_none_is_refused(price: str) -> None:
         ('"openai:m" = "cheap"', "It must be IN/OUT"),
         ('"opnai:m" = "1/2"', 'Did you mean "openai"?'),
         ('"openai:m@http://gpu/v1/" = "1/2"', 'Write "openai:m@http://gpu/v1"'),
-        ('"local" = "1/2"', 'unknown option "price"'),
+        ('"local" = "1/2"', '"local" costs nothing'),
+        ('"openai:m" = "1/2&rpm=5"', "It must be IN/OUT"),
+        ('"openai:m?rpm=5" = "1/2"', 'Write "openai:m"'),
+        ('"openai:m" = true', "It must be IN/OUT"),
     ],
 )
 def test_a_table_of_prices_that_is_wrong_is_refused(tmp_path: Path, line: str, said: str) -> None:
@@ -453,8 +683,15 @@ def test_a_table_of_prices_that_is_wrong_is_refused(tmp_path: Path, line: str, s
         Settings.load({}, {"SEMGRAPH_HOME": str(tmp_path)}, tmp_path)
 
 
+def test_a_price_without_answers_is_none_of_a_model(tmp_path: Path) -> None:
+    (tmp_path / "semgraph.toml").write_text('[prices]\n"vllm:m" = 2\n')
+    settings = Settings.load({"llm": "vllm:m"}, {"SEMGRAPH_HOME": str(tmp_path)}, tmp_path)
+    with pytest.raises(PlanError, match=r'"vllm:m" is a model: price is "2". It must be IN/OUT'):
+        build_model(settings.model(), settings)
+
+
 def test_a_limit_in_dollars_names_the_option() -> None:
-    with pytest.raises(PlanError, match=r"\?price=IN/OUT of the model sets it"):
+    with pytest.raises(PlanError, match=r"\?price=IN/OUT .*, or \[prices\]"):
         Budget(max_usd=1).require_price("vllm:m", None)
 
 
@@ -463,14 +700,13 @@ PAGE = (Path(__file__).parents[2] / "docs" / "providers.md").read_text(encoding=
 
 def row(service: Service) -> str:
     """The row of a provider in the table of the page."""
-    key = f"`{service.key}`" if service.key else "none"
     cells = (
         f"[{service.name}](#{service.name})",
-        key + " (if the server has one)" * (service.key_optional and bool(service.key)),
+        f"`{service.key}`" + " (if the server has one)" * service.key_optional,
         f"`{service.url}`" if service.url else f"`{service.url_from}` + `{service.path}`",
         f"`{service.structured}`",
-        ", ".join(f"`{each}`" for each in service.refuses) or "–",
-        "yes" if service.embeds else "no",
+        ", ".join(f"`{each}`" for each in service.refuses if each != "embeddings") or "–",
+        "no" if "embeddings" in service.refuses else "yes",
         "listed" if service.prices else "by `price`",
     )
     return f"| {' | '.join(cells)} |"
