@@ -258,8 +258,8 @@ def _says_more(core: Any) -> bool:
 
 
 def read_objects(rows: Sequence[Mapping[str, Any]], cls: Any) -> list[Any]:
-    """Rows as objects of a class. Where the class refuses a column, text with JSON is read, NULL is
-    the default, and a column that the class lacks is left out. Raises DataError.
+    """Rows as objects of a class. NULL is the default of a field that has one. Where the class refuses
+    a column, text with JSON is read, and a column that the class lacks is left out. Raises DataError.
     """
     from pydantic import ValidationError
 
@@ -267,27 +267,30 @@ def read_objects(rows: Sequence[Mapping[str, Any]], cls: Any) -> list[Any]:
         adapter = _adapter(cls)
     except Fault as fault:
         raise DataError(str(fault)) from None
+    schema = _json_schema(adapter)
+    optional = schema.get("properties", {}).keys() - set(schema.get("required", ()))
 
     def read(row: Mapping[str, Any], number: int) -> Any:
+        given = {n: v for n, v in row.items() if v is not None or n not in optional}
         try:
-            return adapter.validate_python(row, by_alias=True, by_name=True)
+            return adapter.validate_python(given, by_alias=True, by_name=True)
         except ValidationError as error:
-            names = {str(fault["loc"][0]): fault for fault in error.errors() if fault["loc"]}
-        given = dict(row)
-        for name in names.keys() & row.keys():
-            if row[name] is None or "Extra inputs" in names[name]["msg"]:
+            faults = error.errors(include_url=False)
+        for fault in faults:
+            name = str(fault["loc"][0]) if fault["loc"] else ""
+            text = str(given.get(name))
+            if len(fault["loc"]) == 1 and "Extra inputs" in fault["msg"]:
                 del given[name]
-            elif isinstance(row[name], str) and row[name].lstrip()[:1] in {"{", "["}:
+            elif text.startswith(("{", "[")):
                 with suppress(ValueError):
-                    given[name] = json.loads(row[name])
+                    given[name] = json.loads(text)
         try:  # as JSON, in which strict classes take texts of times and enums
             text = json.dumps(plain(given))
             return adapter.validate_json(text, by_alias=True, by_name=True)
         except ValidationError as error:
             (fault, *_) = error.errors(include_url=False)
-        name = str(fault["loc"][0]) if fault["loc"] else ""
-        said = (names.get(name, fault) if row.get(name, "") is None else fault)["msg"]
-        raise DataError(f"row {number}{f', column {name}' if name else ''}: {said}")
+        column = f", column {fault['loc'][0]}" if fault["loc"] else ""
+        raise DataError(f"row {number}{column}: {fault['msg']}")
 
     return [read(row, number) for number, row in enumerate(rows, 1)]
 
