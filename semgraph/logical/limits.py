@@ -145,13 +145,12 @@ def typed_answers(
     limits and `class`; and further meanings by path. Raises Fault.
     """
     rest = {re.sub(r"(\[\])+\.", ".", path): keys for path, keys in entries.items()}
-    told = {path: keys.get("describe", "") for path, keys in rest.items()} | dict(describe or {})
-    words = {path: in_words(keys) for path, keys in rest.items()}
-    meanings = tuple(
-        (path, f"{text} ({said})" if text and said else text or said)
-        for path, text in told.items()
-        if (said := words.get(path, "")) or text
-    )
+    told = {path: keys["describe"] for path, keys in rest.items() if keys.get("describe")}
+    told |= dict(describe or {})
+    words = ((path, in_words(keys)) for path, keys in rest.items())
+    told |= {
+        path: f"{told[path]} ({said})" if path in told else said for path, said in words if said
+    }
     validators = tuple((path, keys["class"]) for path, keys in rest.items() if "class" in keys)
 
     def with_limits(kind: Type, path: str, by_class: bool) -> Type:
@@ -171,7 +170,7 @@ def typed_answers(
     whole = with_limits(Type("struct", fields=fields), "", by_class=False)
     for path in rest:
         raise Fault("no answer has such a part", path)
-    return Answers(whole.fields, meanings, validators)
+    return Answers(whole.fields, tuple(told.items()), validators)
 
 
 def is_part(path: str) -> bool:
