@@ -8,16 +8,11 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from semgraph.errors import RowError
-
-if TYPE_CHECKING:
-    from opentelemetry.trace import Tracer
 
 # Attributes of the semantic conventions (GenAI v0.1.0). All others are `semgraph.` and the name.
 CONVENTIONS = {
@@ -28,10 +23,9 @@ CONVENTIONS = {
     "output": "gen_ai.output.type",
     "answered_by": "gen_ai.response.model",
     "finish": "gen_ai.response.finish_reasons",
-    "input_tokens": "gen_ai.usage.input_tokens",
-    "cached_tokens": "gen_ai.usage.cache_read.input_tokens",
-    "output_tokens": "gen_ai.usage.output_tokens",
-    "dimensions": "gen_ai.embeddings.dimension.count",
+    "prompt": "gen_ai.usage.input_tokens",
+    "cached": "gen_ai.usage.cache_read.input_tokens",
+    "completion": "gen_ai.usage.output_tokens",
     "address": "server.address",
     "port": "server.port",
     "error": "error.type",
@@ -45,68 +39,41 @@ PROVIDERS = {
 }
 
 
-def is_on() -> bool:
-    """Whether this process has imported OpenTelemetry."""
-    return "opentelemetry.trace" in sys.modules
-
-
 @contextmanager
-def span(name: str, *, client: bool = False, **attributes: Any) -> Iterator[None]:
-    """A span around a block; an error in the block is its `error.type`.
+def span(name: str, **attributes: Any) -> Iterator[Callable[..., None]]:
+    """A span around a block, with attributes by their names in `CONVENTIONS` or without `semgraph.`.
+    The yielded function adds attributes. An error in the block is its `error.type`.
 
     Use it in coroutines and functions, not in generators: these leave a block in another context.
-
-    Args:
-        name: The name of the span.
-        client: Whether it is a request to another process.
-        attributes: Its attributes, by their names in `CONVENTIONS` or without `semgraph.`.
     """
-    if not is_on():
-        yield
+    if "opentelemetry.trace" not in sys.modules:
+        yield lambda **_: None
         return
     from opentelemetry import trace
 
-    kinds, named = trace.SpanKind, _named(attributes)
-    with _tracer().start_as_current_span(
-        name, None, kinds.CLIENT if client else kinds.INTERNAL, named,
-        record_exception=False, set_status_on_exception=False,
-    ) as current:  # fmt: skip
+    kind = trace.SpanKind.CLIENT if "operation" in attributes else trace.SpanKind.INTERNAL
+    with trace.get_tracer("semgraph").start_as_current_span(
+        name, None, kind, _named(attributes), record_exception=False, set_status_on_exception=False
+    ) as current:
         try:
-            yield
+            yield lambda **more: current.set_attributes(_named(more))
         except BaseException as error:
-            kind = error.kind if isinstance(error, RowError) else type(error).__name__
-            current.set_attribute(CONVENTIONS["error"], kind)
+            what = error.kind if isinstance(error, RowError) else type(error).__name__
+            current.set_attribute(CONVENTIONS["error"], what)
             current.set_status(trace.StatusCode.ERROR)
             raise
 
 
-@cache
-def _tracer() -> Tracer:
-    from opentelemetry import trace
-
-    return trace.get_tracer("semgraph", version("semgraph"))  # also of a provider that is set later
-
-
-def describe(**attributes: Any) -> None:
-    """Add attributes to the current span, as in `span`; None adds nothing."""
-    if is_on():
-        from opentelemetry import trace
-
-        trace.get_current_span().set_attributes(_named(attributes))
-
-
-def describe_counters(counters: Mapping[str, Any]) -> None:
-    """Add the counters that are not zero to the current span."""
-    describe(**{name: value for name, value in counters.items() if value})
-
-
 def _named(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    named = ((CONVENTIONS.get(name, f"semgraph.{name}"), attributes[name]) for name in attributes)
-    return {name: value for name, value in named if value is not None}
+    return {
+        CONVENTIONS.get(name, f"semgraph.{name}"): value
+        for name, value in attributes.items()
+        if value not in (None, "")
+    }
 
 
 # `provider:model@address?options`; other names are those of models in Python.
-_NAME = re.compile(r"([^:]*):([^@?]*)(?:@\w+://(?:[^/@]*@)?(\[[^]]*]|[^/:?]*)(?::(\d+))?)?")
+_NAME = re.compile(r"([^:]*):(.*?)(?:@\w+://(?:[^/?]*@)?(\[[^]]*]|[^/:?]*)(?::(\d+))?|\?|$)")
 
 
 def model_attributes(name: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from benchmarks.quality.inputs import INPUTS, UserInputs
 from semgraph.errors import BudgetReached
 from semgraph.execution.result import Result
 from semgraph.llm.base import LLM, Embedder, Reply, Request, Usage, Wrapper
-from semgraph.llm.endpoints import build_embedder, build_model
+from semgraph.llm.endpoints import build
 from semgraph.llm.journal import Journal
 from semgraph.llm.stack import Budget, Limiter, Stack
 from semgraph.logical.plan import Choice
@@ -225,10 +225,10 @@ async def asking(key: Mapping[str, Any], trial: int) -> AsyncIterator[Asking]:
     refuse_simulated(INPUTS.base_url)
     name = hashlib.sha256(json.dumps([key, trial], sort_keys=True).encode()).hexdigest()[:16]
     JOURNALS.mkdir(parents=True, exist_ok=True)
-    llm, embedder = Noted(build_model(settings.model(), settings)), build_embedder(settings)
+    llm, embedder = Noted(build(settings.model(), settings)), build(settings.embedder, settings)
     own = Asking(llm, embedder, INPUTS, JOURNALS / f"{name}.db")
     if "judge" in settings.roles:
-        own.judge = Noted(build_model(settings.model("judge"), settings))
+        own.judge = Noted(build(settings.model("judge"), settings))
     try:
         yield own
     finally:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from semgraph.errors import PlanError
 from semgraph.llm.base import Usage
-from semgraph.llm.endpoints import build_embedder, build_model
+from semgraph.llm.endpoints import build
 from semgraph.llm.providers import PROVIDERS
 from semgraph.llm.settings import Settings
 
@@ -45,7 +45,7 @@ class UserInputs:
         if self.model is None:
             return "any"
         settings = self.settings()
-        return build_model(settings.model(), settings).name
+        return build(settings.model(), settings).name
 
     @property
     def local(self) -> bool:
@@ -79,7 +79,7 @@ class UserInputs:
             keyed = settings.model().option("key_env") or "OPENAI_API_KEY" in settings.environment
             if self.provider == "api.openai.com" and not keyed:
                 return f"{settings.model()} needs a key: export OPENAI_API_KEY=…"
-            priced = build_model(settings.model(), settings), build_embedder(settings)
+            priced = build(settings.model(), settings), build(settings.embedder, settings)
         except PlanError as error:
             return str(error)
         for model in priced:

@@ -61,6 +61,7 @@ class _Group:
         self.number, self.members, self.fan_in = number, members, fan_in
         self.result: op.Outcome | None = None
         self._parts: list[Members] = []
+        self._calls: dict[str, None] = {}
 
     def divide(self) -> list[Members]:
         """Cut the members into parts of about equal size, and return those to send (a single member
@@ -80,6 +81,7 @@ class _Group:
         smaller = False
         for part in self._parts:
             outcome = next(outcomes) if self._is_sent(part) else None
+            self._calls |= dict.fromkeys(outcome.calls if outcome else ())
             if outcome is None:
                 left += part
             elif outcome.error is None:
@@ -94,3 +96,5 @@ class _Group:
             self.fan_in = max(2, self.fan_in // 2)
         if self.result is None and len(left) == 1 and isinstance(left[0], op.Outcome):
             self.result = left[0]
+        if self.result is not None:
+            self.result = self.result._replace(calls=tuple(self._calls))

@@ -115,7 +115,8 @@ def main() -> None:
     """Run the command line and end the process; the entry point `semgraph`."""
     gc.set_threshold(_ALLOCATIONS)
     code: Any = 1
-    atexit.register(lambda: _end(code))  # registered first, so called last
+    if "opentelemetry.trace" not in sys.modules:  # an exporter, set before, sends its last spans
+        atexit.register(lambda: _end(code))  # registered first, so called last
     try:
         app()
     except SystemExit as exit_:

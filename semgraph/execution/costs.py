@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from math import isnan
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from semgraph.errors import PlanError, Problem
 from semgraph.execution.record import (
@@ -24,143 +29,101 @@ _DIGITS = 12  # shares are rounded, because ten tenths of a call are one
 
 
 class RunCost(NamedTuple):
-    """The cost of a run, or of a part of it; a share of a call is a fraction.
-
-    Args:
-        calls: Answers that models issued, also unusable ones; none are answers of the journal.
-        tokens_in: Tokens of prompts and of embedded texts.
-        tokens_cached: Those that the endpoint had cached.
-        tokens_out: Tokens of answers.
-        embeddings: Requests to the embedder.
-        dollars: None: a price is unknown.
+    """The cost of a run. `calls` are the answers that models issued, also unusable ones, and none of
+    the journal; `embeddings` the requests to the embedder. `tokens_in` are those of prompts and of
+    embedded texts, with the cached ones. `dollars` are None if a price is unknown.
     """
 
-    calls: float = 0
-    tokens_in: float = 0
-    tokens_cached: float = 0
-    tokens_out: float = 0
-    embeddings: float = 0
-    dollars: float | None = 0.0
+    calls: int
+    tokens_in: int
+    tokens_cached: int
+    tokens_out: int
+    embeddings: int
+    dollars: float | None
 
     @classmethod
     def of(cls, step: StepMetrics) -> RunCost:
         """The cost in the counters of a step, or of all steps."""
-        tokens = step.tokens_in, step.tokens_cached, step.tokens_out
-        return cls(step.calls_issued, *tokens, step.embeddings, step.dollars)
-
-    def plus(self, other: RunCost, share: float = 1) -> RunCost:
-        """The sum with a share of another cost."""
-        added = (None if part is None else part * share for part in other)
-        pairs = zip(self, added, strict=True)
-        return RunCost(*(None if a is None or b is None else a + b for a, b in pairs))  # type: ignore[arg-type]
-
-
-Parts = dict[Any, RunCost]
+        return cls(step.calls_issued, *(getattr(step, name) for name in cls._fields[1:]))
 
 
 def costs(meter: Meter, record: Path | None, keys: Sequence[str], by: By) -> list[dict[str, Any]]:
     """The cost of a run in parts; see `Result.costs`. Record and keys are those of the run."""
+    steps = {name: RunCost.of(step) for name, step in meter.steps.items()}
     if by == "step":
-        steps = {name: RunCost.of(step) for name, step in meter.steps.items()}
         return [{"step": name} | cost._asdict() for name, cost in steps.items() if any(cost)]
     if by not in {"row", "model"}:
         raise PlanError(Problem(f'a run has no costs by "{by}"', hint="use row, step or model"))
-    if record is None:
-        what, hint = f"costs by {by} are read from the record of the run", 'leave runs="" out'
-        raise PlanError(Problem(what, there="this run has none", hint=hint))
-    run, others, parts = Run(record), RunCost.of(meter.total()), Parts()
-    calls = list(_calls(run))
-    for call, cost in calls:
-        others = others.plus(cost, -1)
-        if by == "model":
-            _add(parts, call["model"], cost)
-    if by == "row":
-        parts = _by_row(run, calls)
-    if any(others[:-1]):  # embeddings, and calls that the record lacks
-        _add(parts, None, others)
+    if record is None or not record.exists():
+        what = f"costs by {by} are read from the record of the run"
+        raise PlanError(Problem(what, there="this run has none", hint='leave runs="" out'))
+    run, rests = Run(record), {name: np.array(cost, float) for name, cost in steps.items()}
+    payers = _payers(run) if by == "row" else {}
+    nothing = np.zeros(len(RunCost._fields))  # as all costs below; unknown dollars are NaN
+    parts = defaultdict[Any, Any](nothing.copy)
+    for call in read_calls(record):
+        if call["origin"] in {"issued", "recording"}:
+            tokens = call["tokens_in"], call["tokens_cached"], call["tokens_out"]
+            cost = np.array([1, *tokens, 0, call["dollars"]], float)
+            asked = call["step"], call["call"]
+            parts[call["model"] if by == "model" else asked if asked in payers else None] += cost
+            rests[call["step"]] -= cost
+    for part in reversed(payers):
+        if part in parts:
+            cost = parts.pop(part) / len(payers[part])
+            for payer in payers[part]:
+                parts[payer] += cost
+    known = (rest if rest[:-1].any() else np.nan_to_num(rest) for rest in rests.values())
+    others = sum(known, nothing)  # embeddings, and calls that the record lacks
+    if others[:-1].any():
+        parts[None] += others
     return [
-        (_place(run, part, keys) if by == "row" else {"model": part})
-        | {name: value and (round(value, _DIGITS) or 0) for name, value in cost._asdict().items()}
-        for part, cost in sorted(parts.items(), key=lambda item: (item[0] is None, item[0]))
+        (_place(run, part, keys) if by == "row" else {"model": part}) | _numbers(parts[part])
+        for part in sorted(parts, key=lambda part: (part is None, part))
     ]
 
 
-def _add(parts: Parts, part: object, cost: RunCost, share: float = 1) -> None:
-    parts[part] = parts.get(part, RunCost()).plus(cost, share)
+def _numbers(cost: Any) -> dict[str, float | None]:
+    numbers = zip(RunCost._fields, cost.round(_DIGITS).tolist(), strict=True)
+    return {name: None if isnan(number) else number + 0.0 for name, number in numbers}
 
 
-def _calls(run: Run) -> Iterator[tuple[Mapping[str, Any], RunCost]]:
-    """The issued calls of a run, as the record has them, each with its cost."""
-    for call in read_calls(run.folder):
-        if call["origin"] in {"issued", "recording"}:
-            tokens = call["tokens_in"], call["tokens_cached"], call["tokens_out"]
-            yield call, RunCost(1, *tokens, dollars=call["dollars"])
+def _payers(run: Run) -> dict[Any, list[Any]]:
+    """What pays, in equal shares, for each call (the items that it is about), for each item (the
+    rows that it is made of; of a pair, those of the left row) and for each row that is made of
+    others. Rows are ids of the record. What pays is before what it pays for.
 
-
-def _by_row(run: Run, calls: Iterable[tuple[Mapping[str, Any], RunCost]]) -> Parts:
-    """The cost of each input row, by its id in the record: the cost of a call goes to the rows that
-    it is about, and from these to the rows that they were made of.
+    Rows that derive from the windowed input pay before those that derive from other inputs.
     """
-    made = dict[int, Sequence[int]]()
+    rank: dict[int, int] = {}  # 2: of the windowed input, 1: of another one, 0: of none
+    for name, first in run.facts["ids"].items():
+        rows = range(first, first + run.facts["sizes"][name])
+        rank |= dict.fromkeys(rows, 2 if name == run.facts["order"] else 1)
+
+    def ranked(rows: Iterable[int]) -> tuple[int, list[int]]:
+        highest = max((rank.get(row, 0) for row in rows), default=0)
+        return highest, [row for row in rows if rank.get(row, 0) == highest > 0]
+
+    made, payers = dict[int, list[int]](), dict[Any, list[Any]]()
     for table in recorded_parts(run.folder, LINEAGE, ""):
         made.update(zip(values(table[ROW_ID]), values(table[SOURCES]), strict=True))
-    rank = _ranks(run, made)
-    items, parts = _items(run, rank), Parts()
-    for call, cost in calls:
-        asked = items.get((call["step"], call["call"]), [[]])
-        for rows in asked:
-            payers: Sequence[int | None] = rows or [None]
-            for row in payers:
-                _add(parts, row, cost, 1 / len(asked) / len(payers))
-    for row in sorted(made, reverse=True):  # a row has a larger id than its sources
-        if row in parts:
-            cost, sources = parts.pop(row), _first(made[row], rank)
-            for source in sources:
-                _add(parts, source, cost, 1 / len(sources))
-    return parts
-
-
-def _ranks(run: Run, made: Mapping[int, Sequence[int]]) -> dict[int, int]:
-    """2 for rows of the windowed input and rows made of them, 1 for those of other inputs, 0 for
-    rows that were made of no input row.
-    """
-    first, sizes, order = (run.facts[name] for name in ("ids", "sizes", "order"))
-    rank = dict.fromkeys(range(sum(sizes.values())), 1)
-    if order is not None:
-        rank |= dict.fromkeys(range(first[order], first[order] + sizes[order]), 2)
-    for row in sorted(made):
-        rank[row] = max((rank.get(source, 0) for source in made[row]), default=0)
-    return rank
-
-
-def _first(rows: Iterable[int], rank: Mapping[int, int]) -> list[int]:
-    """The rows of the highest rank; none if it is 0."""
-    ranked = [(rank.get(row, 0), row) for row in rows]
-    highest = max(ranked, default=(0, 0))[0]
-    return [row for own, row in ranked if own == highest > 0]
-
-
-def _items(run: Run, rank: Mapping[int, int]) -> dict[tuple[str, str], list[list[int]]]:
-    """The rows of each item that a call is about, by step and call; of a pair, those of its left
-    row.
-    """
-    items: dict[tuple[str, str], list[list[int]]] = {}
+    for row in sorted(made):  # a row has a larger id than its sources
+        rank[row], payers[row] = ranked(made[row])
+    calls = defaultdict[tuple[str, str], list[int]](list)
     for step in recorded_steps(run.folder, "answers"):
         for table in recorded_parts(run.folder, "answers", step, [ROW_ID, "calls"]):
-            columns = values(table[ROW_ID]), values(table["calls"])
-            for (left, right), calls in zip(*columns, strict=True):
-                rows = _first(left, rank) or _first(right, rank)
-                for call in dict.fromkeys(calls or ()):
-                    items.setdefault((step, call), []).append(rows)
-    return items
+            for sides, own in zip(values(table[ROW_ID]), values(table["calls"]), strict=True):
+                item = -1 - len(payers)
+                payers[item] = max(map(ranked, sides), key=itemgetter(0))[1] or [None]
+                for call in dict.fromkeys(own or ()):
+                    calls[step, call].append(item)
+    return payers | calls
 
 
 def _place(run: Run, row: int | None, keys: Sequence[str]) -> dict[str, Any]:
     """The input of a row, its position there and, in the windowed input, its key."""
     if row is None:
         return {"input": None, "row": None, "key": None}
-    first: dict[str, int] = run.facts["ids"]
-    name = [name for name, number in first.items() if number <= row][-1]
-    place = row - first[name]
-    key = keys[place] if keys and name == run.facts["order"] else None
-    return {"input": name, "row": place, "key": key}
+    name, first = [each for each in run.facts["ids"].items() if each[1] <= row][-1]
+    key = keys[row - first] if keys and name == run.facts["order"] else None
+    return {"input": name, "row": row - first, "key": key}

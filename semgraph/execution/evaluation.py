@@ -6,11 +6,10 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
 import pyarrow as pa
@@ -30,7 +29,7 @@ from semgraph.relational.batch import Batch
 from semgraph.semantic.ask import Answered, Asking, Failure
 from semgraph.semantic.context import Context
 from semgraph.semantic.dispatch import answer
-from semgraph.telemetry import describe_counters, span
+from semgraph.telemetry import span
 
 T = TypeVar("T")
 _REPORTS = 100  # the maximum number of progress reports of one operator before it ends
@@ -257,27 +256,21 @@ class Evaluation:
         self._tasks: dict[object, asyncio.Future[Any]] = {}
         self._held: list[_Held] | None = [] if held else None
         self._recorded = False
-        self._span, self._kind = ExitStack(), "ahead" if ahead else "window"
+        rows = [row for window in windows for row in window.rows]
+        kind, about = "ahead" if ahead else "window", {"windows": len(windows), "rows": len(rows)}
+        self._span = span(kind, **about, first_row=rows[0]) if rows else nullcontext()
 
     async def __aenter__(self) -> Self:
-        if rows := [row for window in self._windows for row in window.rows]:
-            about: dict[str, Any] = {
-                "windows": len(self._windows),
-                "rows": len(rows),
-                "first_row": rows[0],
-            }
-            self._span.enter_context(span(self._kind, **about))
+        self._span.__enter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:  # fmt: skip
+    async def __aexit__(self, *raised: Any) -> None:  # noqa: PYI036
         try:
             await self._cancel()
-            one_by_one = isinstance(error, DataError) and len(self._windows) > 1
+            one_by_one = isinstance(raised[1], DataError) and len(self._windows) > 1
             self.flush([] if one_by_one else None)
         finally:
-            self._span.__exit__(kind, error, trace)
+            self._span.__exit__(*raised)
 
     async def _cancel(self) -> None:
         """Cancel all running tasks."""
@@ -538,15 +531,18 @@ class Evaluation:
             node.implementation, calls, runtime.partition_of_row, self.partition_column, self.now, known
         )  # fmt: skip
         about: dict[str, Any] = {"operator": logical.keyword, "implementation": str(node.choice)}
-        with span(f"step {logical.step}", step=logical.step, **about, rows=inputs[0].num_rows):
+        with span(
+            f"step {logical.step}", step=logical.step, **about, rows=inputs[0].num_rows
+        ) as describe:
             try:
                 async with calls:
                     answered = await answer(logical, [batch.table for batch in inputs], asking)
+                call_metrics.seconds += time.perf_counter() - started
+                call_metrics.rows_failed += len(answered.failures)
             except _RaisedByProgress as raised:
                 raise raised.error from None
-            call_metrics.seconds += time.perf_counter() - started
-            call_metrics.rows_failed += len(answered.failures)
-            describe_counters(call_metrics.as_dict())
+            finally:
+                describe(**call_metrics.as_dict())
         answered = replace(answered, evidence=answered.evidence_of(inputs))
         self._account(node, answered, calls, metrics, call_metrics)
         rows.end()

@@ -70,7 +70,7 @@ from semgraph.physical.plan import InputTable, PhysicalNode, PhysicalPlan, SinkS
 from semgraph.relational.batch import INPUT_ROW, PARTITION, Batch, values
 from semgraph.semantic.ask import Failure
 from semgraph.stores.base import PartitionState, Store, count_round_trips, in_pieces
-from semgraph.telemetry import describe, describe_counters, span
+from semgraph.telemetry import span
 
 InputBatches = Mapping[PhysicalNode, Batch]
 # Commit markers that are read at once, so that the markers of a large input are never in memory.
@@ -146,12 +146,12 @@ class Executor:
         propagate.
         """
         name = self.plan.logical.name
-        with span(f"run {name}", run=self.options.run, plan=name):
+        with span(f"run {name}", run=self.options.run, plan=name) as describe:
             try:
                 await self._run(inputs)
             finally:
                 describe(rows_committed=self.outcome.committed, stopped=bool(self.outcome.stopped))
-                describe_counters(self.runtime.meter.total().as_dict())
+                describe(**self.runtime.meter.total().as_dict())
         return self.outcome
 
     async def _run(self, inputs: Mapping[str, pa.Table]) -> None:

@@ -566,8 +566,7 @@ class _Noted(Wrapper):
         except (RowError, BudgetReached) as error:
             failure = error if isinstance(error, RowError) else error.__cause__
             if isinstance(failure, RowError):
-                spent = failure.spent if isinstance(failure.spent, Reply) else None
-                self.add(request, spent, at, str(failure))
+                self.add(request, failure.spent, at, str(failure))
             raise
         self.add(request, reply, at, None)
         return reply

@@ -207,25 +207,15 @@ class Result:
 
     @property
     def cost(self) -> RunCost:
-        """The cost of the run: `calls`, `tokens_in`, `tokens_cached`, `tokens_out`, `embeddings`,
-        `dollars`.
-        """
+        """The cost of the run."""
         return RunCost.of(self.meter.total())
 
     def costs(self, by: By = "step") -> list[dict[str, Any]]:
-        """The cost of the run in parts, whose sum is `cost`. Parts without a cost are left out.
+        """The cost of the run in parts by `step`, `model` (as the endpoint names it) or input `row`,
+        whose sum is `cost`. Parts without a cost are left out.
 
-        A call is divided equally among the items that it was about, and an item equally among the
-        rows that it was made of, back to the inputs. In a plan with windows, rows of other inputs
-        count only where no row of the windowed input does.
-
-        Args:
-            by: `step`, `model` (as the endpoint names it), or `row`: the `input`, the position
-                `row` from 0, and its `key`, or None in a plan without windows and in shards. The
-                model or row None has embeddings, and calls that no answer in the record names.
-
-        Raises:
-            PlanError: The run has no record, from which models and rows are read.
+        The rows of an item share its calls equally, and a part None has what is of no row or model;
+        see docs/budgets.md. Raises PlanError without the run's record, if it is not by step.
         """
         return costs(self.meter, self.record, self.keys, by)
 
@@ -237,7 +227,8 @@ class Result:
         """The object that `--format json` prints: plan, run, tables, metrics, cost, failed. Without a
         record there are only costs by step.
         """
-        parts: tuple[By, ...] = ("step", "model", "row")
+        recorded = self.record is not None and self.record.exists()
+        parts: tuple[By, ...] = ("step", "model", "row") if recorded else ("step",)
         return {
             "schema": 1,
             "plan": self.plan,
@@ -255,7 +246,7 @@ class Result:
                 },
             },
             "cost": self.cost._asdict(),
-            "costs": {by: self.costs(by) for by in parts if self.record or by == "step"},
+            "costs": {by: self.costs(by) for by in parts},
             "written": dict(self.written),
             "members": {
                 "given": self.members,

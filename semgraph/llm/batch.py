@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.formats import plural
 from semgraph.llm.base import LLM, Reply, Request, Usage, Wrapper
-from semgraph.llm.faults import NO_ANSWER, UNREADABLE, Transient, failure_in_body
+from semgraph.llm.faults import NO_ANSWER, UNREADABLE, Transient, failure_of
 from semgraph.llm.journal import Journal, SubmittedBatch, answer_key
 from semgraph.llm.openai import PATH, OpenAI, RequestBody
 from semgraph.llm.replies import UnreadableReply, error_in, mapping, number, sequence, text_of
@@ -564,9 +564,9 @@ class Batched(Wrapper):
             raise Transient(NO_ANSWER, f"{expired}: {reason}" if reason else expired)
         status, body = (result["response"].get(name) for name in ("status_code", "body"))
         if status != 200 or not isinstance(body, Mapping):
-            raise failure_in_body(body, self.name, status=status if type(status) is int else 500)
+            raise failure_of(self.name, body, status=status if type(status) is int else 500)
         if error := error_in(body):
-            raise failure_in_body(error, self.name)
+            raise failure_of(self.name, error)
         request, read = line.request, self._model.reply
         return self._model.wire.reading(body, lambda: read(body, request, seconds, self.dollars))
 

@@ -116,7 +116,7 @@ class OpenAIEmbedder:
         base64 = self._base64
         try:
             return await self._ask(texts)
-        except RowError as error:
+        except (RowError, Transient) as error:
             if not base64 or "encoding_format" not in str(error):
                 if self._requested and "dimension" in str(error):
                     error.args = (f"{error}. It is set by ?dimensions={self._requested}",)

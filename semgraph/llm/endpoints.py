@@ -46,21 +46,18 @@ def means(settings: Settings, recording: Path | Recording | None = None) -> Mean
     )
 
 
-def build_model(
-    spec: ModelSpec, settings: Settings, recording: Path | Recording | None = None
-) -> LLM:
-    """The unwrapped endpoint of a specification. Opens and loads nothing yet.
+def build(spec: ModelSpec, settings: Settings, recording: Path | Recording | None = None) -> Any:
+    """The unwrapped model or embedder of a specification. Opens and loads nothing yet.
 
     Args:
-        spec: The model.
+        spec: The model or embedder.
         settings: Keys, addresses and limits.
         recording: The plan's recording, for `recorded` without a path.
 
     Raises:
         PlanError: The local model or the recording does not exist.
     """
-    model: LLM = PROVIDERS[spec.provider].open(spec, means(settings, recording))
-    return model
+    return PROVIDERS[spec.provider].open(spec, means(settings, recording))
 
 
 def wrapped_model(model: LLM, limiter: Limiter, stack: Stack) -> LLM:
@@ -73,21 +70,6 @@ def wrapped_model(model: LLM, limiter: Limiter, stack: Stack) -> LLM:
 
         ahead = batched(model, stack)
     return stack.model(Borrowed(model), limiter, ahead)
-
-
-def build_embedder(settings: Settings, recording: Path | Recording | None = None) -> Embedder:
-    """The unwrapped embedder of the settings. Opens and loads nothing yet.
-
-    Args:
-        settings: The settings, which name the embedder.
-        recording: The plan's recording, for `recorded` without a path.
-
-    Raises:
-        PlanError: The local model or the recording does not exist.
-    """
-    spec = settings.embedder
-    embedder: Embedder = PROVIDERS[spec.provider].open(spec, means(settings, recording))
-    return embedder
 
 
 def retry_policy(settings: Settings) -> RetryPolicy:
@@ -129,50 +111,39 @@ class Endpoints:
         """The same endpoints with separate connections, for another event loop."""
         return Endpoints(self.make_limiter, self.limiters, self.local)
 
-    def wrapped_model(
+    def wrapped(
         self,
         spec: ModelSpec,
         settings: Settings,
         stack: Stack,
         recording: Path | Recording | None = None,
-    ) -> LLM:
-        """A wrapped model. Closing the wrapper does not close it.
+    ) -> Any:
+        """A wrapped model or embedder. Closing the wrapper does not close it.
 
-        Replayed answers are not journalled: they would outlive their recording. Raises as
-        `build_model`.
+        Replayed answers are not journalled: they would outlive their recording. Raises as `build`.
         """
-        model, limiter = self.model(spec, settings, recording)
-        return wrapped_model(model, limiter, _unrecorded(stack, spec))
+        endpoint, limiter = self.opened(spec, settings, recording)
+        if PROVIDERS[spec.provider].replays:
+            stack = replace(stack, journal=None)
+        if spec.kind == "embedder":
+            return stack.embedder(Borrowed(endpoint), limiter)
+        return wrapped_model(endpoint, limiter, stack)
 
-    def wrapped_embedder(
-        self, settings: Settings, stack: Stack, recording: Path | Recording | None = None
-    ) -> Embedder:
-        """The wrapped embedder. Closing the wrapper does not close it. Raises as `build_embedder`."""
-        embedder, limiter = self.embedder(settings, recording)
-        return _unrecorded(stack, settings.embedder).embedder(Borrowed(embedder), limiter)
-
-    def model(
+    def opened(
         self, spec: ModelSpec, settings: Settings, recording: Path | Recording | None = None
-    ) -> tuple[LLM, Limiter]:
-        """The unwrapped model of a specification, and its limiter. Raises as `build_model`."""
-        model: LLM = self._opened(spec, lambda: build_model(spec, settings, recording))
-        return model, self._limiter(spec, settings, model.limits.in_flight)
-
-    def embedder(
-        self, settings: Settings, recording: Path | Recording | None = None
-    ) -> tuple[Embedder, Limiter]:
-        """The unwrapped embedder, and its limiter. Raises as `build_embedder`."""
-        spec = settings.embedder
-        embedder: Embedder = self._opened(spec, lambda: build_embedder(settings, recording))
-        in_flight = spec.option("in_flight") or settings.limits.in_flight or Limits().in_flight
-        return embedder, self._limiter(spec, settings, in_flight)
-
-    def _limiter(self, spec: ModelSpec, settings: Settings, in_flight: int) -> Limiter:
-        limits = settings.limits
+    ) -> tuple[Any, Limiter]:
+        """The unwrapped model or embedder of a specification, and its limiter. Raises as `build`."""
+        provider, limits = PROVIDERS[spec.provider], settings.limits
+        made = self.local if provider.service is None else self.remote
+        name = f"{spec.kind} {spec}"
+        endpoint: Any = None if provider.replays else made.get(name)  # a replayed file may change
+        endpoint = endpoint or build(spec, settings, recording)
+        in_flight = spec.option("in_flight") or limits.in_flight or Limits().in_flight
+        if spec.kind == "model":
+            in_flight = endpoint.limits.in_flight
         rates = (spec.option("rpm") or limits.rpm, spec.option("tpm") or limits.tpm)
-        provider = PROVIDERS[spec.provider]
         if provider.replays:
-            return local_limiter("", in_flight, *rates)
+            return endpoint, local_limiter("", in_flight, *rates)
         separate = provider.service is None or any(
             spec.option(name) for name in ("in_flight", "rpm", "tpm")
         )
@@ -180,27 +151,14 @@ class Endpoints:
         options = (spec.model, *spec.options) if separate else ()
         key = (spec.kind, address, spec.option("key_env"), *options)
         if key not in self.limiters:
-            name = " ".join(map(str, key))
-            made = self.make_limiter(name, in_flight, *rates)
-            self.limiters.setdefault(key, made)
-        return self.limiters[key]
-
-    def _opened(self, spec: ModelSpec, build: Callable[[], LLM | Embedder]) -> Any:
-        provider = PROVIDERS[spec.provider]
-        if provider.replays:  # one per plan; its file may change between runs
-            return build()
-        opened = self.local if provider.service is None else self.remote
-        name = f"{spec.kind} {spec}"
-        return opened[name] if name in opened else opened.setdefault(name, build())
+            limiter = self.make_limiter(" ".join(map(str, key)), in_flight, *rates)
+            self.limiters.setdefault(key, limiter)
+        return made.setdefault(name, endpoint), self.limiters[key]
 
     async def aclose(self) -> None:
         """Close the connections."""
         while self.remote:
             await self.remote.popitem()[1].aclose()
-
-
-def _unrecorded(stack: Stack, spec: ModelSpec) -> Stack:
-    return replace(stack, journal=None) if PROVIDERS[spec.provider].replays else stack
 
 
 def key_of(spec: ModelSpec, settings: Settings) -> str:

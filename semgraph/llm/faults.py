@@ -31,28 +31,19 @@ Scope = Literal["row", "attempt", "endpoint", "run"]
 class FaultKind(NamedTuple):
     """A kind of failure, and its consequences.
 
-    Args:
-        what: The behaviour of the endpoint.
-        scope: `row`: the row fails. `attempt`: the attempt is repeated, then the row fails.
-            `endpoint`: the attempt is repeated, and the run ends if the endpoint answers no request
-            meanwhile. `run`: like `endpoint`, but the run ends at once if the endpoint has answered
-            nothing yet.
-        kind: The kind of the row's error.
-        statuses: HTTP statuses of this kind.
-        codes: Error codes of this kind, for any status.
-        remedy: A suggestion for the user.
-        attempts: Maximum number; None: the setting `retries.attempts`.
-        said: A pattern of messages of this kind with status 400 or 403.
+    Its scope is what fails. `row`: the row. `attempt`: the attempt is repeated, then the row fails.
+    `endpoint`: the attempt is repeated, and the run ends if the endpoint answers no request meanwhile.
+    `run`: like `endpoint`, but the run ends at once if the endpoint has answered nothing yet.
     """
 
-    what: str
+    what: str  # the behaviour of the endpoint
     scope: Scope
-    kind: str
-    statuses: tuple[int, ...] = ()
-    codes: tuple[str, ...] = ()
-    remedy: str = ""
-    attempts: int | None = None
-    said: str = ""
+    kind: str  # of the row's error
+    statuses: tuple[int, ...] = ()  # HTTP statuses of this kind
+    codes: tuple[str, ...] = ()  # error codes of this kind, for any status
+    remedy: str = ""  # a suggestion for the user
+    attempts: int | None = None  # the most; None: the setting `retries.attempts`
+    said: str = ""  # a pattern of messages of this kind with status 400 or 403
 
     def covers(self, status: int, code: str, message: str) -> bool:
         """Whether a failure is of this kind."""
@@ -170,40 +161,44 @@ def failure(
 
     if isinstance(error, openai.APIStatusError):
         reply = error.response
-        return status_failure(name, reply.status_code, reply.headers, reply.text, seconds, key)
+        return failure_of(name, reply.text, seconds, key, reply.status_code, reply.headers)
     if isinstance(error, openai.APIConnectionError):
         return _connection(error, name, url, seconds)
     return ModelUnavailable(f"{name}: {error}")
 
 
-def status_failure(
-    name: str, status: int, headers: Mapping[str, str], text: str, seconds: float, key: str
+def failure_of(
+    name: str,
+    body: Any,
+    seconds: float = 0.0,
+    key: str = OPENAI.key,
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
 ) -> Exception:
-    """The error to raise for a reply with a status of 300 or more; arguments as `failure`."""
-    body: Any = text.strip() or f"Error code: {status}"
-    with suppress(ValueError):
-        body = json.loads(text)
-    error, wait = _error(body), retry_after(headers, text)
-    return _status(name, status, _code(error), _message(error), seconds, wait, key)
-
-
-def _error(body: Any) -> Any:
-    """The error in the body of a reply; Gemini puts it into a list."""
-    body = first_of(body) if isinstance(body, list) else body
-    return body.get("error", body) if isinstance(body, Mapping) else body
-
-
-def failure_in_body(
-    body: Any, name: str, seconds: float = 0.0, status: int = 500, key: str = OPENAI.key
-) -> Exception:
-    """The error to raise for an error in a reply with status 200 (some gateways report errors of
-    the provider so), or in a line of a batch with its own status.
+    """The error to raise for a reply that reports an error. Some gateways do so with status 200: then
+    the code of the error is its status, else 500. Other arguments as `failure`.
     """
-    error = _error(body)
-    code = mapping(error).get("code")
-    named = re.fullmatch(r"[45]\d\d", str(count(code) or text_of(code)))
-    status = int(named[0]) if named else status
-    return _status(name, status, _code(error), _message(error), seconds, key=key)
+    text = str(body).strip()
+    with suppress(ValueError, RecursionError):
+        body = json.loads(text) if isinstance(body, str) else body
+    body = first_of(body) if isinstance(body, list) else body  # Gemini's
+    error = body.get("error", body) if isinstance(body, Mapping) else body
+    code, reason = _code(error), _message(error or f"Error code: {status}")
+    if status == 200:
+        number = mapping(error).get("code")
+        named = re.fullmatch(r"[45]\d\d", str(count(number) or text_of(number)))
+        status = int(named[0]) if named else 500
+    fault = next((f for f in FAULTS if f.covers(status, code, reason)), UNREADABLE)
+    if fault.kind == "refused":
+        message = f"refused by the provider's content filter: {reason}"
+    elif fault.kind == "invalid":  # quoted when the model is asked again
+        message = f"the answer is not one JSON document ({code})"
+    elif fault.scope == "row":
+        message = f"{name} rejected the request ({status}): {reason}"
+    else:
+        message = f"{name} ({status}): {reason.rstrip('.')}"
+    wait, remedy = retry_after(headers or {}, text), fault.remedy.replace(OPENAI.key, key)
+    return _raised(fault, message, seconds, wait, remedy)
 
 
 def unreadable(
@@ -235,27 +230,6 @@ def _raised(
     if fault.scope == "row":
         return RowError(fault.kind, message, attempts=1)
     return Transient(fault, message, seconds, wait, remedy)
-
-
-def _status(
-    name: str,
-    status: int,
-    code: str,
-    reason: str,
-    seconds: float,
-    wait: float | None = None,
-    key: str = OPENAI.key,
-) -> Exception:
-    fault = next((f for f in FAULTS if f.covers(status, code, reason)), UNREADABLE)
-    if fault.kind == "refused":
-        message = f"refused by the provider's content filter: {reason}"
-    elif fault.kind == "invalid":  # quoted when the model is asked again
-        message = f"the answer is not one JSON document ({code})"
-    elif fault.scope == "row":
-        message = f"{name} rejected the request ({status}): {reason}"
-    else:
-        message = f"{name} ({status}): {reason.rstrip('.')}"
-    return _raised(fault, message, seconds, wait, fault.remedy.replace(OPENAI.key, key))
 
 
 def _connection(error: openai.APIConnectionError, name: str, url: str, seconds: float) -> Exception:

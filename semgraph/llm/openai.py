@@ -25,7 +25,7 @@ from semgraph.llm.faults import (
     REFUSED,
     Transient,
     failure,
-    failure_in_body,
+    failure_of,
     unreadable,
 )
 from semgraph.llm.replies import (
@@ -179,7 +179,7 @@ class Wire:
         """The JSON object of a reply. Raises as `post`."""
         reply = self.parsed(content)
         if error := error_in(reply):
-            raise failure_in_body(error, self.name, seconds, key=self._service.key)
+            raise failure_of(self.name, error, seconds, self._service.key)
         return reply
 
     def parsed(self, content: bytes) -> dict[str, Any]:
@@ -362,7 +362,10 @@ REFUSALS = {
     "max_tokens": (_LENGTH, "max_completion_tokens is sent in its place"),
     "max_completion_tokens": (_LENGTH, "max_tokens is sent in its place"),
     "logprobs": (_refusal("logprobs"), "answers have no log-probabilities"),
-    "thinking": (_refusal("thinking"), "the model thinks, as part of its answer"),
+    "thinking": (
+        _refusal("thinking", "|should be|must be|cannot|always"),
+        "the model thinks, as part of its answer",
+    ),
     "system": (
         _refusal(r"system.{0,20}\brole|\brole.{0,40}\bsystem|roles must", "|only|alternate"),
         "instructions are in the user message",
@@ -514,7 +517,9 @@ class OpenAI:
         """
         read = self.read(document)
         usage = self._usage(read, request)
-        billed = amount(mapping(document.get("usage")).get(self._billed))
+        reported = mapping(document.get("usage"))
+        # With a key of the user's for the host, OpenRouter reports its fee alone.
+        billed = None if reported.get("is_byok") else amount(reported.get(self._billed))
         reply = Reply(
             text=read.text,
             usage=usage,

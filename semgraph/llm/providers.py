@@ -27,7 +27,7 @@ from semgraph.llm.catalogue import (
     offline,
     on_disk,
 )
-from semgraph.llm.faults import Transient, status_failure
+from semgraph.llm.faults import Transient, failure_of
 from semgraph.llm.services import SERVICES, Service
 from semgraph.llm.tokens import PRICED, FlatPrice, Price, price_of
 from semgraph.privacy import without_password
@@ -226,9 +226,11 @@ class Hosted(Provider):
         except httpx2.HTTPError as error:
             remedy = "Check the address and whether the server runs"
             return BAD, f"does not answer ({str(error) or type(error).__name__})", remedy
-        code, key = reply.status_code, self.service.key
-        failure = status_failure("answers HTTP", code, reply.headers, reply.text, 0.0, key)
-        bad = code == httpx2.codes.FORBIDDEN or code >= httpx2.codes.INTERNAL_SERVER_ERROR
+        if reply.is_success:
+            return GOOD, "reachable", ""
+        key, code = self.service.key, reply.status_code
+        failure = failure_of("answers HTTP", reply.text, 0.0, key, code)
+        bad = code == httpx2.codes.FORBIDDEN or reply.is_server_error
         if isinstance(failure, Transient) and (bad or failure.certain):
             return BAD, failure.what, failure.remedy or "Check the server"
         return GOOD, "reachable", ""

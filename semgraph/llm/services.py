@@ -18,56 +18,32 @@ _ALL_INTERFACES = ("", "0.0.0.0", "[::]")  # noqa: S104 - a server listens there
 
 @dataclass(frozen=True, eq=False)
 class Service:
-    """A service of models. The defaults are OpenAI's behaviour.
+    """A service of models. The defaults are OpenAI's behaviour; "" and () are none."""
 
-    Args:
-        name: The prefix of its model specifications.
-        title: Its name in messages.
-        url: Its address; "": the user names it.
-        key: The variable with its key.
-        url_from: The variable that overrides the address; "": none.
-        structured: The mechanism that enforces the answer schema, unless a specification names one.
-        refuses: Members of requests that it refuses or ignores, by their names in
-            `openai.REFUSALS`, and what else it lacks: `tool`, the `format` of dates in schemas,
-            the `dimensions` of embedders, `embeddings`.
-        prices: Its name in the price list (genai-prices); "": it is found by its address.
-        model: The default model if its key is set; "": none.
-        embedder: The default embedder; "": none.
-        path: The end of the address that the value of `url_from` lacks.
-        port: The port of a value of `url_from` without a scheme; 0: the value is an address.
-        key_optional: Whether it answers without a key.
-        key_path: What is read to test a key.
-        protocol: OpenAI's chat completions, or Anthropic's messages.
-        members: Further members of each request to a model; not `thinking` with a
-            `reasoning_effort`.
-        names: Its names of members, where they differ.
-        top_logprobs: The most alternatives of a token.
-        embeds_at_once: The most texts (`batch`) and tokens (`tokens`) of one embedding request.
-        batches: Whether it has OpenAI's batch endpoint.
-        billed: The member of `usage` with the dollars of a call; "": none.
-    """
-
-    name: str
-    title: str
-    url: str
-    key: str
-    url_from: str = ""
-    structured: Structured = "json_schema"
+    name: str  # the prefix of its model specifications
+    title: str  # its name in messages
+    url: str  # "": the user names it
+    key: str  # the variable with its key
+    url_from: str = ""  # the variable that overrides the address
+    structured: Structured = "json_schema"  # enforces schemas, unless a specification names another
+    # Members of requests that it refuses or ignores, by their names in `openai.REFUSALS`, and what
+    # else it lacks: `tool`, `format` (of dates in schemas), `dimensions` (of embedders), `embeddings`.
     refuses: Collection[str] = ()
-    prices: str = ""
-    model: str = ""
-    embedder: str = ""
-    path: str = ""
-    port: int = 0
-    key_optional: bool = False
-    key_path: str = "/models"
-    protocol: Literal["chat", "messages"] = "chat"
-    members: Mapping[str, Any] = field(default_factory=dict)
-    names: Mapping[str, str] = field(default_factory=dict)
-    top_logprobs: int = 20
+    prices: str = ""  # its name in the price list (genai-prices); "": it is found by its address
+    model: str = ""  # the default model if its key is set
+    embedder: str = ""  # the default embedder
+    path: str = ""  # the end of the address that the value of `url_from` lacks
+    port: int = 0  # of a value of `url_from` without a scheme; 0: the value is an address
+    key_optional: bool = False  # whether it answers without a key
+    key_path: str = "/models"  # what is read to test a key
+    protocol: Literal["chat", "messages"] = "chat"  # that of OpenAI, or of Anthropic
+    members: Mapping[str, Any] = field(default_factory=dict)  # further ones of requests to a model
+    names: Mapping[str, str] = field(default_factory=dict)  # of members, where they differ
+    top_logprobs: int = 20  # the most alternatives of a token
+    # The most texts (`batch`) and `tokens` of one embedding request.
     embeds_at_once: Mapping[str, int] = field(default_factory=dict)
-    batches: bool = False
-    billed: str = ""
+    batches: bool = False  # whether it has OpenAI's batch endpoint
+    billed: str = ""  # the member of `usage` with the dollars of a call
 
     def address(self, url: str | None, environment: Mapping[str, str]) -> str:
         """The address to use: `url`, else the environment's, else the service's, without a final

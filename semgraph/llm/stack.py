@@ -25,7 +25,6 @@ from semgraph.llm.base import (
     LLM,
     Embedder,
     Embeddings,
-    Free,
     Payload,
     Reply,
     Request,
@@ -38,7 +37,7 @@ from semgraph.llm.faults import Transient
 from semgraph.llm.journal import Journal, Journalled
 from semgraph.llm.replies import checked_embeddings, checked_error, checked_reply
 from semgraph.llm.tokens import PRICED, most_usage
-from semgraph.telemetry import describe, is_on, model_attributes, span
+from semgraph.telemetry import model_attributes, span
 from semgraph.turns import Turns
 
 T = TypeVar("T")
@@ -653,11 +652,11 @@ class Budgeted(Wrapper):
 
 
 class Traced(Wrapper):
-    """Makes a span of each request that is sent, with all its attempts, if spans are on."""
+    """Makes a span of each request that is sent, with all its attempts."""
 
     async def _around(self, payload: Payload, send: Callable[[], Awaitable[T]]) -> T:
         """Send a request in a span. The probe of the vectors' length has none."""
-        if not (payload and is_on()):
+        if not payload:
             return await send()
         about = model_attributes(self.name)
         if isinstance(payload, Request):
@@ -665,14 +664,13 @@ class Traced(Wrapper):
             about["output"] = "json" if payload.schema else "text"
         else:
             about |= {"operation": "embeddings", "texts": len(payload)}
-        client = not isinstance(innermost(self.inner), Free)
-        with span(f"{about['operation']} {about['model']}", client=client, **about):
+        with span(f"{about['operation']} {about['model']}", **about) as describe:
             try:
                 answer = await send()
             except RowError as error:
-                describe(attempts=error.attempts, **_about(error.spent))
+                describe(**_about(error.spent) | {"attempts": error.attempts})
                 raise
-            describe(attempts=getattr(answer, "attempts", None), **_about(answer))
+            describe(**_about(answer))
             return answer
 
 
@@ -680,14 +678,10 @@ def _about(answer: object) -> dict[str, Any]:
     """The attributes of an answer in a span."""
     if not isinstance(answer, Reply | Embeddings):
         return {}
-    usage = answer.usage
-    about: dict[str, Any] = {"input_tokens": usage.prompt, "dollars": answer.dollars}
-    if isinstance(answer, Embeddings):
-        return about | {"dimensions": answer.vectors.shape[-1]}
-    about |= {"cached_tokens": usage.cached, "output_tokens": usage.completion}
-    return about | {
-        "call": answer.call_id, "answered_by": answer.model or None, "finish": [answer.finish]
-    }  # fmt: skip
+    about = {**vars(answer.usage), "attempts": answer.attempts, "dollars": answer.dollars}
+    if isinstance(answer, Reply):
+        about |= {"call": answer.call_id, "answered_by": answer.model, "finish": [answer.finish]}
+    return about
 
 
 class Drained(Wrapper):

@@ -6,10 +6,12 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from semgraph.compare.comparison import Comparison, Evidence
 from semgraph.display import Drawing, as_chart, as_html, as_text, preformatted
+from semgraph.errors import PlanError
 from semgraph.execution.record import Run, exchanges, read_answers
 from semgraph.execution.result import Result
 from semgraph.formats import UNKNOWN, dollars, plural, shortened
@@ -220,8 +222,10 @@ def _price(spec: ModelSpec, settings: Settings) -> str:
     provider = PROVIDERS[spec.provider]
     if provider.free:
         return f"0 ({provider.free})"
-    price = provider.price(spec, means(settings))
-    return UNKNOWN if price is None else _prices(price.dollars)
+    with suppress(PlanError):  # a run says why the price is wrong
+        if price := provider.price(spec, means(settings)):
+            return _prices(price.dollars)
+    return UNKNOWN
 
 
 def _prices(of: Callable[[Usage], float | None]) -> str:

@@ -288,11 +288,10 @@ def _add_dollars(metrics: StepMetrics, dollars: float | None) -> None:
 
 def count_failure(metrics: StepMetrics, error: RowError) -> None:
     """Count a failed request for a step: its attempts and, if any, the paid answer."""
-    spent = error.spent if isinstance(error.spent, Reply) else None
     metrics.attempts += error.attempts
-    if spent is not None:
-        count_reply(metrics, spent)
-        metrics.attempts -= spent.attempts
+    if error.spent is not None:
+        count_reply(metrics, error.spent)
+        metrics.attempts -= error.spent.attempts
 
 
 def count_embeddings(metrics: StepMetrics, embeddings: Embeddings) -> None:

@@ -369,10 +369,9 @@ def elected(node: Semantic, samples: Sequence[Outcome]) -> Outcome:
     the error of the first failed sample.
     """
     answers = [each.values for each in samples if each.values is not None]
+    calls = tuple(call for each in samples for call in each.calls)
     if 2 * len(answers) < len(samples):
-        failed = [each for each in samples if each.values is None]
-        calls = tuple(call for each in failed for call in each.calls)
-        return Outcome(None, failed[0].error, calls)
+        return Outcome(None, next(each.error for each in samples if each.error), calls)
     verdict = verdict_field(node)
     candidates, values = answers, dict[str, Any]()
     if verdict is not None:
@@ -383,7 +382,7 @@ def elected(node: Semantic, samples: Sequence[Outcome]) -> Outcome:
         values[SCORE] = yes / len(votes)
     names = [name for name, _ in node.answers]
     best = max(candidates, key=lambda each: _agreement(each, candidates, names))
-    return Outcome({**best, **values}, None, tuple(call for each in samples for call in each.calls))
+    return Outcome({**best, **values}, None, calls)
 
 
 def _agreement(

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from semgraph.errors import ModelUnavailable, RowError, SemgraphError
 from semgraph.expr.functions import canonical_json
@@ -22,7 +23,7 @@ from semgraph.extras import PURPOSES, install, missing
 from semgraph.formats import BAD, GOOD, NOTE, count, duration, plural, size
 from semgraph.llm.base import LLM, ROLES, Embedder, Message, ModelSpec, Request
 from semgraph.llm.catalogue import CatalogueModel, models_dir
-from semgraph.llm.endpoints import build_embedder, build_model, means
+from semgraph.llm.endpoints import build, means
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.providers import PROVIDERS
 from semgraph.llm.replies import repaired
@@ -253,17 +254,12 @@ async def _try(spec: ModelSpec, settings: Settings) -> str:
     longest = None if PROVIDERS[spec.provider].service is None else _LONGEST
     budget = Budget(max_seconds=settings.limits.max_seconds or longest)
     stack = Stack(RetryPolicy(attempts=1), budget)
-    if spec.kind == "embedder":
-        embedder = stack.embedder(build_embedder(settings), Limiter())
-        try:
-            return await _embed(embedder)
-        finally:
-            await embedder.aclose()
-    model = stack.model(build_model(spec, settings), Limiter())
+    wrap, ask = (stack.model, _ask) if spec.kind == "model" else (stack.embedder, _embed)
+    endpoint: Any = wrap(build(spec, settings), Limiter())
     try:
-        return await _ask(model)
+        return await ask(endpoint)
     finally:
-        await model.aclose()
+        await endpoint.aclose()
 
 
 def try_local(model: CatalogueModel) -> str:

@@ -23,7 +23,7 @@ from semgraph.errors import (
 from semgraph.execution.result import Result
 from semgraph.execution.windows import without_nul
 from semgraph.frontend.classes import refuse_other_fields
-from semgraph.frontend.frame import Frame
+from semgraph.frontend.frame import Frame, input_frames
 from semgraph.frontend.row_files import LoadedInput
 from semgraph.frontend.rows import few, read_rows, set_aside, shown
 from semgraph.logical.node import Node, walk
@@ -160,10 +160,14 @@ def is_all(value: object) -> bool:
     return isinstance(value, str) and value == ALL
 
 
-def refuse_negative(rows: int | None) -> None:
-    """Refuse a number of rows below 0. Raises PlanError."""
+def given_rows(plan: object, inputs: Mapping[str, Any], rows: int | None = None) -> dict[str, Any]:
+    """The rows of a caller by input: those of a frame, and those that are not None. Raises PlanError
+    for a number of rows below 0.
+    """
     if rows is not None and rows < 0:
         raise PlanError(f"{option('rows', rows)}: use a number from 0")
+    own: dict[str, Any] = dict(input_frames(plan)) if isinstance(plan, Frame) else {}
+    return own | {name: value for name, value in inputs.items() if value is not None}
 
 
 def typed_inputs(

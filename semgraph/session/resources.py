@@ -560,7 +560,7 @@ class Resources:
             key = str(model) if isinstance(model, ModelSpec) else id(model)
             if key not in wrapped:
                 wrapped[key] = (
-                    endpoints.wrapped_model(model, self.settings, stack, recording)
+                    endpoints.wrapped(model, self.settings, stack, recording)
                     if isinstance(model, ModelSpec)
                     else wrapped_model(model, self._limiter(model, model.limits.in_flight), stack)
                 )
@@ -574,7 +574,9 @@ class Resources:
         """The embedder, in a scope of the journal."""
         stack, own = replace(stack, scope=scope), self.objects.embedder
         if own is None:
-            return endpoints.wrapped_embedder(self.settings, stack, recording)
+            spec = self.settings.embedder
+            embedder: Embedder = endpoints.wrapped(spec, self.settings, stack, recording)
+            return embedder
         return stack.embedder(Borrowed(own), self._limiter(own, Limits().in_flight))
 
     def _limiter(self, own: LLM | Embedder, in_flight: int) -> Limiter:

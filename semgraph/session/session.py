@@ -29,7 +29,7 @@ from semgraph.execution.result import OnProgress, Result
 from semgraph.folders import plans_folder
 from semgraph.formats import stopped
 from semgraph.frontend.document import checks_arguments
-from semgraph.frontend.frame import Frame, input_frames
+from semgraph.frontend.frame import Frame
 from semgraph.frontend.graph_files import read_graph
 from semgraph.frontend.loaded import LoadedPlans
 from semgraph.llm.base import LLM, Embedder
@@ -43,9 +43,9 @@ from semgraph.meter import StepMetrics
 from semgraph.options import RunOptions
 from semgraph.session.examples import run_before, sampled
 from semgraph.session.inputs import (
+    given_rows,
     no_plan,
     refuse_lost,
-    refuse_negative,
     refuse_other_groups,
     refuse_taken,
     refuse_unknown_words,
@@ -285,10 +285,7 @@ class Session:
             BudgetReached: A limit stopped the run; `result` of the error has the written rows.
             RowError: Every row failed; its `result` has them.
         """
-        rows_by_input: dict[str, Any] = input_frames(plan) if isinstance(plan, Frame) else {}
-        rows_by_input |= {
-            name: value for name, value in {**(inputs or {}), **more}.items() if value is not None
-        }
+        rows_by_input = given_rows(plan, {**(inputs or {}), **more}, rows)
         logical = self.prepare(plan, params=params, preset=preset, use=use, resume=resume)
         refuse_unknown_words("run", logical, more, Session.arun)
         options = RunOptions(
@@ -304,7 +301,6 @@ class Session:
         request = RunRequest(logical, {}, options, self.runs)
         trimmed(request)  # checks options before the example is paid
         engine = self._engine(resources, earlier)
-        refuse_negative(rows)
         first: list[Result] = []
         if not rows_by_input and logical.inputs:
             resources = resources.sharing()
@@ -404,11 +400,7 @@ class Session:
 
         logical = self.prepare(plan)
         refuse_unknown_words("explain", logical, more, Session.explain)
-        rows_by_input = {
-            **(input_frames(plan) if isinstance(plan, Frame) else {}),
-            **(inputs or {}),
-            **more,
-        }
+        rows_by_input = given_rows(plan, {**(inputs or {}), **more})
         example = logical.document.get("example")
         has_rows = rows_by_input or not logical.inputs or example or compare is not None
         tables = typed_inputs(logical, rows_by_input, None) if has_rows else None
@@ -494,13 +486,9 @@ class Session:
         from semgraph.compare.request import ComparisonRequest, requested
 
         checked = requested(variants, step, trials, replays=self._resources.replays)
-        rows_by_input: dict[str, Any] = input_frames(plan) if isinstance(plan, Frame) else {}
-        rows_by_input |= {
-            name: value for name, value in {**(inputs or {}), **more}.items() if value is not None
-        }
+        rows_by_input = given_rows(plan, {**(inputs or {}), **more}, rows)
         logical = self.prepare(plan, params=params, preset=preset, use=use)
         refuse_unknown_words("compare", logical, more, Session.acompare)
-        refuse_negative(rows)
         tables = typed_inputs(logical, rows_by_input, rows)
         logical = without_absent(logical, tables)
         quiet: Say = lambda _line: None  # noqa: E731

@@ -235,6 +235,7 @@ async def test_workers_that_die_change_nothing(simple: Work, shards, seed, monke
         assert visible(result, name) == visible(whole, name)
     assert result.committed + result.skipped == whole.committed
     assert_all_is_counted(result, simple)
+    assert_sums(result)
 
 
 def assert_all_is_counted(result: Result, work: Work) -> None:

@@ -11,7 +11,7 @@ from semgraph.llm import providers
 from semgraph.llm import settings as config
 from semgraph.llm.base import Message, Request
 from semgraph.llm.embed import LocalEmbedder, OpenAIEmbedder, SentenceTransformersEmbedder
-from semgraph.llm.endpoints import Endpoints, build_embedder, build_model, retry_policy
+from semgraph.llm.endpoints import Endpoints, build, retry_policy
 from semgraph.llm.local import Local
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.providers import parse_spec
@@ -32,21 +32,21 @@ def load(tmp_path):
 
 
 def test_a_local_model(load):
-    model = build_model(load(llm="local:SmolLM2-135M?threads=1&context=2048").model(), load())
+    model = build(load(llm="local:SmolLM2-135M?threads=1&context=2048").model(), load())
     assert isinstance(model, Local)
     assert (model.name, model.threads, model.limits.context_tokens) == (
         "local:SmolLM2-135M",
         1,
         2048,
     )
-    assert build_model(load().model(), load()).name == "local:Qwen2.5-Coder-1.5B"
+    assert build(load().model(), load()).name == "local:Qwen2.5-Coder-1.5B"
 
 
 def test_an_endpoint(load):
     settings = load(
         llm="openai:m@http://gpu:8000/v1?structured=tool&context=32000&max_output=2000&reasoning_effort=low"
     )
-    model = build_model(settings.model(), settings)
+    model = build(settings.model(), settings)
     assert isinstance(model, OpenAI)
     assert model.name == 'openai:m@http://gpu:8000/v1?structured=tool&reasoning_effort="low"'
     assert (model.limits.context_tokens, model.limits.max_output_tokens) == (32000, 2000)
@@ -56,9 +56,9 @@ async def test_the_key_is_that_of_the_variable_that_is_named(load, server):
     """And never another one in its place: that one may be for somebody else."""
     spec = f"openai:m@{server.base_url}?key_env=GPU_KEY"
     with pytest.raises(PlanError, match="the environment has no GPU_KEY"):
-        build_model(load(llm=spec).model(), load(llm=spec, env={"OPENAI_API_KEY": "sk-of-openai"}))
+        build(load(llm=spec).model(), load(llm=spec, env={"OPENAI_API_KEY": "sk-of-openai"}))
     settings = load(llm=spec, env={"OPENAI_API_KEY": "sk-of-openai", "GPU_KEY": "gpu"})
-    model = build_model(settings.model(), settings)
+    model = build(settings.model(), settings)
     await model.complete(Request("default", (Message("user", "x"),), '{"type":"string"}'))
     await model.aclose()
     assert server.headers[-1]["Authorization"] == "Bearer gpu"
@@ -75,12 +75,12 @@ async def test_models_and_embedders_repeat_requests_as_often_as_the_settings_say
         env={"SEMGRAPH_RETRIES_ATTEMPTS": "2"},
     )
     endpoints, stack = Endpoints(), Stack(retry_policy(settings))
-    models = endpoints.wrapped_model(settings.model(), settings, stack)
+    models = endpoints.wrapped(settings.model(), settings, stack)
     with pytest.raises(ModelUnavailable, match="2 attempts"):
         await models.complete(Request("default", (Message("user", "x"),), '{"type":"string"}'))
     assert len(server.requests) == 2
     with pytest.raises(ModelUnavailable, match="2 attempts"):
-        await endpoints.wrapped_embedder(settings, stack).embed(["x"])
+        await endpoints.wrapped(settings.embedder, settings, stack).embed(["x"])
     assert len(server.embedding_requests) == 2
     await endpoints.aclose()
 
@@ -88,7 +88,7 @@ async def test_models_and_embedders_repeat_requests_as_often_as_the_settings_say
 def test_embedders(load):
     def built(spec: str):
         settings = load(embedder=spec)
-        return build_embedder(settings)
+        return build(settings.embedder, settings)
 
     assert isinstance(built("local?threads=1"), LocalEmbedder)
     assert isinstance(built("openai:e@http://gpu/v1?dimensions=8"), OpenAIEmbedder)
@@ -105,7 +105,7 @@ async def test_a_service_is_a_provider(load, server, monkeypatch):
     settings = load(
         llm="swift:m?reasoning_effort=low", env={"SWIFT_KEY": "k", "OPENAI_API_KEY": "o"}
     )
-    model = build_model(settings.model(), settings)
+    model = build(settings.model(), settings)
     assert model.name == 'swift:m?reasoning_effort="low"'
     await model.complete(Request("default", (Message("user", "x"),), '{"type":"string"}'))
     await model.aclose()
@@ -114,7 +114,7 @@ async def test_a_service_is_a_provider(load, server, monkeypatch):
     assert "tools" in sent
     assert not refuses & sent.keys()
     assert (
-        build_model(parse_spec("swift:m@http://gpu/v1", "model"), settings).name
+        build(parse_spec("swift:m@http://gpu/v1", "model"), settings).name
         == "swift:m@http://gpu/v1"
     )
 
@@ -123,7 +123,7 @@ async def test_a_service_says_which_key_it_needs(load, monkeypatch):
     row = Service("swift", "Swift", "http://swift.example/v1", "SWIFT_KEY", model="m1")
     monkeypatch.setitem(providers.PROVIDERS, "swift", providers.Hosted(row))
     settings = load(llm="swift:m")
-    model = build_model(settings.model(), settings)
+    model = build(settings.model(), settings)
     with pytest.raises(ModelUnavailable, match="swift:m needs a key: set SWIFT_KEY"):
         await model.complete(Request("default", (Message("user", "x"),), '{"type":"string"}'))
 
@@ -163,8 +163,8 @@ class TestRecorded:
         for text in ("recorded", "recorded:recordings/plan.jsonl"):
             settings = load(llm=text)
             model, embedder = (
-                build_model(settings.model(), settings, recording),
-                build_embedder(settings, recording),
+                build(settings.model(), settings, recording),
+                build(settings.embedder, settings, recording),
             )
             assert isinstance(model, Recorded)
             assert isinstance(embedder, RecordedEmbedder)
@@ -176,7 +176,7 @@ class TestRecorded:
 
     def test_without_a_plan_it_must_be_named(self, load):
         with pytest.raises(PlanError, match="Write recorded:FILE"):
-            build_model(load(llm="recorded").model(), load())
+            build(load(llm="recorded").model(), load())
 
     async def test_replayed_answers_are_not_journalled(self, load, recording, journal):
         """A recording that is made anew would be hidden by it."""
@@ -191,7 +191,7 @@ class TestRecorded:
             recorder.write(recording)
             stack = Stack(journal=journal)
             settings = load(llm="recorded")
-            models = Endpoints().wrapped_model(settings.model(), settings, stack, recording)
+            models = Endpoints().wrapped(settings.model(), settings, stack, recording)
             return (await models.complete(request)).text
 
         assert await replayed('"old"') == '"old"'
@@ -228,17 +228,19 @@ class TestLimits:
     def test_models_of_one_endpoint_share_its_limits(self, load, other: str, shared: bool) -> None:
         settings = load(llm="openai:m@http://a/v1")
         endpoints = Endpoints()
-        first = endpoints.model(settings.model(), settings)
-        second = endpoints.model(parse_spec(other, "model"), settings)
+        first = endpoints.opened(settings.model(), settings)
+        second = endpoints.opened(parse_spec(other, "model"), settings)
         assert (first[1] is second[1]) is shared
-        assert endpoints.model(settings.model(), settings) == first
-        assert endpoints.for_other_loop().model(settings.model(), settings)[1] is first[1]
-        assert endpoints.for_other_loop().model(settings.model(), settings)[0] is not first[0]
+        assert endpoints.opened(settings.model(), settings) == first
+        assert endpoints.for_other_loop().opened(settings.model(), settings)[1] is first[1]
+        assert endpoints.for_other_loop().opened(settings.model(), settings)[0] is not first[0]
 
     def test_a_model_on_this_machine_is_one_for_all_event_loops(self, load) -> None:
         settings = load(llm="local", embedder="local")
         endpoints = Endpoints()
-        assert endpoints.for_other_loop().model(settings.model(), settings) == endpoints.model(
+        assert endpoints.for_other_loop().opened(settings.model(), settings) == endpoints.opened(
             settings.model(), settings
         )
-        assert endpoints.for_other_loop().embedder(settings) == endpoints.embedder(settings)
+        assert endpoints.for_other_loop().opened(settings.embedder, settings) == endpoints.opened(
+            settings.embedder, settings
+        )

@@ -200,11 +200,12 @@ class TestOverTheWire:
         done = await once.embed(["odd"])
         assert str(done.failed[0]) == "its vector has 1 numbers, that of others 8"
 
+    @pytest.mark.parametrize("status", [400, 422, 500])
     async def test_an_endpoint_that_refuses_base64_is_asked_for_numbers(
-        self, server: ModelServer, embedder
+        self, server: ModelServer, embedder, status: int
     ):
         async def fault(body: dict) -> Fault | None:
-            return error(400, "unknown: encoding_format") if "encoding_format" in body else None
+            return error(status, "unknown: encoding_format") if "encoding_format" in body else None
 
         server.embedding_fault = fault
         for text in ("x", "y"):

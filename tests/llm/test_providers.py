@@ -21,7 +21,7 @@ from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import parse_type
 from semgraph.formats import BAD, GOOD
 from semgraph.llm.base import Message, Reply, Request, Usage
-from semgraph.llm.endpoints import Endpoints, build_model, key_of, means
+from semgraph.llm.endpoints import Endpoints, build, key_of, means
 from semgraph.llm.faults import Transient
 from semgraph.llm.openai import OpenAI
 from semgraph.llm.providers import PROVIDERS, parse_spec
@@ -105,7 +105,7 @@ async def provider(
 
 def opened(service: Service, options: str = "") -> OpenAI:
     settings = Settings.load({"llm": f"{service.name}:m{options}"})
-    model = build_model(settings.model(), settings)
+    model = build(settings.model(), settings)
     assert isinstance(model, OpenAI)
     return model
 
@@ -208,7 +208,7 @@ async def test_texts_are_embedded_in_requests_of_its_size(
     options = "?dimensions=8" if length else ""
     settings = Settings.load({"embedder": f"{service.name}:e{options}", "llm": "local"})
     endpoints = Endpoints()
-    embedder = endpoints.wrapped_embedder(settings, Stack())
+    embedder = endpoints.wrapped(settings.embedder, settings, Stack())
     done = await embedder.embed([f"text {i} " + "x" * 300 for i in range(300)])
     await endpoints.aclose()
     assert done.vectors.shape == (300, 8)
@@ -269,7 +269,8 @@ def anthropic(text: str) -> Fault:
     [
         ("anthropic", anthropic("The compiled grammar is too large. Simplify it."), ["json_schema"]),
         ("anthropic", anthropic("'claude-3-haiku' does not support output format."), ["json_schema"]),
-        ("anthropic", anthropic("thinking.type.disabled is not supported for this model"), ["thinking"]),
+        ("anthropic", anthropic('"thinking.type.disabled" is not supported for this model. Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'), ["thinking"]),
+        ("anthropic", anthropic("thinking.type: Input should be 'adaptive'"), ["thinking"]),
         ("deepseek", error(400, "Unknown parameter: 'thinking'"), ["thinking"]),
         ("gemini", error(400, "The specified schema produces a constraint that has too many states for serving."), ["json_schema"]),
         ("mistral", mistral_error("random_seed"), ["seed"]),
@@ -393,8 +394,9 @@ def test_a_form_that_it_lacks_is_refused(service: Service) -> None:
 @on("openrouter")
 async def test_openrouter_says_what_a_call_cost(service: Service, provider: ProviderServer) -> None:
     assert (await once(opened(service))).dollars == 0.25
-    provider.endpoint = provider.endpoint._replace(usage={"cost": -5})
-    assert (await once(opened(service))).dollars is None
+    for usage in ({"cost": -5}, {"cost": 0.95, "is_byok": True}):
+        provider.endpoint = provider.endpoint._replace(usage=usage)
+        assert (await once(opened(service))).dollars is None
     provider.endpoint = ENDPOINTS["openrouter"]
     assert (await once(opened(service, "?price=1000/2000"))).dollars == pytest.approx(0.11)
 
@@ -687,7 +689,7 @@ def test_a_price_without_answers_is_none_of_a_model(tmp_path: Path) -> None:
     (tmp_path / "semgraph.toml").write_text('[prices]\n"vllm:m" = 2\n')
     settings = Settings.load({"llm": "vllm:m"}, {"SEMGRAPH_HOME": str(tmp_path)}, tmp_path)
     with pytest.raises(PlanError, match=r'"vllm:m" is a model: price is "2". It must be IN/OUT'):
-        build_model(settings.model(), settings)
+        build(settings.model(), settings)
 
 
 def test_a_limit_in_dollars_names_the_option() -> None:

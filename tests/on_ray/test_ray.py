@@ -321,7 +321,7 @@ async def test_a_folder_that_workers_do_not_see_is_told(simple: Work, monkeypatc
 async def test_models_that_are_objects_are_refused(simple: Work):
     async with simple.session() as session:
         opened = resources(session)
-        llm = (await opened.owned.here()).endpoints.model(
+        llm = (await opened.owned.here()).endpoints.opened(
             session.settings.model(), session.settings
         )[0]
     with pytest.raises(PlanError, match="models that are objects are in this process"):

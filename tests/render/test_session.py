@@ -40,6 +40,13 @@ def test_a_price_that_is_not_known_is_a_dash(tmp_path: Path) -> None:
     assert "none: max_usd=" in shown
 
 
+def test_a_price_of_ones_own_is_shown_and_a_wrong_one_is_a_dash(tmp_path: Path) -> None:
+    for price, said in (('"2/8"', "$2.00 / $8.00"), ("2", "—")):
+        (tmp_path / "semgraph.toml").write_text(f'[prices]\n"vllm:own" = {price}\n')
+        shown = sg.Session(llm="vllm:own", store="memory", folder=tmp_path)._repr_html_()
+        assert said in shown
+
+
 def test_what_was_given_as_an_object_is_named(tmp_path: Path) -> None:
     class Own(Wrapper):
         name = "<own>"  # type: ignore[assignment]

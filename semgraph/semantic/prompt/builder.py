@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -313,9 +313,8 @@ def joined(node: Semantic, first: Outcome, second: Outcome, *, overlap: bool) ->
     If the halves `overlap`, the shortest run of entries that ends the first list and begins the
     second is in the result once.
     """
-    calls = tuple(dict.fromkeys((*first.calls, *second.calls)))
     if first.values is None or second.values is None:
-        return (first if first.values is None else second)._replace(calls=calls)
+        return first if first.values is None else second
     values: dict[str, Any] = {}
     for name, kind in node.answers:
         before, more = first.values[name] or [], second.values[name] or []
@@ -325,7 +324,7 @@ def joined(node: Semantic, first: Outcome, second: Outcome, *, overlap: bool) ->
         if kind.item is not None and kind.item.ref:  # a list has each number once
             entries = list(dict.fromkeys(entries))
         values[name] = entries or second.values[name]
-    return Outcome(values, None, calls)
+    return Outcome(values)
 
 
 UNASKED = "unasked"  # the kind of error with which a dry run answers a request
@@ -339,8 +338,7 @@ _ALLOW_MORE = (
 
 
 class Work(NamedTuple):
-    """A request to make: its items, the earlier calls, and the `reason` why the last answer was
-    invalid.
+    """A request to make: its items, and the `reason` why the last answer was invalid.
 
     `sample` is the number of the sample if a question is asked several times. After a truncated
     answer, `limit` is the token limit of the next answer, and `half` the half to ask about: 0 or 1
@@ -349,7 +347,6 @@ class Work(NamedTuple):
 
     items: tuple[int, ...]
     reason: str = ""
-    calls: tuple[str, ...] = ()
     alone: bool = False
     sample: int = 0
     limit: int = 0
@@ -365,6 +362,8 @@ class PromptBuilder(ABC):
     def __init__(self, ctx: NodeCalls, node: Semantic, rows: Rows) -> None:
         self.ctx, self.node, self.rows = ctx, node, rows
         self.outcomes: dict[int, Outcome] = {}
+        # The calls about each item and sample, also those whose answers were invalid or refused.
+        self.calls = defaultdict[tuple[int, int], list[str]](list)
         self.size = rows.items.num_rows
         self.keys = Keys(node, rows)
         own = [[(path, path) for path in prompt.item_fields] for prompt in node.prompt.all]
@@ -385,14 +384,17 @@ class PromptBuilder(ABC):
             later: list[Work] = []
             async with aclosing(self.ctx.ask(self.requests(todo, sent))) as replies:
                 async for index, reply in replies:
+                    work = sent[index]
                     if isinstance(reply, RowError) and reply.kind == UNASKED:
-                        self.fail(sent[index], reply)
+                        self.fail(work, reply)
                         continue
-                    repeated = self.accept(sent[index], reply)
-                    self.unusable += bool(repeated) and len(sent[index].items) > 1
+                    for item in work.items:
+                        self.calls[item, work.sample] += calls_of(reply)
+                    repeated = self.accept(work, reply)
+                    self.unusable += bool(repeated) and len(work.items) > 1
                     later += repeated
                     if self.on_answer is not None and not repeated:
-                        items = self.items_of(sent[index])
+                        items = self.items_of(work)
                         self.on_answer(self.keys.left[item] for item in items)
             if not later:
                 return
@@ -517,19 +519,15 @@ class PromptBuilder(ABC):
         After an invalid answer the question is repeated once; a second invalid answer is an error.
         For truncated answers see `_longer`. With `cut` the reply may end at the token limit.
         """
-        own = calls_of(reply)
         try:
-            values = read(answer_text(reply, cut=cut))
-            self._finish(work, Outcome(values, None, (*work.calls, *own)))
+            self._finish(work, Outcome(read(answer_text(reply, cut=cut))))
         except Invalid as error:
-            work = work._replace(calls=(*work.calls, *own))
             if error.kind == "truncated" and not cut:
                 return self._longer(work, reply, error)
             if not work.reason:
                 return [work._replace(reason=str(error))]
             self.fail(work, error)
         except RowError as error:
-            work = work._replace(calls=(*work.calls, *own))
             if error.kind == "rejected" and work.limit and not work.half:
                 # The endpoint accepted the smaller limit: it is the model's maximum.
                 self._most = work.limit // 2
@@ -565,7 +563,7 @@ class PromptBuilder(ABC):
 
     def fail(self, work: Work, error: RowError | Invalid) -> None:
         """Record an error as the outcome of some work."""
-        self._finish(work, Outcome(None, f"{error.kind}: {error}", work.calls))
+        self._finish(work, Outcome(None, f"{error.kind}: {error}"))
 
     def _finish(self, work: Work, outcome: Outcome) -> None:
         """Record the outcome of some work. The outcome of the last half completes the whole."""
@@ -597,9 +595,11 @@ class PromptBuilder(ABC):
     def accept(self, work: Work, reply: Reply | RowError) -> list[Work]:
         """Read a reply, and return the work for the next round."""
 
-    @abstractmethod
     def done(self, work: Work, outcome: Outcome) -> None:
-        """Record the outcome of some work."""
+        """Record the outcome of the items of some work, with their calls."""
+        for item in work.items:
+            calls = tuple(dict.fromkeys(self.calls[item, work.sample]))
+            self.outcomes[item] = outcome._replace(calls=calls)
 
 
 class ItemPrompts(PromptBuilder):
@@ -665,18 +665,12 @@ class ItemPrompts(PromptBuilder):
         answer = self.header(self.prompt_of(work.items[0]), self.layouts[several]).answer
         if not several:
             return self.accept_single(work, reply, lambda text: self.read(answer, text, work))
-        work = work._replace(calls=(*work.calls, *calls_of(reply)))
         try:
             return self.accept_block(work, answer, answer_text(reply))
         except RowError:
             return self.parts(work)
         except Invalid as error:
             return self.parts(work) if error.kind == "truncated" else self.unread(work)
-
-    def done(self, work: Work, outcome: Outcome) -> None:
-        """Record the outcome of an item."""
-        for item in work.items:
-            self.outcomes[item] = outcome
 
     @abstractmethod
     def lines(self, own: Sequence[int], shown: set[int], count: int) -> list[str]:

@@ -160,12 +160,11 @@ class RowPrompts(ItemPrompts):
 
     def parts(self, work: Work) -> list[Work]:
         """Halves of a block."""
-        return [Work(part, calls=work.calls) for part in halves(work.items)]
+        return [Work(part) for part in halves(work.items)]
 
     def unread(self, work: Work) -> list[Work]:
         """The items without an outcome, one by one."""
-        left = (item for item in work.items if item not in self.outcomes)
-        return [Work((item,), calls=work.calls) for item in left]
+        return [Work((item,)) for item in work.items if item not in self.outcomes]
 
     def read(self, answer: AnswerSchema, text: str, work: Work) -> dict[str, Any]:
         """The answer about a row. Raises Invalid."""
@@ -216,7 +215,7 @@ class RowPrompts(ItemPrompts):
         # is reliable.
         if not unknown or len(seen) == len(work.items):
             for item, values in valid.items():
-                self.outcomes[item] = Outcome(values, None, work.calls)
+                self.done(Work((item,)), Outcome(values))
         return self.unread(work)
 
 
@@ -256,7 +255,7 @@ class SamplePrompts(RowPrompts):
         """Record the outcome of a sample."""
         super().done(work, outcome)
         for item in work.items:
-            self._samples.setdefault(item, {})[work.sample] = outcome
+            self._samples.setdefault(item, {})[work.sample] = self.outcomes[item]
 
 
 class ReviewPrompts(RowPrompts):
@@ -406,7 +405,6 @@ class PairPrompts(ItemPrompts):
 
     def _record(self, work: Work, read: _Read) -> list[Work]:
         """Record the outcomes of a block, and return the work to repeat."""
-        calls = work.calls
         repeated: list[Work] = []
         lists = by_key(work.items, self.keys.left)
         for pairs in lists:
@@ -414,29 +412,27 @@ class PairPrompts(ItemPrompts):
             rest = []
             for item in pairs:
                 if item in read.invalid:
-                    repeated.append(Work((item,), calls=calls))
+                    repeated.append(Work((item,)))
                 elif item in read.matches:
-                    self.outcomes[item] = Outcome(
-                        {"match": True, **read.matches[item]}, None, calls
-                    )
+                    self.done(Work((item,)), Outcome({"match": True, **read.matches[item]}))
                 elif doubtful:
                     rest.append(item)
                 else:
-                    self.outcomes[item] = Outcome({"match": False}, None, calls)
+                    self.done(Work((item,)), Outcome({"match": False}))
             if rest and (work.alone or len(lists) == 1):
-                repeated += [Work((item,), calls=calls) for item in rest]
+                repeated += [Work((item,)) for item in rest]
             elif rest:
-                repeated.append(Work(tuple(rest), calls=calls, alone=True))
+                repeated.append(Work(tuple(rest), alone=True))
         return repeated
 
     def parts(self, work: Work) -> list[Work]:
         """Halves of the left rows of a block, or of the pairs of its only left row."""
         lists = by_key(work.items, self.keys.left)
         if len(lists) == 1:
-            return [Work(half, calls=work.calls, alone=work.alone) for half in halves(work.items)]
+            return [Work(half, alone=work.alone) for half in halves(work.items)]
         middle = (len(lists) + 1) // 2
         parts = (chain(*lists[:middle]), chain(*lists[middle:]))
-        return [Work(tuple(part), calls=work.calls) for part in parts]
+        return [Work(tuple(part)) for part in parts]
 
     def read(self, answer: AnswerSchema, text: str, work: Work) -> dict[str, Any]:  # noqa: ARG002
         """The answer about a pair. Raises Invalid."""
@@ -493,10 +489,6 @@ _RANKING = "ranking"
 class _WholePrompts(PromptBuilder):
     """Requests with one answer for several rows. The index of `outcomes` is the part or window."""
 
-    def done(self, work: Work, outcome: Outcome) -> None:
-        """Record the outcome of a part or window."""
-        self.outcomes[work.items[0]] = outcome
-
     def works(self, sets: Sequence[Sequence[int]]) -> Iterator[Work]:
         """Sets of rows as work. If the rows of a set may not share a request, the set fails."""
         for i, items in enumerate(sets):
@@ -528,6 +520,9 @@ class GroupPrompts(_WholePrompts):
         super().__init__(ctx, node, rows)
         self._parts, self.size = parts, len(parts)
         self._groups = rows.groups()
+        for i, part in enumerate(parts):
+            earlier = (member for member in part.members if isinstance(member, Outcome))
+            self.calls[i, 0] += chain.from_iterable(outcome.calls for outcome in earlier)
 
     def all_works(self) -> Iterator[Work]:
         """The parts as work."""
@@ -560,14 +555,6 @@ class GroupPrompts(_WholePrompts):
         ).answer
         note = self.ctx.note
         return self.accept_single(work, reply, lambda text: answer.read(parse(text), note))
-
-    def done(self, work: Work, outcome: Outcome) -> None:
-        """Record the outcome of a part with its calls and those of its members."""
-        members = self._parts[work.items[0]].members
-        earlier = [
-            call for member in members if isinstance(member, Outcome) for call in member.calls
-        ]
-        super().done(work, outcome._replace(calls=tuple(dict.fromkeys((*earlier, *outcome.calls)))))
 
     def items_of(self, work: Work) -> Iterable[int]:
         """The rows of a part."""
@@ -631,12 +618,12 @@ class WindowPrompts(_WholePrompts):
         return [
             Ranking(outcome.values[_RANKING], None, outcome.calls)
             if outcome.values is not None
-            else Ranking(None, outcome.error, outcome.calls, _some(alone, window))
+            else _failed(outcome, {item: alone[item] for item in window if item in alone})
             for window, outcome in windows
         ]
 
     async def _alone(self, items: Sequence[int]) -> dict[int, Outcome]:
-        """The items that fail alone, with their outcomes.
+        """The outcomes of items that are sent alone.
 
         The rows of a window that was too long are measured but not sent.
         """
@@ -651,11 +638,7 @@ class WindowPrompts(_WholePrompts):
         for _ in single.requests([w for w in works if items[w.items[0]] in measured], []):
             pass  # rows that are too long fail
         await single.send_all(work for work in works if items[work.items[0]] not in measured)
-        return {
-            item: outcome
-            for i, item in enumerate(items)
-            if (outcome := single.outcomes.get(i)) and outcome.error
-        }
+        return {items[i]: outcome for i, outcome in single.outcomes.items()}
 
 
 # Errors that no single row causes. In a dry run every row has an error.
@@ -667,8 +650,11 @@ def _kind(outcome: Outcome) -> str:
     return (outcome.error or "").partition(":")[0]
 
 
-def _some(outcomes: Mapping[int, Outcome], items: Block) -> dict[int, Outcome]:
-    return {item: outcomes[item] for item in items if item in outcomes}
+def _failed(outcome: Outcome, alone: Mapping[int, Outcome]) -> Ranking:
+    """The ranking of a window that failed; `alone` are the outcomes of its items sent alone."""
+    faulty = {item: own for item, own in alone.items() if own.error}
+    calls = chain(outcome.calls, *(alone[item].calls for item in alone if item not in faulty))
+    return Ranking(None, outcome.error, tuple(calls), faulty)
 
 
 def _ranking(window: Block, text: str, note: Note) -> dict[str, Any]:
