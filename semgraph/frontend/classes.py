@@ -121,6 +121,10 @@ def _json_schema(adapter: Any) -> Mapping[str, Any]:
         def dataclass_schema(self, schema: Any) -> Any:
             return super().dataclass_schema(schema) | {_CLASS: schema["cls"]}
 
+        def datetime_schema(self, schema: Any) -> Any:
+            naive = {"times without a zone": True} if schema.get("tz_constraint") == "naive" else {}
+            return super().datetime_schema(schema) | naive  # refused: answers have one
+
         def get_default_value(self, schema: Any) -> Any:
             factory = schema.get("default_factory")
             return factory() if factory in (list, dict) else super().get_default_value(schema)
