@@ -26,7 +26,7 @@ from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Empty, Input, Join, Limit, Union
 from semgraph.logical.search import Search
-from semgraph.logical.semantic import Answering, SemAgg, Semantic, SemJoin, SemTopk
+from semgraph.logical.semantic import Answering, Check, SemAgg, Semantic, SemJoin, SemTopk
 from semgraph.physical.loops import RoundTable
 from semgraph.physical.plan import PhysicalPlan, SqlSegment
 from semgraph.semantic.contract import Cost, RowEstimate
@@ -498,9 +498,10 @@ class Estimator:
             plan.windows is None and plan.graph.partition in node.inputs[0].schema.names
         )
         calls = most_calls(implementation, node, rows, self.windows if windowed else 1)
-        if isinstance(node, Answering) and node.check is not None:
+        check = node.check if isinstance(node, Answering) else None
+        if check is not None or any(prompt.validators for prompt in node.prompt.all):
             alone = most_calls(implementation, node, rows, math.ceil(rows.items))
-            again = node.check.retries * alone.number
+            again = (check or Check).retries * alone.number
             calls = Calls(calls.number + again, calls.bound and alone.bound)
         return Amount(calls.number, "most" if calls.bound else "seen")
 

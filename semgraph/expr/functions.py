@@ -14,6 +14,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, lru_cache
+from inspect import Parameter, Signature
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -342,27 +343,15 @@ TEXT_FUNCTIONS: dict[str, TextFunction] = {
 def on_columns(function: TextFunction) -> Callable[..., pa.Array[Any]]:
     """The same function over whole Arrow columns; NULL in any argument gives NULL."""
 
-    # DuckDB evaluates the annotations, and pa.Array is generic for mypy only.
-    def unary(texts: pa.Array) -> pa.Array:  # type: ignore[type-arg]
-        return pa.array(
-            [None if t is None else function.python(t) for t in texts.to_pylist()], function.arrow
-        )
+    def whole(*columns: Any) -> pa.Array[Any]:
+        rows = zip(*(column.to_pylist() for column in columns), strict=True)
+        values = [None if None in row else function.python(*row) for row in rows]
+        return pa.array(values, function.arrow)
 
-    def binary(texts: pa.Array, others: pa.Array) -> pa.Array:  # type: ignore[type-arg]
-        rows = zip(texts.to_pylist(), others.to_pylist(), strict=True)
-        return pa.array(
-            [None if None in row else function.python(*row) for row in rows], function.arrow
-        )
-
-    def ternary(texts: pa.Array, others: pa.Array, thirds: pa.Array) -> pa.Array:  # type: ignore[type-arg]
-        rows = zip(texts.to_pylist(), others.to_pylist(), thirds.to_pylist(), strict=True)
-        return pa.array(
-            [None if None in row else function.python(*row) for row in rows], function.arrow
-        )
-
-    # DuckDB counts the parameters
-    by_count: list[Callable[..., pa.Array[Any]]] = [unary, binary, ternary]
-    return by_count[len(function.parameters) - 1]
+    # DuckDB counts the parameters.
+    names = [Parameter(f"x{i}", Parameter.POSITIONAL_ONLY) for i in range(len(function.parameters))]
+    whole.__signature__ = Signature(names)  # type: ignore[attr-defined]
+    return whole
 
 
 def canonical_json(value: Any) -> str:

@@ -106,7 +106,6 @@ class Type:
             in answers.
         limits: Limits of an answer, and its `default`, as JSON: `{"maximum":150}`. Written beside
             the type.
-        validator: The class of Pydantic that validates an answer.
 
     >>> str(parse_type("list<struct<name: string, at: timestamp null>>"))
     'list<struct<name: string, at: timestamp null>>'
@@ -121,7 +120,6 @@ class Type:
     values: tuple[str, ...] = ()
     ref: str = field(default="", metadata={"added": True})
     limits: str = field(default="", metadata={"added": True})
-    validator: Any = field(default=None, metadata={"added": True})
 
     def __str__(self) -> str:
         body = f"ref<{self.ref}>" if self.ref else self.name

@@ -348,8 +348,6 @@ def _flow(value: Any) -> str:
         return "{" + ", ".join(_parts(value)) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_parts(value)) + "]"
-    if isinstance(value, type):  # in the record of a run
-        value = f"{value.__module__}:{value.__qualname__}"
     if isinstance(value, str):
         return _text(value)
     if value is None or isinstance(value, bool):

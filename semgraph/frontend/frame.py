@@ -25,6 +25,7 @@ import pyarrow as pa
 from semgraph.errors import Fault, Faults, InputError, PlanError, Problem, did_you_mean
 from semgraph.expr.types import PYTHON_TYPES, Type, type_of_arrow
 from semgraph.frontend.build import OPERATORS, SINKS, build, by_keyword, is_shorthand, plan_keys
+from semgraph.frontend.classes import Called
 from semgraph.frontend.document import (
     Document,
     checks_arguments,
@@ -719,11 +720,10 @@ def save(
 
 def _refuse_classes(document: Mapping[str, Any]) -> None:
     """Refuse to write a class that validates answers. Raises PlanError."""
-    cls = next((value for _, value in walk_paths(dict(document)) if isinstance(value, type)), None)
+    values = (value for _, value in walk_paths(dict(document)))
+    cls = next((value for value in values if isinstance(value, Called)), None)
     if cls is not None:
-        what = (
-            f"{cls.__name__} has validators, or fields that only it can check: no file holds them"
-        )
+        what = f"{cls.name} has validators, or fields that only it can check: no file holds them"
         hint = "run the frame in Python, or write the conditions as check"
         raise PlanError(Problem(what, hint=hint))
 

@@ -10,12 +10,18 @@ import types
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from semgraph.errors import Fault, Faults, PlanError, Position, Problem, did_you_mean, each
 from semgraph.expr.types import PYTHON_TYPES, Type, parse_answer_type
 from semgraph.frontend import kinds
-from semgraph.frontend.classes import answers_of, is_model, needs_pydantic, plain_fields
+from semgraph.frontend.classes import (
+    Called,
+    answers_of,
+    is_root_model,
+    is_typed_dict,
+    needs_pydantic,
+)
 from semgraph.frontend.document import (
     Document,
     in_new_words,
@@ -37,8 +43,8 @@ SECTIONS = ("rules", "examples", "context", "item", "other", "reflexion")
 _STATIC = ("rules", "examples", "reflexion")
 
 
-def _class(value: Any) -> type:
-    if not isinstance(value, type):
+def _class(value: Any) -> Called:
+    if not isinstance(value, Called):
         hint = "give the class in Python: returns=Model"
         raise Fault("a file cannot name the class that validates answers", hint=hint)
     return value
@@ -55,7 +61,7 @@ ANSWER_PART: Keys = {
 }
 # The keys of an answer that is a mapping.
 ANSWER: Keys = {"type": Key(kinds.TEXT, "its type, such as string", required=True), **ANSWER_PART}
-_OF_PYTHON: Keys = {"class": Key(kinds.plain(_class, {}))}
+_OF_PYTHON: Keys = {"class": Key(kinds.plain(_class, {})), "optional": Key(kinds.kept({}))}
 TYPES: kinds.Schema = {
     "type": "object",
     "patternProperties": {
@@ -156,10 +162,10 @@ class Prompts:
         item = Template.parse(text, self.params)
         name = " ".join(text.split()[:6])
         try:
-            returns, describe, validator = _answers(mapping(answers, "the types of the answers"))
+            returns, describe, validators = _answers(mapping(answers, "the types of the answers"))
         except Fault as fault:
             raise fault.under("returns") from None
-        return Prompt(name, returns, describe, item=item, validator=validator)
+        return Prompt(name, returns, describe, item=item, validators=validators)
 
     def located(self, fault: Fault) -> Fault:
         """A fault about a placeholder of a prompt file, with its position; other faults unchanged."""
@@ -344,7 +350,7 @@ def _front(front: Document, problems: list[Problem]) -> tuple[Answers, Described
     described: Described = ()
     types = values.get("returns", {})
     try:
-        answers, described, _ = _answers(types, "returns")
+        answers, described, _ = _answers(types, "returns", describe=values.get("describe"))
     except Fault as fault:
         faults += each(fault)
     refused = types.keys() - dict(answers).keys()
@@ -356,13 +362,14 @@ def _front(front: Document, problems: list[Problem]) -> tuple[Answers, Described
         if name not in known and name.split(".", maxsplit=1)[0] not in refused
     ]
     problems += [front.problem(part) for fault in faults for part in each(fault)]
-    described = (*described, *values.get("describe", {}).items())
     return answers, described, values.get("role", "default"), values.get("max_tokens", 1024)
 
 
-def _answers(types: Mapping[str, Any], *path: str) -> limits.Answers:
+def _answers(
+    types: Mapping[str, Any], *path: str, describe: Mapping[str, str] | None = None
+) -> limits.Answers:
     try:
-        return limits.typed_answers(kinds.each_value(types, _keys_of))
+        return limits.typed_answers(kinds.each_value(types, _keys_of), describe)
     except Fault as fault:
         raise fault.under(*path) from None
 
@@ -405,13 +412,11 @@ def answer_types(returns: Any) -> Any:
     """
     if returns is None or isinstance(returns, str):
         return returns
-    if is_model(returns):
-        return answers_of(returns)
-    named = (
-        returns if isinstance(returns, Mapping) else plain_fields(returns) or {"answer": returns}
-    )
+    if isinstance(returns, type) and needs_pydantic(returns):
+        return answers_of(returns, "answer" if is_root_model(returns) else "")
+    fields = get_type_hints(returns) if is_typed_dict(returns) else {"answer": returns}
     entries: dict[str, Any] = {}
-    for name, value in named.items():
+    for name, value in (returns if isinstance(returns, Mapping) else fields).items():
         entries |= _entries(name, value)
     return entries
 
@@ -431,7 +436,7 @@ def _text(kind: Any) -> str:
     if origin is dict and parts not in ((), (str, Any)):
         hint = "dict[str, Any] for any JSON, or a list of a model with two fields"
         raise Fault(f"{kind} is no type of an answer: no type names its keys", hint=hint)
-    if kind in PYTHON_TYPES or origin is dict:
+    if (kind.__hash__ is not None and kind in PYTHON_TYPES) or origin is dict:
         return PYTHON_TYPES[origin or kind]
     if origin in (Union, types.UnionType) and type(None) in parts and len(parts) == 2:
         return f"{_text(next(part for part in parts if part is not type(None)))} null"
@@ -441,9 +446,9 @@ def _text(kind: Any) -> str:
         return _enum(parts)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return _enum(tuple(member.value for member in kind))
-    fields = plain_fields(kind)
-    if fields:
-        return f"struct<{', '.join(f'{name}: {_text(part)}' for name, part in fields.items())}>"
+    if is_typed_dict(kind):
+        parts = tuple(f"{name}: {_text(part)}" for name, part in get_type_hints(kind).items())
+        return f"struct<{', '.join(parts)}>"
     raise Fault(
         f"{getattr(kind, '__name__', kind)} is no type of an answer",
         there="types: str, int, float, bool, datetime, date, list[T], Literal, T | None, a model",

@@ -8,10 +8,13 @@ import json
 import math
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, is_dataclass
-from datetime import UTC, date, datetime
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import UTC, date, datetime, time, timedelta
 from difflib import get_close_matches
 from enum import Enum
+from importlib import import_module
+from inspect import cleandoc
+from pathlib import PurePath
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -20,7 +23,7 @@ import pyarrow as pa
 from semgraph.errors import Fault, InputError, Problem, did_you_mean
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type, python_values, type_of_arrow
-from semgraph.frontend.classes import doc_of, schema_of_class
+from semgraph.frontend.classes import schema_of_class
 from semgraph.logical.plan import InputSpec
 from semgraph.logical.prompt import plain
 
@@ -496,7 +499,8 @@ def _of_mapping(rows: Any, columns: list[str]) -> Any:
                 hint = f'"{name}": a Pydantic model, or a list of mappings'
                 raise Fault(f'"{name}" is {type(cls).__name__}, not a class', hint=hint)
         return [
-            {"name": name, "description": doc_of(cls), "fields": cls} for name, cls in rows.items()
+            {"name": name, "description": cleandoc(cls.__doc__ or ""), "fields": cls}
+            for name, cls in rows.items()
         ]
     pairs = all(isinstance(k, tuple) and isinstance(v, (list, tuple)) for k, v in rows.items())
     if pairs and all(len(key) == len(columns) - 1 for key in rows):
@@ -507,21 +511,23 @@ def _of_mapping(rows: Any, columns: list[str]) -> Any:
 
 def _mapping_of(row: Any) -> Any:
     """A row that is an object of a model or dataclass as a mapping; others are unchanged."""
-    if hasattr(row, "model_dump") and not isinstance(row, type):
-        return _plain_cells(row.model_dump())
-    if is_dataclass(row) and not isinstance(row, type):
-        return _plain_cells(asdict(row))
-    return row
+    of_class = not isinstance(row, type) and (hasattr(row, "model_dump") or is_dataclass(row))
+    return _plain_cell(row) if of_class else row
 
 
-def _plain_cells(value: Any) -> Any:
+def _plain_cell(value: Any) -> Any:
+    """A value of an object for a column: UUIDs, URLs and the like as texts, enums as their values."""
+    if hasattr(value, "model_dump"):
+        return _plain_cell(value.model_dump())
+    if is_dataclass(value):
+        return {part.name: _plain_cell(getattr(value, part.name)) for part in fields(value)}
     if isinstance(value, Mapping):
-        return {name: _plain_cells(inner) for name, inner in value.items()}
+        return {name: _plain_cell(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain_cells(inner) for inner in value]
-    return (
-        value.value if isinstance(value, Enum) else str(value) if isinstance(value, UUID) else value
-    )
+        return [_plain_cell(inner) for inner in value]
+    if isinstance(value, (Enum, UUID, PurePath, time, timedelta)) or hasattr(value, "unicode_host"):
+        return import_module("pydantic_core").to_jsonable_python(value, fallback=str)
+    return value
 
 
 def columns_of(rows: Any) -> RowColumns:

@@ -5,10 +5,8 @@ the model, and checked after the answer.
 from __future__ import annotations
 
 import json
-import math
-import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -22,55 +20,75 @@ from semgraph.logical.schema import NAME
 PART = re.compile(r"([^\W\d]\w*(\[\])*(\.[^\W\d]\w*(\[\])*)*)?\Z")
 
 
-def _is_multiple(value: float, step: float) -> bool:
-    return abs(math.remainder(value, step)) <= 1e-9 * abs(value)
-
-
-@lru_cache(maxsize=256)
-def _compiled(pattern: str) -> Callable[[str], bool]:
-    """Whether a text has a pattern, as Pydantic reads it: in linear time. Raises ValueError."""
-    from pydantic_core import SchemaError, SchemaValidator, core_schema
-
-    try:
-        return SchemaValidator(core_schema.str_schema(pattern=pattern)).isinstance_python
-    except SchemaError as error:
-        raise ValueError(str(error).splitlines()[-1].strip()) from None
-
-
 _NUMBERS, _TEXTS, _LISTS = ("int64", "double"), ("string",), ("list",)
-# Each keyword: the types that it limits, its words, and whether a value meets it.
-_KEYWORDS: Mapping[str, tuple[tuple[str, ...], str, Callable[[Any, Any], bool]]] = {
-    "minimum": (_NUMBERS, "at least {}", operator.ge),
-    "maximum": (_NUMBERS, "at most {}", operator.le),
-    "exclusiveMinimum": (_NUMBERS, "more than {}", operator.gt),
-    "exclusiveMaximum": (_NUMBERS, "less than {}", operator.lt),
-    "multipleOf": (_NUMBERS, "a multiple of {}", _is_multiple),
-    "minLength": (_TEXTS, "at least {} characters", lambda value, n: len(value) >= n),
-    "maxLength": (_TEXTS, "at most {} characters", lambda value, n: len(value) <= n),
-    "pattern": (_TEXTS, "of the pattern {}", lambda value, pattern: _compiled(pattern)(value)),
-    "minItems": (_LISTS, "at least {} entries", lambda value, n: len(value) >= n),
-    "maxItems": (_LISTS, "at most {} entries", lambda value, n: len(value) <= n),
+# Each keyword: the types that it limits, its words, and its name in Pydantic, which checks it.
+_KEYWORDS: Mapping[str, tuple[tuple[str, ...], str, str]] = {
+    "minimum": (_NUMBERS, "at least {}", "ge"),
+    "maximum": (_NUMBERS, "at most {}", "le"),
+    "exclusiveMinimum": (_NUMBERS, "more than {}", "gt"),
+    "exclusiveMaximum": (_NUMBERS, "less than {}", "lt"),
+    "multipleOf": (_NUMBERS, "a multiple of {}", "multiple_of"),
+    "minLength": (_TEXTS, "at least {} characters", "min_length"),
+    "maxLength": (_TEXTS, "at most {} characters", "max_length"),
+    "pattern": (_TEXTS, "of the pattern {}", "pattern"),
+    "minItems": (_LISTS, "at least {} entries", "min_length"),
+    "maxItems": (_LISTS, "at most {} entries", "max_length"),
+}
+_CORE = {"int64": "int", "double": "float", "string": "str", "list": "list"}
+_PYTHON = {
+    "string": str,
+    "enum": str,
+    "boolean": bool,
+    "int64": int,
+    "double": float | int,
+    "list": list,
+    "struct": dict,
 }
 LIMITS = {key: words.format("N") for key, (_, words, _) in _KEYWORDS.items()}  # and what they mean
 DEFAULT = "default"  # the value in place of null
-_STEP = re.compile(r"\[\]|[^.\[\]]+")
+OPTIONAL = "optional"  # of a class that is called: it has a default in place of null
 
 
-def limits_of(keys: Mapping[str, Any], kind: Type) -> str:
-    """The limits among the keys of an answer of a type, as `Type.limits` has them. Raises Fault."""
+def limits_of(keys: Mapping[str, Any], kind: Type, *, by_class: bool = False) -> str:
+    """The limits among the keys of an answer of a type, as `Type.limits` has them; none that a class
+    checks. Raises Fault.
+    """
+    if by_class:
+        return canonical_json({OPTIONAL: True}) if OPTIONAL in keys else ""
     limits = {key: keys[key] for key in (*LIMITS, DEFAULT) if keys.get(key) is not None}
-    for key, value in limits.items():
-        if key == DEFAULT and not kind.nullable:
-            what = f"default stands for null, and {kind} is never null"
-            raise Fault(what, key, hint=f"{kind} null")
-        kinds = _KEYWORDS[key][0] if key in _KEYWORDS else (kind.name,)
+    if OPTIONAL in keys:
+        raise Fault(
+            "only a class that is called has optional fields", OPTIONAL, hint=f"{kind} null"
+        )
+    if DEFAULT in limits and not kind.nullable:
+        what = f"default stands for null, and {kind} is never null"
+        raise Fault(what, DEFAULT, hint=f"{kind} null")
+    default = limits.get(DEFAULT)
+    fits = isinstance(default, _PYTHON.get(kind.name, object))
+    if default is not None and (not fits or default not in (kind.values or [default])):
+        raise Fault(f"{canonical_json(default)} is no {kind}", DEFAULT)
+    for key in limits.keys() & _KEYWORDS.keys():
+        kinds = _KEYWORDS[key][0]
         if kind.name not in kinds:
             raise Fault(f"{key} does not limit {kind}", key, hint=f"it limits {', '.join(kinds)}")
-        try:  # a value that it can be compared with
-            _ = key == DEFAULT or _KEYWORDS[key][2](1 if kinds == _NUMBERS else "", value)
-        except (TypeError, ValueError) as error:
-            raise Fault(f"{value!r}: {error}", key) from None
+        try:
+            _check(canonical_json({key: limits[key]}), kind.name)
+        except ValueError as error:
+            raise Fault(f"{limits[key]!r}: {error}", key) from None
     return canonical_json(limits) if limits else ""
+
+
+@lru_cache(maxsize=1024)
+def _check(limits: str, name: str) -> Callable[[Any], bool]:
+    """Whether a value of a type meets limits. Raises ValueError."""
+    from pydantic_core import SchemaError, SchemaValidator
+
+    given = keywords(limits)
+    core: Any = {_KEYWORDS[key][2]: given[key] for key in given if key in _KEYWORDS}
+    try:
+        return SchemaValidator({"type": _CORE[name], **core}).isinstance_python
+    except SchemaError as error:
+        raise ValueError(str(error).splitlines()[-1].partition(": ")[2]) from None
 
 
 @lru_cache(maxsize=1024)
@@ -79,79 +97,80 @@ def keywords(limits: str) -> Mapping[str, Any]:
     return dict(json.loads(limits)) if limits else {}
 
 
-def in_words(limits: str) -> str:
-    """Limits in words: `from 0 to 150`, `at most 3 characters`."""
-    given = keywords(limits)
-    words = {
-        key: text.format(given[key]) for key, (_, text, _) in _KEYWORDS.items() if key in given
-    }
+def in_words(keys: Mapping[str, Any]) -> str:
+    """Limits in words: `from 0 to 150`, `at most 3 characters`; and the default."""
+    words = {key: text.format(keys[key]) for key, (_, text, _) in _KEYWORDS.items() if key in keys}
     for of in ("imum", "Length", "Items"):
         if (least := f"min{of}") in words and (most := f"max{of}") in words:
-            words[most] = words[most].replace("at most", f"from {given[least]} to")
+            words[most] = words[most].replace("at most", f"from {keys[least]} to")
             del words[least]
-    return ", ".join(words.values())
+    default = keys.get(DEFAULT)
+    said = [] if default is None else [f"default: {canonical_json(default)}"]
+    return ", ".join([*words.values(), *said])
 
 
-def meets(limits: str, value: Any) -> bool:
+def meets(kind: Type, value: Any) -> bool:
     """Whether a value of a type meets the type's limits."""
-    given = keywords(limits)
-    return all(_KEYWORDS[key][2](value, given[key]) for key in given if key in _KEYWORDS)
+    limited = not keywords(kind.limits).keys().isdisjoint(_KEYWORDS)
+    return not limited or _check(kind.limits, kind.name)(value)
 
 
-def limited(fields: tuple[tuple[str, Type], ...], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """The limits and defaults of answers and their parts in words, by path."""
-    for name, kind in fields:
-        path, part = prefix + name, kind
-        while True:
-            if part.limits:
-                default = keywords(part.limits).get(DEFAULT)
-                words = [] if default is None else [f"default: {canonical_json(default)}"]
-                yield path, ", ".join(filter(None, [in_words(part.limits), *words]))
-            if part.item is None:
-                break
-            path, part = f"{path}[]", part.item
-        yield from limited(part.fields, f"{prefix}{name}.")
+def without_optional(kind: Type, value: Any) -> Any:
+    """A JSON value without the optional fields that are null: a class has defaults for them."""
+    if kind.item is not None and value is not None:
+        return [without_optional(kind.item, entry) for entry in value]
+    if not kind.fields or value is None:
+        return value
+    return {
+        name: without_optional(part, value[name])
+        for name, part in kind.fields
+        if value[name] is not None or OPTIONAL not in keywords(part.limits)
+    }
 
 
 class Answers(NamedTuple):
-    """Typed answers by name, their meanings by path, and the class that validates the whole."""
+    """Typed answers by name, their meanings and limits in words by path, and the classes that are
+    called with answers, by name; "": with all.
+    """
 
     fields: tuple[tuple[str, Type], ...]
     describe: tuple[tuple[str, str], ...]
-    validator: Any = None
+    validators: tuple[tuple[str, Any], ...] = ()
 
 
-def typed_answers(entries: Mapping[str, Mapping[str, Any]]) -> Answers:
+def typed_answers(
+    entries: Mapping[str, Mapping[str, Any]], describe: Mapping[str, str] | None = None
+) -> Answers:
     """Answers from the keys of each, and of their parts by path: `type` (of an answer), `describe`,
-    limits and `class`. Raises Fault.
+    limits and `class`; and further meanings by path. Raises Fault.
     """
-    fields = tuple((name, keys["type"]) for name, keys in entries.items() if "type" in keys)
-    whole, told = Type("struct", fields=fields), list[tuple[str, str]]()
-    for path in entries:
-        keys = entries[path]
+    rest = {re.sub(r"(\[\])+\.", ".", path): keys for path, keys in entries.items()}
+    told = {path: keys["describe"] for path, keys in rest.items() if keys.get("describe")}
+    told |= dict(describe or {})
+    words = ((path, in_words(keys)) for path, keys in rest.items())
+    told |= {
+        path: f"{told[path]} ({said})" if path in told else said for path, said in words if said
+    }
+    validators = tuple((path, keys["class"]) for path, keys in rest.items() if "class" in keys)
 
-        def with_keys(kind: Type, keys: Mapping[str, Any] = keys) -> Type:
-            return replace(kind, limits=limits_of(keys, kind), validator=keys.get("class"))
-
+    def with_limits(kind: Type, path: str, by_class: bool) -> Type:
+        keys, inner = rest.pop(path, {}), path.rstrip("[]")
+        by_class = by_class or "class" in keys
         try:
-            whole = _changed(whole, _STEP.findall(path), with_keys)
+            limits = limits_of(keys, kind, by_class=by_class)
         except Fault as fault:
             raise fault.under(path) from None
-        told += [(path, keys["describe"])] if keys.get("describe") else []
-    return Answers(whole.fields, tuple(told), whole.validator)
+        item = kind.item and with_limits(kind.item, f"{path}[]", by_class)
+        fields = [
+            (n, with_limits(part, f"{inner}.{n}".lstrip("."), by_class)) for n, part in kind.fields
+        ]
+        return replace(kind, item=item, fields=tuple(fields), limits=limits)
 
-
-def _changed(kind: Type, steps: Sequence[str], change: Callable[[Type], Type]) -> Type:
-    """A type with a changed part. Raises Fault if there is no such part."""
-    if not steps:
-        return change(kind)
-    step, *rest = steps
-    if kind.item is not None:
-        return replace(kind, item=_changed(kind.item, rest if step == "[]" else steps, change))
-    if step not in dict(kind.fields):
-        raise Fault(f'{kind} has no part "{step}"')
-    fields = tuple((n, _changed(k, rest, change) if n == step else k) for n, k in kind.fields)
-    return replace(kind, fields=fields)
+    fields = tuple((name, keys["type"]) for name, keys in entries.items() if "type" in keys)
+    whole = with_limits(Type("struct", fields=fields), "", by_class=False)
+    for path in rest:
+        raise Fault("no answer has such a part", path)
+    return Answers(whole.fields, tuple(told.items()), validators)
 
 
 def is_part(path: str) -> bool:

@@ -137,7 +137,7 @@ class Prompt:
             empty: a general question.
         alias: In a sem_join, the name of the other row: `{alias.column}` in `item` is a column of
             the other row.
-        validator: The class of Pydantic that validates the whole answer.
+        validators: The types of Pydantic that are called with answers, by name; "": with all.
     """
 
     tag: ClassVar[str] = "Prompt"
@@ -154,12 +154,7 @@ class Prompt:
     reflexion: str = ""
     alias: str = ""
     file: str = field(default="", compare=False)
-    validator: Any = field(default=None, metadata={"added": True})
-
-    @cached_property
-    def validated(self) -> bool:
-        """Whether a class validates the answer or a part of it."""
-        return self.validator is not None or any(has_validator(kind) for _, kind in self.returns)
+    validators: tuple[tuple[str, Any], ...] = field(default=(), metadata={"added": True})
 
     @cached_property
     def canonical_text(self) -> str:
@@ -252,17 +247,10 @@ class PromptSet:
         return named.get(word) or next(near, self.otherwise)
 
 
-def has_validator(kind: Type) -> bool:
-    """Whether a class validates a value of a type, or a part of it."""
-    parts = (*((kind.item,) if kind.item else ()), *(part for _, part in kind.fields))
-    return kind.validator is not None or any(map(has_validator, parts))
-
-
 def without_forms(answers: tuple[tuple[str, Type], ...]) -> tuple[tuple[str, Type], ...]:
     """The answers, with JSON answers of any structure."""
     return tuple(
-        (name, replace(kind, fields=(), validator=None) if kind.name == "json" else kind)
-        for name, kind in answers
+        (name, replace(kind, fields=()) if kind.name == "json" else kind) for name, kind in answers
     )
 
 

@@ -119,13 +119,14 @@ def with_row_schemas(
 def _with_answer_schema(prompt: Prompt, text: str) -> Prompt:
     schema = parse_answer_schema(text)
     name = next(name for name, kind in prompt.returns if kind.name == "json")
-
-    def of_row(kind: Type) -> Type:
-        return replace(kind, fields=schema.fields, validator=schema.validator)
-
-    returns = tuple((n, of_row(kind) if n == name else kind) for n, kind in prompt.returns)
+    returns = tuple(
+        (n, replace(kind, fields=schema.fields) if n == name else kind)
+        for n, kind in prompt.returns
+    )
     described = tuple((f"{name}.{path}".rstrip("."), meaning) for path, meaning in schema.describe)
-    return replace(prompt, returns=returns, describe=(*prompt.describe, *described))
+    validators = tuple((name, cls) for _, cls in schema.validators)
+    described = (*prompt.describe, *described)
+    return replace(prompt, returns=returns, describe=described, validators=validators)
 
 
 def parse_answer_schema(text: str) -> limits.Answers:
@@ -146,7 +147,9 @@ def _keys_of_field(name: str, value: Any) -> Mapping[str, Any]:
     if not part and not NAME.match(name):
         raise Fault(f'"{name}" is no name', hint="letters, digits and _, not starting with a digit")
     keys = value if isinstance(value, Mapping) else {"type": value}
-    known = {"describe", "class", *limits.LIMITS, limits.DEFAULT} | (set() if part else {"type"})
+    known = {"describe", "class", *limits.LIMITS, limits.DEFAULT, limits.OPTIONAL} | (
+        set() if part else {"type"}
+    )
     texts = (keys.get("type", "" if part else None), keys.get("describe", ""))
     if not all(isinstance(each, str) for each in texts) or not keys.keys() <= known:
         raise Fault(f'"{name}" has no type' if not part else f'"{name}" has other keys')
@@ -338,13 +341,6 @@ class AnswerSchema:
     fields: tuple[tuple[str, Type], ...]
     meanings: tuple[tuple[str, str], ...] = ()
 
-    @cached_property
-    def described(self) -> list[tuple[str, str]]:
-        """The meanings by path, with the limits in words."""
-        words = dict(limits.limited(self.fields))
-        own = [(path, _with_limits(text, words.pop(path, ""))) for path, text in self.meanings]
-        return own + list(words.items())
-
     @classmethod
     def of(cls, prompt: Prompt, *before: Own, after: Sequence[Own] = ()) -> AnswerSchema:
         """The fields of a prompt between the operator's own fields."""
@@ -355,10 +351,10 @@ class AnswerSchema:
     @cached_property
     def schema(self) -> dict[str, Any]:
         """The JSON Schema, without additional properties, with descriptions."""
-        meanings = dict(self.described)
-        whole = {"description": meanings[""]} if "" in meanings else {}
+        meanings = dict(self.meanings)
+        whole = " ".join(text for path, text in self.meanings if not path)
         parts = {name: _described(kind, name, meanings) for name, kind in self.fields}
-        return object_schema(parts) | whole
+        return object_schema(parts) | ({"description": whole} if whole else {})
 
     @cached_property
     def sketch(self) -> str:
@@ -368,7 +364,7 @@ class AnswerSchema:
     @cached_property
     def glossary(self) -> str:
         """The meanings of the fields, one per line."""
-        return "\n".join(f"{path}: {text}" if path else text for path, text in self.described)
+        return "\n".join(f"{path}: {text}" if path else text for path, text in self.meanings)
 
     @cached_property
     def tokens(self) -> int | None:
@@ -439,8 +435,9 @@ def read_value(kind: Type, value: Any, path: str, notes: _Notes) -> Any:
             notes.append(("read a date of an answer as NULL", where))
             return None
         raise Invalid(f"{path or 'the answer'} must be {_wanted(kind)}") from None
-    if kind.limits and not limits.meets(kind.limits, answer):
-        raise Invalid(f"{path or 'the answer'} must be {limits.in_words(kind.limits)}")
+    if not limits.meets(kind, answer):
+        own = {**limits.keywords(kind.limits), limits.DEFAULT: None}
+        raise Invalid(f"{path or 'the answer'} must be {limits.in_words(own)}")
     return answer
 
 
@@ -494,10 +491,24 @@ def _time(kind: Type, value: str, path: str, notes: _Notes) -> date:
 
 def _json(kind: Type, value: Any, path: str, notes: _Notes) -> str:
     if kind.fields:  # the schema is in a column
-        return canonical_json(plain(_read_fields(kind.fields, value, path, notes)))
+        whole = Type("struct", fields=kind.fields)
+        return canonical_json(as_json(whole, _read_fields(kind.fields, value, path, notes)))
     json.dumps(value, allow_nan=False)  # 1e999 is read as infinity
     text = canonical_json(value)
     return _string(kind, "\0" if _ESCAPED_NUL.search(text) else text)
+
+
+def as_json(kind: Type, value: Any) -> Any:
+    """A typed value for JSON."""
+    if value is None:
+        return None
+    if kind.name == "json":
+        return json.loads(value)
+    if kind.item is not None:
+        return [as_json(kind.item, entry) for entry in value]
+    if kind.fields:
+        return {name: as_json(part, value[name]) for name, part in kind.fields}
+    return plain(value)
 
 
 def _enum(kind: Type, value: str, *_: object) -> str:
@@ -573,10 +584,6 @@ def _plain_sketch(kind: Type) -> str:
     if kind.name == "enum":
         return " or ".join(f'"{value}"' for value in kind.values)
     return _WORDS[kind.name]
-
-
-def _with_limits(text: str, limits: str) -> str:
-    return f"{text} ({limits})" if limits else text
 
 
 def _described(kind: Type, path: str, meanings: Mapping[str, str]) -> dict[str, Any]:

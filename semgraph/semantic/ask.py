@@ -384,7 +384,7 @@ def _by_classes(
         PlanError: A validator raises an error that is no refusal.
     """
     prompts = asked.prompt.all
-    if not any(prompt.validated for prompt in prompts):
+    if not any(prompt.validators for prompt in prompts):
         return table, {}
     answers, messages = outcomes(asked, table), dict[int, str]()
     lefts = rows.lefts
@@ -393,8 +393,7 @@ def _by_classes(
     for place in _judged(node, table):
         prompt, values = prompts[rows.prompt[lefts[place]]], answers[place].values or {}
         try:
-            if prompt.validated:
-                answers[place] = answers[place]._replace(values=validated(prompt, values))
+            answers[place] = answers[place]._replace(values=validated(prompt, values))
         except Invalid as refusal:
             messages[place] = str(refusal).strip().rstrip(".") or _NO_MESSAGE
         except Fault as fault:

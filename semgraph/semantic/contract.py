@@ -268,7 +268,7 @@ def refuse_check(node: Semantic, because: str) -> str | None:
     It applies to implementations whose requests omit the reason of a refused answer. Classes that
     validate answers are a check.
     """
-    validated = any(prompt.validated for prompt in node.prompt.all)
+    validated = any(prompt.validators for prompt in node.prompt.all)
     checked = validated or getattr(node, "check", None) is not None
     return (
         f"{because}, and the step has a check; use {REFERENCES[node.keyword]}" if checked else None

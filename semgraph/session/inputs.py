@@ -22,7 +22,7 @@ from semgraph.errors import (
 )
 from semgraph.execution.result import Result
 from semgraph.execution.windows import without_nul
-from semgraph.frontend.classes import load_classes, with_classes
+from semgraph.frontend.classes import refuse_other_fields
 from semgraph.frontend.frame import Frame, input_frames
 from semgraph.frontend.row_files import LoadedInput
 from semgraph.frontend.rows import few, read_rows, set_aside, shown
@@ -189,7 +189,7 @@ def typed_inputs(
             beside = plan.windows is not None and _windowing(plan, spec) is None
             whole = rows is None or rows >= table.num_rows or beside
             tables[name] = table if whole else table.slice(0, rows)
-    _read_schemas(plan, tables)
+    _refuse_schemas(plan, tables)
     _refuse_groups(plan, tables)
     return tables
 
@@ -197,8 +197,6 @@ def typed_inputs(
 def _typed(plan: LogicalPlan, spec: InputSpec, value: Any) -> pa.Table | None:
     """An input as a typed table; None if it means all partitions of the store."""
     own = isinstance(value, (Frame, LoadedInput))
-    if isinstance(value, pa.Table):  # perhaps of a recorded run
-        load_classes(value)
     if isinstance(value, LoadedInput):
         value = value.rows
     if spec.or_all and (value is None or is_all(value)):
@@ -232,24 +230,21 @@ def _refuse_groups(plan: LogicalPlan, tables: Mapping[str, pa.Table]) -> None:
                 raise InputError(*few([f"input {name}: {text}{hint}" for text in says]))
 
 
-def _read_schemas(plan: LogicalPlan, tables: dict[str, pa.Table]) -> None:
-    """Refuse rows with invalid answer schemas for a sem_map. Tables take note of the classes that
-    their schemas name. Raises InputError.
-    """
+def _refuse_schemas(plan: LogicalPlan, tables: Mapping[str, pa.Table]) -> None:
+    """Refuse rows with invalid answer schemas for a sem_map. Raises InputError."""
     maps = (node for node in walk(*plan.roots) if isinstance(node, SemMap) and node.answer_schema)
     places = {place: None for node in maps for place in _origins(node.input, node.answer_schema)}
     problems = []
     for name, column in places:
         exists = name in tables and column in tables[name].column_names
-        classes = set[Any]()
-        for text in tables[name].column(column).unique().to_pylist() if exists else ():
+        texts = tables[name].column(column).unique().drop_null() if exists else ()
+        for text in map(str, texts):
             try:
-                classes |= {None if text is None else parse_answer_schema(text).validator} - {None}
+                for _, cls in parse_answer_schema(text).validators:
+                    refuse_other_fields(cls, text)
             except Fault as fault:
                 what = f"input {name}: {column} is no schema: {fault.what}: {shown(text)}"
                 problems.append(Problem(what, hint=fault.hint or SCHEMA_HINT))
-        if classes:
-            tables[name] = with_classes(tables[name], classes)
     if problems:
         raise InputError(*problems[:_MOST_PROBLEMS])
 

@@ -43,7 +43,6 @@ from semgraph.execution.result import (
 from semgraph.execution.runtime import Opened, Runtime, batched_operators, require_prices
 from semgraph.execution.uniform import Uniform
 from semgraph.formats import plural
-from semgraph.frontend.classes import load_classes
 from semgraph.frontend.load import dump
 from semgraph.llm.base import LLM
 from semgraph.llm.stack import bound
@@ -132,8 +131,6 @@ class RunRequest:
 
 async def run_plan(request: RunRequest, resources: Resources) -> Result:
     """Run a plan with the resources of a session."""
-    for table in request.inputs.values():
-        load_classes(table)
     logical = trimmed(request)
     _need_graph(request.plan, logical, resources)
     options = request.options

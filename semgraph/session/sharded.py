@@ -32,6 +32,7 @@ from semgraph.errors import PlanError, Problem, SemgraphError
 from semgraph.execution.record import INPUTS, SHARDS, Run, RunRecord, new_run, read_calls, timestamp
 from semgraph.execution.result import HALTED, Progress, Result, exit_code
 from semgraph.execution.windows import unreadable, without_nul
+from semgraph.frontend.classes import CALLED, Called
 from semgraph.frontend.load import dump
 from semgraph.llm.base import Reply, Usage
 from semgraph.llm.endpoints import require_trusted
@@ -77,6 +78,7 @@ class Job:
         sizes: The number of rows of each input.
         shards: The number of shards.
         now: The time of a plan without windows, equal in all shards; None: that of the recording.
+        classes: The classes that this process was given, which validate answers, by key.
         began: The start of the run, in seconds since the epoch.
     """
 
@@ -89,6 +91,7 @@ class Job:
     sizes: Mapping[str, int]
     shards: int
     now: datetime | None
+    classes: Mapping[str, Called] = field(default_factory=lambda: dict(CALLED))
     began: float = field(default_factory=time.time)
 
     def settings_of(self, number: int) -> Settings:
@@ -144,6 +147,7 @@ async def run_shard(job: Job, task: Task, ledger: Ledger, report: OnReport) -> R
     """Run a shard, within the budget and the limits of the run, with a separate journal and record.
     Its counters include the costs of workers that died on it.
     """
+    CALLED.update(job.classes)
     request = await asyncio.to_thread(job.request_of, task)
     windows = job.division.windows is not None
 

@@ -1,7 +1,8 @@
-"""Validators of classes in shards, whose processes import the classes by their keys."""
+"""Validators of classes in shards, whose processes get the classes."""
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ from pydantic import BaseModel, field_validator
 
 import semgraph as sg
 from semgraph.conformance.cases import Mind, Oracle
-from semgraph.errors import PlanError
 from semgraph.frontend import classes
+from semgraph.frontend.classes import called
 from semgraph.session import sharded
 from tests.engine.here import EngineHere
 from tests.execution.test_pydantic import FILL, KINDS
@@ -27,10 +28,10 @@ class Pet(BaseModel):
 
 
 class Elsewhere(EngineHere):
-    """Workers that were given no classes."""
+    """Workers that were given no classes but those of their job."""
 
     async def attempt(self, task: Any) -> Any:
-        classes._classes.clear()
+        classes.CALLED.clear()
         return await super().attempt(task)
 
 
@@ -46,18 +47,14 @@ def run(folder: Path, monkeypatch: pytest.MonkeyPatch, given: Any) -> list[dict[
         return session.run(folder / "kinds.yaml", kinds=given).rows("asked")
 
 
-def test_workers_import_the_classes_of_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = run(tmp_path, monkeypatch, {"a": Pet, "b": Pet, "c": Pet})
-    assert [row["attributes"] for row in rows] == ['{"name":"REX"}'] * 3
-
-
-def test_a_class_that_they_cannot_import_ends_the_run_with_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_workers_get_the_classes_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Local(Pet):
         pass
 
-    with pytest.raises(PlanError, match="<locals>.Local, which validates answers, cannot be"):
-        run(tmp_path, monkeypatch, {"a": Local, "b": Local})
+    rows = run(tmp_path, monkeypatch, {"a": Pet, "b": Pet, "c": Local})
+    assert [row["attributes"] for row in rows] == ['{"name":"REX"}'] * 3
+
+
+def test_a_class_travels_with_its_key() -> None:
+    sent = pickle.loads(pickle.dumps(called(Pet)))
+    assert (sent, sent.kind) == (f"{__name__}:Pet", Pet)

@@ -10,23 +10,29 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Callable
-from pathlib import Path
+from datetime import UTC, datetime, time, timedelta
+from pathlib import Path, PurePath
 from typing import Annotated, Any, cast
 from uuid import UUID
 
+import pyarrow as pa
+import pydantic.dataclasses
 import pytest
 from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
+    HttpUrl,
     PydanticDeprecatedSince20,
+    StringConstraints,
     create_model,
     field_validator,
     model_validator,
     validator,
 )
 from pydantic_core import PydanticCustomError
+from typing_extensions import TypedDict
 
 import semgraph as sg
 from semgraph.conformance.cases import Mind, Oracle
@@ -259,13 +265,172 @@ def test_another_error_of_a_validator_ends_the_run_and_names_class_validator_and
     assert "apples" in said
 
 
+class Calm(BaseModel):
+    tone: str = "calm"
+    extra: dict[str, Any] = {}
+
+    @field_validator("tone")
+    @classmethod
+    def check(cls, value: str) -> str:
+        if value == "calm":
+            raise ValueError("nothing is calm")
+        return value
+
+
+def test_an_answer_that_equals_the_default_is_validated() -> None:
+    good = {"tone": "cross", "extra": {"a": [1]}}
+    result, model = run(Calm, good, lambda times: {} if times else {"tone": "calm"})
+    assert result.rows()[0]["tone"] == "cross"
+    assert reasons(model.requests[1]) == ["tone: nothing is calm"]
+    result, _ = run(Calm, good, lambda _: {"tone": None})
+    assert result.rows()[0]["tone"] == "calm"
+
+
+def test_what_a_class_makes_of_an_answer_is_not_limited_and_it_may_mend_it() -> None:
+    class Code(BaseModel):
+        code: Annotated[str, StringConstraints(strip_whitespace=True, max_length=3)]
+        more: Annotated[str, AfterValidator(lambda value: value + "!")] = Field(max_length=3)
+
+    result, _ = run(Code, {"code": " abc ", "more": "abc"}, lambda _: {})
+    assert result.rows() == [{**ROWS[0], "code": "abc", "more": "abc!"}]
+
+
+@pytest.mark.parametrize(
+    ("returned", "said"),
+    [
+        (3, "name must be string"),
+        (None, "name must not be null"),
+        (object(), "Unable to serialize unknown type: <class 'object'>"),
+    ],
+)
+def test_a_validator_that_returns_another_type_ends_the_run(returned: Any, said: str) -> None:
+    class Wrong(BaseModel):
+        name: str
+
+        @field_validator("name")
+        @classmethod
+        def check(cls, value: str) -> Any:
+            return returned
+
+    with pytest.raises(PlanError, match=f"Wrong has other values than its types: {said}"):
+        run(Wrong, {"name": "Ann"}, lambda _: {})
+
+
+def test_entries_of_another_type_that_a_validator_returns_are_not_left_out() -> None:
+    class Wrong(BaseModel):
+        names: Annotated[list[str], AfterValidator(lambda names: [len(name) for name in names])]
+
+    with pytest.raises(PlanError, match=r"Wrong has other values .*: names\[0\] must be string"):
+        run(Wrong, {"names": ["Ann"]}, lambda _: {})
+
+
+def test_a_model_validator_that_forgets_to_return_ends_the_run() -> None:
+    class Wrong(BaseModel):
+        name: str
+
+        @model_validator(mode="after")
+        def check(self) -> Any:
+            return None
+
+    with pytest.raises(PlanError, match="Wrong has other values than its types"):
+        run(Wrong, {"name": "Ann"}, lambda _: {})
+
+
+@pydantic.dataclasses.dataclass
+class Made:
+    name: str
+    tags: list[str] = Field(default_factory=list, max_length=1)
+
+    @field_validator("name")
+    @classmethod
+    def check(cls, value: str) -> str:
+        if value == "nobody":
+            raise ValueError("somebody has a name")
+        return value.upper()
+
+
+def _not_empty(value: list[Home]) -> list[Home]:
+    if not value:
+        raise ValueError("name one home")
+    return value
+
+
+class Coded(TypedDict):
+    home: Home
+    code: Annotated[str, AfterValidator(str.upper)]
+
+
+@pytest.mark.parametrize(
+    ("returns", "good", "bad", "said", "kept"),
+    [
+        (Made, {"name": "Ann", "tags": None}, {"name": "nobody"}, "name: somebody has a name", {"name": "ANN", "tags": []}),
+        (
+            {"made": list[Made]},
+            {"made": [{"name": "Ann", "tags": None}]},
+            {"made": [{"name": "Ann", "tags": ["a", "b"]}]},
+            "[0].tags: List should have at most 1 item after validation, not 2",
+            {"made": [{"name": "ANN", "tags": []}]},
+        ),
+        (
+            {"homes": Annotated[list[Home], AfterValidator(_not_empty)]},
+            {"homes": [{"city": "Riga", "zip": None}]},
+            {"homes": []},
+            "name one home",
+            {"homes": [{"city": "Riga", "zip": None}]},
+        ),
+        (
+            Coded,
+            {"home": {"city": "Riga", "zip": None}, "code": "a"},
+            {"home": {"city": "Riga", "zip": "1"}},
+            "home.zip: a zip has four digits",
+            {"home": {"city": "Riga", "zip": None}, "code": "A"},
+        ),
+    ],
+)  # fmt: skip
+def test_dataclasses_typed_dicts_and_annotated_types_are_called_too(
+    returns: Any, good: dict[str, Any], bad: dict[str, Any], said: str, kept: dict[str, Any]
+) -> None:
+    result, model = run(returns, good, lambda times: {} if times else bad)
+    assert result.rows() == [{**ROWS[0], **kept}]
+    assert reasons(model.requests[1])[0] == said
+
+
+def test_two_classes_of_one_name_are_two() -> None:
+    def named(end: str) -> Any:
+        class Named(BaseModel):
+            name: str
+
+            @field_validator("name")
+            @classmethod
+            def add(cls, value: str) -> str:
+                return value + end
+
+        return Named
+
+    notes = sg.table(ROWS, name="notes")
+    one = notes.sem_map("About {text}", returns=named("1"), step="one")
+    other = notes.sem_map("About {text}", returns=named("2"), step="other")
+    both = one.join(other.project({"id": "id", "other": "name"}), using="id", alias="o")
+    with sg.Session(
+        llm=Oracle(Mind(answer=lambda _: {"name": "Ann"})), store="memory", runs=""
+    ) as s:
+        (row,) = s.run(both).rows()
+    assert (row["name"], row["o"]["other"]) == ("Ann1", "Ann2")
+
+
+def test_explain_counts_the_further_requests() -> None:
+    frame = sg.table(ROWS, name="notes").sem_map("About {text}", returns=Checked)
+    with sg.Session(llm=Oracle(Mind()), store="memory", runs="") as session:
+        assert "≤ 3 calls" in str(session.explain(frame))
+
+
 def test_classes_inside_of_types_are_called_for_their_part() -> None:
     good = {"homes": [{"city": "Riga", "zip": "1050"}], "n": 1}
     bad = {"homes": [{"city": "Riga", "zip": "1"}]}
     returns = {"homes": list[Home], "n": int}
     result, model = run(returns, good, lambda times: {} if times else bad)
     assert result.rows()[0]["homes"] == good["homes"]
-    assert reasons(model.requests[1]) == ["zip: a zip has four digits"]
+    assert reasons(model.requests[1]) == ["[0].zip: a zip has four digits"]
 
 
 class Short(BaseModel):
@@ -351,6 +516,28 @@ def test_rows_may_be_objects_of_models_and_dataclasses() -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "value", "read"),
+    [
+        (UUID, UUID(UUID_TEXT), UUID_TEXT),
+        (PurePath, PurePath("a/b"), "a/b"),
+        (HttpUrl, HttpUrl("https://a.b/"), "https://a.b/"),
+        (time, time(12), "12:00:00"),
+        (timedelta, timedelta(hours=1), "PT1H"),
+        (list[Plain], [Plain("a", "x")], [{"id": "a", "text": "x"}]),
+    ],
+)
+def test_values_of_objects_that_are_no_types_of_columns_are_texts(
+    kind: Any, value: Any, read: Any
+) -> None:
+    made = create_model("Made", a=(kind, ...))(a=value)
+    fields = [("a", kind), ("home", Home)]
+    whole = dataclasses.make_dataclass("Whole", fields)(value, Home(city="Riga"))
+    assert sg.table([made]).tables["table"].to_pylist() == [{"a": read}]
+    home = {"city": "Riga", "zip": None}
+    assert sg.table([whole]).tables["table"].to_pylist() == [{"a": read, "home": home}]
+
+
+@pytest.mark.parametrize(
     ("rows", "said"),
     [
         ([Note], "input table row 1 is the class Note, not a mapping of columns"),
@@ -402,7 +589,15 @@ def test_an_input_of_names_descriptions_and_fields_takes_classes(tmp_path: Path)
     assert json.loads(rows[0]["attributes"])["age"] == 30
     assert (rows[1]["fields"], rows[1]["attributes"]) == (None, None)
     assert reasons(learner.requests[1]) == ["age: Age must be between 0 and 150"]
-    assert list(json.loads(rows[0]["fields"])) == ["", "name", "age", "homes", "code", "key"]
+    fields = json.loads(rows[0]["fields"])
+    assert [path for path in fields if "." not in path] == [
+        "",
+        "name",
+        "age",
+        "homes",
+        "code",
+        "key",
+    ]
 
 
 def test_a_class_among_the_values_of_rows_is_its_schema(tmp_path: Path) -> None:
@@ -436,12 +631,28 @@ def test_a_mapping_of_tuples_to_lists_fits_an_input_with_one_column_more(tmp_pat
     ]
 
 
-def test_rows_that_name_a_class_import_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("made", [list, pa.Table.from_pylist])
+def test_rows_that_name_a_class_import_nothing(tmp_path: Path, made: Any) -> None:
     fields = json.dumps({"a": "string", "": {"class": "antigravity:fly"}})
     rows = [{"name": "Human", "description": "", "fields": fields}]
     with pytest.raises(InputError, match="was not given the class antigravity:fly"):
-        kinds(tmp_path, Oracle(Mind()), kinds=rows)
+        kinds(tmp_path, Oracle(Mind()), kinds=made(rows))
     assert "antigravity" not in sys.modules
+
+
+def test_rows_that_name_a_class_have_its_fields(tmp_path: Path) -> None:
+    key = f"{Checked.__module__}:Checked"
+    rows = [{"name": "Human", "description": "", "fields": {"a": "string", "": {"class": key}}}]
+    with pytest.raises(InputError, match="the class .*Checked has other fields now"):
+        kinds(tmp_path, Oracle(Mind()), kinds=rows)
+
+
+def test_json_in_an_answer_of_a_class_is_json(tmp_path: Path) -> None:
+    told = {"tone": "cross", "extra": {"a": [1]}}
+    model = Oracle(Mind(answer=lambda _: {"attributes": told}))
+    for given in (Calm, create_model("Loose", tone=(str, ...), extra=(dict[str, Any], ...))):
+        (row,) = kinds(tmp_path, model, kinds={"Human": given}).rows("asked")
+        assert json.loads(row["attributes"]) == told
 
 
 # -- other processes
@@ -477,18 +688,18 @@ def script(folder: Path, run: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_resumed_run_imports_the_classes_of_its_rows(tmp_path: Path) -> None:
+def test_a_resumed_run_takes_the_classes_that_its_process_has(tmp_path: Path) -> None:
     (tmp_path / "prompts").mkdir()
     (tmp_path / "kinds.yaml").write_text(KINDS)
     (tmp_path / "prompts" / "fill.md").write_text(FILL)
     (tmp_path / "pets.py").write_text(OF_MODULE)
     first = script(tmp_path, 'session.run("kinds.yaml", kinds={"Pet": __import__("pets").Pet})')
     assert first.stdout.split(maxsplit=1)[1:] == ['{"name":"REX"}\n'], first.stderr
-    again = script(tmp_path, 'session.run("kinds.yaml", resume="last")')
+    again = script(tmp_path, '__import__("pets") and session.run("kinds.yaml", resume="last")')
     assert again.stdout.split(maxsplit=1)[1:] == ['{"name":"REX"}\n'], again.stderr
-    (tmp_path / "pets.py").unlink()
     lost = script(tmp_path, 'session.run("kinds.yaml", resume="last")')
-    assert "the class pets:Pet, which validates answers, cannot be imported here" in lost.stderr
+    assert "this process was not given the class pets:Pet" in lost.stderr
+    assert "Import its module in Python before the run" in lost.stderr
 
 
 # -- results
@@ -508,5 +719,55 @@ def test_rows_of_a_result_as_objects_of_a_class() -> None:
     assert fact == Fact(id="a", Text="x", extra={"n": 1})
     assert result.rows(as_=Plain) == [Plain("a", "x")]
     assert result.rows(as_=create_model("Later", id=(str, ...), none=(int, 3)))[0].none == 3
-    with pytest.raises(DataError, match="row 1, column more: Input should be a valid list"):
+    with pytest.raises(DataError, match="row 1, column more: Input should be a valid array"):
         result.rows(as_=create_model("Odd", more=(list[int], ...)))
+    with pytest.raises(DataError, match="row 1, column none: Input should be a valid integer"):
+        result.rows(as_=create_model("Odd", none=(int, ...)))
+
+
+class Tone(enum.Enum):
+    CALM = "calm"
+
+
+class Home2(BaseModel):
+    city: str
+
+
+@dataclasses.dataclass
+class Later:
+    id: str
+    none: int = 3
+
+
+class Loose(TypedDict, total=False):
+    id: str
+    none: int
+
+
+def test_strict_classes_and_those_that_forbid_further_columns_take_rows_too() -> None:
+    class Strict(BaseModel):
+        model_config = ConfigDict(strict=True, extra="forbid")
+
+        tone: Tone
+        key: UUID
+        at: datetime
+        home: Home2
+
+    rows = [{
+        "id": "a", "tone": "calm", "key": UUID_TEXT, "at": datetime(2025, 1, 1, tzinfo=UTC), "home": {"city": "Riga"},
+        "none": None,
+    }]  # fmt: skip
+    with sg.Session(llm=Oracle(Mind()), store="memory", runs="", journal=False) as session:
+        result = session.run(sg.table(rows).filter("id = 'a'"))
+    (row,) = result.rows(as_=Strict)
+    assert (row.tone, str(row.key), row.at, row.home) == (
+        Tone.CALM, UUID_TEXT, rows[0]["at"], Home2(city="Riga"),
+    )  # fmt: skip
+    assert result.rows(as_=Later) == [Later("a", 3)]
+    assert result.rows(as_=Loose) == [{"id": "a"}]
+    with pytest.raises(DataError, match="Unready cannot be read: name 'Missing' is not defined"):
+        result.rows(as_=Unready)
+
+
+class Unready(BaseModel):
+    later: Missing  # type: ignore[name-defined]  # noqa: F821

@@ -15,9 +15,12 @@ from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, NewType, Optional, TypeVar
+from typing import Annotated, Any, Generic, Literal, NewType, NotRequired, Optional, TypeVar
 
+import pydantic.dataclasses
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from pydantic import (
     AfterValidator,
     AliasChoices,
@@ -26,16 +29,19 @@ from pydantic import (
     ConfigDict,
     Field,
     HttpUrl,
+    NaiveDatetime,
     PastDate,
     PositiveInt,
     RootModel,
     SecretStr,
     StrictInt,
     StringConstraints,
+    TypeAdapter,
+    ValidationError,
     conlist,
     create_model,
 )
-from typing_extensions import TypedDict
+from typing_extensions import TypeAliasType, TypedDict
 
 from semgraph.errors import PlanError
 from semgraph.expr.types import parse_type
@@ -43,7 +49,7 @@ from semgraph.frontend.document import parse
 from semgraph.frontend.frame import table
 from semgraph.frontend.load import load_document
 from semgraph.frontend.prompt_files import answer_types
-from semgraph.logical.limits import in_words, limits_of
+from semgraph.logical.limits import in_words, limits_of, meets
 
 
 class City(BaseModel):
@@ -63,6 +69,14 @@ class Spot:
     count: Annotated[int, Field(ge=1)] = 1
 
 
+@pydantic.dataclasses.dataclass
+class Made:
+    """Something."""
+
+    n: int = Field(3, description="how many", ge=0)
+    tags: list[str] = Field(default_factory=list)
+
+
 class Tone(enum.Enum):
     CALM = "calm"
     CROSS = "cross"
@@ -74,7 +88,12 @@ class Level(enum.IntEnum):
 
 Name = NewType("Name", str)
 Short = Annotated[str, Field(max_length=3, description="a word")]
+Age = TypeAliasType("Age", Annotated[int, Field(ge=1)])
 T = TypeVar("T")
+
+
+class Checked(TypedDict):
+    a: Annotated[str, AfterValidator(str.strip)]
 
 
 class Box(BaseModel, Generic[T]):
@@ -87,6 +106,24 @@ class Node(BaseModel):
 
 class Names(RootModel[list[str]]):
     pass
+
+
+class Nest(RootModel[list["Nest"]]):
+    pass
+
+
+class Empty(BaseModel):
+    pass
+
+
+@dataclasses.dataclass
+class Lost:
+    a: list[str] = dataclasses.field(default_factory=lambda: ["x"])
+
+
+class Noted(TypedDict):
+    city: str
+    note: NotRequired[str]
 
 
 class Unready(BaseModel):
@@ -141,8 +178,18 @@ def one(kind: Any, field: Any = ...) -> dict[str, Any]:
         (list[str], Field(default_factory=list), {"type": "list<string> null", "default": []}),
         (dict, Field(default_factory=dict), {"type": "json null", "default": {}}),
         (str, Field(alias="b"), "string"),
-        (str, Field(validation_alias="b", json_schema_extra={"example": "x"}), "string"),
+        (str, Field(validation_alias=AliasPath("b", 0)), "string"),
+        (str, Field(validation_alias=AliasChoices("b", "c")), "string"),
+        (
+            str,
+            Field(validation_alias="b", json_schema_extra={"example": "x"}),
+            {"type": "string", "describe": "For example: x"},
+        ),
         (Box[int], ..., "struct<inside: int64>"),
+        (Box, ..., "struct<inside: json>"),
+        (Names, ..., "list<string>"),
+        (Age, ..., {"type": "int64", "minimum": 1}),
+        (Noted, ..., "struct<city: string, note: string null>"),
     ],
 )  # fmt: skip
 def test_what_a_field_says_is_carried(kind: Any, field: Any, written: Any) -> None:
@@ -189,12 +236,22 @@ def of_city(path: str) -> dict[str, Any]:
             {
                 "city": {"type": CITY, "describe": "A town."},
                 **of_city("city"),
-                "count": {"type": "int64", "minimum": 1},
+                "count": {"type": "int64 null", "minimum": 1, "default": 1},
             },
         ),
         (
             {"tags": list[Short]},
             {"tags": "list<string>", "tags[]": {"describe": "a word", "maxLength": 3}},
+        ),
+        (Names, {"answer": "list<string>"}),
+        ({"age": Age}, {"age": {"type": "int64", "minimum": 1}}),
+        (
+            Made,
+            {
+                "": {"describe": "Something."},
+                "n": {"type": "int64 null", "describe": "how many", "minimum": 0, "default": 3},
+                "tags": {"type": "list<string> null", "default": []},
+            },
         ),
         ({"deep": list[list[Short]]}, {"deep": "list<list<string>>", "deep[][]": {"describe": "a word", "maxLength": 3}}),
     ],
@@ -226,11 +283,12 @@ def test_docstrings_of_fields_are_descriptions() -> None:
         (Annotated[str, StringConstraints(to_upper=True)], ..., "string"),
         (list[Annotated[str, AfterValidator(str.strip)]], ..., "list<string>"),
         (dict[str, Any], Field(max_length=2), "json"),
+        (Checked, ..., "struct<a: string>"),
     ],
 )
 def test_what_only_the_class_can_check_is_left_to_it(kind: Any, field: Any, form: str) -> None:
     entries = one(kind, field)
-    assert entries[""]["class"].__name__ == "Ticket"
+    assert entries[""]["class"].kind.__name__ == "Ticket"
     assert (entries["a"]["type"] if isinstance(entries["a"], dict) else entries["a"]) == form
 
 
@@ -248,13 +306,14 @@ def test_what_only_the_class_can_check_is_left_to_it(kind: Any, field: Any, form
         (SecretStr, ..., "Ticket.a: SecretStr is no type of an answer"),
         (int | str, ..., "Ticket.a: int | str is no type of an answer"),
         (Callable[[], int], ..., "Ticket.a: "),
-        (list[str], Field(default_factory=lambda: ["x"]), "Ticket.a: its default_factory cannot be carried"),
-        (str, Field(validation_alias=AliasPath("b", 0)), "Ticket.a: its alias is a path, or several"),
-        (str, Field(validation_alias=AliasChoices("b", "c")), "Ticket.a: its alias is a path, or several"),
-        (str, Field(json_schema_extra={"unit": "m"}), "Ticket.a: it has a json_schema_extra, which cannot be carried"),
+        (list[str], Field(default_factory=lambda: ["x"]), "Ticket.a: its default_factory or default cannot be carried"),
+        (object, object(), "Ticket.a: its default_factory or default cannot be carried"),
+        (Lost, ..., "Lost.a: its default_factory or default cannot be carried"),
+        (str, Field(json_schema_extra={"unit": "m"}), "Ticket.a: str is no type of an answer with unit in its JSON Schema"),
+        (NaiveDatetime, ..., "Ticket.a: NaiveDatetime is no type of an answer with times without a zone in its JSON Schema"),
+        (Empty, ..., "Ticket.a: Empty has no fields"),
+        (Nest, ..., "Ticket.a: it refers to Nest itself"),
         (Node, ..., "Node.kids: it refers to Node itself"),
-        (Names, ..., "Ticket.a: Names is a RootModel: its value has no name"),
-        (Box, ..., "Ticket.a: Box has type variables that stand for no type"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_carried_is_named_with_class_and_field(
@@ -269,13 +328,13 @@ def test_what_cannot_be_carried_is_named_with_class_and_field(
 @pytest.mark.parametrize(
     ("returns", "said"),
     [
-        (Names, "sem_map, returns: Names is a RootModel: its value has no name"),
-        (Unready, "sem_map, returns: Unready has no JSON Schema: name 'Missing' is not defined"),
+        (Unready, "sem_map, returns: Unready cannot be read: name 'Missing' is not defined"),
+        (Level.LOW, "sem_map, returns, answer: "),
+        (City(name="Riga"), "sem_map, returns, answer: "),
         (create_model("Odd", __config__=ConfigDict(json_schema_extra={"x": 1}), a=(str, ...)),
-         "sem_map, returns: Odd has a json_schema_extra, which cannot be carried"),
+         "sem_map, returns: Odd is no type of an answer with x in its JSON Schema"),
         ({"a": dict[str, int]}, "sem_map, returns, a: dict[str, int] is no type of an answer"),
         ({"a": list[Node]}, "sem_map, returns, a: Node.kids: it refers to Node itself"),
-        ({"a": Annotated[str, AfterValidator(str)]}, "sem_map, returns, a: "),
         ({"a": uuid.UUID}, "sem_map, returns, a: UUID is no type of an answer"),
     ],
 )  # fmt: skip
@@ -304,6 +363,11 @@ def test_a_plan_with_limits_is_written_and_read_back() -> None:
         ({"pattern": "("}, "string", "'(': "),
         ({"multipleOf": 0}, "int64", "0: "),
         ({"default": 3}, "int64", "default stands for null, and int64 is never null"),
+        ({"default": 3}, "string null", "3 is no string null"),
+        ({"default": "c"}, "enum<a, b> null", '"c" is no enum<a, b> null'),
+        ({"minimum": 0.5}, "int64", "0.5: 'ge' must be coercible to an integer"),
+        ({"maxLength": -1}, "string", "-1: "),
+        ({"optional": True}, "string null", "only a class that is called has optional fields"),
     ],
 )
 def test_limits_that_do_not_fit_are_refused(keys: Any, kind: str, said: str) -> None:
@@ -314,8 +378,16 @@ def test_limits_that_do_not_fit_are_refused(keys: Any, kind: str, said: str) -> 
 
 def test_a_part_that_is_not_there_is_refused() -> None:
     returns = {"a": "struct<b: string>", "a.c": {"maxLength": 3}}
-    with pytest.raises(PlanError, match='has no part "c"'):
+    with pytest.raises(PlanError, match="a.c: no answer has such a part"):
         table([{"id": 1}]).sem_map("{id}?", returns=returns)
+
+
+def test_the_path_of_a_part_may_name_the_list() -> None:
+    kind = "list<struct<b: string>>"
+    for path in ("a.b", "a[].b"):
+        returns = {"a": kind, path: {"maxLength": 3, "describe": "a word"}}
+        node: Any = table([{"id": 1}]).sem_map("{id}?", returns=returns).node
+        assert node.prompt.first.describe == (("a.b", "a word (at most 3 characters)"),)
 
 
 @pytest.mark.parametrize(
@@ -326,13 +398,72 @@ def test_a_part_that_is_not_there_is_refused() -> None:
         ({"exclusiveMinimum": 0, "multipleOf": 5}, "more than 0, a multiple of 5"),
         ({"minLength": 1, "maxLength": 3}, "from 1 to 3 characters"),
         ({"pattern": "^a"}, "of the pattern ^a"),
-        ({"maxItems": 2, "default": []}, "at most 2 entries"),
+        ({"maxItems": 2, "default": []}, "at most 2 entries, default: []"),
     ],
 )
 def test_limits_in_words(limits: dict[str, Any], words: str) -> None:
     numbers = {"minimum", "exclusiveMinimum"} & limits.keys()
     kind = "int64" if numbers else "list<int64> null" if "maxItems" in limits else "string null"
-    assert in_words(limits_of(limits, parse_type(kind))) == words
+    assert limits_of(limits, parse_type(kind))
+    assert in_words(limits) == words
+
+
+_KEYWORDS = {
+    "minimum": "ge", "maximum": "le", "exclusiveMinimum": "gt", "exclusiveMaximum": "lt",
+    "multipleOf": "multiple_of", "minLength": "min_length", "maxLength": "max_length", "pattern": "pattern",
+}  # fmt: skip
+
+
+def agree(kind: str, python: Any, limits: dict[str, Any], value: Any) -> None:
+    """A value meets limits where Pydantic says so."""
+    field = Field(**{_KEYWORDS[key]: limit for key, limit in limits.items()})
+    try:
+        TypeAdapter(Annotated[python, field]).validate_python(value, strict=True)
+    except ValidationError:
+        right = False
+    else:
+        right = True
+    own = dataclasses.replace(parse_type(kind), limits=limits_of(limits, parse_type(kind)))
+    assert meets(own, value) == right
+
+
+_INTS = st.integers(-20, 20) | st.integers(-(2**63), 2**63 - 1)
+_FLOATS = st.integers(-200, 200).map(lambda n: n / 10) | st.floats(
+    allow_nan=False, allow_infinity=False
+)
+_RANGES = st.sampled_from(["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"])
+
+
+@given(_INTS, st.dictionaries(_RANGES, _INTS, max_size=2), st.none() | st.integers(1, 10**6))
+@example(1_000_000_000_001, {}, 1_000_000)
+def test_limits_of_whole_numbers_are_those_of_pydantic(
+    value: int, limits: dict[str, Any], step: int | None
+) -> None:
+    agree("int64", int, {**limits, **({} if step is None else {"multipleOf": step})}, value)
+
+
+@given(
+    _FLOATS,
+    st.dictionaries(_RANGES, _FLOATS, max_size=2),
+    st.none() | st.sampled_from([0.1, 0.5, 3.0]),
+)
+@example(7.341287988070131e34, {}, 0.1)
+def test_limits_of_numbers_are_those_of_pydantic(
+    value: float, limits: dict[str, Any], step: float | None
+) -> None:
+    agree("double", float, {**limits, **({} if step is None else {"multipleOf": step})}, value)
+
+
+@given(
+    st.text(max_size=6),
+    st.dictionaries(st.sampled_from(["minLength", "maxLength"]), st.integers(0, 6)),
+    st.none() | st.sampled_from(["^a", "b$", "[0-9]+", "^.$", r"\d", r"\w+$", "^$"]),
+)
+@example("a\n", {}, "^a$")
+def test_limits_of_texts_are_those_of_pydantic(
+    value: str, limits: dict[str, Any], pattern: str | None
+) -> None:
+    agree("string", str, {**limits, **({} if pattern is None else {"pattern": pattern})}, value)
 
 
 def test_a_file_cannot_name_a_class() -> None:
@@ -353,9 +484,18 @@ def test_types_without_pydantic_do_not_import_it() -> None:
 def test_typed_dicts_of_the_standard_library_work_or_say_what_to_use() -> None:
     class Plain(typing.TypedDict):
         city: str
-        note: typing.NotRequired[str]
 
-    assert answer_types({"a": list[Plain]}) == {"a": "list<struct<city: string, note: string>>"}
+    assert answer_types({"a": list[Plain]}) == {"a": "list<struct<city: string>>"}
+    assert answer_types(Plain) == {"city": "string"}
+
+    class Partial(typing.TypedDict):
+        note: NotRequired[str]
+
+    if sys.version_info < (3, 12):
+        with pytest.raises(PlanError, match="use `typing_extensions.TypedDict`"):
+            table([{"id": 1}]).sem_map("{id}?", returns=Partial)
+    else:
+        assert answer_types(Partial) == {"note": "string null"}
 
 
 def test_hints_name_what_to_write() -> None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Optional
 
 import pytest
-from pydantic import BaseModel, Field, PydanticDeprecatedSince20, validator
+from pydantic import BaseModel, Field, PydanticDeprecatedSince20, model_validator, validator
 
 from semgraph.errors import InputError
 from tests.plans.conftest import Memory
@@ -147,6 +147,21 @@ async def test_a_validator_of_the_page_is_told_to_the_model(memory: Memory) -> N
     result = await memory.hear("I live in Rome.", entity_types={"Person": Human})
     (failure,) = result.failed
     assert failure.error == "check: town: Rome is no town"
+
+
+async def test_a_validator_of_a_fact_changes_its_attributes(memory: Memory) -> None:
+    class Job(Employment):
+        """Employment relationship between a person and company."""
+
+        @model_validator(mode="after")
+        def check(self) -> Job:
+            self.position = f"as {self.position}"
+            return self
+
+    await memory.hear("I work at Luma.", **classes(edge_types={**EDGE_TYPES, "Employment": Job}))
+    graph = await memory.graph()
+    (fact,) = [fact for fact in graph.facts if fact["name"] == "Employment"]
+    assert json.loads(fact["attributes"])["position"].startswith("as ")
 
 
 async def test_a_length_of_a_field_comes_before_that_of_all_attributes(memory: Memory) -> None:
