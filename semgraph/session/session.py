@@ -150,6 +150,9 @@ class Session:
         self.folder = Path(folder).absolute()
         self.group = group
         self.use = dict(use or {})
+        if not isinstance(models, Mapping | None):
+            what, hint = "models is no mapping", 'models={"small": "openai:gpt-4.1-nano"}'
+            raise PlanError(Problem(what, hint=hint))
         named = {role: model for role, model in (models or {}).items() if model is not None}
         for role in named:
             check_role(role)
@@ -178,6 +181,10 @@ class Session:
         )
         given: dict[str, Any] = {"default": llm, "embed": embedder, **named}
         own = {role: model for role, model in given.items() if not isinstance(model, str | None)}
+        for role, model in own.items():
+            if not hasattr(model, "embed" if role == "embed" else "complete"):
+                hint = 'a name such as "openai:gpt-4.1-mini", or an object'
+                raise PlanError(Problem(f"{role}: {model!r} is no model", hint=hint))
         own_embedder = own.pop("embed", None)
         objects = UserObjects(own, own_embedder, None if isinstance(store, str) else store)
         self._owned = Owned()

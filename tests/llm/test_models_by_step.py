@@ -422,3 +422,17 @@ async def test_the_record_of_a_comparison_has_no_part_of_a_key(
         ran = await opened.arun(notes, notes=NOTES)
     for record in (compared.record, ran.record):
         assert "mnop" not in (record / "run.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"models": ["local"]}, "models is no mapping"),
+        ({"models": {"small": 3}}, "small: 3 is no model"),
+        ({"llm": 3}, "default: 3 is no model"),
+        ({"embedder": object}, "embed: <class 'object'> is no model"),
+    ],
+)
+def test_what_is_no_model_is_refused(given, said):
+    with pytest.raises(PlanError, match=said):
+        semgraph.Session(store="memory", **given)
