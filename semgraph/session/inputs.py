@@ -164,7 +164,7 @@ def given_rows(plan: object, inputs: Mapping[str, Any], rows: int | None = None)
     """The rows of a caller by input: those of a frame, and those that are not None. Raises PlanError
     for a number of rows below 0.
     """
-    if rows is not None and rows < 0:
+    if isinstance(rows, int) and rows < 0:
         raise PlanError(f"{option('rows', rows)}: use a number from 0")
     own: dict[str, Any] = dict(input_frames(plan)) if isinstance(plan, Frame) else {}
     return own | {name: value for name, value in inputs.items() if value is not None}
