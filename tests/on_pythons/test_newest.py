@@ -51,6 +51,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "pandas": ("pandas", "semgraph.pandas"),
     "ray": ("ray",),
     "mcp": ("mcp", "semgraph.serve"),
+    "otel": ("opentelemetry.trace", "semgraph.telemetry"),
     "docs": ("mkdocs", "mkdocstrings"),
 }
 """What each extra lets one import."""
