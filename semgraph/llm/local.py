@@ -37,7 +37,6 @@ from semgraph.llm.catalogue import (
 )
 from semgraph.llm.replies import first_tokens
 from semgraph.llm.tokens import LOGPROBS, TokenCounter, word_logprobs
-from semgraph.logical.limits import without_limits
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -265,7 +264,7 @@ class _Answer:
 
 def _grammar(schema: str) -> str:
     """The schema as a grammar of llama.cpp's guidance library."""
-    body = {**json.loads(without_limits(schema)), "x-guidance": _LAYOUT}
+    body = {**json.loads(schema), "x-guidance": _LAYOUT}
     return f"%llguidance {{}}\nstart: %json {json.dumps(body)}"
 
 

@@ -39,7 +39,6 @@ from semgraph.llm.replies import (
 )
 from semgraph.llm.services import OPENAI, Service, Structured
 from semgraph.llm.tokens import LOGPROBS, Price, TokenCounter, cost, prompt_tokens, word_logprobs
-from semgraph.logical.limits import without_limits
 from semgraph.privacy import learn, learn_from_addresses, without_password
 
 if TYPE_CHECKING:
@@ -612,8 +611,6 @@ class OpenAI:
         # The schema is JSON text already.
         schema = request.schema
         schema = _FORMAT.sub("", schema) if "format" in refused else schema
-        own = self.wire.base_url == self.service.url  # an address of the user's may take less
-        schema = without_limits(schema, self.service.limits if own else ())
         tail = self._answer_format(form, schema)
         tail = f",{tail}}}" if tail else "}"
         try:

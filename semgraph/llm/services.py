@@ -29,7 +29,6 @@ class Service:
     # Members of requests that it refuses or ignores, by their names in `openai.REFUSALS`, and what
     # else it lacks: `tool`, `format` (of dates in schemas), `dimensions` (of embedders), `embeddings`.
     refuses: Collection[str] = ()
-    limits: Collection[str] = ()  # keywords of limits that its schemas take
     prices: str = ""  # its name in the price list (genai-prices); "": it is found by its address
     model: str = ""  # the default model if its key is set
     embedder: str = ""  # the default embedder
@@ -75,14 +74,11 @@ class Service:
         return {"anthropic-version": "2023-06-01"} | ({"x-api-key": key} if key else {})
 
 
-_BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
-_ITEMS = ("minItems", "maxItems")
-
 # The default service of a model or an embedder with an address.
 OPENAI = Service(
     "openai", "OpenAI", "https://api.openai.com/v1", "OPENAI_API_KEY", "OPENAI_BASE_URL",
     prices="openai", model="gpt-4.1-mini", embedder="text-embedding-3-small?dimensions=1024",
-    limits=(*_BOUNDS, "multipleOf", "pattern", *_ITEMS), batches=True,
+    batches=True,
 )  # fmt: skip
 SERVICES: tuple[Service, ...] = (
     OPENAI,
@@ -96,7 +92,6 @@ SERVICES: tuple[Service, ...] = (
                      "embeddings")),
     Service("gemini", "Google Gemini", "https://generativelanguage.googleapis.com/v1beta/openai",
             "GEMINI_API_KEY", prices="google", refuses=("seed", "logprobs"),
-            limits=("minimum", "maximum", *_ITEMS),
             embeds_at_once={"batch": 100}),
     # An embedding request may have 16,384 tokens, which are estimated here.
     Service("mistral", "Mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", prices="mistral",
@@ -119,8 +114,7 @@ SERVICES: tuple[Service, ...] = (
             prices="openrouter", members={"provider": {"require_parameters": True}},
             key_path="/key", billed="cost"),
     Service("xai", "xAI", "https://api.x.ai/v1", "XAI_API_KEY", prices="x-ai",
-            refuses=("logprobs", "embeddings"),
-            limits=(*_BOUNDS, *_ITEMS, "minLength", "maxLength", "pattern")),
+            refuses=("logprobs", "embeddings")),
     Service("ollama", "Ollama", "http://localhost:11434/v1", "OLLAMA_API_KEY", "OLLAMA_HOST",
             path="/v1", port=11434, key_optional=True, refuses=("max_completion_tokens", "tool")),
     Service("vllm", "vLLM", "http://localhost:8000/v1", "VLLM_API_KEY", key_optional=True),

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -95,30 +95,6 @@ def _check(limits: str, name: str) -> Callable[[Any], bool]:
 def keywords(limits: str) -> Mapping[str, Any]:
     """The keywords of `Type.limits`."""
     return dict(json.loads(limits)) if limits else {}
-
-
-def schema_keywords(limits: str) -> dict[str, Any]:
-    """The keywords of `Type.limits` that JSON Schema has."""
-    given = keywords(limits)
-    return {key: given[key] for key in given if key in _KEYWORDS}
-
-
-def without_limits(schema: str, taken: Collection[str] = ()) -> str:
-    """A JSON Schema without limits, except `taken`: for a service that refuses or ignores them."""
-    if not any(f'"{key}":' in schema for key in LIMITS):
-        return schema
-
-    def plain(node: Any) -> Any:
-        if isinstance(node, list):
-            return [plain(part) for part in node]
-        if not isinstance(node, dict):
-            return node
-        kept = {key: part for key, part in node.items() if key not in LIMITS or key in taken}
-        names = kept.pop("properties", None)
-        inner = {} if names is None else {"properties": {n: plain(names[n]) for n in names}}
-        return {key: plain(part) for key, part in kept.items()} | inner
-
-    return canonical_json(plain(json.loads(schema)))
 
 
 def in_words(keys: Mapping[str, Any]) -> str:

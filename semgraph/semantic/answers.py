@@ -590,14 +590,12 @@ def _described(kind: Type, path: str, meanings: Mapping[str, str]) -> dict[str, 
     """The JSON Schema of a type, with the meanings of the type and its fields."""
     schema = (replace(kind, name="struct") if kind.fields else kind).json_schema()
     inner = schema["anyOf"][0] if kind.nullable else schema
-    inner |= limits.schema_keywords(kind.limits)
     part, entry = kind, path
     while part.item is not None:
         part, inner, entry = part.item, inner["items"], f"{entry}[]"
         if entry in meanings:
             inner["description"] = meanings[entry]
         inner = inner["anyOf"][0] if part.nullable else inner
-        inner |= limits.schema_keywords(part.limits)
     for name, field in part.fields:
         inner["properties"][name] = _described(field, f"{path}.{name}", meanings)
     return schema | {"description": meanings[path]} if path in meanings else schema
