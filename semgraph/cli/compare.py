@@ -1,8 +1,10 @@
-"""`semgraph compare`: implementations of a step, or variants of a plan, side by side."""
+"""`semgraph compare`: variants of a step or of a plan, side by side."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,7 +14,8 @@ from semgraph.cli.options import (
     argument,
     everywhere,
     flag,
-    read_variants,
+    json_or_text,
+    named_values,
     run_until_signal,
 )
 from semgraph.errors import PlanError, Problem
@@ -29,7 +32,7 @@ def compare(
     request: RunOptions,
     plan: Annotated[str | None, argument("PLAN", "A file, or a name: semgraph plans list.")] = None,
     step: Annotated[
-        str | None, flag("--step STEP", "The step whose implementations are compared.")
+        str | None, flag("--step STEP", "The step whose variants are compared; else whole plans.")
     ] = None,
     implementations: Annotated[
         str | None,
@@ -38,34 +41,41 @@ def compare(
     variant: Annotated[
         list[str] | None,
         flag(
-            "--variant NAME:STEP=IMPLEMENTATION,…",
-            "A whole plan with implementations of its steps; give two or more.",
+            "--variant NAME:KEY=VALUE,…",
+            "What a variant changes: a step, preset, plan, llm, embedder, params.NAME, models.ROLE, "
+            "prompts.NAME (a file), rules.NAME (on, off).",
         ),
+    ] = None,
+    grid: Annotated[
+        str | None,
+        flag(
+            "--grid KEY=A,B;KEY=C,D", "The product of such changes: models.default=a,b; step=x,y."
+        ),
+    ] = None,
+    arms: Annotated[
+        str | None, flag("--arms FILE", "Variants from a YAML file: {NAME: {KEY: VALUE}}.")
     ] = None,
     truth: Annotated[
         str | None, flag("--truth FILE", "What is right: columns that name a row, and its answers.")
     ] = None,
     trials: Annotated[int, flag("--trials N", "Independent trials of each.")] = 1,
+    times: Annotated[
+        bool, flag("--times", "Measure times: send every request of every variant.")
+    ] = False,
     show: Annotated[
         str | None, flag("--show ID", "Show a recorded comparison: its id, or last.")
     ] = None,
 ) -> None:
-    """Compare implementations of a step over the same rows, or variants of a plan. The store is
-    only read.
-    """
+    """Compare variants of a step over the same rows, or of a whole plan. The store is only read."""
     if show is not None:
         from semgraph.compare.comparison import load_comparison
 
         _print(options, load_comparison(show))
         return
     if plan is None:
-        raise PlanError(
-            Problem(
-                "there is no plan to compare",
-                hint="semgraph compare PLAN --step STEP --implementations A,B",
-            )
-        )
-    variants = read_variants(step, implementations, variant or [])
+        hint = "semgraph compare PLAN --step STEP --implementations A,B"
+        raise PlanError(Problem("there is no plan to compare", hint=hint))
+    chosen = read_arms(step, implementations, variant or [], grid, arms)
     with options.session() as session:
         prepared = given.prepare(session, plan)
         from semgraph.render.header import header
@@ -73,11 +83,13 @@ def compare(
         values = given.rows(prepared)
         options.talk(*header(prepared, plan, values, session.settings))
         job = session.acompare(
-            prepared,
-            variants=variants,
+            plan,
+            **given.loading,
+            **chosen,
             step=step,
             truth=truth,
             trials=trials,
+            times=times,
             rows=request.rows,
             fresh=request.fresh,
             say=options.talk,
@@ -92,6 +104,79 @@ def compare(
             raise
     _print(options, comparison)
     raise typer.Exit(comparison.exit_code)
+
+
+def read_arms(
+    step: str | None,
+    implementations: str | None,
+    variants: Sequence[str] = (),
+    grid: str | None = None,
+    file: str | None = None,
+) -> dict[str, Any]:
+    """The arguments `variants` and `grid` of `Session.compare`, as typed. Raises PlanError with all
+    problems.
+
+    >>> read_arms("linked", "nested_loop, block(left=10,right=5)")
+    {'variants': ['nested_loop', 'block(left=10,right=5)']}
+    >>> read_arms(None, None, ["cheap:linked=block,params.window=5", "exact:preset=fused"])
+    {'variants': {'cheap': {'linked': 'block', 'params.window': 5}, 'exact': {'preset': 'fused'}}}
+    >>> read_arms(None, None, grid="models.default=a,b; linked=block()")
+    {'grid': {'models.default': ['a', 'b'], 'linked': ['block()']}}
+    """
+    from semgraph.compare.variants import listed, read_file_of_variants
+
+    ways = {
+        "--implementations": implementations,
+        "--variant": variants,
+        "--grid": grid,
+        "--arms": file,
+    }
+    typed = [option for option, value in ways.items() if value]
+    if not typed:
+        hint = (
+            "--step STEP --implementations A,B; or whole plans: "
+            "--variant NAME:KEY=VALUE --variant NAME:KEY=VALUE"
+        )
+        raise PlanError(Problem("there is nothing to compare", hint=hint))
+    if len(typed) > 1:
+        what = f"{' and '.join(typed)} each name the variants"
+        raise PlanError(Problem(what, hint="give one of them"))
+    if implementations:
+        if step is None:
+            what = "--implementations needs the step that they are for"
+            raise PlanError(Problem(what, hint="--step STEP"))
+        return {"variants": listed(implementations)}
+    if grid:
+        axes = named_values("--grid", [part.strip() for part in grid.split(";") if part.strip()])
+        return {"grid": {key: [_value(key, v) for v in listed(text)] for key, text in axes.items()}}
+    return {"variants": read_file_of_variants(Path(file)) if file else _variants(variants)}
+
+
+def _value(key: str, text: str) -> Any:
+    return json_or_text(text) if key.startswith("params.") else text
+
+
+def _variants(texts: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+    from semgraph.compare.variants import listed
+
+    changes: dict[str, dict[str, Any]] = {}
+    problems: list[Problem] = []
+    for text in texts:
+        name, colon, rest = text.partition(":")
+        if not colon or not name or "=" in name:
+            hint = "Write --variant NAME:KEY=VALUE,KEY=VALUE"
+            problems.append(Problem(f'--variant "{text}" has no name', hint=hint))
+        elif name in changes:
+            problems.append(Problem(f"--variant {name}: is given twice"))
+        else:
+            try:
+                typed = named_values("--variant", listed(rest))
+                changes[name] = {key: _value(key, value) for key, value in typed.items()}
+            except PlanError as error:
+                problems += error.problems
+    if problems:
+        raise PlanError(*problems)
+    return changes
 
 
 def _print(options: CommonOptions, comparison: Comparison) -> None:

@@ -88,6 +88,7 @@ class Trial:
         paid: The cost of the requests sent now.
         seconds: Wall time; None if an answer came from the journal.
         failed: The number of rows without an answer; `failures` has the reasons.
+        model_seconds: The sum of the times of all its requests, also of replayed ones.
         rows: The result rows of the step; None for whole plans.
         answers: Questions and answers, one item per row; `_m` is the number of the frozen row.
     """
@@ -100,6 +101,7 @@ class Trial:
     rows: pa.Table | None = field(default=None, repr=False)
     answers: pa.Table | None = field(default=None, repr=False)
     failures: tuple[Failed, ...] = ()
+    model_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -548,6 +550,7 @@ def _arm(arm: Arm) -> dict[str, Any]:
             "number": trial.number - 1,  # stored from 0
             **{name: asdict(getattr(trial, name)) for name in ("cold", "paid")},
             "seconds": trial.seconds,
+            "model_seconds": trial.model_seconds,
             "failed": trial.failed,
             "failures": [each._asdict() for each in trial.failures],
         }
@@ -600,7 +603,7 @@ def _read_arm(folder: Path, i: int, data: Mapping[str, Any]) -> Arm:
         Trial(
             t["number"] + 1, Spent(**t["cold"]), Spent(**t["paid"]), t["seconds"], t["failed"],
             _table(folder, f"{i}.{t['number']}.rows"), _table(folder, f"{i}.{t['number']}.answers"),
-            tuple(Failed(**each) for each in t.get("failures", ())),
+            tuple(Failed(**each) for each in t.get("failures", ())), t.get("model_seconds", 0.0),
         )
         for t in data["trials"]
     )  # fmt: skip

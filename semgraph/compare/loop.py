@@ -5,17 +5,20 @@ whole plans share it; they differ in what an arm is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from typing import NamedTuple
 
-from semgraph.compare.comparison import Arm, Comparison, Trial
+from semgraph.compare.comparison import Arm, Comparison, Estimate, Trial
 from semgraph.compare.plans import PlanArms
 from semgraph.compare.preview import admit
 from semgraph.compare.request import ComparisonRecord, ComparisonRequest, Runner
 from semgraph.compare.step import StepArms
 from semgraph.compare.trial import KEPT, Arms, Attempt, Bench
 from semgraph.errors import BudgetReached, Fault, PlanError, Problem
-from semgraph.execution.runtime import require_prices
+from semgraph.execution.runtime import Opened, require_prices
+from semgraph.logical.plan import LogicalPlan
 
 
 async def compare(request: ComparisonRequest, runner: Runner) -> Comparison:
@@ -25,10 +28,10 @@ async def compare(request: ComparisonRequest, runner: Runner) -> Comparison:
         PlanError: The request is wrong; nothing was spent.
         BudgetReached: A limit would be exceeded before anything was compared.
     """
-    async with runner.open(request.plan, fresh=request.fresh) as opened:
+    async with opened_arms(request, runner) as (opened, models):
         record = ComparisonRecord(request, runner, opened)
         try:
-            bench = Bench(record)
+            bench = Bench(record, models)
             arms: Arms = StepArms(bench) if request.step else PlanArms(bench)
             result = await _compared(arms, bench)
         except BaseException as error:
@@ -42,19 +45,37 @@ async def compare(request: ComparisonRequest, runner: Runner) -> Comparison:
         return result
 
 
+@asynccontextmanager
+async def opened_arms(
+    request: ComparisonRequest, runner: Runner
+) -> AsyncIterator[tuple[Opened, Mapping[str, Opened]]]:
+    """The models of the request, and those of each arm; the same models are opened once."""
+    async with AsyncExitStack() as stack:
+        opened: dict[int, Opened] = {}
+
+        async def open_(of: Runner, plan: LogicalPlan) -> Opened:
+            if id(of) not in opened:
+                models = of.open(plan, fresh=request.fresh)
+                opened[id(of)] = await stack.enter_async_context(models)
+            return opened[id(of)]
+
+        first = await open_(runner, request.plan)
+        yield first, {name: await open_(arm.runner, arm.plan) for name, arm in request.arms.items()}
+
+
 async def _compared(arms: Arms, bench: Bench) -> Comparison:
-    request, record, opened = bench.request, bench.record, bench.opened
-    for use in arms.uses.values():
-        require_prices(request.plan.using(use), opened.budget, opened.llm, opened.embedder)
+    request, record = bench.request, bench.record
+    for arm in bench.arms.values():
+        require_prices(arm.plan, arm.opened.budget, arm.opened.llm, arm.opened.embedder)
     bench.say(await arms.prepare())
-    admit(arms.estimates, request.trials, opened.budget)
+    admit(arms.estimates, request.trials, bench.opened.budget)
     record.begin()
-    attempts: dict[str, list[Attempt]] = {name: [] for name in arms.uses}
+    attempts: dict[str, list[Attempt]] = {name: [] for name in bench.arms}
     stopped = await _try(arms, bench, attempts)
     quality = arms.scored(attempts)
     result = [
-        Arm(name, use, tuple(each.trial for each in attempts[name]), quality[name])
-        for name, use in arms.uses.items()
+        Arm(name, arm.changes, tuple(each.trial for each in attempts[name]), quality[name])
+        for name, arm in request.arms.items()
     ]
     facts = {"reference": arms.reference, "estimates": tuple(arms.estimates), **arms.facts()}
     return record.comparison(result, stopped=stopped, **facts)
@@ -91,12 +112,23 @@ def _done(name: str, trial: Trial, trials: int) -> str:
     return f"✓ {name}{number}: {trial.paid.calls:,} call{'s' * (trial.paid.calls != 1)}{replays}"
 
 
-async def foreseen(request: ComparisonRequest, runner: Runner) -> list[str]:
-    """The expected cost of each implementation of a step over its rows, one line each. No model is
-    called; texts that a search needs are embedded.
+class Foreseen(NamedTuple):
+    """The expected cost of one trial of each arm, and the same as lines of text. The list is empty if
+    a model has to be called for the rows of the step first.
+    """
+
+    estimates: Sequence[Estimate]
+    lines: Sequence[str]
+
+
+async def foreseen(request: ComparisonRequest, runner: Runner) -> Foreseen:
+    """The expected cost of each arm. No model is called; texts that a search needs are embedded.
 
     Raises:
         PlanError: The request is wrong, or there are no rows.
     """
-    async with runner.open(request.plan, fresh=False) as opened:
-        return await StepArms(Bench(ComparisonRecord(request, runner, opened))).foreseen()
+    async with opened_arms(request, runner) as (opened, models):
+        bench = Bench(ComparisonRecord(request, runner, opened), models)
+        arms: Arms = StepArms(bench) if request.step else PlanArms(bench)
+        lines = await arms.foreseen()
+        return Foreseen(arms.estimates, lines)

@@ -5,7 +5,7 @@ separate copy of the store.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import fmean
@@ -21,50 +21,15 @@ from semgraph.compare.trial import (
     Ledger,
     checked,
     known_rows,
-    listed_steps,
 )
 from semgraph.compare.truth import RowAnswers, comparable, graph_of, read_graph_truth
 from semgraph.display import option
-from semgraph.errors import BudgetReached, PlanError, Problem, did_you_mean
+from semgraph.errors import BudgetReached, PlanError, Problem
 from semgraph.execution.outcome import ExecutorOptions
 from semgraph.execution.result import result_table
 from semgraph.expr.functions import canonical_json
-from semgraph.logical.node import walk
-from semgraph.logical.plan import Choice, LogicalPlan, match_steps
 from semgraph.logical.prompt import plain
 from semgraph.scores import GraphScore, Score, ScoredGraph, score_graph, tally
-
-
-def uses(
-    plan: LogicalPlan, variants: Mapping[str, Mapping[str, str]]
-) -> dict[str, dict[str, Choice]]:
-    """The parsed choices of each variant: implementations of steps, or plans that replace called
-    ones. Raises PlanError for a step that supports neither.
-    """
-    nodes = [node for node in walk(*plan.roots) if node.swappable]
-    names = [*dict.fromkeys(node.step for node in nodes), *plan.called]
-    known = {*names, *(name.rsplit("/", 1)[-1] for name in names)}
-    swapping = {  # their steps belong to other plans
-        arm for arm, use in variants.items() if any(match_steps(s, plan.called) for s in use)
-    }
-
-    def read(arm: str, step: str, text: str) -> Choice:
-        if step not in known and arm not in swapping:
-            what = (
-                f'arm {arm}: plan {plan.name} has no step "{step}" that calls the model or a plan'
-            )
-            hint = did_you_mean(step, known)
-            raise PlanError(Problem(what, there=listed_steps(names), hint=hint))
-        return Choice.parse(text)
-
-    choices = checked(
-        {
-            (arm, step): partial(read, arm, step, text)
-            for arm, use in variants.items()
-            for step, text in use.items()
-        }
-    )
-    return {arm: {step: choices[arm, step] for step in use} for arm, use in variants.items()}
 
 
 class PlanArms(Arms):
@@ -79,43 +44,43 @@ class PlanArms(Arms):
 
     def __init__(self, bench: Bench) -> None:
         self.bench, plan, request = bench, bench.request.plan, bench.request
-        self.uses = {
-            name: {step: str(choice) for step, choice in use.items()}
-            for name, use in uses(plan, request.variants).items()
-        }
-        self.reference = next(iter(self.uses))
-        self.estimates = tuple(Estimate(name) for name in self.uses)
+        self.reference = next(iter(bench.arms))
+        self.estimates = tuple(Estimate(name) for name in bench.arms)
         if request.truth is not None and not plan.writes:
             what = f"plan {plan.name} writes no graph to compare with a true one"
             hint = f"compare a step with a truth: {option('step', '...')}"
             raise PlanError(Problem(what, hint=hint))
         self.truth = None if request.truth is None else read_graph_truth(request.truth)
-        self.plans = {name: plan.using(use) for name, use in request.variants.items()}
-        bench.record.roles = [role for each in self.plans.values() for role in each.needs.roles]
+        for arm in bench.arms.values():
+            bench.record.asks(arm.opened, arm.plan.needs.roles)
 
     async def prepare(self) -> list[str]:
         """Check all plans, and return the lines to print before the trials."""
         bench = self.bench
         await bench.read()
-        async with bench.copy() as scratch:
+        async with bench.copy(bench.opened) as scratch:
             physical = checked(
-                {name: partial(bench.compiled, each, scratch) for name, each in self.plans.items()}
+                {
+                    name: partial(bench.compiled, arm.plan, scratch, arm.opened)
+                    for name, arm in bench.arms.items()
+                }
             )
         return plans_preview(bench, physical)
+
+    async def foreseen(self) -> list[str]:
+        """The same lines: whole plans have no rows to compute first."""
+        return await self.prepare()
 
     async def ready(self, _ledger: Ledger) -> None:
         """Do nothing: each trial computes its vectors."""
 
     async def attempt(self, name: str, number: int, ledger: Ledger) -> Attempt:
         """Run one trial of a plan in a copy of the store."""
-        bench, plan = self.bench, self.plans[name]
-        choices = ", ".join(f"{step}={choice}" for step, choice in self.uses[name].items())
-        options = ExecutorOptions("comparison", bench.opened.now, again=True)
-        async with bench.copy() as store:
-            physical, scope = bench.compiled(plan, store), f"compare plan {name}: {choices}"
-            outcome, _, seconds = await bench.run(
-                physical, store, ledger, options, scope=scope, trial=number
-            )
+        bench, arm = self.bench, self.bench.arms[name]
+        plan, options = arm.plan, ExecutorOptions("comparison", arm.opened.now, again=True)
+        async with bench.copy(arm.opened) as store:
+            physical = bench.compiled(plan, store, arm.opened)
+            outcome, _, seconds = await bench.run(physical, store, ledger, options, arm, number)
             if outcome.stopped:
                 raise BudgetReached(outcome.stopped)
             trial = Trial(
@@ -125,6 +90,7 @@ class PlanArms(Arms):
                 None if ledger.replayed or ledger.known else seconds,
                 len(outcome.failed_rows) if plan.windows else len(outcome.failures),
                 failures=by_reason(outcome.failures),
+                model_seconds=ledger.seconds,
             )
             tables = {
                 returned: result_table(node, outcome.tables.get(returned, []))

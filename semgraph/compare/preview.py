@@ -185,7 +185,7 @@ def rows_preview(bench: Bench, step: str, physical: PhysicalPlan, *, whole: bool
     """Lines printed before the rows of a step are computed with model calls: the steps of their
     plan, or of the whole plan, and their known calls.
     """
-    amounts = Forecast(bench.estimator(physical)).calls()
+    amounts = Forecast(bench.estimator(physical, bench.request.inputs)).calls()
     known = [
         f"{name} ({_amount(amount)})"
         for name, amount in amounts.items()
@@ -206,7 +206,10 @@ def rows_preview(bench: Bench, step: str, physical: PhysicalPlan, *, whole: bool
 def plans_preview(bench: Bench, arms: Mapping[str, PhysicalPlan]) -> list[str]:
     """Lines printed before whole plans run: the calls that EXPLAIN expects, by step."""
     wide = max(map(len, arms))
-    calls = {name: Forecast(bench.estimator(plan)).calls() for name, plan in arms.items()}
+    calls = {
+        name: Forecast(bench.estimator(plan, bench.arms[name].request.inputs)).calls()
+        for name, plan in arms.items()
+    }
     lines = [f"  {name:<{wide}}  {_of_plan(amounts)}" for name, amounts in calls.items()]
     return [f"whole plans, one trial of each; {limits(bench.opened.budget)}", *lines]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -36,12 +36,14 @@ from semgraph.compare.trial import (
     Bench,
     CountedEmbedder,
     Ledger,
+    OpenedArm,
     checked,
     known_rows,
     listed_steps,
     semantic_nodes,
 )
 from semgraph.compare.truth import Truth, about, read_truth, whole_rows
+from semgraph.display import option
 from semgraph.errors import BudgetReached, PlanError, Problem, did_you_mean
 from semgraph.execution.outcome import ExecutorOptions
 from semgraph.expr.functions import canonical_json
@@ -168,19 +170,47 @@ def semantic_node(plan: LogicalPlan, step: str) -> Semantic:
     return matches[0]
 
 
-def implementation_of(
-    node: Semantic, text: str, own: Choice, library: Library, llm: LLM
-) -> tuple[Choice, Implementation[Any]]:
-    """Parse a choice of a step's implementation, over its `own` one. Raises PlanError if it is
-    unknown, has an invalid parameter, or does not support this step.
-    """
-    choice = Choice.parse(text).over(own)
-    variant = library.get(node.keyword, choice, node.step)
-    asked = node.of_model(choice.model)
-    refusal = variant.refusal(asked, bound(llm, asked.prompt.first.role).limits)
-    if refusal is not None:
-        raise PlanError(Problem(f"{choice} cannot do this: {refusal}", node.step, node.origin))
-    return choice, variant
+@dataclass(frozen=True)
+class StepArm:
+    """An arm of a step: the step with the prompts of the arm's model, and its implementation."""
+
+    arm: OpenedArm
+    node: Semantic
+    choice: Choice
+    implementation: Implementation[Any]
+
+    @classmethod
+    def of(cls, arm: OpenedArm, step: str, library: Library) -> Self:
+        """The implementation that the plan of an arm chooses for a step. Raises PlanError if it is
+        unknown, has an invalid parameter, or does not support this step.
+        """
+        node = semantic_node(arm.plan, step)
+        reference = library.reference(node.keyword)
+        choice = (arm.plan.choice(node.step) or reference).over(reference)
+        implementation = library.get(node.keyword, choice, node.step)
+        asked = node.of_model(choice.model)
+        limits = bound(arm.opened.llm, asked.prompt.first.role).limits
+        if (refusal := implementation.refusal(asked, limits)) is not None:
+            raise PlanError(Problem(f"{choice} cannot do this: {refusal}", node.step, node.origin))
+        return cls(arm, asked, choice, implementation)
+
+    def require_same_rows(self, first: Semantic) -> None:
+        """Refuse an arm that changes the rows of the step, or the columns of its answers. Raises
+        PlanError.
+        """
+        hint = f"compare whole plans: leave {option('step', '...')} out"
+        for what, differs in (
+            (
+                "changes the rows of",
+                [source.fingerprint for source in self.node.inputs]
+                != [source.fingerprint for source in first.inputs],
+            ),
+            ("has other answers at", self.node.schema.names != first.schema.names),
+        ):
+            if differs:
+                raise PlanError(
+                    Problem(f"variant {self.arm.name} {what} step {first.step}", hint=hint)
+                )
 
 
 def _joined(lists: Sequence[Sequence[pa.Table]]) -> Tables:
@@ -225,24 +255,20 @@ class StepArms(Arms):
 
     def __init__(self, bench: Bench) -> None:
         self.bench, request, library = bench, bench.request, bench.library
-        self.node = node = semantic_node(request.plan, request.step)
-        reference = library.reference(node.keyword)
-        own = request.plan.choice(node.step)
-        own = reference if own is None else own.over(reference)
-        by_name = checked(
+        self.arms = checked(
             {
-                name: partial(implementation_of, node, text, own, library, bench.opened.llm)
-                for name, text in request.variants.items()
+                name: partial(StepArm.of, arm, request.step, library)
+                for name, arm in bench.arms.items()
             }
         )
-        self.choices = {name: choice for name, (choice, _) in by_name.items()}
-        self.variants = {name: variant for name, (_, variant) in by_name.items()}
-        self.nodes = {name: node.of_model(choice.model) for name, choice in self.choices.items()}
-        bench.record.roles = [p.role for each in self.nodes.values() for p in each.prompt.all]
-        alike = (n for n, c in self.choices.items() if replace(c, model="") == reference)
-        self.reference = next(alike, next(iter(by_name)))
+        self.node = node = semantic_node(next(iter(bench.arms.values())).plan, request.step)
+        checked({name: partial(each.require_same_rows, node) for name, each in self.arms.items()})
+        for each in self.arms.values():
+            bench.record.asks(each.arm.opened, (p.role for p in each.node.prompt.all))
+        reference = library.reference(node.keyword)
+        alike = (n for n, a in self.arms.items() if replace(a.choice, model="") == reference)
+        self.reference = next(alike, next(iter(self.arms)))
         self.basis = library.get(node.keyword, reference)
-        self.uses = {name: {node.step: str(choice)} for name, choice in self.choices.items()}
         self.truth = None if request.truth is None else read_truth(node, request.truth)
 
     async def prepare(self) -> list[str]:
@@ -254,6 +280,7 @@ class StepArms(Arms):
         """The expected cost of each implementation, one line each, if no model is called for the
         rows.
         """
+        self.estimates = []
         if lines := await self._prepared(pays=False):
             later = "the cost of the variants depends on these rows: compare prints it before it runs a variant"
             return [*lines, later]
@@ -271,7 +298,7 @@ class StepArms(Arms):
         """
         bench = self.bench
         await bench.read()
-        async with bench.copy() as scratch:
+        async with bench.copy(bench.opened) as scratch:
             physical, grown = self._source(scratch)
             if semantic_nodes(physical.roots):
                 lines = rows_preview(bench, self.node.step, physical, whole=grown)
@@ -294,9 +321,10 @@ class StepArms(Arms):
         to the input of its first round. If the input depends on what the plan writes, it is the
         whole plan, and the second value is true. Raises PlanError.
         """
-        bench, node, plan = self.bench, self.node, self.bench.request.plan
-        plan = replace(plan, use={**plan.use, node.step: self.choices[self.reference]})
-        physical = bench.compiled(plan, store)
+        bench, node, arm = self.bench, self.node, self.arms[self.reference]
+        plan = arm.arm.plan
+        plan = replace(plan, use={**plan.use, node.step: arm.choice})
+        physical = bench.compiled(plan, store, arm.arm.opened)
         steps = [n for n in walk(*physical.roots) if n.swappable and n.step == node.step]
         grown = any(source in physical.after_writes for n in steps for source in n.inputs)
         inputs = of_first_round(plan.roots, node)
@@ -305,7 +333,7 @@ class StepArms(Arms):
             writes=plan.writes if grown else (),
             returns={f"input {i}": source for i, source in enumerate(inputs)},
         )
-        return bench.compiled(small, store), grown
+        return bench.compiled(small, store, bench.opened), grown
 
     async def _freeze(
         self, physical: PhysicalPlan, store: Store, ledger: Ledger, *, grown: bool
@@ -343,45 +371,54 @@ class StepArms(Arms):
 
     async def _estimate(self) -> None:
         """Estimate the cost of each implementation."""
-        models = self.bench.opened.llm, self.bench.opened.embedder
-        estimates = StepEstimates(self.node, await self.frozen.items(*models), *models)
-        self.expected = expected = await estimates.observed(self.basis)
-        arms = {name: replace(expected, node=node) for name, node in self.nodes.items()}
-        self.requests = {n: await arms[n].at_once(each) for n, each in self.variants.items()}
+        opened = self.bench.opened
+        items = await self.frozen.items(opened.llm, opened.embedder)
+        self.expected: dict[str, StepEstimates] = {}
+        for name, each in self.arms.items():
+            models = each.arm.opened.llm, each.arm.opened.embedder
+            estimates = StepEstimates(each.node, items, *models)
+            self.expected[name] = await estimates.observed(self.basis)
+        own = {name: each.implementation for name, each in self.arms.items()}
+        self.requests = {
+            name: await each.at_once(own[name]) for name, each in self.expected.items()
+        }
         self.estimates = [
-            arms[name].of(name, each, self.requests[name]) for name, each in self.variants.items()
+            each.of(name, own[name], self.requests[name]) for name, each in self.expected.items()
         ]
 
     async def ready(self, ledger: Ledger) -> None:
         """Compute the vectors that implementations need, before the timed trials."""
-        embedder = CountedEmbedder(self.bench.opened.embedder, ledger)
-        estimates = replace(self.expected, embedder=embedder)
         for name, requests in self.requests.items():
             if requests is None:
-                await estimates.requests(self.variants[name], embeds=True)
+                each = self.arms[name]
+                embedder = CountedEmbedder(each.arm.opened.embedder, ledger)
+                estimates = replace(self.expected[name], embedder=embedder)
+                await estimates.requests(each.implementation, embeds=True)
 
     async def attempt(self, name: str, number: int, ledger: Ledger) -> Attempt:
-        """Run one trial of an implementation over all rows."""
-        opened, node = self.bench.opened, self.nodes[name]
-        llm = ledger.counted(opened.scoped(f"compare {name}: {self.choices[name]}"))
+        """Run one trial of an arm over all rows."""
+        each = self.arms[name]
+        opened, node = each.arm.opened, each.node
+        llm = self.bench.scoped(each.arm, ledger)
         embedder = CountedEmbedder(opened.embedder, ledger)
         began = time.perf_counter()
         async with Context(llm, embedder, node, StepMetrics(), trial=number) as ctx:
-            result = await replace(self.frozen, node=node).answered(self.variants[name], ctx)
+            result = await replace(self.frozen, node=node).answered(each.implementation, ctx)
         seconds = None if ledger.replayed else time.perf_counter() - began
-        for each in result:
-            opened.answered(node, each)
-        failures = [failure for each in result for failure in each.failures]
-        evidence = [each.evidence for each in result if each.evidence is not None]
+        for answered in result:
+            opened.answered(node, answered)
+        failures = [failure for part in result for failure in part.failures]
+        evidence = [part.evidence for part in result if part.evidence is not None]
         trial = Trial(
             number + 1,
             ledger.cold,
             ledger.paid,
             seconds,
             len(failures),
-            pa.concat_tables([each.table.select(node.schema.names) for each in result]),
+            pa.concat_tables([part.table.select(node.schema.names) for part in result]),
             pa.concat_tables(evidence) if evidence else None,
             by_reason(failures),
+            ledger.seconds,
         )
         return Attempt(trial)
 

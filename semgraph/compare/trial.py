@@ -11,23 +11,24 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
 from semgraph.compare.comparison import Estimate, Quality, Spent, Trial
-from semgraph.compare.request import ComparisonRecord
+from semgraph.compare.request import ArmRequest, ComparisonRecord
 from semgraph.errors import PlanError, Problem, StoreUnavailable
 from semgraph.execution.executor import Executor, committed_rows
 from semgraph.execution.outcome import ExecutorOptions, RunOutcome
 from semgraph.execution.record import noted
-from semgraph.execution.runtime import Runtime
+from semgraph.execution.runtime import Opened, Runtime
 from semgraph.execution.windows import prepare
 from semgraph.explain.estimates import Estimator
 from semgraph.llm.base import LLM, Embedder, Embeddings, Reply, Request, Usage, Wrapper
-from semgraph.llm.stack import bound
+from semgraph.llm.stack import Replies, bound, remembering
 from semgraph.logical.graph import StoreRead
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
@@ -65,14 +66,16 @@ def checked(functions: Mapping[K, Callable[[], T]]) -> dict[K, T]:
 
 @dataclass
 class Ledger:
-    """The cost of one trial: `cold` (by itself), `paid` (requests sent now), `replayed` (answers
-    from the journal or a recording, which have no time), `known` (vectors from the journal).
+    """The cost of one trial: `cold` (by itself: each request that it needs, whether sent, replayed
+    or shared with another arm), `paid` (requests sent now), `replayed` (answers that were not sent
+    for), `known` (vectors from the journal), `seconds` (the sum of the times of its requests).
     """
 
     cold: Spent = Spent()
     paid: Spent = Spent()
     replayed: int = 0
     known: int = 0
+    seconds: float = 0.0
     _seen: set[str] = field(default_factory=set)
 
     def counted(self, llm: LLM) -> LLM:
@@ -81,18 +84,17 @@ class Ledger:
 
     def _reply(self, _request: Request, reply: Reply | None, *_: object) -> None:
         """Count an answer; equal requests of a trial count as one call."""
-        if reply is None or reply.origin == "coalesced":
+        if reply is None:
             return
-        if not reply.attempts and reply.call_id in self._seen:
-            return
+        is_new = reply.call_id not in self._seen
         self._seen.add(reply.call_id)
         spent = Spent(1, reply.usage.prompt, reply.usage.completion, reply.dollars)
-        self.cold += spent
-        if reply.origin == "journal":
-            self.replayed += 1
-        else:
-            self.paid += spent
+        if is_new:
+            self.cold += spent
+            self.seconds += reply.seconds
             self.replayed += reply.attempts == 0
+        if reply.origin == "issued" and (is_new or reply.attempts):
+            self.paid += spent
 
     def vectors(self, texts: Sequence[str], embeddings: Embeddings, embedder: Embedder) -> None:
         """Count vectors. Their cold cost comes from the embedder's tokenizer, because cached
@@ -143,32 +145,82 @@ def listed_steps(names: Sequence[str]) -> str:
     return "steps that call the model: " + (", ".join(names) or "none")
 
 
+@dataclass(frozen=True)
+class OpenedArm:
+    """An arm with its models.
+
+    Args:
+        name: Its name.
+        request: Its plan and inputs.
+        opened: Its models.
+    """
+
+    name: str
+    request: ArmRequest
+    opened: Opened
+
+    @property
+    def plan(self) -> LogicalPlan:
+        """Its plan."""
+        return self.request.plan
+
+
 class Bench:
     """What all trials of a comparison share.
 
     Args:
         record: The record of the comparison.
+        opened: The models of each arm.
 
     Attributes:
         request: The request.
-        opened: The models and the budget.
+        opened: The models of the request without changes, and the budget of all.
+        arms: The arms with their models.
         library: The implementations.
         source: The rows of the store that the plan may read or write, after `read`.
-        dimensions: The length of vectors, after `read`.
     """
 
     source: Snapshot
-    dimensions: int | None
 
-    def __init__(self, record: ComparisonRecord) -> None:
-        self.record, self.request, self.opened = record, record.request, record.noted()
+    def __init__(self, record: ComparisonRecord, opened: Mapping[str, Opened]) -> None:
+        self.record, self.request, self.opened = record, record.request, record.noted(record.opened)
+        noted = {id(each): record.noted(each) for each in opened.values()}
+        self.arms = {
+            name: OpenedArm(name, arm, noted[id(opened[name])])
+            for name, arm in self.request.arms.items()
+        }
         self.library = Library(record.runner.settings.operators)
+        self._replies: Replies = {}
+        self._embedders: dict[tuple[int, str], Embedder] = {}
+        self._sources: dict[str, Snapshot] = {}  # by embedder
 
     async def read(self) -> None:
-        """Read the store."""
+        """Read the store, and embed its texts for arms with another embedder."""
         plan, inputs, opened = self.request.plan, self.request.inputs, self.opened
         self.source = await snapshot(plan, opened.store, partitions_read(plan, inputs), inputs)
-        self.dimensions = await opened.vector_length(plan)
+        self.source = replace(self.source, dimensions=await opened.vector_length(plan))
+        self._sources = {opened.embedder.name: self.source}
+        for arm in self.arms.values():
+            embedder = arm.opened.embedder
+            if embedder.name not in self._sources and arm.plan.needs.embeds:
+                embed = partial(self.source.embedded, embedder)
+                self._sources[embedder.name] = await self.pays(embed)
+
+    def scoped(self, arm: OpenedArm, ledger: Ledger) -> LLM:
+        """The models of an arm, counted in `ledger`. The arms share their answers, unless times are
+        measured; no run does.
+        """
+        if self.request.times:
+            return ledger.counted(arm.opened.scoped(f"compare {arm.name}"))
+        return ledger.counted(remembering(arm.opened.scoped("compare"), self._replies))
+
+    def scoped_embedder(self, arm: OpenedArm, ledger: Ledger, number: int) -> CountedEmbedder:
+        """The embedder of a whole plan, counted in `ledger`, likewise. Trials share no vectors."""
+        own = f"{arm.name} " if self.request.times else ""
+        key = id(arm.opened), f"compare {own}trial {number}"
+        if key not in self._embedders:
+            self._embedders[key] = arm.opened.scoped_embedder(key[1])
+        return CountedEmbedder(self._embedders[key], ledger)
 
     async def pays(self, work: Callable[[Ledger], Awaitable[T]]) -> T:
         """Await some work and record its cost, even if a limit stops it."""
@@ -183,41 +235,45 @@ class Bench:
         for line in lines:
             self.request.say(line)
 
-    def estimator(self, physical: PhysicalPlan) -> Estimator:
-        """The estimates of a plan over the inputs."""
+    def estimator(self, physical: PhysicalPlan, inputs: Mapping[str, pa.Table]) -> Estimator:
+        """The estimates of a plan over its inputs."""
         observations = self.record.runner.observations()
-        return Estimator.over(physical, self.request.inputs, observations, self.source.rows)
+        return Estimator.over(physical, inputs, observations, self.source.rows)
 
-    def copy(self) -> AbstractAsyncContextManager[Store]:
-        """A temporary store with the rows of the source."""
-        return self.source.copy(self.dimensions)
+    def copy(self, opened: Opened) -> AbstractAsyncContextManager[Store]:
+        """A temporary store with the rows of the source, for some models."""
+        return self._sources.get(opened.embedder.name, self.source).copy()
 
-    def compiled(self, plan: LogicalPlan, store: Store) -> PhysicalPlan:
-        """A plan compiled for a store. Raises PlanError for an implementation that is unknown or
-        does not support its step.
+    def compiled(self, plan: LogicalPlan, store: Store, opened: Opened) -> PhysicalPlan:
+        """A plan compiled for a store and some models. Raises PlanError for an implementation that
+        is unknown or does not support its step.
         """
-        limits = {role: bound(self.opened.llm, role).limits for role in plan.needs.roles}
+        limits = {role: bound(opened.llm, role).limits for role in plan.needs.roles}
         return compile_plan(optimized(plan, {}), store, self.library, limits)
 
     async def run(
         self, physical: PhysicalPlan, store: Store, ledger: Ledger, options: ExecutorOptions,
-        *, scope: str = "", trial: int = 0,
+        arm: OpenedArm | None = None, trial: int = 0,
     ) -> tuple[RunOutcome, Sequence[str], float]:  # fmt: skip
-        """Run a plan over the inputs, charged to `ledger`. In a scope it shares no answers with
-        other scopes, and no vectors with other trials.
+        """Run a plan over the inputs, charged to `ledger`: for an arm, or with the answers of runs.
 
         Returns:
             The outcome, the partition values by `_p`, and the seconds.
         """
-        opened, llm, embedder = self.opened, self.opened.llm, self.opened.embedder
-        if scope:
-            llm, embedder = opened.scoped(scope), opened.scoped_embedder(f"{scope} trial {trial}")
-        counted: Any = CountedEmbedder(embedder, ledger)
+        opened = arm.opened if arm else self.opened
+        llm = self.scoped(arm, ledger) if arm else ledger.counted(opened.llm)
+        embedder: Any = (
+            self.scoped_embedder(arm, ledger, trial)
+            if arm
+            else CountedEmbedder(opened.embedder, ledger)
+        )
         runtime = Runtime(
-            physical, ledger.counted(llm), counted, store, Meter(), trial=trial, answered=opened.answered
+            physical, llm, embedder, store, Meter(), trial=trial, answered=opened.answered
         )  # fmt: skip
         began = time.perf_counter()
-        outcome = await Executor(runtime, options).run(self.request.inputs)
+        outcome = await Executor(runtime, options).run(
+            (arm.request if arm else self.request).inputs
+        )
         return outcome, runtime.partition_of_row, time.perf_counter() - began
 
 
@@ -226,18 +282,20 @@ class Arms(Protocol):
 
     Attributes:
         bench: The inputs and the models.
-        uses: The implementations of each arm, by step.
         reference: The arm that the others are compared with.
         estimates: The expected cost of one trial of each arm.
     """
 
     bench: Bench
-    uses: Mapping[str, Mapping[str, str]]
     reference: str
     estimates: Sequence[Estimate]
 
     async def prepare(self) -> list[str]:
         """Compute what all trials share, and return the lines to print before them."""
+        ...
+
+    async def foreseen(self) -> list[str]:
+        """Compute the estimates without a call of a model, and return lines about them."""
         ...
 
     async def ready(self, ledger: Ledger) -> None:
@@ -270,6 +328,7 @@ class Snapshot:
     graph: Graph
     rows: Mapping[str, pa.Table]
     committed: int = 0
+    dimensions: int | None = None  # of vectors
 
     @property
     def count(self) -> int:
@@ -280,12 +339,29 @@ class Snapshot:
         kind = NodeWrite if self.graph.labels[name].kind == "node" else EdgeWrite
         return kind(name, rows)
 
+    async def embedded(self, embedder: Embedder, ledger: Ledger) -> Snapshot:
+        """The same rows with vectors of another embedder, charged to `ledger`."""
+        counted, rows = CountedEmbedder(embedder, ledger), dict(self.rows)
+        for name, table in self.rows.items():
+            for text, vector in self.graph.labels[name].vectors.items():
+                if vector not in table.column_names:
+                    continue
+                texts = table.column(text).to_pylist()
+                found = (await counted.embed([t for t in texts if t is not None])).vectors
+                each = iter(found)
+                vectors = [None if t is None else next(each) for t in texts]
+                kind = pa.list_(pa.float32(), found.shape[1])
+                at = table.column_names.index(vector)
+                table = table.set_column(at, vector, pa.array(vectors, kind))  # noqa: PLW2901
+            rows[name] = table
+        return replace(self, rows=rows, dimensions=await embedder.dimensions())
+
     @asynccontextmanager
-    async def copy(self, dimensions: int | None) -> AsyncIterator[SqliteStore]:
+    async def copy(self) -> AsyncIterator[SqliteStore]:
         """A temporary store with these rows."""
         store = SqliteStore(":memory:")
         try:
-            await store.ensure(self.graph, dimensions)
+            await store.ensure(self.graph, self.dimensions)
             writes = (self._write(name, rows) for name, rows in self.rows.items() if rows.num_rows)
             if batch := tuple(writes):
                 await store.commit(WriteBatch(batch))

@@ -403,6 +403,28 @@ class Settings:
         assert isinstance(value, ModelSpec)
         return value
 
+    def choosing(self, models: Mapping[str, str]) -> Settings:
+        """These settings with other models, by role, step or `embed`; `llm` is that of all roles. Raises
+        PlanError.
+        """
+        problems: list[Problem] = []
+        options = {
+            "llm": models.get("llm"),
+            "models": {k: v for k, v in models.items() if k != "llm"},
+        }
+        source = from_options(options, self.cwd, problems)
+        chosen = {key: _spec(source, key, problems) for key in source.values}
+        if problems:
+            raise PlanError(*problems)
+        specs = {key: setting for key, setting in chosen.items() if setting is not None}
+        every = specs.pop("llm", None)
+        kept = {
+            key: value
+            for key, value in self.values.items()
+            if every is None or key == "models.embed" or not key.startswith("models.")
+        }
+        return replace(self, values=kept | ({"models.default": every} if every else {}) | specs)
+
     @property
     def limits(self) -> RunLimits:
         """The limits."""

@@ -197,7 +197,7 @@ async def sampled(
 
     async with resources.opened_store(plan.graph) as store:
         read = await snapshot(plan, store, partitions_read(plan, some))
-    async with read.copy(None) as copy:
+    async with read.copy() as copy:
         result = await run_plan(
             RunRequest(plan, some, RunOptions(again=True), sample=True), resources.over(copy)
         )

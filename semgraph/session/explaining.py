@@ -239,7 +239,7 @@ class Explanation:
         async with AsyncExitStack() as closing:
             opened = await closing.enter_async_context(self.resources.open(self.plan, fresh=False))
             read = await snapshot(self.plan, opened.store, partitions_read(self.plan, inputs))
-            store = await closing.enter_async_context(read.copy(None))
+            store = await closing.enter_async_context(read.copy())
             plan = self._compiled(physical.logical, store)
             now = datetime.now(UTC)
             prompts = await requests.first_prompts(plan, opened.llm, store, inputs, now)

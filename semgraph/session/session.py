@@ -51,7 +51,7 @@ from semgraph.session.inputs import (
     refuse_unknown_words,
     typed_inputs,
 )
-from semgraph.session.resources import Owned, Resources, UserObjects
+from semgraph.session.resources import Owned, Resources, UserObjects, require_model
 from semgraph.session.resume import Resumed, read_resumed, recorded_run, require_same_plan
 from semgraph.session.run import RunRequest, run_plan, trimmed
 from semgraph.session.waiting import Waiting
@@ -61,7 +61,9 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from semgraph.compare.comparison import Comparison
-    from semgraph.compare.request import Say, Variants
+    from semgraph.compare.loop import Foreseen
+    from semgraph.compare.request import ArmRequest, Say
+    from semgraph.compare.variants import Grid, Variant, Variants
     from semgraph.session.explaining import ExplainFormat
     from semgraph.session.export import Exported
     from semgraph.session.sharded import ChosenEngine
@@ -182,9 +184,7 @@ class Session:
         given: dict[str, Any] = {"default": llm, "embed": embedder, **named}
         own = {role: model for role, model in given.items() if not isinstance(model, str | None)}
         for role, model in own.items():
-            if not hasattr(model, "embed" if role == "embed" else "complete"):
-                hint = 'a name such as "openai:gpt-4.1-mini", or an object'
-                raise PlanError(Problem(f"{role}: {model!r} is no model", hint=hint))
+            require_model(role, model)
         own_embedder = own.pop("embed", None)
         objects = UserObjects(own, own_embedder, None if isinstance(store, str) else store)
         self._owned = Owned()
@@ -201,10 +201,13 @@ class Session:
         params: Mapping[str, Any] | None = None,
         preset: str | None = None,
         use: Mapping[str, str] | None = None,
+        prompts: Mapping[str, str | Path] | None = None,
         resume: str | None = None,
+        resources: Resources | None = None,
     ) -> LogicalPlan:
-        """A checked plan. With `resume`, unset parameters and implementations come from that run.
-        Raises PlanError.
+        """A checked plan. With `resume`, unset parameters, implementations and prompts come from that
+        run. `resources` are the models that it is for; default: those of the session. Raises
+        PlanError.
         """
         if not isinstance(use, Mapping | None):
             hint = f'write use={{STEP: "{use}"}}, with the name of the step'
@@ -216,19 +219,23 @@ class Session:
                 if earlier.plan:
                     require_same_plan(earlier, plan, self.folder)
                 values = {**earlier.params, **(params or {})}
-                chosen = choices_over(chosen, earlier.use)
-                return self._by_models(self._plans.load(plan, values, preset, chosen))
+                chosen, files = (
+                    choices_over(chosen, earlier.use),
+                    {**earlier.prompts, **(prompts or {})},
+                )
+                loaded = self._plans.load(plan, values, preset, chosen, files)
+                return self._by_models(loaded, resources)
             if not isinstance(plan, (LogicalPlan, Frame)):
                 raise no_plan(plan)
-            if params or preset:
-                what = "parameters and presets take effect when a plan is loaded"
+            if params or preset or prompts:
+                what = "parameters, presets and prompts take effect when a plan is loaded"
                 raise PlanError(Problem(what, hint="give the plan's name or path"))
             logical = plan if isinstance(plan, LogicalPlan) else plan.to_plan()
-            return self._by_models(logical.using(chosen))
+            return self._by_models(logical.using(chosen), resources)
 
-    def _by_models(self, plan: LogicalPlan) -> LogicalPlan:
-        named = (*self.settings.chosen_roles, *self._resources.objects.models)
-        return plan.by_models(named, ROLES)
+    def _by_models(self, plan: LogicalPlan, resources: Resources | None = None) -> LogicalPlan:
+        of = resources or self._resources
+        return plan.by_models((*of.settings.chosen_roles, *of.objects.models), ROLES)
 
     def resumed(self, run: str | None) -> Resumed:
         """The request of a recorded run; empty without a run. Raises PlanError if there is no such
@@ -244,6 +251,7 @@ class Session:
         params: Mapping[str, Any] | None = None,
         preset: str | None = None,
         use: Mapping[str, str] | None = None,
+        prompts: Mapping[str, str | Path] | None = None,
         until: str | None = None,
         rows: int | None = None,
         again: bool = False,
@@ -265,6 +273,8 @@ class Session:
             preset: One of the plan's presets.
             use: Implementations of steps; they take precedence over those of the session and the
                 plan.
+            prompts: Files in the place of prompts of the plan and of called plans, by name:
+                `{"judge_fact": "mine.md"}`.
             until: Compute up to this step, return its rows, write nothing.
             rows: Take only the first rows of the input that is cut into windows; without windows,
                 of every input.
@@ -294,7 +304,9 @@ class Session:
             RowError: Every row failed; its `result` has them.
         """
         rows_by_input = given_rows(plan, {**(inputs or {}), **more}, rows)
-        logical = self.prepare(plan, params=params, preset=preset, use=use, resume=resume)
+        logical = self.prepare(
+            plan, params=params, preset=preset, use=use, prompts=prompts, resume=resume
+        )
         refuse_unknown_words("run", logical, more, Session.arun)
         options = RunOptions(
             rows=rows, until=until, write=write, resume=resume, again=again, fresh=fresh,
@@ -412,11 +424,15 @@ class Session:
         example = logical.document.get("example")
         has_rows = rows_by_input or not logical.inputs or example or compare is not None
         tables = typed_inputs(logical, rows_by_input, None) if has_rows else None
-        logical = logical if tables is None else without_absent(logical, tables)
+        whole, logical = (
+            logical,
+            logical if tables is None else without_absent(logical, tables),
+        )
 
         async def work() -> str:
             if compare is not None:
-                return await self._foreseen(logical, compare, step, trials, tables or {})
+                found = await self._foreseen(whole, compare, step, trials, rows_by_input)
+                return "\n".join(found.lines)
             rows = tables or {}
             some = sample and await sampled(logical, rows, sample, self._resources)
             explanation = Explanation(
@@ -440,36 +456,43 @@ class Session:
         plan: PlanLike,
         /,
         *,
-        variants: Variants,
+        variants: Variants | None = None,
+        grid: Grid | None = None,
         step: str | None = None,
         truth: Any = None,
         trials: int = 1,
         params: Mapping[str, Any] | None = None,
         preset: str | None = None,
         use: Mapping[str, str] | None = None,
+        prompts: Mapping[str, str | Path] | None = None,
         rows: int | None = None,
         fresh: bool = False,
+        times: bool = False,
         say: Say | None = _say,
         inputs: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> Comparison:
-        """Compare implementations of a step over one frozen input, or whole plans. Nothing is
-        written to the store.
+        """Compare variants of a step over one frozen input, or of a whole plan. Nothing is written to
+        the store.
 
         With `step`, its input is computed once, in a copy of the groups that are read, and each
-        implementation answers the same rows. In a plan that reads its own writes, the reference
-        computes the input, so errors do not accumulate. Without `step`, each variant runs the whole
-        plan in a separate copy, in memory, and is scored by the graph that it writes.
+        variant answers the same rows. In a plan that reads its own writes, the reference computes
+        the input, so errors do not accumulate. Without `step`, each variant runs the whole plan in a
+        separate copy, in memory, and is scored by the graph that it writes, or by its rows.
 
-        Implementations and trials share no answers. The journal stores all answers, so a repeated
-        or resumed comparison pays for none twice; replayed answers have no time.
+        A request that several variants need is sent once; each is charged for it. Trials share no
+        answers. The journal stores all answers, so a repeated or resumed comparison pays for none
+        twice.
 
         Args:
             plan: A path, a name, a loaded plan, or a frame.
-            variants: For a step: implementations as written, `["per_row", "packed(rows=10)"]`, or
-                by name. For whole plans: the implementations of steps, by variant, `{"one":
-                {"told": "block()"}}`. The baseline is the operator's reference if it is among them,
-                else the first.
+            variants: With `step` implementations as written, `["per_row", "packed(rows=10)"]`, or by
+                name. Or changes by variant, `{"one": {"preset": "fused"}, "two": {"told":
+                "block()", "models.default": "openai:gpt-4.1-nano"}}`: `preset`, `plan`, `llm`,
+                `embedder`, `params.NAME`, `models.ROLE`, `prompts.NAME` (a file), `rules.NAME` (of
+                the optimizer, on or off), or a step with its implementation or plan. The baseline is
+                the operator's reference if it is among them, else the first.
+            grid: In place of variants: the values of each change, whose product is compared.
             step: The step.
             truth: The true answers: a file, an Arrow table, a data frame or mappings with columns
                 that identify a row of the step's input, and columns of its answers. For whole plans
@@ -478,8 +501,10 @@ class Session:
             params: Values of parameters.
             preset: One of the plan's presets.
             use: Implementations of the other steps.
+            prompts: Files in the place of prompts, by name, for all variants.
             rows: Take only the first rows of the input.
             fresh: Ignore cached answers.
+            times: Send all requests of each variant, so that its time can be measured.
             say: Called with the estimated cost and with progress, line by line; default: print to
                 stderr. None: silent.
             inputs: As for `arun`.
@@ -491,26 +516,46 @@ class Session:
             BudgetReached: The comparison would exceed a limit; nothing was spent.
         """
         from semgraph.compare.loop import compare
-        from semgraph.compare.request import ComparisonRequest, requested
+        from semgraph.compare.request import ComparisonRequest, require_trials
+        from semgraph.compare.variants import read_variants
 
-        checked = requested(variants, step, trials, replays=self._resources.replays)
+        by_name = read_variants(variants, step, grid)
         rows_by_input = given_rows(plan, {**(inputs or {}), **more}, rows)
-        logical = self.prepare(plan, params=params, preset=preset, use=use)
+        options: dict[str, Any] = {
+            "params": params, "preset": preset, "use": use, "prompts": prompts
+        }  # fmt: skip
+        logical = self.prepare(plan, **options)
         refuse_unknown_words("compare", logical, more, Session.acompare)
         tables = typed_inputs(logical, rows_by_input, rows)
+        resources = self._resources.sharing()
+        arms = self._arms(plan, logical, by_name, options, rows_by_input, rows, resources)
+        require_trials(trials, arms)
         logical = without_absent(logical, tables)
         quiet: Say = lambda _line: None  # noqa: E731
         request = ComparisonRequest(
-            logical, tables, checked, step or "", truth, trials, self.runs, fresh, say or quiet
+            logical, tables, arms, step or "", truth, trials, self.runs, fresh, times, say or quiet
         )
-        return await compare(request, self._resources)
+        return await compare(request, resources)
+
+    def _arms(
+        self,
+        plan: PlanLike,
+        logical: LogicalPlan,
+        variants: Mapping[str, Variant],
+        options: Mapping[str, Any],
+        rows_by_input: Mapping[str, Any],
+        rows: int | None,
+        resources: Resources,
+    ) -> dict[str, ArmRequest]:
+        """The arms of a comparison. Raises PlanError or InputError."""
+        from semgraph.session.arms import ArmMaker
+
+        tables = partial(typed_inputs, inputs=rows_by_input, rows=rows)
+        return ArmMaker(plan, logical, options, tables, self.prepare, resources).arms(variants)
 
     @_takes_arguments_of(acompare)
     def compare(self, plan: PlanLike, /, **options: Any) -> Comparison:
         """Compare and wait for the result. Takes the arguments of `acompare`."""
-        if "variants" not in options:
-            hint = 'name the implementations: variants=["per_row", "packed(rows=10)"]'
-            raise PlanError(Problem("compare needs the argument variants", hint=hint))
         return self._waiting.wait(self.acompare(plan, **options), calls_model=True)
 
     async def _foreseen(
@@ -519,22 +564,20 @@ class Session:
         variants: Variants,
         step: str | None,
         trials: int,
-        tables: Mapping[str, Any],
-    ) -> str:
+        rows_by_input: Mapping[str, Any],
+    ) -> Foreseen:
         """The estimated cost of a comparison; see `explain`."""
         from semgraph.compare.loop import foreseen
-        from semgraph.compare.request import ComparisonRequest, requested
+        from semgraph.compare.request import ComparisonRequest, require_trials
         from semgraph.compare.step import only_step
+        from semgraph.compare.variants import read_variants
 
-        name = step or only_step(plan)
-        request = ComparisonRequest(
-            plan,
-            tables,
-            requested(variants, name, trials, replays=self._resources.replays),
-            name,
-            trials=trials,
-        )
-        return "\n".join(await foreseen(request, self._resources))
+        name, tables = step or only_step(plan), typed_inputs(plan, rows_by_input, None)
+        by_name, resources = read_variants(variants, name), self._resources.sharing()
+        arms = self._arms(plan, plan, by_name, {}, rows_by_input, None, resources)
+        require_trials(trials, arms)
+        request = ComparisonRequest(without_absent(plan, tables), tables, arms, name, trials=trials)
+        return await foreseen(request, resources)
 
     async def arequire_prices(self, plans: Iterable[LogicalPlan]) -> None:
         """Check that limits in dollars can be enforced. Raises PlanError if a model that the plans use
