@@ -123,9 +123,18 @@ def as_chart(value: object) -> Any:
     return drawing(value) if drawing else as_text(value)
 
 
-def _registered(function: Any, value: object) -> Callable[[object], Any] | None:
+@singledispatch
+def exported(value: object, form: str) -> Any:
+    """A value in another form: the text of a format, rows, or a figure."""
+    drawing = _registered(exported, value)
+    if drawing is None:
+        raise TypeError(f"{type(value).__name__} has no form {form}")
+    return drawing(value, form)
+
+
+def _registered(function: Any, value: object) -> Callable[..., Any] | None:
     """The drawing of a type, after all drawings are loaded."""
     while _unloaded:
         _unloaded.pop()()
-    drawing: Callable[[object], Any] = function.dispatch(type(value))
+    drawing: Callable[..., Any] = function.dispatch(type(value))
     return None if drawing is function.dispatch(object) else drawing

@@ -184,7 +184,9 @@ def _exact(units: Sequence[tuple[int, int, int]]) -> Interval | None:
     return proportion(right, len(answered)) if alike else None
 
 
-def difference(ours: Tally, theirs: Tally, level: float = 0.95) -> IntervalEstimate:
+def difference(
+    ours: Tally, theirs: Tally, level: float = 0.95, *, independent: bool = True
+) -> IntervalEstimate:
     """The difference of two F1 scores, paired: each sample draws the same units of both.
 
     Where no unit differs, the interval is that of none of so many units.
@@ -193,6 +195,7 @@ def difference(ours: Tally, theirs: Tally, level: float = 0.95) -> IntervalEstim
         ours: A tally.
         theirs: The tally of the same units that it is compared with.
         level: The level of the interval; see `holm`.
+        independent: As for `score`.
     """
     none = (0, 0, 0)
     both = [
@@ -201,11 +204,13 @@ def difference(ours: Tally, theirs: Tally, level: float = 0.95) -> IntervalEstim
     if both and all(counts[:3] == counts[3:] for counts in both):
         number = sum(any(counts) for counts in both)
         high = proportion(0, number, level).high if number else 0.0
-        return IntervalEstimate(0.0, Interval(-high, high))
+        return IntervalEstimate(0.0, Interval(-high, high) if independent else None)
     return estimate(both, lambda sums: _f1(sums) - _f1(sums[:, 3:]), level)
 
 
-def holm(pairs: Sequence[tuple[Tally, Tally]]) -> list[IntervalEstimate]:
+def holm(
+    pairs: Sequence[tuple[Tally, Tally]], *, independent: bool = True
+) -> list[IntervalEstimate]:
     """The differences of several pairs of tallies, corrected for their number (Holm, 1979).
 
     An interval has the level 1 - 0.05 / n at which its difference is shown, n being the number of
@@ -219,7 +224,7 @@ def holm(pairs: Sequence[tuple[Tally, Tally]]) -> list[IntervalEstimate]:
     left, result = dict(enumerate(pairs)), dict[int, IntervalEstimate]()
     while left:
         level = 1 - (1 - _LEVEL) / len(left)
-        tried = {i: difference(*pair, level) for i, pair in left.items()}
+        tried = {i: difference(*p, level, independent=independent) for i, p in left.items()}
         shown = {i: each for i, each in tried.items() if _excludes_0(each)}
         result |= shown or tried
         left = {i: pair for i, pair in left.items() if i not in result}

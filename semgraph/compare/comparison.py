@@ -20,7 +20,7 @@ from semgraph.execution.record import INPUT_ROW, Run, RunRecord, exchanges, find
 from semgraph.expr.functions import canonical_json
 from semgraph.privacy import RUNS
 from semgraph.provenance import AskedItem, Row, as_text, asked_item, at
-from semgraph.scores import IntervalEstimate, Score, Tally, difference, pooled, score
+from semgraph.scores import IntervalEstimate, Score, Tally, holm, pooled, score
 from semgraph.semantic.answers import free_name
 
 if TYPE_CHECKING:
@@ -115,9 +115,10 @@ class Quality:
         precision: Precision of rows or edges; None without answers.
         recall: Recall; None if the truth is empty.
         f1: F1; None if both graphs lack edges.
-        interval: 95 % interval of F1 (without a truth, of `same`), by the bootstrap over rows.
+        interval: 95 % interval of F1 (without a truth, of `same`); see `semgraph.scores`.
         spread: The lowest and the highest value of a trial.
-        difference: F1 minus the reference's, with its paired 95 % interval: (value, low, high).
+        difference: F1 minus the reference's, with its paired 95 % interval, corrected for the number
+            of variants: (value, low, high).
         same: Share of rows with the same answers as the reference, trial by trial.
         pairs: Nodes: F1 of pairs of members of one node; None if no node has two.
         b_cubed: Nodes: B-cubed F1.
@@ -138,27 +139,46 @@ class Quality:
     ended: float | None = None
 
     @classmethod
-    def of(cls, tallies: Sequence[Tally], reference: Sequence[Tally] = ()) -> Self:
+    def of(cls, tallies: Sequence[Tally], *, independent: bool = True) -> Self:
         """Precision, recall and F1 over all trials.
 
         Args:
             tallies: Hits, answers and true answers of each trial.
-            reference: Those of the reference, for the difference, which uses the trials that both
-                have.
+            independent: Whether units were drawn independently; see `semgraph.scores.score`.
         """
         if not tallies:
             return cls()
-        total, both = score(pooled(tallies)), min(len(tallies), len(reference))
-        ours, theirs = pooled(tallies[:both]), pooled(reference[:both])
-        less = difference(ours, theirs) if ours and theirs else None
+        total = score(pooled(tallies), independent=independent)
         return cls(
             precision=total.precision,
             recall=total.recall,
             f1=total.f1,
             interval=range_of(total),
             spread=spread([score(each).f1 for each in tallies]),
-            difference=less and (less.value, *(less.interval or (None, None))),
         )
+
+
+def with_differences(
+    qualities: Mapping[str, Quality],
+    tallies: Mapping[str, Sequence[Tally]],
+    reference: str,
+    *,
+    independent: bool = True,
+) -> dict[str, Quality]:
+    """The qualities with the differences of F1 to the reference, over the trials that both have."""
+    pairs: dict[str, tuple[Tally, Tally]] = {}
+    for name, own in tallies.items():
+        both = min(len(own), len(tallies[reference]))
+        pair = pooled(own[:both]), pooled(tallies[reference][:both])
+        if name != reference and all(pair):
+            pairs[name] = pair
+    found = dict(zip(pairs, holm(list(pairs.values()), independent=independent), strict=True))
+    return {
+        name: replace(quality, difference=(each.value, *(each.interval or (None, None))))
+        if (each := found.get(name))
+        else quality
+        for name, quality in qualities.items()
+    }
 
 
 def range_of(value: Score | IntervalEstimate) -> Range | None:
@@ -197,10 +217,10 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Arm:
-    """One variant, or a plan with its implementations, and the finished trials."""
+    """One variant with what it changes, and the finished trials."""
 
     name: str
-    use: Mapping[str, str]
+    changes: Mapping[str, str]
     trials: tuple[Trial, ...] = ()
     quality: Quality = Quality()
     comparison: Comparison | None = field(default=None, repr=False, compare=False)
@@ -220,6 +240,11 @@ class Arm:
     def seconds(self) -> tuple[float, ...]:
         """The measured wall times."""
         return tuple(t.seconds for t in self.trials if t.seconds is not None)
+
+    @property
+    def model_seconds(self) -> tuple[float, ...]:
+        """The sum of the times of the requests of each trial, also of replayed ones."""
+        return tuple(t.model_seconds for t in self.trials if t.model_seconds)
 
     @property
     def failed(self) -> int:
@@ -381,6 +406,33 @@ class Comparison:
     def to_json(self) -> dict[str, Any]:
         """The object that `--format json` prints."""
         return _as_data(self)
+
+    def to_pandas(self, *, trials: bool = False) -> Any:
+        """A data frame with a row for each variant, or for each of its trials: what it changes, its
+        cost, its quality with the ends of intervals. Needs pandas.
+        """
+        rows = display.exported(self, "trials" if trials else "rows")
+        return pa.Table.from_pylist(rows).to_pandas()
+
+    def to_csv(self) -> str:
+        """The rows of `to_pandas` as CSV."""
+        return str(display.exported(self, "csv"))
+
+    def to_latex(self) -> str:
+        """The table as a `tabular` of LaTeX, with the rules of the package booktabs."""
+        return str(display.exported(self, "latex"))
+
+    def to_markdown(self) -> str:
+        """The table in Markdown."""
+        return str(display.exported(self, "markdown"))
+
+    def sentence(self) -> str:
+        """What the comparison shows, in one sentence for each variant but the reference."""
+        return str(display.exported(self, "sentence"))
+
+    def figure(self) -> Any:
+        """The chart as a figure of matplotlib, which has to be installed."""
+        return display.exported(self, "figure")
 
     def _repr_html_(self) -> str:
         """The HTML for notebooks."""
@@ -557,7 +609,8 @@ def _arm(arm: Arm) -> dict[str, Any]:
         for trial in arm.trials
     ]
     quality = asdict(arm.quality)
-    return {"name": arm.name, "use": dict(arm.use), "quality": quality, "trials": trials}
+    changes = dict(arm.changes)
+    return {"name": arm.name, "changes": changes, "quality": quality, "trials": trials}
 
 
 FILE = "comparison.json"
@@ -614,7 +667,8 @@ def _read_arm(folder: Path, i: int, data: Mapping[str, Any]) -> Arm:
     if clusters != [None, None]:
         what = f"comparison {folder.name} compared algorithms of a step that clusters"
         raise PlanError(Problem(what, hint="only semgraph 0.2 shows such a comparison"))
-    return Arm(data["name"], data["use"], trials, Quality(**quality))
+    changes = data["changes"] if "changes" in data else data["use"]  # before 0.3
+    return Arm(data["name"], changes, trials, Quality(**quality))
 
 
 def _table(folder: Path, name: str) -> pa.Table | None:

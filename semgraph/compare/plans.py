@@ -11,7 +11,7 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-from semgraph.compare.comparison import Estimate, Quality, Trial, by_reason
+from semgraph.compare.comparison import Estimate, Quality, Trial, by_reason, with_differences
 from semgraph.compare.preview import plans_preview
 from semgraph.compare.trial import (
     Arms,
@@ -123,10 +123,9 @@ def of_plans(attempts: Attempts, reference: str, truth: ScoredGraph | None) -> d
         name: [score_graph(comparable(each.graph, truth), truth) for each in own if each.graph]
         for name, own in attempts.items()
     }
-    return {
-        name: _graded(own, () if name == reference else scores[reference])
-        for name, own in scores.items()
-    }
+    tallies = {name: [each.tally for each in own] for name, own in scores.items()}
+    graded = {name: _graded(own) for name, own in scores.items()}
+    return with_differences(graded, tallies, reference, independent=False)
 
 
 def _alike(attempts: Sequence[Attempt], reference: Sequence[Attempt]) -> Quality:
@@ -138,7 +137,7 @@ def _alike(attempts: Sequence[Attempt], reference: Sequence[Attempt]) -> Quality
     return Quality.of([tally(_returned(a), _returned(b)) for a, b in pairs])
 
 
-def _graded(scores: Sequence[GraphScore], reference: Sequence[GraphScore] = ()) -> Quality:
+def _graded(scores: Sequence[GraphScore]) -> Quality:
     """The quality with the measures of nodes and times, averaged over the trials."""
 
     def mean(parts: Iterable[Score | None]) -> float | None:
@@ -146,7 +145,7 @@ def _graded(scores: Sequence[GraphScore], reference: Sequence[GraphScore] = ()) 
         return fmean(known) if known else None
 
     return replace(
-        Quality.of([s.tally for s in scores], [s.tally for s in reference]),
+        Quality.of([s.tally for s in scores], independent=False),
         pairs=mean(s.pairs for s in scores),
         b_cubed=mean(s.b_cubed for s in scores),
         validity=mean(s.validity for s in scores),

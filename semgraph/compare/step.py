@@ -20,6 +20,7 @@ from semgraph.compare.comparison import (
     range_of,
     spread,
     trial_answers,
+    with_differences,
 )
 from semgraph.compare.preview import (
     StepEstimates,
@@ -438,13 +439,12 @@ class StepArms(Arms):
             quality, pairs = Quality(), list(zip(own, answers[reference], strict=False))
             same = agreement(*pairs) if pairs and name != reference else None
             if truth is not None:
-                base = () if name == reference else tallies[reference]
-                quality = Quality.of(tallies[name], base)
+                quality = Quality.of(tallies[name])
             elif same is not None:
                 each = [agreement(pair).value for pair in pairs]
                 quality = Quality(interval=range_of(same), spread=spread(each))
             qualities[name] = replace(quality, same=same and same.value)
-        return qualities
+        return with_differences(qualities, tallies, reference) if tallies else qualities
 
     def facts(self) -> dict[str, Any]:
         """The further fields of the result."""

@@ -414,7 +414,8 @@ async def snapshot(
             rows[label.name] = await source.scan(
                 label.name, [*label.columns, *vectors], partitions, ()
             )
-        return Snapshot(graph, rows, await _committed(plan, source, inputs))
+        committed = await _committed(plan, source, inputs)
+        return Snapshot(graph, rows, committed, next(iter(dimensions.values()), None))
 
 
 async def _committed(plan: LogicalPlan, store: Store, inputs: Mapping[str, pa.Table] | None) -> int:

@@ -121,6 +121,15 @@ def points(comparison: Comparison) -> tuple[str, list[ArmPoint]]:
     return "$" if priced else "tokens", [] if free else result
 
 
+def front(drawn: Sequence[ArmPoint]) -> list[ArmPoint]:
+    """The variants that no other one beats in both cost and quality, the cheapest first."""
+    best: list[ArmPoint] = []
+    for point in sorted(drawn, key=lambda p: (p.cost, -p.quality)):
+        if not best or point.quality > best[-1].quality:
+            best.append(point)
+    return best
+
+
 def measure(comparison: Comparison) -> str:
     """The name of the quality axis: edges of graphs, nodes of graphs without edges."""
     graphs = [arm for arm in comparison if arm.trials and graded(arm)]

@@ -20,9 +20,12 @@ _FAILURES = 5  # kinds of failures listed for a variant
 def columns(comparison: Comparison) -> list[Column]:
     """All columns, most important first."""
     arms = ranked(comparison)
-    number = max((len(arm.seconds) for arm in arms), default=0)
     cells = [
-        Column("variant", [arm.name for arm in arms]),
+        Column("variant", [arm.name for arm in arms], drop=-1),
+        *(
+            Column(key, [arm.changes.get(key, NONE) for arm in arms])
+            for key in shown_changes(comparison)
+        ),
         _column("calls", arms, lambda a: f"{a.cold.calls:,}", lambda a: -a.cold.calls),
         _column("tokens in/out", arms, _tokens, lambda a: -(a.cold.tokens_in + a.cold.tokens_out)),
         _column(
@@ -30,8 +33,9 @@ def columns(comparison: Comparison) -> list[Column]:
             arms,
             lambda a: dollars(a.cold.dollars, exact=True).removeprefix("$"),
             lambda a: _less(a.cold.dollars),
+            drop=-1,
         ),
-        _column(f"time, {number} trials" if number > 1 else "time", arms, _time, _quickest),
+        _times(arms),
         *_qualities(comparison, arms),
     ]
     if any(arm.failed for arm in arms):
@@ -40,6 +44,38 @@ def columns(comparison: Comparison) -> list[Column]:
         made = [f"{len(arm.trials)} of {comparison.trials}" for arm in arms]
         cells.append(Column("trials", made, right=True))
     return cells
+
+
+def shown_changes(comparison: Comparison) -> list[str]:
+    """The keys in which the variants differ; none if their names say it."""
+    if all(
+        arm.name in {*arm.changes.values(), ", ".join(arm.changes.values())} for arm in comparison
+    ):
+        if len({key for arm in comparison for key in arm.changes}) <= 1:
+            return []
+    keys = dict.fromkeys(key for arm in comparison for key in arm.changes)
+    return [key for key in keys if len({arm.changes.get(key) for arm in comparison}) > 1]
+
+
+def same_changes(comparison: Comparison) -> dict[str, str]:
+    """The changes that all variants have in common."""
+    first, *others = comparison.arms
+    return {
+        key: value
+        for key, value in first.changes.items()
+        if others and all(arm.changes.get(key) == value for arm in others)
+    }
+
+
+def _times(arms: Sequence[Arm]) -> Column:
+    """The time of a trial; if some requests were shared or replayed, the time of its requests."""
+    if all(arm.seconds for arm in arms if arm.trials):
+        number = max((len(arm.seconds) for arm in arms), default=0)
+        title = f"time, {number} trials" if number > 1 else "time"
+        return _column(title, arms, lambda a: _time(a.seconds), lambda a: _quickest(a.seconds))
+    return _column(
+        "model time", arms, lambda a: _time(a.model_seconds), lambda a: _quickest(a.model_seconds)
+    )
 
 
 def _qualities(comparison: Comparison, arms: Sequence[Arm]) -> list[Column]:
@@ -55,6 +91,7 @@ def _measures(comparison: Comparison, arms: Sequence[Arm]) -> list[Column]:
                 arms,
                 lambda a: _with(a.quality.same, a.quality.interval),
                 lambda a: a.quality.same,
+                drop=-1,
             ),
             *_spread(arms),
         ]
@@ -74,6 +111,7 @@ def _measures(comparison: Comparison, arms: Sequence[Arm]) -> list[Column]:
             arms,
             lambda a: _with(a.quality.f1, a.quality.interval),
             lambda a: a.quality.f1,
+            drop=-1,
         ),
         *_spread(arms),
         *nodes[2:],
@@ -100,6 +138,7 @@ def _column(
     arms: Sequence[Arm],
     text: Callable[[Arm], str],
     score: Callable[[Arm], float | None],
+    drop: int = 0,
 ) -> Column:
     """A column; the best are those with the greatest score, unless all are equal."""
     known = {
@@ -108,7 +147,7 @@ def _column(
     top = max(known.values(), default=0.0)
     best = frozenset(i for i, value in known.items() if value == top)
     texts = [text(arm) if arm.trials else NONE for arm in arms]
-    return Column(title, texts, True, best if len(best) < len(known) else frozenset())
+    return Column(title, texts, True, best if len(best) < len(known) else frozenset(), drop)
 
 
 def _less(value: float | None) -> float | None:
@@ -119,16 +158,14 @@ def _tokens(arm: Arm) -> str:
     return f"{short(arm.cold.tokens_in)} / {short(arm.cold.tokens_out)}"
 
 
-def _time(arm: Arm) -> str:
-    times = arm.seconds
+def _time(times: Sequence[float]) -> str:
     if not times:
         return NONE
     mean = duration(sum(times) / len(times))
     return f"{mean} [{duration(min(times))}–{duration(max(times))}]" if len(times) > 1 else mean
 
 
-def _quickest(arm: Arm) -> float | None:
-    times = arm.seconds
+def _quickest(times: Sequence[float]) -> float | None:
     return -sum(times) / len(times) if times else None
 
 
@@ -156,6 +193,17 @@ def _difference(arm: Arm) -> str:
     )
 
 
+def verdict(arm: Arm) -> str:
+    """What the difference to the reference shows, in words; "" without one."""
+    if arm.quality.difference is None:
+        return ""
+    _, low, high = arm.quality.difference
+    if low is None or high is None or low <= 0 <= high:
+        return "no difference shown"
+    better = low > 0
+    return f"{'better' if better else 'worse'} by at least {share(low if better else -high, 3)}"
+
+
 def _same(arm: Arm) -> str:
     return NONE if arm.quality.same is None else f"{arm.quality.same:.1%}".replace("%", " %")
 
@@ -163,6 +211,9 @@ def _same(arm: Arm) -> str:
 def footer(comparison: Comparison) -> list[str]:
     """The lines below the table."""
     lines_ = [_input(comparison)]
+    if len(comparison) > 2 and any(arm.quality.difference for arm in comparison):
+        lines_.append("Δ F1 is corrected for the number of variants (Holm)")
+    lines_ += [f"{arm.name}: {verdict(arm)}" for arm in ranked(comparison) if verdict(arm)]
     if not comparison.truth:
         lines_.append(
             f"no truth: this is agreement with {comparison.reference}, the reference, not correctness"
@@ -170,9 +221,7 @@ def footer(comparison: Comparison) -> list[str]:
     parts = [f"{comparison.trials} independent trials of each"] if comparison.trials > 1 else []
     replayed = sum(t.cold.calls - t.paid.calls for arm in comparison for t in arm.trials)
     if replayed > 0:
-        parts.append(
-            f"{plural(replayed, 'answer')} of earlier comparisons replayed, without a time"
-        )
+        parts.append(f"{plural(replayed, 'answer')} shared or replayed, not sent")
     paid = comparison.paid
     money = "price unknown" if paid.dollars is None else dollars(paid.dollars, exact=True)
     parts.append(f"paid now {plural(paid.calls, 'call')}, {money}")
@@ -217,6 +266,8 @@ def lines(comparison: Comparison, width: int) -> Iterator[Text]:
     """All lines; columns that do not fit are dropped from the right and named in a line."""
     from rich.text import Text
 
+    if same := same_changes(comparison):
+        yield Text(escaped("all with " + ", ".join(f"{key}={v}" for key, v in same.items())))
     yield from styled(columns(comparison), width, indent=0)
     for line in footer(comparison):
         yield from (Text(escaped(part)) for part in folded(line, width))

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from semgraph.compare.comparison import Comparison, Evidence
-from semgraph.display import Drawing, as_chart, as_html, as_text, preformatted
+from semgraph.display import Drawing, as_chart, as_html, as_text, exported, preformatted
 from semgraph.errors import PlanError
 from semgraph.execution.record import Run, exchanges, read_answers
 from semgraph.execution.result import Result
@@ -22,6 +22,7 @@ from semgraph.llm.settings import Settings
 from semgraph.logical.prompt import show
 from semgraph.provenance import FIXED, Lookup, parsed
 from semgraph.render import chart, comparison
+from semgraph.render.exports import export
 from semgraph.render.html import rendered
 from semgraph.render.html.data import RecordedRun
 from semgraph.render.html.graph import graph
@@ -151,6 +152,9 @@ def _comparison_html(value: Comparison) -> str:
 @as_text.register
 def _comparison_text(value: Comparison) -> str:
     return comparison.plain(value, _columns())
+
+
+exported.register(Comparison, export)
 
 
 @as_chart.register

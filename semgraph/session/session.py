@@ -517,6 +517,7 @@ class Session:
         """
         from semgraph.compare.loop import compare
         from semgraph.compare.request import ComparisonRequest, require_trials
+        from semgraph.compare.step import semantic_node
         from semgraph.compare.variants import read_variants
 
         by_name = read_variants(variants, step, grid)
@@ -526,6 +527,8 @@ class Session:
         }  # fmt: skip
         logical = self.prepare(plan, **options)
         refuse_unknown_words("compare", logical, more, Session.acompare)
+        if step is not None:
+            semantic_node(logical, step)  # raises
         tables = typed_inputs(logical, rows_by_input, rows)
         resources = self._resources.sharing()
         arms = self._arms(plan, logical, by_name, options, rows_by_input, rows, resources)

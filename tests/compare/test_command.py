@@ -146,20 +146,18 @@ def test_a_limit_is_exit_4_and_nothing_is_sent(project: Project, model: ModelSer
         ),
         (
             ("compare", "add_episode", "--variant", "verdicts=block()"),
-            "has no name. Write --variant NAME:STEP=IMPLEMENTATION",
+            "has no name. Write --variant NAME:KEY=VALUE",
         ),
         (
             ("compare", "add_episode", "--variant", "a:x=y", "--variant", "a:x=y"),
             "--variant a: is given twice",
         ),
         (
-            ("compare", "add_episode", "--step", "s", "--variant", "a:x=y"),
-            "--variant names the steps itself",
-        ),
-        (
             (*STEP, *WAYS, "--variant", "a:x=y"),
-            "--implementations compares a step and --variant whole plans",
+            "--implementations and --variant each name the variants",
         ),
+        (("compare", "add_episode", "--grid", "verdicts"), '--grid "verdicts" sets nothing'),
+        (("compare", "add_episode", "--arms", "nowhere.yaml"), "nowhere.yaml"),
         ((*STEP, "--implementations", "per_rwo"), 'Did you mean "per_row"'),
         ((*STEP, *WAYS, "--trials", "0"), "trials is 0"),
         (

@@ -107,7 +107,7 @@ async def written(session: sg.Session) -> dict[str, Any]:
     plan = session.prepare(PLAN)
     async with resources(session).opened_store() as store:
         source = await snapshot(plan, store, None)
-    async with source.copy(64) as store:
+    async with source.copy() as store:
         graph = await graph_of(store, plan)
     return {
         "nodes": [{"key": n.key, "name": n.name, "members": sorted(n.members)} for n in graph.nodes],
