@@ -48,13 +48,13 @@ def columns(comparison: Comparison) -> list[Column]:
 
 def shown_changes(comparison: Comparison) -> list[str]:
     """The keys in which the variants differ; none if their names say it."""
-    if all(
-        arm.name in {*arm.changes.values(), ", ".join(arm.changes.values())} for arm in comparison
-    ):
-        if len({key for arm in comparison for key in arm.changes}) <= 1:
-            return []
     keys = dict.fromkeys(key for arm in comparison for key in arm.changes)
-    return [key for key in keys if len({arm.changes.get(key) for arm in comparison}) > 1]
+    return [
+        key
+        for key in keys
+        if len({arm.changes.get(key) for arm in comparison}) > 1
+        and any(arm.changes.get(key, arm.name) != arm.name for arm in comparison)
+    ]
 
 
 def same_changes(comparison: Comparison) -> dict[str, str]:
@@ -213,7 +213,8 @@ def footer(comparison: Comparison) -> list[str]:
     lines_ = [_input(comparison)]
     if len(comparison) > 2 and any(arm.quality.difference for arm in comparison):
         lines_.append("Δ F1 is corrected for the number of variants (Holm)")
-    lines_ += [f"{arm.name}: {verdict(arm)}" for arm in ranked(comparison) if verdict(arm)]
+    shown = [f"{arm.name}: {verdict(arm)}" for arm in ranked(comparison) if verdict(arm)]
+    lines_ += [" · ".join(shown)] if shown else []
     if not comparison.truth:
         lines_.append(
             f"no truth: this is agreement with {comparison.reference}, the reference, not correctness"

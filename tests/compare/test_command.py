@@ -116,7 +116,7 @@ def test_whole_plans(project: Project, standin: StandIn) -> None:
     done = project("compare", "plans/add_episode.yaml", *arms, "--format", "json")
     assert done.code == 0
     found = json.loads(done.out)
-    assert found["arms"][1]["use"] == {"verdicts": "block(left=1, right=5)", "dated": "per_row"}
+    assert found["arms"][1]["changes"] == {"verdicts": "block(left=1, right=5)", "dated": "per_row"}
     assert found["arms"][1]["quality"]["f1"] == 1.0
 
 

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from semgraph.compare.comparison import Arm, Comparison, Quality, Spent, Trial
-from semgraph.render.chart import text
+from semgraph.render.chart import front, points, text
 from semgraph.render.comparison import lines
 
 
@@ -22,7 +22,10 @@ def arm(
     trials: int = 1,
 ) -> Arm:
     spent = Spent(calls, calls * 100, calls * 3, dollars)
-    made = tuple(Trial(n + 1, spent, spent, seconds and seconds + n / 10) for n in range(trials))
+    times = [seconds and seconds + n / 10 for n in range(trials)]
+    made = tuple(
+        Trial(n + 1, spent, spent, time, model_seconds=time or 0.0) for n, time in enumerate(times)
+    )
     return Arm(name, {"link": name}, made, quality)
 
 
@@ -152,7 +155,7 @@ def test_answers_that_were_replayed_are_counted_and_have_no_time() -> None:
     spent = Spent(6, 600, 60, 0.1)
     arms = (Arm("per_row", {}, (Trial(1, spent, Spent()),)),)
     plain = [line.plain for line in shown(made(arms=arms, truth=False, trials=1))]
-    assert "6 answers of earlier comparisons replayed, without a time" in "\n".join(plain)
+    assert "6 answers shared or replayed, not sent" in "\n".join(plain)
     assert "–" in plain[1]
 
 
@@ -228,4 +231,78 @@ def test_measures_of_which_nothing_is_known_have_no_column() -> None:
         "cold",
         "time",
         "trials",
+    ]
+
+
+class TestForms:
+    def test_rows_for_a_data_frame(self) -> None:
+        frame = made().to_pandas()
+        assert list(frame["variant"]) == ["nested_loop", "block(rows=10)", "cascade"]
+        assert list(frame["f1"]) == [0.94, 0.925, 0.919]
+        assert frame["difference_low"][1] == -0.032
+        trials = made().to_pandas(trials=True)
+        assert len(trials) == 9
+        assert list(trials["trial"][:3]) == [1, 2, 3]
+
+    def test_csv_has_the_same_rows(self) -> None:
+        head, first, *_ = made().to_csv().splitlines()
+        assert head.startswith("variant,f1,precision,recall,agreement,low,high,difference")
+        assert first.startswith("nested_loop,0.94,0.93,0.95,,0.918,0.958,,")
+
+    def test_latex_is_a_table_that_escapes_names(self) -> None:
+        text = made().to_latex()
+        assert text.startswith("\\begin{tabular}{lrrrrrrrrrr}\n\\toprule\nvariant & calls")
+        assert "nested\\_loop & 10,000 & 1 M / 30 k & 0.744" in text
+        assert "\\textbf{.940 [.918 .958]}" in text
+        assert "$-$.015 [$-$.032 +.001]" in text
+        assert "97.6 \\%" in text
+
+    def test_markdown(self) -> None:
+        head, rule, first, *_ = made().to_markdown().splitlines()
+        assert head.startswith("| variant | calls | tokens in/out | $ cold |")
+        assert rule.startswith("|---|--:|")
+        assert first.startswith("| nested\\_loop | 10,000 |")
+        assert "**.940 \\[.918 .958]**" in first
+
+    def test_a_sentence_says_what_is_shown(self) -> None:
+        equal, worse = made().sentence().split(". ")
+        assert equal == (
+            "No difference of F1 is shown between block(rows=10) and nested_loop "
+            "(95 % -3.2 to +0.1 points, n = 500, 3 trials) for 0.01 of the tokens"
+        )
+        assert worse == (
+            "cascade loses 2.1 points of F1 against nested_loop "
+            "(95 % 0.4 to 3.9, n = 500, 3 trials) for 0.00 of the tokens."
+        )
+
+    def test_a_figure_has_a_point_for_each_variant_and_the_front(self) -> None:
+        (axes,) = made().figure().axes
+        assert (axes.get_xlabel(), axes.get_ylabel()) == ("dollars of one trial", "F1")
+        assert [text.get_text() for text in axes.texts] == [
+            "nested_loop",
+            "block(rows=10)",
+            "cascade",
+        ]
+
+
+def test_what_a_difference_shows_is_said_in_words() -> None:
+    below = "\n".join(line.plain for line in shown(made())[4:])
+    assert "block(rows=10): no difference shown · cascade: worse by at least .004" in below
+    assert "corrected for the number of variants (Holm)" in below
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_quality_and_dollars_never_fall_away(width: int) -> None:
+    long = arm("packed(rows=10) @ openai:gpt-4.1-nano, models.small=gpt", 9, 0.1, 1.0, Quality(0.9, 0.9, 0.9, (0.8, 0.95)))  # fmt: skip
+    head = next(iter(shown(made(arms=(*made().arms, long)), width))).plain
+    assert "F1 [95 %]" in head
+    assert "$ cold" in head
+
+
+def test_the_front_has_what_none_beats_in_both() -> None:
+    _, drawn = points(made())
+    assert [point.arm.name for point in front(drawn)] == [
+        "cascade",
+        "block(rows=10)",
+        "nested_loop",
     ]

@@ -116,7 +116,7 @@ async def test_arms_share_their_requests_and_get_none_of_a_run(session, server, 
     """Each arm is charged for all requests that it needs, also for those that another one sent."""
     await session.arun(complaints)
     assert len(server.requests) == 6
-    variants = {name: "per_row" for name in "abcde"}
+    variants = dict.fromkeys("abcde", "per_row")
     found = await compared(session, complaints, variants=variants)
     assert [arm.trials[0].paid.calls for arm in found] == [6, 0, 0, 0, 0]
     assert [arm.cold.calls for arm in found] == [6] * 5
