@@ -67,6 +67,8 @@ class Estimate:
         least: The minimum number of calls, if a range is expected.
         planned: Whether all requests are known in advance, so that `calls` is exact. False if a
             check may refuse answers.
+        tokens_seen: Tokens of the answers if they are as long as in earlier runs of the same step,
+            implementation and models; None without such a run.
     """
 
     variant: str
@@ -76,6 +78,7 @@ class Estimate:
     dollars: float | None = None
     least: float | None = None
     planned: bool = False
+    tokens_seen: float | None = None
 
 
 @dataclass(frozen=True)

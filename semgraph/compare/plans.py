@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import Any
 
 from semgraph.compare.comparison import Estimate, Quality, Trial, by_reason, with_differences
-from semgraph.compare.preview import plans_preview
+from semgraph.compare.preview import forecasts, of_plan, plans_preview
 from semgraph.compare.trial import (
     Arms,
     Attempt,
@@ -65,11 +65,16 @@ class PlanArms(Arms):
                     for name, arm in bench.arms.items()
                 }
             )
-        return plans_preview(bench, physical)
+        self.expected = forecasts(bench, physical)
+        return plans_preview(bench, self.expected)
 
     async def foreseen(self) -> list[str]:
-        """The same lines: whole plans have no rows to compute first."""
-        return await self.prepare()
+        """The same lines: whole plans have no rows to compute first. No limit refuses these
+        estimates, since most of them depend on answers.
+        """
+        lines = await self.prepare()
+        self.estimates = tuple(of_plan(name, each) for name, each in self.expected.items())
+        return lines
 
     async def ready(self, _ledger: Ledger) -> None:
         """Do nothing: each trial computes its vectors."""

@@ -203,15 +203,40 @@ def rows_preview(bench: Bench, step: str, physical: PhysicalPlan, *, whole: bool
     ]
 
 
-def plans_preview(bench: Bench, arms: Mapping[str, PhysicalPlan]) -> list[str]:
-    """Lines printed before whole plans run: the calls that EXPLAIN expects, by step."""
-    wide = max(map(len, arms))
-    calls = {
-        name: Forecast(bench.estimator(plan, bench.arms[name].request.inputs)).calls()
+def forecasts(bench: Bench, arms: Mapping[str, PhysicalPlan]) -> dict[str, Forecast]:
+    """What EXPLAIN expects of whole plans."""
+    return {
+        name: Forecast(bench.estimator(plan, bench.arms[name].request.inputs))
         for name, plan in arms.items()
     }
-    lines = [f"  {name:<{wide}}  {_of_plan(amounts)}" for name, amounts in calls.items()]
+
+
+def plans_preview(bench: Bench, expected: Mapping[str, Forecast]) -> list[str]:
+    """Lines printed before whole plans run: the calls that EXPLAIN expects, by step."""
+    wide = max(map(len, expected))
+    lines = [f"  {name:<{wide}}  {_of_plan(each.calls())}" for name, each in expected.items()]
     return [f"whole plans, one trial of each; {limits(bench.opened.budget)}", *lines]
+
+
+def of_plan(name: str, forecast: Forecast) -> Estimate:
+    """What EXPLAIN expects of a whole plan, as far as all of it is known."""
+    amounts = forecast.total()
+    calls, sent, answered, price = (
+        amounts[each].value if amounts[each].known and amounts[each].kind != "least" else None
+        for each in ("calls", "tokens_in", "tokens_out", "dollars")
+    )
+    seen = answered if amounts["tokens_out"].kind == "seen" else None
+    least = amounts["calls"].value if amounts["calls"].kind == "least" else None
+    return Estimate(name, calls, sent, answered, price, least, tokens_seen=seen)
+
+
+def tokens_seen(forecast: Forecast, step: str, items: float) -> float | None:
+    """Tokens of the answers about some items, if they are as long as in earlier runs."""
+    amounts = forecast.of(step)
+    answered, asked = amounts["tokens_out"], amounts["items"]
+    if answered.kind != "seen" or not asked.value:
+        return None
+    return answered.value / asked.value * items
 
 
 def _of_plan(amounts: Mapping[str, Amount]) -> str:

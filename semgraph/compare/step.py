@@ -25,8 +25,10 @@ from semgraph.compare.comparison import (
 from semgraph.compare.preview import (
     StepEstimates,
     estimate_lines,
+    forecasts,
     in_all,
     rows_preview,
+    tokens_seen,
     variants_preview,
 )
 from semgraph.compare.trial import (
@@ -285,6 +287,17 @@ class StepArms(Arms):
         if lines := await self._prepared(pays=False):
             later = "the cost of the variants depends on these rows: compare prints it before it runs a variant"
             return [*lines, later]
+        bench, items = self.bench, sum(each.items.num_rows for each in self.items)
+        async with bench.copy(bench.opened) as scratch:
+            physical = {
+                name: bench.compiled(each.arm.plan, scratch, each.arm.opened)
+                for name, each in self.arms.items()
+            }
+        of = forecasts(bench, physical)
+        self.estimates = [
+            replace(each, tokens_seen=tokens_seen(of[each.variant], self.node.step, items))
+            for each in self.estimates
+        ]
         node, opened = self.node, self.bench.opened
         counts = " × ".join(f"{n} {count:,}" for n, count in self.frozen.facts()["rows"].items())
         return [
@@ -373,7 +386,7 @@ class StepArms(Arms):
     async def _estimate(self) -> None:
         """Estimate the cost of each implementation."""
         opened = self.bench.opened
-        items = await self.frozen.items(opened.llm, opened.embedder)
+        self.items = items = await self.frozen.items(opened.llm, opened.embedder)
         self.expected: dict[str, StepEstimates] = {}
         for name, each in self.arms.items():
             models = each.arm.opened.llm, each.arm.opened.embedder

@@ -60,7 +60,7 @@ from semgraph.stores.base import Statistics, Store, open_for_reading
 if TYPE_CHECKING:
     import networkx as nx
 
-    from semgraph.compare.comparison import Comparison
+    from semgraph.compare.comparison import Comparison, Estimate
     from semgraph.compare.loop import Foreseen
     from semgraph.compare.request import ArmRequest, Say
     from semgraph.compare.variants import Grid, Variant, Variants
@@ -416,6 +416,7 @@ class Session:
             inputs: The rows to estimate; default: the plan's example, if it has one.
             more: Further inputs as keyword arguments.
         """
+        from semgraph.compare.step import only_step
         from semgraph.session.explaining import Explanation
 
         logical = self.prepare(plan)
@@ -431,7 +432,8 @@ class Session:
 
         async def work() -> str:
             if compare is not None:
-                found = await self._foreseen(whole, compare, step, trials, rows_by_input)
+                name = step or only_step(whole)
+                found = await self._foreseen(whole, compare, None, name, trials, rows_by_input)
                 return "\n".join(found.lines)
             rows = tables or {}
             some = sample and await sampled(logical, rows, sample, self._resources)
@@ -561,25 +563,50 @@ class Session:
         """Compare and wait for the result. Takes the arguments of `acompare`."""
         return self._waiting.wait(self.acompare(plan, **options), calls_model=True)
 
+    def estimate(
+        self,
+        plan: PlanLike,
+        *,
+        variants: Variants | None = None,
+        grid: Grid | None = None,
+        step: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> list[Estimate]:
+        """The expected cost of one trial of each variant, as `compare` takes them. No model is called;
+        texts that a search needs are embedded.
+
+        Returns:
+            An estimate for each variant; none if a model has to be called first for the rows of the
+            step.
+
+        Raises:
+            PlanError: The request is wrong.
+        """
+        rows = given_rows(plan, {**(inputs or {}), **more})
+        job = self._foreseen(plan, variants, grid, step, 1, rows)
+        return list(self._waiting.wait(job, calls_model=False).estimates)
+
     async def _foreseen(
         self,
-        plan: LogicalPlan,
-        variants: Variants,
+        plan: PlanLike,
+        variants: Variants | None,
+        grid: Grid | None,
         step: str | None,
         trials: int,
         rows_by_input: Mapping[str, Any],
     ) -> Foreseen:
-        """The estimated cost of a comparison; see `explain`."""
+        """The expected cost of a comparison."""
         from semgraph.compare.loop import foreseen
         from semgraph.compare.request import ComparisonRequest, require_trials
-        from semgraph.compare.step import only_step
         from semgraph.compare.variants import read_variants
 
-        name, tables = step or only_step(plan), typed_inputs(plan, rows_by_input, None)
-        by_name, resources = read_variants(variants, name), self._resources.sharing()
-        arms = self._arms(plan, plan, by_name, {}, rows_by_input, None, resources)
+        by_name, logical = read_variants(variants, step, grid), self.prepare(plan)
+        tables, resources = typed_inputs(logical, rows_by_input, None), self._resources.sharing()
+        arms = self._arms(plan, logical, by_name, {}, rows_by_input, None, resources)
         require_trials(trials, arms)
-        request = ComparisonRequest(without_absent(plan, tables), tables, arms, name, trials=trials)
+        logical = without_absent(logical, tables)
+        request = ComparisonRequest(logical, tables, arms, step or "", trials=trials)
         return await foreseen(request, resources)
 
     async def arequire_prices(self, plans: Iterable[LogicalPlan]) -> None:
