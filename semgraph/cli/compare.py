@@ -58,6 +58,11 @@ def compare(
     truth: Annotated[
         str | None, flag("--truth FILE", "What is right: columns that name a row, and its answers.")
     ] = None,
+    labels: Annotated[
+        str | None, flag("--labels [TABLE=]FILE", "Grades or true answers of returned rows.")
+    ] = None,
+    at: Annotated[str, flag("--at 5,10", "The values of k of nDCG@k and others.")] = "5,10",
+    judge: Annotated[str | None, flag("--judge PLAN", "A plan that judges answers.")] = None,
     trials: Annotated[int, flag("--trials N", "Independent trials of each.")] = 1,
     times: Annotated[
         bool, flag("--times", "Measure times: send every request of every variant.")
@@ -88,6 +93,9 @@ def compare(
             **chosen,
             step=step,
             truth=truth,
+            labels=_labels(labels),
+            at=at,
+            judge=judge,
             trials=trials,
             times=times,
             rows=request.rows,
@@ -150,6 +158,12 @@ def read_arms(
         axes = named_values("--grid", [part.strip() for part in grid.split(";") if part.strip()])
         return {"grid": {key: [_value(key, v) for v in listed(text)] for key, text in axes.items()}}
     return {"variants": read_file_of_variants(Path(file)) if file else _variants(variants)}
+
+
+def _labels(text: str | None) -> Any:
+    """FILE, or TABLE=FILE as a mapping."""
+    table, equals, file = (text or "").partition("=")
+    return {table: file} if equals else text
 
 
 def _value(key: str, text: str) -> Any:

@@ -60,12 +60,15 @@ async def opened_arms(
             return opened[id(of)]
 
         first = await open_(runner, request.plan)
-        yield first, {name: await open_(arm.runner, arm.plan) for name, arm in request.arms.items()}
+        yield (
+            first,
+            {name: await open_(arm.runner, arm.plan) for name, arm in request.every.items()},
+        )
 
 
 async def _compared(arms: Arms, bench: Bench) -> Comparison:
     request, record = bench.request, bench.record
-    for arm in bench.arms.values():
+    for arm in filter(None, (*bench.arms.values(), bench.judge)):
         require_prices(arm.plan, arm.opened.budget, arm.opened.llm, arm.opened.embedder)
     bench.say(await arms.prepare())
     admit(arms.estimates, request.trials, bench.opened.budget)

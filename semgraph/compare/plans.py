@@ -12,6 +12,7 @@ from statistics import fmean
 from typing import Any
 
 from semgraph.compare.comparison import Estimate, Quality, Trial, by_reason, with_differences
+from semgraph.compare.labels import Judge, read_labels
 from semgraph.compare.preview import forecasts, of_plan, plans_preview
 from semgraph.compare.trial import (
     Arms,
@@ -51,6 +52,9 @@ class PlanArms(Arms):
             hint = f"compare a step with a truth: {option('step', '...')}"
             raise PlanError(Problem(what, hint=hint))
         self.truth = None if request.truth is None else read_graph_truth(request.truth)
+        self.labels = None if request.labels is None else read_labels(request)
+        self.judge = Judge.of(bench.judge, self.labels) if bench.judge and self.labels else None
+        self.notes = self.labels.notes if self.labels else ()
         for arm in bench.arms.values():
             bench.record.asks(arm.opened, arm.plan.needs.roles)
 
@@ -66,7 +70,9 @@ class PlanArms(Arms):
                 }
             )
         self.expected = forecasts(bench, physical)
-        return plans_preview(bench, self.expected)
+        judged = self.labels and len(self.labels.queries)
+        of = [f"  the judge is asked about the answers to {judged} queries after each trial"]
+        return [*plans_preview(bench, self.expected), *(of if self.judge else ())]
 
     async def foreseen(self) -> list[str]:
         """The same lines: whole plans have no rows to compute first. No limit refuses these
@@ -101,17 +107,30 @@ class PlanArms(Arms):
                 returned: result_table(node, outcome.tables.get(returned, []))
                 for returned, node in plan.returns.items()
             }
-            return Attempt(trial, await graph_of(store, plan) if plan.writes else None, tables)
+            graph, judge, verdicts = (
+                await graph_of(store, plan) if plan.writes else None,
+                self.judge,
+                list[float](),
+            )
+            if judge is not None:
+                verdicts = await bench.pays(partial(judge.verdicts, bench, tables))
+            return Attempt(trial, graph, tables, verdicts)
 
     def scored(self, attempts: Attempts) -> dict[str, Quality]:
         """The quality of each plan."""
+        if self.labels is not None:
+            self.notes += tuple(self.labels.agreement(attempts, self.reference))
+            return self.labels.scored(attempts, self.reference)
         return of_plans(attempts, self.reference, self.truth)
 
     def facts(self) -> dict[str, Any]:
         """The further fields of the result."""
         rows = {name: table.num_rows for name, table in self.bench.request.inputs.items()}
         copied = self.bench.source.count
-        return {"frozen": {"rows": rows, "copied": copied}, "notes": tuple(known_rows(self.bench))}
+        return {
+            "frozen": {"rows": rows, "copied": copied},
+            "notes": (*self.notes, *known_rows(self.bench)),
+        }
 
 
 def of_plans(attempts: Attempts, reference: str, truth: ScoredGraph | None) -> dict[str, Quality]:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from semgraph.compare.comparison import Arm, Comparison, Spent, save
+from semgraph.display import option
 from semgraph.errors import PlanError, Problem
 from semgraph.execution.observations import ObservationFile
 from semgraph.execution.record import CallLog, RunRecord, new_run, noted, timestamp
@@ -23,6 +24,7 @@ from semgraph.llm.stack import bound
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import StepMetrics
 
+JUDGE = "\0judge"
 Say = Callable[[str], None]
 
 
@@ -79,6 +81,23 @@ class ComparisonRequest:
     fresh: bool = False
     times: bool = False
     say: Say = lambda _line: None
+    labels: Any = None
+    at: Any = (5, 10)
+    judge: ArmRequest | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse labels beside what they are not for. Raises PlanError."""
+        if self.judge and self.labels is None:
+            hint = f"add {option('labels', 'FILE')}"
+            raise PlanError(Problem("a judge needs labels with the true answers", hint=hint))
+        if self.labels is not None and (self.step or self.truth is not None):
+            what = "labels are for the rows of whole plans, without a truth"
+            raise PlanError(Problem(what, hint="leave out the step and the truth"))
+
+    @property
+    def every(self) -> Mapping[str, ArmRequest]:
+        """The arms, and the judge as JUDGE."""
+        return {**self.arms, **({JUDGE: self.judge} if self.judge else {})}
 
 
 def require_trials(trials: int, arms: Mapping[str, ArmRequest]) -> None:
@@ -164,7 +183,7 @@ class ComparisonRecord:
         request, opened = self.request, self.opened
         result = Comparison(
             id=self.id, plan=request.plan.name, step=request.step, model=self.model, arms=tuple(arms),
-            trials=request.trials, truth=request.truth is not None, paid=self.paid, store=opened.store.name,
+            trials=request.trials, truth=(request.truth, request.labels) != (None, None), paid=self.paid, store=opened.store.name,
             record=self.record.folder if self.record else None,
             journal=opened.journal.path.absolute() if opened.journal else None, **more,
         )  # fmt: skip

@@ -11,7 +11,7 @@ from itertools import product
 from math import ceil, floor, log10
 from typing import Any, NamedTuple
 
-from semgraph.compare.comparison import Arm, Comparison, graded, quality_of, ranked
+from semgraph.compare.comparison import Arm, Comparison, graded, measures_of, quality_of, ranked
 from semgraph.formats import dollars, shortened
 from semgraph.render.svg import SHAPES, Box, free, ticks
 
@@ -131,7 +131,9 @@ def front(drawn: Sequence[ArmPoint]) -> list[ArmPoint]:
 
 
 def measure(comparison: Comparison) -> str:
-    """The name of the quality axis: edges of graphs, nodes of graphs without edges."""
+    """The name of the quality axis: edges of graphs, nodes of graphs without edges, or a measure."""
+    if measures := measures_of(comparison):
+        return measures[0]
     graphs = [arm for arm in comparison if arm.trials and graded(arm)]
     nodes = [arm for arm in graphs if arm.quality.f1 is None]
     if not comparison.truth:

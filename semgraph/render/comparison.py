@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
-from semgraph.compare.comparison import Arm, Comparison, Quality, graded, ranked
+from semgraph.compare.comparison import (
+    Arm,
+    Comparison,
+    Quality,
+    graded,
+    measures_of,
+    quality_of,
+    ranked,
+)
 from semgraph.formats import dollars, duration, escaped, plain_line, plural, short, stopped
 from semgraph.render.chart import NONE, share, text
 from semgraph.render.tables import Column, folded, styled
@@ -84,43 +93,35 @@ def _qualities(comparison: Comparison, arms: Sequence[Arm]) -> list[Column]:
 
 
 def _measures(comparison: Comparison, arms: Sequence[Arm]) -> list[Column]:
-    if comparison.kind == "step" and not comparison.truth:
-        return [
-            _column(
-                "agreement [95 %]",
-                arms,
-                lambda a: _with(a.quality.same, a.quality.interval),
-                lambda a: a.quality.same,
-                drop=-1,
-            ),
-            *_spread(arms),
-        ]
-    nodes = [
+    names, of = measures_of(comparison), "edge " if any(map(graded, arms)) else ""
+    agrees = comparison.kind == "step" and not comparison.truth
+    title = names[0] if names else "agreement" if agrees else f"{of}F1"
+
+    def score(arm: Arm) -> float | None:
+        return quality_of(arm) if names or agrees else arm.quality.f1
+
+    main = _column(
+        f"{title} [95 %]", arms, lambda a: _with(score(a), a.quality.interval), score, drop=-1
+    )
+    first, less = [main, *_spread(arms)], list[Column]()
+    if comparison.truth and len(arms) > 1:
+        what = f"Δ {title.removeprefix(of)} to reference"
+        less = [_column(what, arms, _difference, lambda _: None)]
+        if any(arm.quality.same is not None for arm in arms):
+            less.append(_column("same rows", arms, _same, lambda a: a.quality.same))
+    if names or agrees:
+        more = (_measure(n, arms, partial(Quality.value, name=n)) for n in names[1:])
+        return [*first, *less, *more]
+    return [
         _measure("node pairs", arms, lambda q: q.pairs),
         _measure("node B³", arms, lambda q: q.b_cubed),
-        _measure("edges valid", arms, lambda q: q.validity),
-        _measure("edges ended", arms, lambda q: q.ended),
-    ]
-    of = "edge " if any(map(graded, arms)) else ""
-    cells = [
-        *nodes[:2],
         _measure(f"{of}P", arms, lambda q: q.precision),
         _measure(f"{of}R", arms, lambda q: q.recall),
-        _column(
-            f"{of}F1 [95 %]",
-            arms,
-            lambda a: _with(a.quality.f1, a.quality.interval),
-            lambda a: a.quality.f1,
-            drop=-1,
-        ),
-        *_spread(arms),
-        *nodes[2:],
+        *first,
+        _measure("edges valid", arms, lambda q: q.validity),
+        _measure("edges ended", arms, lambda q: q.ended),
+        *less,
     ]
-    if comparison.truth and len(arms) > 1:
-        cells.append(_column("Δ F1 to reference", arms, _difference, lambda _: None))
-        if any(arm.quality.same is not None for arm in arms):
-            cells.append(_column("same rows", arms, _same, lambda a: a.quality.same))
-    return cells
 
 
 def _spread(arms: Sequence[Arm]) -> list[Column]:
@@ -212,7 +213,8 @@ def footer(comparison: Comparison) -> list[str]:
     """The lines below the table."""
     lines_ = [_input(comparison)]
     if len(comparison) > 2 and any(arm.quality.difference for arm in comparison):
-        lines_.append("Δ F1 is corrected for the number of variants (Holm)")
+        name = next(iter(measures_of(comparison)), "F1")
+        lines_.append(f"Δ {name} is corrected for the number of variants (Holm)")
     shown = [f"{arm.name}: {verdict(arm)}" for arm in ranked(comparison) if verdict(arm)]
     lines_ += [" · ".join(shown)] if shown else []
     if not comparison.truth:

@@ -86,27 +86,32 @@ def _mean(values: Any) -> float | None:
 
 
 def _quality(comparison: Comparison, quality: Quality) -> dict[str, Any]:
-    low, high = quality.interval or (None, None)
-    less, less_low, less_high = quality.difference or (None, None, None)
-    measures = {
-        "f1": quality.f1, "precision": quality.precision, "recall": quality.recall, "agreement": quality.same,
-        "low": low, "high": high, "difference": less, "difference_low": less_low, "difference_high": less_high,
-        "node_pairs": quality.pairs, "node_b_cubed": quality.b_cubed, "edges_valid": quality.validity,
-        "edges_ended": quality.ended,
-    }  # fmt: skip
-    known = {name for arm in comparison for name, value in _known(arm.quality) if value is not None}
-    return {name: value for name, value in measures.items() if _FIELDS.get(name, name) in known}
+    """The measures that are known of any variant."""
+    known = {n: None for arm in comparison for n, v in _flat(arm.quality) if v is not None}
+    return known | {name: value for name, value in _flat(quality) if name in known}
 
 
-_FIELDS = {
-    "agreement": "same", "low": "interval", "high": "interval", "difference_low": "difference",
-    "difference_high": "difference", "node_pairs": "pairs", "node_b_cubed": "b_cubed", "edges_valid": "validity",
-    "edges_ended": "ended",
-}  # fmt: skip
+def _flat(quality: Quality) -> Iterator[tuple[str, Any]]:
+    names = (
+        "f1",
+        "precision",
+        "recall",
+        "agreement",
+        "node_pairs",
+        "node_b_cubed",
+        "edges_valid",
+        "edges_ended",
+    )
+    fields = ("f1", "precision", "recall", "same", "pairs", "b_cubed", "validity", "ended")
+    yield from ((name, getattr(quality, of)) for name, of in zip(names, fields, strict=True))
+    for name, of in quality.measures.items() or [("", quality)]:
+        ends, less = of.interval or (None, None), of.difference or (None, None, None)
+        values = (getattr(of, "value", None) if name else None, *ends, *less)
+        for suffix, value in zip(_SUFFIXES, values, strict=True):
+            yield "_".join(filter(None, (name, suffix))), value
 
 
-def _known(quality: Quality) -> Iterator[tuple[str, Any]]:
-    return iter(vars(quality).items())
+_SUFFIXES = ("", "low", "high", "difference", "difference_low", "difference_high")
 
 
 def as_csv(comparison: Comparison) -> str:

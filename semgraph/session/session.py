@@ -462,6 +462,9 @@ class Session:
         grid: Grid | None = None,
         step: str | None = None,
         truth: Any = None,
+        labels: Any = None,
+        at: str | Sequence[int] = (5, 10),
+        judge: PlanLike | None = None,
         trials: int = 1,
         params: Mapping[str, Any] | None = None,
         preset: str | None = None,
@@ -499,6 +502,12 @@ class Session:
             truth: The true answers: a file, an Arrow table, a data frame or mappings with columns
                 that identify a row of the step's input, and columns of its answers. For whole plans
                 `{"nodes": ..., "edges": ...}`. None: measure agreement with the reference.
+            labels: For the rows that whole plans return, in place of a truth: columns of an input, which
+                name a query, and either a row's key with its `grade` (nDCG and others, extra
+                `measures`) or the true answer. `{"edges": FILE}` names the returned table.
+            at: The values of k of these measures.
+            judge: A plan that says which answers are right: from `answers`, with `id`, `answer`, `truth`
+                and columns of the row, it returns `id` and `correct`.
             trials: The number of independent trials of each variant.
             params: Values of parameters.
             preset: One of the plan's presets.
@@ -518,7 +527,7 @@ class Session:
             BudgetReached: The comparison would exceed a limit; nothing was spent.
         """
         from semgraph.compare.loop import compare
-        from semgraph.compare.request import ComparisonRequest, require_trials
+        from semgraph.compare.request import ArmRequest, ComparisonRequest, require_trials
         from semgraph.compare.step import semantic_node
         from semgraph.compare.variants import read_variants
 
@@ -535,11 +544,13 @@ class Session:
         resources = self._resources.sharing()
         arms = self._arms(plan, logical, by_name, options, rows_by_input, rows, resources)
         require_trials(trials, arms)
+        judging = judge and ArmRequest({}, self.prepare(judge), {}, resources)
         logical = without_absent(logical, tables)
         quiet: Say = lambda _line: None  # noqa: E731
         request = ComparisonRequest(
-            logical, tables, arms, step or "", truth, trials, self.runs, fresh, times, say or quiet
-        )
+            logical, tables, arms, step or "", truth, trials, self.runs, fresh, times, say or quiet,
+            labels, at, judging,
+        )  # fmt: skip
         return await compare(request, resources)
 
     def _arms(
