@@ -3,8 +3,8 @@
 Rows: `answers` and `tally` count hits for each unit (such as a row). `score` computes precision,
     recall and F1 of a tally, `difference` compares two tallies of the same units, `agreement` is the
     share of units with the same answers. Graphs: `score_graph` compares a `ScoredGraph` with the
-    true one. Ranked results: `ranking`. Answers in words: `exact_match` and `word_f1`. Of the values
-    of any measure `mean` and `mean_difference` are taken over its units.
+    true one. Labels: `ranking` measures ranked results, `exact_match` and `word_f1` an answer in words;
+    the value of a unit by such a measure, from 0 to 1, is its tally (value, 1, 1).
 
 Intervals have 95 %. They are exact (Clopper and Pearson, 1934) where each unit is right or wrong:
     F1 >= f is the same as TP / (TP + FP + FN) >= f / (2 - f), a share of the units that are no true
@@ -45,8 +45,6 @@ __all__ = [
     "difference",
     "exact_match",
     "holm",
-    "mean",
-    "mean_difference",
     "moments",
     "pooled",
     "proportion",
@@ -59,7 +57,7 @@ __all__ = [
 
 
 Answers = Mapping[Hashable, Counter[Hashable]]
-Tally = Mapping[Hashable, tuple[int, int, int]]  # for each unit: hits, answers, true answers
+Tally = Mapping[Hashable, tuple[float, int, int]]  # for each unit: hits, answers, true answers
 
 
 @dataclass(frozen=True)
@@ -148,9 +146,9 @@ def tally(ours: Answers, truth: Answers) -> dict[Hashable, tuple[int, int, int]]
     }
 
 
-def pooled(tallies: Iterable[Tally]) -> dict[Hashable, tuple[int, int, int]]:
+def pooled(tallies: Iterable[Tally]) -> dict[Hashable, tuple[float, int, int]]:
     """Several trials as one tally: a unit is resampled with all its trials."""
-    result: dict[Hashable, tuple[int, int, int]] = {}
+    result: dict[Hashable, tuple[float, int, int]] = {}
     for each in tallies:
         for unit, counts in each.items():
             hits, own, true = result.get(unit, (0, 0, 0))
@@ -178,13 +176,15 @@ def score(units: Tally, *, independent: bool = True) -> Score:
     return replace(result, f1=1.0) if units and result.f1 is None else result
 
 
-def _exact(units: Sequence[tuple[int, int, int]]) -> Interval | None:
+def _exact(units: Sequence[tuple[float, int, int]]) -> Interval | None:
     """The exact interval of F1, if units are right or wrong, or are all alike."""
     answered = [counts for counts in units if counts[1] or counts[2]]
     right = sum(hits == own == true for hits, own, true in answered)
     if not answered:
         return None
-    if all(counts[1:] == (1, 1) for counts in units):  # one answer each: F1 is a share of the rows
+    if all(
+        counts in {(0, 1, 1), (1, 1, 1)} for counts in units
+    ):  # one answer each: F1 is a share of the rows
         return proportion(right, len(answered))
     if all(own + true - hits == 1 for hits, own, true in answered):  # rows that are kept or dropped
         return Interval(*(2 * end / (1 + end) for end in proportion(right, len(answered))))
@@ -210,40 +210,33 @@ def difference(
         (*ours.get(unit, none), *theirs.get(unit, none)) for unit in dict.fromkeys([*ours, *theirs])
     ]
     if both and all(counts[:3] == counts[3:] for counts in both):
-        found = _alike(sum(any(counts) for counts in both), level)
-        return found if independent else found._replace(interval=None)
+        number = sum(any(counts) for counts in both)
+        high = proportion(0, number, level).high if number else 0.0
+        return IntervalEstimate(0.0, Interval(-high, high) if independent else None)
     return estimate(both, lambda sums: _f1(sums) - _f1(sums[:, 3:]), level)
 
 
-def _alike(number: int, level: float) -> IntervalEstimate:
-    """No difference in any of some units."""
-    high = proportion(0, number, level).high if number else 0.0
-    return IntervalEstimate(0.0, Interval(-high, high))
-
-
-def holm(differences: Sequence[Callable[[float], IntervalEstimate]]) -> list[IntervalEstimate]:
-    """Differences, each a function of its level, corrected for their number (Holm, 1979).
+def holm(
+    pairs: Sequence[tuple[Tally, Tally]], *, independent: bool = True
+) -> list[IntervalEstimate]:
+    """The differences of several pairs of tallies, corrected for their number (Holm, 1979).
 
     An interval has the level 1 - 0.05 / n at which its difference is shown, n being the number of
     differences that are not shown at a lower level: at most 5 % of such comparisons show any
     difference where there is none.
 
-    >>> from functools import partial
     >>> one, none = {i: (1, 1, 1) for i in range(50)}, {i: (0, 1, 1) for i in range(50)}
-    >>> [
-    ...     round(each.value)
-    ...     for each in holm([partial(difference, own, none) for own in (none, one)])
-    ... ]
+    >>> [round(each.value) for each in holm([(one, one), (one, none)])]
     [0, 1]
     """
-    left, result = dict(enumerate(differences)), dict[int, IntervalEstimate]()
+    left, result = dict(enumerate(pairs)), dict[int, IntervalEstimate]()
     while left:
         level = 1 - (1 - _LEVEL) / len(left)
-        tried = {i: of(level) for i, of in left.items()}
+        tried = {i: difference(*p, level, independent=independent) for i, p in left.items()}
         shown = {i: each for i, each in tried.items() if _excludes_0(each)}
         result |= shown or tried
-        left = {i: of for i, of in left.items() if i not in result}
-    return [result[i] for i in range(len(differences))]
+        left = {i: pair for i, pair in left.items() if i not in result}
+    return [result[i] for i in range(len(pairs))]
 
 
 def _excludes_0(each: IntervalEstimate) -> bool:
@@ -268,94 +261,70 @@ def agreement(*trials: tuple[Answers, Answers]) -> IntervalEstimate:
             share = 2 * (one & other).total() / both if both else 1.0
             same, number = result.get(unit, (0.0, 0.0))
             result[unit] = (same + share, number + 1)
-    return _mean(list(result.values()))
-
-
-def mean(values: Sequence[float]) -> IntervalEstimate:
-    """The mean of a measure from 0 to 1 over units, such as queries."""
-    return _mean([(value, 1) for value in values])
-
-
-def _mean(units: Sequence[tuple[float, float]]) -> IntervalEstimate:
-    """The mean of the sums of units over their numbers."""
+    units = list(result.values())
     found = estimate(units, lambda sums: _share(sums[:, 0], sums[:, 1]))
-    if units and all(part in {0, number} for part, number in units):
-        return found._replace(interval=proportion(sum(part > 0 for part, _ in units), len(units)))
+    right = sum(same == number for same, number in units)
+    if units and (right == len(units) or all(unit in {(0, 1), (1, 1)} for unit in units)):
+        return found._replace(interval=proportion(right, len(units)))
     return found
-
-
-def mean_difference(
-    ours: Sequence[float], theirs: Sequence[float], level: float = 0.95
-) -> IntervalEstimate:
-    """The difference of two means over the same units, paired as in `difference`."""
-    if list(ours) == list(theirs):
-        return _alike(len(ours), level)
-    each = [(a - b, 1) for a, b in zip(ours, theirs, strict=True)]
-    return estimate(each, lambda sums: _share(sums[:, 0], sums[:, 1]), level)
 
 
 def ranking(
     grades: Sequence[Mapping[str, int]], found: Sequence[Sequence[str]], at: Iterable[int] = (5, 10)
 ) -> dict[str, list[float]]:
-    """Measures of ranked results, with the value of each query, by ir-measures (extra `measures`) as
-    trec_eval computes them; greatest k first. Results without a grade have 0.
+    """Measures of ranked results: the value of each query, computed by ir-measures (extra `measures`) as
+    trec_eval does, the greatest k first.
 
-    `nDCG@k`: the sum of grade / log2(rank + 1), as a share of the best (Järvelin and Kekäläinen, 2002).
-    The others count grades above 0. `recall@k` and `precision@k`: the share of the relevant rows that
-    are found, and of k; `MRR@k`: 1 / the rank of the first (Kantor and Voorhees, 2000); `MAP`: the mean
-    of the precision at each (Harman, 1992).
+    `nDCG@k`: the sum of grade / log2(rank + 1), as a share of the best one (Järvelin and Kekäläinen,
+    2002). The others count grades above 0: `recall@k`, and `precision@k` as a share of k; `MRR@k`, 1 /
+    the rank of the first (Kantor and Voorhees, 2000); `MAP`, the mean of the precision at each (Harman,
+    1992).
 
     Args:
-        grades: The grades of each query's rows, by key.
+        grades: The grades of each query's rows, by key. Other rows have 0.
         found: The keys of each query's results, best first.
         at: The values of k.
     """
     import ir_measures as ir
 
-    measures = {
-        f"{name}@{k}": of @ k
-        for k in sorted(at, reverse=True)
-        for name, of in {"nDCG": ir.nDCG, "recall": ir.R, "precision": ir.P, "MRR": ir.RR}.items()
-    } | {"MAP": ir.AP}
+    of = {"nDCG": ir.nDCG, "recall": ir.R, "precision": ir.P, "MRR": ir.RR}
+    named = {f"{name}@{k}": of[name] @ k for k in sorted(at, reverse=True) for name in of}
+    named["MAP"] = ir.AP
     true = {str(i): dict(own) for i, own in enumerate(grades)}
     run = {
         str(i): {key: -float(place) for place, key in enumerate(dict.fromkeys(keys))}
         for i, keys in enumerate(found)
         if keys
     }
-    values = {
-        (each.measure, each.query_id): float(each.value)
-        for each in ir.iter_calc(list(measures.values()), true, run)
-    }
-    return {name: [values[of, i] for i in true] for name, of in measures.items()}
+    each = {(m.measure, m.query_id): m.value for m in ir.iter_calc([*named.values()], true, run)}
+    return {name: [float(each[measure, i]) for i in true] for name, measure in named.items()}
 
 
-def _normal(text: str) -> str:
+def _words(text: str) -> list[str]:
     bare = text.lower().translate(str.maketrans("", "", string.punctuation))
-    return " ".join(re.sub(r"\b(a|an|the)\b", " ", bare).split())
+    return re.sub(r"\b(a|an|the)\b", " ", bare).split()
 
 
 def exact_match(answer: str, truth: str) -> float:
-    """1 if an answer is the true one but for case, punctuation, English articles and white space (SQuAD;
-    Rajpurkar et al., 2016), else 0.
+    """1 if an answer is the true one but for case, punctuation, English articles and white space, else 0
+    (SQuAD; Rajpurkar et al., 2016).
 
     >>> exact_match("The Eiffel  Tower!", "eiffel tower")
     1.0
     """
-    return float(_normal(answer) == _normal(truth))
+    return float(_words(answer) == _words(truth))
 
 
 def word_f1(answer: str, truth: str) -> float:
-    """F1 of the words of an answer, normalized as in `exact_match` (SQuAD). Without words in either, both
-    must be empty.
+    """F1 of the words of an answer, normalized as in `exact_match` (SQuAD). Without words both must be
+    empty.
 
     >>> word_f1("in Paris, France", "Paris")
     0.5
     """
-    ours, theirs = Counter(_normal(answer).split()), Counter(_normal(truth).split())
-    if not ours or not theirs:
-        return float(ours == theirs)
-    return 2 * (ours & theirs).total() / (ours.total() + theirs.total())
+    ours, theirs = Counter(_words(answer)), Counter(_words(truth))
+    both = ours.total() + theirs.total()
+    return 2 * (ours & theirs).total() / both if ours and theirs else float(ours == theirs)
 
 
 def _f1(sums: Sums) -> Sums:

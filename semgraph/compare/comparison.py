@@ -8,7 +8,6 @@ import json
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
@@ -21,7 +20,7 @@ from semgraph.execution.record import INPUT_ROW, Run, RunRecord, exchanges, find
 from semgraph.expr.functions import canonical_json
 from semgraph.privacy import RUNS
 from semgraph.provenance import AskedItem, Row, as_text, asked_item, at
-from semgraph.scores import IntervalEstimate, Score, Tally, difference, holm, pooled, score
+from semgraph.scores import IntervalEstimate, Score, Tally, holm, pooled, score
 from semgraph.semantic.answers import free_name
 
 if TYPE_CHECKING:
@@ -109,11 +108,10 @@ class Trial:
     model_seconds: float = 0.0
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A measure over labelled rows: its value, 95 % interval, and difference to the reference's."""
+class Measured(NamedTuple):
+    """A measure over labels: its value, 95 % interval, and difference to that of the reference."""
 
-    value: float
+    value: float | None
     interval: Range | None = None
     difference: Difference | None = None
 
@@ -129,8 +127,8 @@ class Quality:
         precision: Precision of rows or edges; None without answers.
         recall: Recall; None if the truth is empty.
         f1: F1; None if both graphs lack edges.
-        interval: 95 % interval of F1 (without a truth, of `same`; with labels, of the first of
-            `measures`, as are the spread and the difference); see `semgraph.scores`.
+        interval: 95 % interval of F1 (without a truth, of `same`); see `semgraph.scores`. With
+            labels interval, spread and difference are those of the first of `measures`.
         spread: The lowest and the highest value of a trial.
         difference: F1 minus the reference's, with its paired 95 % interval, corrected for the number
             of variants: (value, low, high).
@@ -139,7 +137,7 @@ class Quality:
         b_cubed: Nodes: B-cubed F1.
         validity: Edges that hold, over sampled times: F1.
         ended: Edges that have an end: F1.
-        measures: With labels: the measures by name, the most important first.
+        measures: Measures over labels by name, the most important first.
     """
 
     precision: float | None = None
@@ -154,10 +152,6 @@ class Quality:
     validity: float | None = None
     ended: float | None = None
     measures: Mapping[str, Measured] = field(default_factory=dict)
-
-    def value(self, name: str) -> float | None:
-        """The value of one of `measures`, or None."""
-        return self.measures[name].value if name in self.measures else None
 
     @classmethod
     def of(cls, tallies: Sequence[Tally], *, independent: bool = True) -> Self:
@@ -193,14 +187,13 @@ def with_differences(
         pair = pooled(own[:both]), pooled(tallies[reference][:both])
         if name != reference and all(pair):
             pairs[name] = pair
-    each = [partial(difference, *pair, independent=independent) for pair in pairs.values()]
-    found = dict(zip(pairs, map(with_range, holm(each)), strict=True))
-    return {n: replace(each, difference=found.get(n)) for n, each in qualities.items()}
-
-
-def with_range(value: IntervalEstimate) -> Difference:
-    """A difference with its interval."""
-    return value.value, *(value.interval or (None, None))
+    found = dict(zip(pairs, holm(list(pairs.values()), independent=independent), strict=True))
+    return {
+        name: replace(quality, difference=(each.value, *(each.interval or (None, None))))
+        if (each := found.get(name))
+        else quality
+        for name, quality in qualities.items()
+    }
 
 
 def range_of(value: Score | IntervalEstimate) -> Range | None:
@@ -478,15 +471,15 @@ def quality_of(arm: Arm) -> float | None:
     For graphs it is the F1 of edges, or the B-cubed F1 of nodes if neither graph has edges.
     """
     result = arm.quality
-    if result.measures:
-        return next(iter(result.measures.values())).value
+    for first in result.measures.values():
+        return first.value
     if result.f1 is not None:
         return result.f1
     return result.same if result.b_cubed is None else result.b_cubed
 
 
 def measures_of(comparison: Comparison) -> list[str]:
-    """The names of the measures over labels, the most important first."""
+    """The names of the measures over labels."""
     return list(dict.fromkeys(name for arm in comparison for name in arm.quality.measures))
 
 
@@ -689,18 +682,19 @@ def _read_arm(folder: Path, i: int, data: Mapping[str, Any]) -> Arm:
         )
         for t in data["trials"]
     )  # fmt: skip
-    quality = _tuples(data["quality"])
-    measures = {n: Measured(**_tuples(of)) for n, of in quality.pop("measures", {}).items()}
+    measures = data["quality"].pop("measures", {})  # new in 0.3
+    quality = dict(zip(data["quality"], _tuples(data["quality"].values()), strict=True))
+    quality["measures"] = {name: Measured(*_tuples(each)) for name, each in measures.items()}
     clusters = [quality.pop(name, None) for name in ("clusters", "modularity")]
     if clusters != [None, None]:
         what = f"comparison {folder.name} compared algorithms of a step that clusters"
         raise PlanError(Problem(what, hint="only semgraph 0.2 shows such a comparison"))
     changes = data["changes"] if "changes" in data else data["use"]  # before 0.3
-    return Arm(data["name"], changes, trials, Quality(**quality, measures=measures))
+    return Arm(data["name"], changes, trials, Quality(**quality))
 
 
-def _tuples(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tuple(v) if isinstance(v, list) else v for name, v in data.items()}
+def _tuples(values: Iterable[Any]) -> Iterator[Any]:
+    return (tuple(value) if isinstance(value, list) else value for value in values)
 
 
 def _table(folder: Path, name: str) -> pa.Table | None:

@@ -13,7 +13,12 @@ from typing import NamedTuple
 from semgraph.compare.comparison import Arm, Comparison, Estimate, Trial
 from semgraph.compare.plans import PlanArms
 from semgraph.compare.preview import admit
-from semgraph.compare.request import ComparisonRecord, ComparisonRequest, Runner
+from semgraph.compare.request import (
+    ComparisonRecord,
+    ComparisonRequest,
+    Runner,
+    require_place_of_labels,
+)
 from semgraph.compare.step import StepArms
 from semgraph.compare.trial import KEPT, Arms, Attempt, Bench
 from semgraph.errors import BudgetReached, Fault, PlanError, Problem
@@ -28,6 +33,7 @@ async def compare(request: ComparisonRequest, runner: Runner) -> Comparison:
         PlanError: The request is wrong; nothing was spent.
         BudgetReached: A limit would be exceeded before anything was compared.
     """
+    require_place_of_labels(request)
     async with opened_arms(request, runner) as (opened, models):
         record = ComparisonRecord(request, runner, opened)
         try:
@@ -60,9 +66,10 @@ async def opened_arms(
             return opened[id(of)]
 
         first = await open_(runner, request.plan)
+        every = (*request.arms.items(), *request.judge.items())
         yield (
             first,
-            {name: await open_(arm.runner, arm.plan) for name, arm in request.every.items()},
+            {name: await open_(arm.runner, arm.plan) for name, arm in every},
         )
 
 

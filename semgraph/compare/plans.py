@@ -54,7 +54,7 @@ class PlanArms(Arms):
         self.truth = None if request.truth is None else read_graph_truth(request.truth)
         self.labels = None if request.labels is None else read_labels(request)
         self.judge = Judge.of(bench.judge, self.labels) if bench.judge and self.labels else None
-        self.notes = self.labels.notes if self.labels else ()
+        self.notes = self.labels.notes if self.labels else []
         for arm in bench.arms.values():
             bench.record.asks(arm.opened, arm.plan.needs.roles)
 
@@ -70,9 +70,9 @@ class PlanArms(Arms):
                 }
             )
         self.expected = forecasts(bench, physical)
-        judged = self.labels and len(self.labels.queries)
-        of = [f"  the judge is asked about the answers to {judged} queries after each trial"]
-        return [*plans_preview(bench, self.expected), *(of if self.judge else ())]
+        queries = f"the answers to {len(self.labels.queries)} queries" if self.labels else ""
+        judging = [f"  after each trial a plan judges {queries}"] if self.judge else []
+        return [*plans_preview(bench, self.expected), *judging]
 
     async def foreseen(self) -> list[str]:
         """The same lines: whole plans have no rows to compute first. No limit refuses these
@@ -107,19 +107,15 @@ class PlanArms(Arms):
                 returned: result_table(node, outcome.tables.get(returned, []))
                 for returned, node in plan.returns.items()
             }
-            graph, judge, verdicts = (
-                await graph_of(store, plan) if plan.writes else None,
-                self.judge,
-                list[float](),
-            )
-            if judge is not None:
-                verdicts = await bench.pays(partial(judge.verdicts, bench, tables))
+            judge = self.judge and partial(self.judge.verdicts, bench, tables)
+            verdicts = await bench.pays(judge) if judge else ()
+            graph = await graph_of(store, plan) if plan.writes else None
             return Attempt(trial, graph, tables, verdicts)
 
     def scored(self, attempts: Attempts) -> dict[str, Quality]:
         """The quality of each plan."""
         if self.labels is not None:
-            self.notes += tuple(self.labels.agreement(attempts, self.reference))
+            self.notes += self.labels.agreement(attempts[self.reference], self.reference)
             return self.labels.scored(attempts, self.reference)
         return of_plans(attempts, self.reference, self.truth)
 
@@ -127,10 +123,9 @@ class PlanArms(Arms):
         """The further fields of the result."""
         rows = {name: table.num_rows for name, table in self.bench.request.inputs.items()}
         copied = self.bench.source.count
-        return {
-            "frozen": {"rows": rows, "copied": copied},
-            "notes": (*self.notes, *known_rows(self.bench)),
-        }
+        labelled = {"labelled": len(self.labels.queries)} if self.labels else {}
+        frozen = {"rows": rows, "copied": copied, **labelled}
+        return {"frozen": frozen, "notes": (*self.notes, *known_rows(self.bench))}
 
 
 def of_plans(attempts: Attempts, reference: str, truth: ScoredGraph | None) -> dict[str, Quality]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,7 +13,6 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from semgraph.compare.comparison import Arm, Comparison, Spent, save
-from semgraph.display import option
 from semgraph.errors import PlanError, Problem
 from semgraph.execution.observations import ObservationFile
 from semgraph.execution.record import CallLog, RunRecord, new_run, noted, timestamp
@@ -69,7 +68,9 @@ class ArmRequest:
 
 @dataclass(frozen=True)
 class ComparisonRequest:
-    """The arguments of a comparison; see `Session.acompare`. The first arm may be the reference."""
+    """The arguments of a comparison; see `Session.acompare`. The first arm may be the reference. The
+    judge is the plan JUDGE.
+    """
 
     plan: LogicalPlan
     inputs: Mapping[str, pa.Table]
@@ -82,22 +83,8 @@ class ComparisonRequest:
     times: bool = False
     say: Say = lambda _line: None
     labels: Any = None
-    at: Any = (5, 10)
-    judge: ArmRequest | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse labels beside what they are not for. Raises PlanError."""
-        if self.judge and self.labels is None:
-            hint = f"add {option('labels', 'FILE')}"
-            raise PlanError(Problem("a judge needs labels with the true answers", hint=hint))
-        if self.labels is not None and (self.step or self.truth is not None):
-            what = "labels are for the rows of whole plans, without a truth"
-            raise PlanError(Problem(what, hint="leave out the step and the truth"))
-
-    @property
-    def every(self) -> Mapping[str, ArmRequest]:
-        """The arms, and the judge as JUDGE."""
-        return {**self.arms, **({JUDGE: self.judge} if self.judge else {})}
+    at: str | Sequence[int] = (5, 10)
+    judge: Mapping[str, ArmRequest] = field(default_factory=dict)
 
 
 def require_trials(trials: int, arms: Mapping[str, ArmRequest]) -> None:
@@ -107,6 +94,16 @@ def require_trials(trials: int, arms: Mapping[str, ArmRequest]) -> None:
     if trials > 1 and any(arm.runner.replays for arm in arms.values()):
         what = "a recording has one answer to each question, so all its trials are equal"
         raise PlanError(Problem(what, hint="trials=1"))
+
+
+def require_place_of_labels(request: ComparisonRequest) -> None:
+    """Refuse labels of a step, labels beside a truth, and a judge without labels. Raises PlanError."""
+    labelled = request.labels is not None
+    if (labelled and (request.step or request.truth is not None)) or (
+        request.judge and not labelled
+    ):
+        what = "labels are for the rows of whole plans, in place of a truth; a judge needs them"
+        raise PlanError(Problem(what, hint="leave out the step, the truth or the judge"))
 
 
 @dataclass
@@ -183,7 +180,8 @@ class ComparisonRecord:
         request, opened = self.request, self.opened
         result = Comparison(
             id=self.id, plan=request.plan.name, step=request.step, model=self.model, arms=tuple(arms),
-            trials=request.trials, truth=(request.truth, request.labels) != (None, None), paid=self.paid, store=opened.store.name,
+            trials=request.trials, truth=request.truth is not None or request.labels is not None, paid=self.paid,
+            store=opened.store.name,
             record=self.record.folder if self.record else None,
             journal=opened.journal.path.absolute() if opened.journal else None, **more,
         )  # fmt: skip

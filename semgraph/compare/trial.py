@@ -189,7 +189,7 @@ class Bench:
         noted = {id(each): record.noted(each) for each in opened.values()}
         self.arms = {
             name: OpenedArm(name, arm, noted[id(opened[name])])
-            for name, arm in self.request.every.items()
+            for name, arm in (*self.request.arms.items(), *self.request.judge.items())
         }
         self.judge = self.arms.pop(JUDGE, None)
         self.library = Library(record.runner.settings.operators)

@@ -110,7 +110,7 @@ def _measures(comparison: Comparison, arms: Sequence[Arm]) -> list[Column]:
         if any(arm.quality.same is not None for arm in arms):
             less.append(_column("same rows", arms, _same, lambda a: a.quality.same))
     if names or agrees:
-        more = (_measure(n, arms, partial(Quality.value, name=n)) for n in names[1:])
+        more = (_measure(n, arms, partial(_value, name=n)) for n in names[1:])
         return [*first, *less, *more]
     return [
         _measure("node pairs", arms, lambda q: q.pairs),
@@ -122,6 +122,10 @@ def _measures(comparison: Comparison, arms: Sequence[Arm]) -> list[Column]:
         _measure("edges ended", arms, lambda q: q.ended),
         *less,
     ]
+
+
+def _value(quality: Quality, name: str) -> float | None:
+    return quality.measures[name].value if name in quality.measures else None
 
 
 def _spread(arms: Sequence[Arm]) -> list[Column]:

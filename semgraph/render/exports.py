@@ -86,32 +86,27 @@ def _mean(values: Any) -> float | None:
 
 
 def _quality(comparison: Comparison, quality: Quality) -> dict[str, Any]:
-    """The measures that are known of any variant."""
-    known = {n: None for arm in comparison for n, v in _flat(arm.quality) if v is not None}
-    return known | {name: value for name, value in _flat(quality) if name in known}
+    """The values of a variant by what is known of any."""
+    every = [_values(arm.quality) for arm in comparison]
+    known = {name: None for each in every for name, value in each.items() if value is not None}
+    own = _values(quality)
+    return {name: own.get(name) for name in known}
 
 
-def _flat(quality: Quality) -> Iterator[tuple[str, Any]]:
-    names = (
-        "f1",
-        "precision",
-        "recall",
-        "agreement",
-        "node_pairs",
-        "node_b_cubed",
-        "edges_valid",
-        "edges_ended",
-    )
-    fields = ("f1", "precision", "recall", "same", "pairs", "b_cubed", "validity", "ended")
-    yield from ((name, getattr(quality, of)) for name, of in zip(names, fields, strict=True))
-    for name, of in quality.measures.items() or [("", quality)]:
-        ends, less = of.interval or (None, None), of.difference or (None, None, None)
-        values = (getattr(of, "value", None) if name else None, *ends, *less)
-        for suffix, value in zip(_SUFFIXES, values, strict=True):
-            yield "_".join(filter(None, (name, suffix))), value
+def _values(quality: Quality) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "f1": quality.f1, "precision": quality.precision, "recall": quality.recall, "agreement": quality.same,
+        "node_pairs": quality.pairs, "node_b_cubed": quality.b_cubed, "edges_valid": quality.validity,
+        "edges_ended": quality.ended,
+    }  # fmt: skip
+    whole = {"": (None, quality.interval, quality.difference)}
+    for name, (value, ends, less) in (quality.measures or whole).items():
+        each = (value, *(ends or (None,) * 2), *(less or (None,) * 3))
+        values |= {f"{name}_{end}".strip("_"): v for end, v in zip(_ENDS, each, strict=True)}
+    return values
 
 
-_SUFFIXES = ("", "low", "high", "difference", "difference_low", "difference_high")
+_ENDS = ("", "low", "high", "difference", "difference_low", "difference_high")
 
 
 def as_csv(comparison: Comparison) -> str:
@@ -177,7 +172,8 @@ def sentence(comparison: Comparison) -> str:
 
 
 def _sentence(comparison: Comparison, arm: Arm, reference: Arm) -> str:
-    number = next(iter(comparison.frozen.get("rows", {}).values()), 0)
+    rows = comparison.frozen.get("rows", {})
+    number = comparison.frozen.get("labelled") or next(iter(rows.values()), 0)
     tried = f", {comparison.trials} trials" if comparison.trials > 1 else ""
     size = f"n = {number:,}{tried}"
     own, base = (each.cold.tokens_in + each.cold.tokens_out for each in (arm, reference))

@@ -527,7 +527,7 @@ class Session:
             BudgetReached: The comparison would exceed a limit; nothing was spent.
         """
         from semgraph.compare.loop import compare
-        from semgraph.compare.request import ArmRequest, ComparisonRequest, require_trials
+        from semgraph.compare.request import JUDGE, ArmRequest, ComparisonRequest, require_trials
         from semgraph.compare.step import semantic_node
         from semgraph.compare.variants import read_variants
 
@@ -544,7 +544,7 @@ class Session:
         resources = self._resources.sharing()
         arms = self._arms(plan, logical, by_name, options, rows_by_input, rows, resources)
         require_trials(trials, arms)
-        judging = judge and ArmRequest({}, self.prepare(judge), {}, resources)
+        judging = {JUDGE: ArmRequest({}, self.prepare(judge), {}, resources)} if judge else {}
         logical = without_absent(logical, tables)
         quiet: Say = lambda _line: None  # noqa: E731
         request = ComparisonRequest(
