@@ -203,11 +203,11 @@ def _table(
 def _split(
     request: ComparisonRequest, own: Sequence[str], source: str
 ) -> tuple[pa.Table, tuple[str, ...], str]:
-    """The input with the most of some columns, these, and the only other one. Raises PlanError."""
+    """The input with the most of some columns but one, these, and that one. Raises PlanError."""
 
-    def has(table: pa.Table) -> tuple[int, list[bool]]:
+    def has(table: pa.Table) -> tuple[bool, int, list[bool]]:
         flags = [name in table.column_names for name in own]
-        return sum(flags), flags
+        return not all(flags), sum(flags), flags
 
     given = max(request.inputs.values(), key=has, default=pa.table({}))
     items = [name for name in own if name not in given.column_names] or own[1:][-1:]

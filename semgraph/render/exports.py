@@ -87,10 +87,9 @@ def _mean(values: Any) -> float | None:
 
 def _quality(comparison: Comparison, quality: Quality) -> dict[str, Any]:
     """The values of a variant by what is known of any."""
-    every = [_values(arm.quality) for arm in comparison]
-    known = {name: None for each in every for name, value in each.items() if value is not None}
-    own = _values(quality)
-    return {name: own.get(name) for name in known}
+    every, own = [_values(arm.quality) for arm in comparison], _values(quality)
+    names = dict.fromkeys(name for each in every for name in each)
+    return {n: own.get(n) for n in names if any(each.get(n) is not None for each in every)}
 
 
 def _values(quality: Quality) -> dict[str, Any]:
