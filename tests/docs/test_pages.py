@@ -42,6 +42,7 @@ NOT_RUN = {
         "a synopsis",
         "part of the output of a comparison; tests/compare has the estimates",
     ],
+    "compare-searches.md": ["needs the extra cross-encoder, which installs torch"],
     "engines.md": ["needs Ray and a Neo4j server; tests/on_ray has both"],
     "functions.md": ["an error message; tests/execution/test_functions.py has its plan"],
     "graphiti.md": [
