@@ -91,6 +91,8 @@ def compare(
             trials=trials,
             times=times,
             rows=request.rows,
+            sample=request.sample,
+            seed=request.seed,
             fresh=request.fresh,
             say=options.talk,
             inputs=values,
