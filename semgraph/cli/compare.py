@@ -187,5 +187,8 @@ def _print(options: CommonOptions, comparison: Comparison) -> None:
     if options.json:
         options.dump(comparison.to_json())
         return
+    if options.format not in (None, "text"):
+        typer.echo(getattr(comparison, f"to_{options.format}")(), nl=False)
+        return
     for line in lines(comparison, options.out.width):
         options.out.print(line, soft_wrap=True)
