@@ -16,12 +16,14 @@ from semgraph.logical.plan import LogicalPlan, PlanCall
 from semgraph.logical.relational import (
     Add,
     Aggregate,
+    Chosen,
     Distinct,
     Filter,
     GroupJoin,
     Input,
     Join,
     Limit,
+    OfAlike,
     Ordered,
     Project,
     Require,
@@ -142,7 +144,7 @@ def _written_by_calls(plan: LogicalPlan, calls: Mapping[str, PlanCall]) -> list[
 def _chain(node: Node, name: Name, named: Mapping[Node, str]) -> list[str]:
     """The operators of a step, outermost first, and their input."""
     lines = [symbol(node, name)]
-    while node.inputs and not isinstance(node, (Union, Cluster)):
+    while node.inputs and not isinstance(node, (OfAlike, Cluster)):
         node = node.inputs[0]
         if node in named or isinstance(node, Input):
             return [*lines, name(node)]
@@ -278,6 +280,11 @@ def _(node: Aggregate, name: Name) -> str:
 @symbol.register
 def _(node: Union, name: Name) -> str:
     return " ∪ ".join(name(branch) for branch in node.relations)
+
+
+@symbol.register
+def _(node: Chosen, name: Name) -> str:
+    return (" ∩ " if node.present else " − ").join(name(each) for each in node.relations)
 
 
 @symbol.register

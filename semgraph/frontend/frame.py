@@ -77,7 +77,7 @@ from semgraph.logical.graph import Scan
 from semgraph.logical.iterate import Round
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
-from semgraph.logical.relational import Input, Union
+from semgraph.logical.relational import Except, Input, Intersect, Union
 from semgraph.logical.schema import NAME, Graph
 from semgraph.logical.sinks import Sink
 
@@ -308,6 +308,25 @@ class Frame:
     def distinct(self, by: Names = ()) -> Frame:
         """δ: the first row of each group of equal `by`; without `by`, of equal rows."""
         return self.then("distinct", by if isinstance(by, str) else list(by))
+
+    @checks_arguments
+    def intersect(self, *others: Frame, step: str | None = None) -> Frame:
+        """∩: the rows that all `others` have too, equal rows once; NULL equals NULL. All have the
+        same columns. `step` names the step.
+
+        >>> from semgraph.frontend.frame import table
+        >>> a, b = table([{"id": 1}], name="a"), table([{"id": 2}], name="b")
+        >>> a.intersect(b)
+        Frame(intersect: id int64)
+        """
+        return _combined(Intersect, [self, *others], step)
+
+    @checks_arguments
+    def except_(self, *others: Frame, step: str | None = None) -> Frame:
+        """−: the rows that none of the `others` has, equal rows once; NULL equals NULL. All have the
+        same columns. `step` names the step.
+        """
+        return _combined(Except, [self, *others], step)
 
     @operator
     def aggregate(
@@ -1145,11 +1164,17 @@ def union(relations: Sequence[Frame], *, fill: bool = False, step: str | None = 
     """
     if not relations:
         raise PlanError(Problem("union: expected a list of relations, found nothing"))
+    return _combined(Union, relations, step, fill=fill)
+
+
+def _combined(
+    cls: type[Node], relations: Sequence[Frame], step: str | None, *, fill: bool = False
+) -> Frame:
     world, plain = joined(relations[0].world, list(relations))
     plain = {"of": plain, "fill": True} if fill else plain
-    with errors_of("union"):
-        node = build(Union, plain, world)
-    made = Frame(Made("union", plain, node), world)
+    with errors_of(cls.keyword):
+        node = build(cls, plain, world)
+    made = Frame(Made(cls.keyword, plain, node), world)
     return made if step is None else made.step(step)
 
 

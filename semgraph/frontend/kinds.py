@@ -538,8 +538,8 @@ def read_using(value: Any) -> Using:
     return tuple(pairs)
 
 
-def read_relations(value: Any, scope: Scope) -> tuple[Node, ...]:
-    """A list of relations, without pruned ones."""
+def read_relations(value: Any, scope: Scope, *, all_of: bool = False) -> tuple[Node, ...]:
+    """A list of relations, without pruned ones; with `all_of`, none may be pruned."""
     if not isinstance(value, list) or not value:
         raise wrong("a list of relations", value)
     relations: list[Node] = []
@@ -554,7 +554,7 @@ def read_relations(value: Any, scope: Scope) -> tuple[Node, ...]:
             pruned += error.steps
     if faults:
         raise Faults(faults)
-    if pruned and not relations:
+    if pruned and (all_of or not relations):
         raise Pruned(*pruned)
     return tuple(relations)
 
@@ -752,6 +752,10 @@ KINDS: Mapping[str, ValueKind] = {
     "check": ValueKind(read_check, keys_schema(CHECK)),
     "relation": _RELATION,
     "relations": ValueKind(read_relations, {**listed(RELATION), "minItems": 1}),
+    "all_relations": ValueKind(
+        lambda value, scope: read_relations(value, scope, all_of=True),
+        {**listed(RELATION), "minItems": 1},
+    ),
     "scalar": _EXPRESSION,
     "columns": _COMPUTED_COLUMNS,
     "names": COLUMNS,
