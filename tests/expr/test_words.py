@@ -35,12 +35,11 @@ PLACES = [
     "list_filter(l, lambda x: x = {0})", "substring({0}, 1, 2)", "{0} IS NULL", "'x' > {0} OR {0} > 'x'", "n % 2 = 0 AND {0} = n",
 ]  # fmt: skip
 # Where SQL has another meaning, or another word may be the operand: there the column is quoted.
+_PLACES_OF_SYNTAX = {"{0}[1]", "list({0} ORDER BY {0} DESC)", "CASE WHEN {0} = 'x' THEN {0} ELSE {0} END"}  # fmt: skip
 QUOTED = {
-    **dict.fromkeys(["distinct", "interval", "select"], {"{0}[1]"}),
-    **dict.fromkeys(
-        ["case", "not"], {"{0}[1]", "list({0} ORDER BY {0} DESC)", "CASE WHEN {0} = 'x' THEN {0} ELSE {0} END"}
-    ),
-}  # fmt: skip
+    **{word: {"{0}[1]"} for word in ("distinct", "interval", "select")},
+    **dict.fromkeys(("case", "not"), _PLACES_OF_SYNTAX),
+}
 
 
 @pytest.mark.parametrize("word", dict.fromkeys([*WORDS, *ALSO]))
