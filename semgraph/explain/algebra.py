@@ -16,11 +16,11 @@ from semgraph.logical.plan import LogicalPlan, PlanCall
 from semgraph.logical.relational import (
     Add,
     Aggregate,
-    Chosen,
     Distinct,
     Filter,
     GroupJoin,
     Input,
+    Intersect,
     Join,
     Limit,
     OfAlike,
@@ -283,7 +283,7 @@ def _(node: Union, name: Name) -> str:
 
 
 @symbol.register
-def _(node: Chosen, name: Name) -> str:
+def _(node: Intersect, name: Name) -> str:
     return (" ∩ " if node.present else " − ").join(name(each) for each in node.relations)
 
 

@@ -622,43 +622,30 @@ def _name_words(tokens: Sequence[Token]) -> None:
 
     A word is an operand if an operand is due, and what follows can only stand after an operand.
     """
-    due, types = True, 0  # whether an operand is due; the place after a type
+    due, of_type, before = True, 0, None  # of_type: 1 and the open brackets of a type
     for i, token in enumerate(tokens):
         word, kind = _word(token), token.token_type
-        if i < types:
-            continue
-        if kind == TokenType.DCOLON or (word == "AS" and not due):
-            due, types = False, _after_type(tokens, i + 1)
+        opens = i + 1 < len(tokens) and tokens[i + 1].token_type == TokenType.L_PAREN
+        if of_type:
+            of_type += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
+            of_type = of_type if of_type > 1 else 0
+        elif before in {TokenType.ALIAS, TokenType.DCOLON} and opens:
+            of_type = 1
         elif not word:
-            due = kind not in {*_CLOSING, *_NO_WORDS}
-        elif (i and tokens[i - 1].token_type == TokenType.DOT) or (due and _is_name(tokens, i)):
-            if (kind not in _KEPT or word == "LAMBDA") and not _opens(tokens, i + 1):
+            due = kind not in {TokenType.VAR, TokenType.DCOLON, *_CLOSING, *_NO_WORDS}
+        elif before == TokenType.DOT or (due and _is_name(tokens, i)):
+            if (kind not in _KEPT or word == "LAMBDA") and not opens:
                 token.token_type = TokenType.IDENTIFIER
             due = False
         elif word not in {"NOT", "DISTINCT"}:
             due = word in _BEFORE
+        before = token.token_type
 
 
 def _word(token: Token) -> str:
     """The word of a token in upper case; "" for signs, values and quoted names."""
-    is_word = token.token_type not in _NO_WORDS and (
-        token.text[:1].isalpha() or token.text[:1] == "_"
-    )
+    is_word = token.token_type not in _NO_WORDS and token.text[:1].isalpha()
     return token.text.upper() if is_word else ""
-
-
-def _opens(tokens: Sequence[Token], i: int) -> bool:
-    return i < len(tokens) and tokens[i].token_type == TokenType.L_PAREN
-
-
-def _after_type(tokens: Sequence[Token], i: int) -> int:
-    """The place after the name of a type and its arguments."""
-    i, depth = i + 1, 0
-    while i < len(tokens) and (depth or _opens(tokens, i)):
-        kind = tokens[i].token_type
-        depth += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
-        i += 1
-    return i
 
 
 def _is_name(tokens: Sequence[Token], i: int) -> bool:

@@ -27,9 +27,9 @@ from semgraph.logical.node import Columns, Node, column_scalar, walk
 from semgraph.logical.relational import (
     Add,
     Aggregate,
-    Chosen,
     GroupJoin,
     Input,
+    Intersect,
     Join,
     Project,
     Union,
@@ -221,7 +221,7 @@ def _(_node: Union | Iterate, below: list[PartitionsOf], _plan: _Plan) -> Partit
 
 
 @_owners.register
-def _(_node: Chosen, below: list[PartitionsOf], _plan: _Plan) -> PartitionsOf:
+def _(_node: Intersect, below: list[PartitionsOf], _plan: _Plan) -> PartitionsOf:
     return below[0]
 
 

@@ -587,34 +587,25 @@ class Union(OfAlike, keyword="union"):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Chosen(OfAlike, rows="subset", carries=True):
-    """Rows of the first relation, equal rows once (NULL equals NULL), by whether the other relations
-    have them.
+class Intersect(OfAlike, keyword="intersect", rows="subset", carries=True):
+    """∩: the rows of the first relation that are in every other, equal rows once. NULL equals NULL.
+    The relations have the same columns, in any order.
     """
 
     relations: tuple[Node, ...] = argument("all_relations", key="of")
-    present: ClassVar[bool]
+    present: ClassVar[bool] = True  # whether the rows are in the other relations
 
     @cached_property
     def windowed(self) -> bool:
         """Whether the first relation is windowed."""
         return self.relations[0].windowed
 
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Intersect(Chosen, keyword="intersect"):
-    """∩: the rows of the first relation that are in every other, equal rows once. NULL equals NULL.
-    The relations have the same columns, in any order.
-    """
-
-    present = True
-
     def is_empty_over(self, empty: Sequence[bool]) -> bool:
-        return any(empty)
+        return any(empty) if self.present else empty[0]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Except(Chosen, keyword="except"):
+class Except(Intersect, keyword="except"):
     """−: the rows of the first relation that are in none of the others, equal rows once. NULL equals
     NULL. The relations have the same columns, in any order.
     """
@@ -622,7 +613,6 @@ class Except(Chosen, keyword="except"):
     present = False
 
     def without_empty(self, empty: Sequence[bool]) -> Node:
-        """The rows of the first relation without those of the others that may have rows."""
         rest = zip(self.relations, empty, strict=True)
         return replace(self, relations=tuple(node for node, none in rest if not none))
 

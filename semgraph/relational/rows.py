@@ -25,10 +25,10 @@ from semgraph.logical.node import Columns, Node, Sort
 from semgraph.logical.relational import (
     Add,
     Aggregate,
-    Chosen,
     Distinct,
     Filter,
     GroupJoin,
+    Intersect,
     Join,
     Limit,
     Ordered,
@@ -321,7 +321,7 @@ class _Generator:
         return self._assigned(node, f"[{', '.join(parts)}]")
 
     @_operator.register
-    def _(self, node: Chosen) -> str:
+    def _(self, node: Intersect) -> str:
         first, *others = node.relations
         tests = []
         for other in others:

@@ -17,10 +17,10 @@ from semgraph.logical.node import Columns, Node, Sort, Using
 from semgraph.logical.relational import (
     Add,
     Aggregate,
-    Chosen,
     Distinct,
     Filter,
     GroupJoin,
+    Intersect,
     Join,
     Limit,
     Ordered,
@@ -312,7 +312,7 @@ def _(node: Union, source: InputRelations) -> str:
 
 
 @operator_sql.register
-def _(node: Chosen, source: InputRelations) -> str:
+def _(node: Intersect, source: InputRelations) -> str:
     first, *others = node.relations
     own = [f"{LEFT}.{name}" for name in (*_names(node), *source.hidden(node))]
     tests = []
