@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import networkx as nx
 import pyarrow as pa
@@ -28,7 +28,6 @@ from semgraph.session.resources import Resources
 from semgraph.stores.base import Migratable, Store, open_for_reading
 
 LABEL = "label"  # the attribute with the label of a node, or the type of an edge
-_ENDS = ("source", "target")
 _TAKEN = {"node": {LABEL, "id"}, "edge": {LABEL, "id", "key"}}
 _FOLDER = ".parquet"
 _SOME = 1_000  # rows of a label that are searched for the names of other groups
@@ -72,8 +71,7 @@ class GroupTables:
         return tuple(note for note in notes if "left out " in note)
 
     async def _rows(self, label: Label) -> pa.Table:
-        ends = _ENDS if label.kind == "edge" else ()
-        names = [self.graph.key, self.graph.partition, *ends]
+        names = [self.graph.key, self.graph.partition, *label.ends]
         names += [name for name in properties(label) if name not in names]
         return (await self.store.scan(label.name, names, [self.group], ())).select(names)
 
@@ -149,7 +147,7 @@ async def networkx_graph(graph: Graph, tables: GroupTables) -> nx.MultiDiGraph:
         kinds = label.columns
         for row in table.to_pylist():
             key = row[graph.key]
-            values = {LABEL: label.name, **_attributes(row, label.kind, kinds)}
+            values = {LABEL: label.name, **_attributes(row, label, kinds)}
             if label.kind == "node":
                 _refuse_equal(made, key, label)
                 made.add_node(key, **values)
@@ -174,17 +172,14 @@ def _refuse_equal(made: nx.MultiDiGraph, key: str, label: Label) -> None:
         )
 
 
-def _attributes(
-    row: Mapping[str, Any], kind: Literal["node", "edge"], types: Mapping[str, Type]
-) -> dict[str, Any]:
+def _attributes(row: Mapping[str, Any], label: Label, types: Mapping[str, Type]) -> dict[str, Any]:
     """The properties of a row that have a value. A name that networkx or `label` reserves gets the
     suffix "_".
     """
-    ends = _ENDS if kind == "edge" else ()
     return {
-        f"{name}_" if name in _TAKEN[kind] else name: _value(value, types[name])
+        f"{name}_" if name in _TAKEN[label.kind] else name: _value(value, types[name])
         for name, value in row.items()
-        if value is not None and name not in ends
+        if value is not None and name not in label.ends
     }
 
 
@@ -264,10 +259,11 @@ class _LabelWriter:
         self._several = {name for name, types in kinds.items() if len(types) > 1} | {LABEL} & {
             *kinds
         }
-        ends = _ENDS if any(label.kind == "edge" for label in labels) else ()
         fields: dict[str, pa.DataType] = {
             LABEL: pa.string(),
-            **dict.fromkeys((graph.key, graph.partition, *ends), pa.string()),
+            **dict.fromkeys(
+                (graph.key, graph.partition, *(labels[0].ends if labels else ())), pa.string()
+            ),
         }
         for label in labels:
             for name, kind in properties(label).items():
