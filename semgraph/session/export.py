@@ -1,4 +1,6 @@
-"""Export of a group of the stored graph: a networkx graph, or a GraphML, JSON or Parquet file."""
+"""Export of a group of the stored graph: a networkx graph, or a GraphML, JSON or Parquet file; and of
+the results of a plan as a JSON file.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ import pyarrow.parquet as pq
 
 from semgraph.display import option
 from semgraph.errors import DataError, PlanError, Problem, did_you_mean
-from semgraph.expr.types import Type
+from semgraph.execution.result import Result
+from semgraph.expr.types import Type, python_rows
 from semgraph.logical.prompt import plain
 from semgraph.logical.schema import Graph, Label
 from semgraph.privacy import private_folder
@@ -196,8 +199,24 @@ def _value(value: Any, kind: Type) -> Any:
 # -- files
 
 
+def check_document(to: Path) -> None:
+    """Refuse a file for results that does not end in .json. Raises PlanError."""
+    if to.suffix.lower() != ".json":
+        what = f'{to}: the results of a plan are written as JSON, not as "{to.suffix}"'
+        raise PlanError(Problem(what, hint=f"-o {to.stem}.json"))
+
+
+def write_results(result: Result, to: Path) -> None:
+    """Write the results of a run as one JSON object, a list of rows by name. Raises OSError."""
+    with _replacing(to) as file:
+        _dump({name: python_rows(table) for name, table in result.tables.items()}, file)
+
+
 def _write_json(made: nx.MultiDiGraph, file: Path) -> None:
-    data = nx.node_link_data(made, edges="edges")
+    _dump(nx.node_link_data(made, edges="edges"), file)
+
+
+def _dump(data: Any, file: Path) -> None:
     with file.open("w", encoding="utf-8") as out:
         json.dump(data, out, ensure_ascii=False, indent=1, default=plain)
         out.write("\n")
