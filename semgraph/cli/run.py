@@ -170,7 +170,8 @@ def export_results(
     plan = given.prepare(session, typed)
     if plan.inputs and not given.input:
         what = f"export --plan {typed} needs rows: the example of the plan is not exported"
-        each = " ".join(f"-i {name}=FILE" for name in plan.inputs)
+        value = {True: "all", False: "FILE"}
+        each = " ".join(f"-i {name}={value[spec.or_all]}" for name, spec in plan.inputs.items())
         raise PlanError(Problem(what, hint=f"give its inputs: {each}"))
     request, began = RunOptions(), time.monotonic()
     inputs = _introduce(options, session, plan, typed, given, request)
