@@ -284,7 +284,8 @@ def _(node: Union, name: Name) -> str:
 
 @symbol.register
 def _(node: Intersect, name: Name) -> str:
-    return (" ∩ " if node.present else " − ").join(name(each) for each in node.relations)
+    names = [name(relation) for relation in node.relations]
+    return (" ∩ " if node.present else " − ").join(names) if names[1:] else f"δ {names[0]}"
 
 
 @symbol.register

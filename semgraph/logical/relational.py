@@ -497,7 +497,8 @@ class OfAlike(Node, sole="of", relational=True):
     relations: tuple[Node, ...] = argument("relations", key="of")
     fields: tuple[str, ...] | None = None
 
-    def infer(self) -> pa.Schema:
+    def _alike(self) -> pa.Schema:
+        """The columns of all relations. Raises Fault if they differ."""
         first = self.relations[0].schema
         if self.fields is None and (faults := list(self._lacking())):
             raise Faults(faults)
@@ -539,6 +540,9 @@ class Union(OfAlike, keyword="union"):
     """
 
     fill: bool = argument("flag", default=False, added=True)
+
+    def infer(self) -> pa.Schema:
+        return self._alike()
 
     @property
     def reads(self) -> frozenset[str]:
@@ -594,6 +598,9 @@ class Intersect(OfAlike, keyword="intersect", rows="subset", carries=True):
 
     relations: tuple[Node, ...] = argument("all_relations", key="of")
     present: ClassVar[bool] = True  # whether the rows are in the other relations
+
+    def infer(self) -> pa.Schema:
+        return self._alike()
 
     @cached_property
     def windowed(self) -> bool:
