@@ -7,15 +7,13 @@ by the session's embedder.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.expr.types import Type
 from semgraph.frontend.build import is_type
 
-if TYPE_CHECKING:
-    from semgraph.frontend.frame import Frame
-
+Frame = Any  # of `semgraph.frontend.frame`, which imports this module
 _ALL = 1_000_000_000  # more hits than a search can have
 
 

@@ -408,7 +408,6 @@ def test_a_mixed_column_is_left_out_without_a_proposal_that_sem_does_not_take() 
 
 
 def test_composed_methods_keep_the_index_of_the_rows(tickets: pd.DataFrame) -> None:
-    pytest.importorskip("sklearn")
     found = tickets.sem.search("body", "The kettle leaks.", k=2, rerank=1, use="packed")
     assert (found.index.tolist(), list(found.columns)) == (
         ["c"], [*tickets.columns, "similarity", "rank", "score"],

@@ -126,7 +126,6 @@ def test_deduplication_keeps_the_first_of_connected_rows(session: sg.Session, no
 
 
 def test_clusters_are_named_by_their_first_row(session: sg.Session, notes: Frame) -> None:
-    pytest.importorskip("sklearn")
     texts = notes.filter("body IS NOT NULL")
     found = {
         row["id"]: row["topic"]
