@@ -40,7 +40,7 @@ def written(folder: Path, text: str) -> Path:
 def test_a_plan_has_the_rows_of_all_or_of_the_first_alone(tmp_path: Path) -> None:
     rows = {name: [{"id": i, "name": n} for i, n in given] for name, given in (("a", A), ("b", B))}
     with session(tmp_path) as opened:
-        result = opened.run(written(tmp_path, PLAN), **rows)
+        result = opened.run(written(tmp_path, PLAN), inputs=rows)
     tables = {name: [tuple(row.values()) for row in result.rows(name)] for name in result.tables}
     assert tables == {"both": [(1, "a"), (None, None)], "only": [(2, None), (3, "c")]}
 

@@ -62,7 +62,11 @@ def test_rows_are_those_of_sets_in_both_executors(operator: Any, seed: int) -> N
 def test_a_window_has_the_rows_of_its_partition() -> None:
     a, b = (relation(name, {"n": pa.int64()}, windowed=True) for name in "ab")
     facts = relation("facts", {"n": pa.int64()})
-    rows = {"a": [(1, 0, 0), (1, 1, 1), (1, 1, 2)], "b": [(1, 1, 3)], "facts": [(1,)]}
+    rows: dict[str, list[Row]] = {
+        "a": [(1, 0, 0), (1, 1, 1), (1, 1, 2)],
+        "b": [(1, 1, 3)],
+        "facts": [(1,)],
+    }
     for node, kept in [
         (Intersect(relations=(a, b)), [(1, 1, 1)]),
         (Except(relations=(a, b)), [(1, 0, 0)]),
