@@ -207,7 +207,7 @@ async def test_an_entity_that_went_into_another_is_named_with_it(memory: Memory)
     await memory.run("merge_entities", clusters=ALL[:1])
     assert "a2 was merged into a1 before" in await refused(memory, {"keep": "a3", "drop": "a2"})
     result = await memory.run("merge_entities", clusters=ALL)  # a2 is a1 now
-    assert [row["uuid"] for row in result.tables["merged"].to_pylist()] == ["a1"]
+    assert [row["keep"] for row in result.tables["merged"].to_pylist()] == ["a1"]
 
 
 async def refused(memory: Memory, *rows: dict[str, str]) -> str:
