@@ -34,7 +34,7 @@ MEMBERS = [("c1", "a1"), ("c1", "a2"), ("c2", "a2"), ("c2", "rome"), ("c3", "a3"
 ATTRIBUTES = {
     "a1": {"title": "engineer", "town": ""},
     "a2": {"title": "pilot", "town": "Rome", "tags": ["x", "y"]},
-    "a3": {"town": "Oslo", "age": 31},
+    "a3": {"town": "Oslo", "age": 31, "_graphiti_meta": "{}"},
 }
 ALL = [{"group_id": "g", "keep": "a1", "drop": "a2"}, {"group_id": "g", "keep": "a2", "drop": "a3"}]
 
@@ -247,5 +247,17 @@ async def test_of_duplicates_one_with_a_type_stays_then_the_most_mentioned(memor
     found = await memory.run("find_duplicates", groups="all")
     rows = found.tables["clusters"].to_pylist()
     assert [(r["keep"], r["keep_mentions"]) for r in rows] == [("a1", 2), ("a1", 2)]
+    asked = memory.model.requests[-1]["messages"][-1]["content"]
+    assert '"age":31' in asked.replace("\\", "")
+    assert "_graphiti_meta" not in asked
     same = await memory.run("find_duplicates", groups="all", params={"types": "same"})
     assert [(r["keep"], r["drop"]) for r in same.tables["clusters"].to_pylist()] == [("a2", "a3")]
+
+
+async def test_the_examples_find_a_duplicate_merge_it_and_undo_that(memory: Memory) -> None:
+    found = await memory.run("find_duplicates")
+    assert [r["drop"] for r in found.tables["clusters"].to_pylist()] == ["alice"]
+    merged = await memory.run("merge_entities")
+    assert [r["drop"] for r in merged.tables["merged"].to_pylist()] == ["alice"]
+    undone = await memory.run("unmerge_entities")
+    assert [r["uuid"] for r in undone.tables["restored"].to_pylist()] == ["alice"]
