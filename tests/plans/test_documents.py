@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import semgraph
-from benchmarks.world import StandIn
+from benchmarks.world import Fault, StandIn
+from benchmarks.world.faults import Faults
 from benchmarks.world.requests import Record
 from semgraph.function import token_spans
 from semgraph.stores.base import Store
@@ -123,6 +124,40 @@ async def test_types_of_the_user_are_read_from_every_piece(memory: Memory, model
     pieces = [text for text in asked if "Names and facts to read:" in text]
     assert len(pieces) > 1
     assert all("a human being" in text for text in pieces)
+
+
+async def test_facts_of_a_later_piece_end_and_repeat_those_of_an_earlier_one(
+    tmp_path: Path,
+) -> None:
+    said = ["Ann works at Luma since 2024-03-01.", "Ann works at Acme since 2024-09-01."]
+    said += ["Ann is employed by Acme since 2024-09-01."]
+    async with StandIn() as model:
+        memory = Memory("memory", model, tmp_path)
+        use = {"read": "read_documents(piece_tokens=20, overlap_tokens=0)"}
+        await memory.hear(document(memory, " ".join(said)), preset="documents", use=use)
+        assert model.calls["entities facts"] == 3
+        graph = await memory.graph()
+        await memory.session.aclose()
+    assert {f["fact"]: f["invalid_at"] for f in graph.facts} == {
+        "Ann works at Luma since 2024-03-01.": at(-540, year=2024, month=9, day=1),
+        "Ann works at Acme since 2024-09-01.": None,
+    }
+
+
+async def test_a_document_with_a_piece_that_fails_is_set_aside_and_read_by_the_next_run(
+    tmp_path: Path,
+) -> None:
+    refused = tuple(range(3, 9))
+    async with Reader(faults=(Fault("refusal", on=refused),)) as model:
+        memory = Memory("memory", model, tmp_path)
+        first = await memory.hear(document(memory, TEXT[:12000]), preset="documents")
+        assert {failure.input_row for failure in first.failed} == {0}
+        assert (await memory.graph()).facts == []
+        model.faults = Faults(())
+        again = await memory.hear(document(memory, TEXT[:12000]), preset="documents")
+        assert not again.failed
+        assert (await memory.graph()).facts
+        await memory.session.aclose()
 
 
 async def test_a_second_run_of_a_document_asks_nothing(memory: Memory, model: Reader) -> None:

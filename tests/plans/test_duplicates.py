@@ -53,7 +53,7 @@ async def planted(memory: Memory, group: str = "g", mark: str = "") -> None:
         entities=[
             of(uuid=mark + uuid, name=name, summary=PEOPLE.get(uuid, ""))
             | {"attributes": json.dumps(ATTRIBUTES.get(uuid, {})), "created_at": at(n)}
-            | ({"labels": ["Person"]} if uuid == "a1" else {})
+            | ({"labels": ["Person"]} if uuid in ("a1", "a3") else {})
             for n, (uuid, name) in enumerate(NAMES.items())
         ],
         episodes=[
@@ -251,7 +251,7 @@ async def test_of_duplicates_one_with_a_type_stays_then_the_most_mentioned(memor
     assert '"age":31' in asked.replace("\\", "")
     assert "_graphiti_meta" not in asked
     same = await memory.run("find_duplicates", groups="all", params={"types": "same"})
-    assert [(r["keep"], r["drop"]) for r in same.tables["clusters"].to_pylist()] == [("a2", "a3")]
+    assert [(r["keep"], r["drop"]) for r in same.tables["clusters"].to_pylist()] == [("a1", "a3")]
 
 
 async def test_the_examples_find_a_duplicate_merge_it_and_undo_that(memory: Memory) -> None:
