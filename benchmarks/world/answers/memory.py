@@ -90,9 +90,9 @@ def compared(left: Record, right: Record) -> Answer | None:
 
 
 def matched(left: Record, right: Record) -> Answer | None:
-    """An empty answer where a name in a message, or a known entity, is another known entity."""
-    known = right["cand.name"], right.get("known") or right.get("cand.known") or ""
-    return {} if same(left["name"], left.get("content") or left["known"], *known) else None
+    """An empty answer where a name in a message is that of a known entity."""
+    known = right["cand.name"], right.get("known") or ""
+    return {} if same(left["name"], left["content"], *known) else None
 
 
 ROWS: Mapping[str, Callable[[Record], Answer]] = {
