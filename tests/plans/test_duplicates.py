@@ -168,6 +168,17 @@ async def test_what_changed_after_a_merge_stays_when_it_is_undone(memory: Memory
     assert not [m for m in graph.mentions if m["source"] == "e3"]
 
 
+async def test_an_earlier_merge_is_undone_beside_a_later_one(memory: Memory) -> None:
+    await planted(memory)
+    runs = [await memory.run("merge_entities", clusters=[row]) for row in ALL]
+    await memory.run("unmerge_entities", moved=runs[0].tables["moved"].to_pylist())
+    graph = await memory.graph()
+    entities = {e["uuid"]: e for e in graph.entities}
+    assert set(entities) == {"a1", "a2", "luma", "rome"}
+    assert json.loads(entities["a1"]["attributes"])["_merged"] == ["a3"]
+    assert fact_of(graph, "f3")["source"] == "a2"
+
+
 @pytest.mark.parametrize(
     ("row", "error"),
     [
