@@ -47,6 +47,7 @@ from semgraph.frontend.dump import (
     walk_made,
     write_yaml,
 )
+from semgraph.frontend.example_rows import plain_examples
 from semgraph.frontend.functions import Functions
 from semgraph.frontend.graph_files import read_graph
 from semgraph.frontend.head import (
@@ -116,7 +117,7 @@ def operator(method: Callable[Concatenate[Frame, P], Frame]) -> OperatorMethod[P
         made: Any = method(frame, *args, **kwargs)
         if made is None:
             values = signature.bind(frame, *args, **kwargs).arguments
-            question_first = ("prompt", "returns", "role", *names)
+            question_first = ("prompt", "returns", "role", "examples", *names)
             arguments = {name: values[name] for name in question_first if name in values}
             sole = len(plan_keys(_CLASSES[keyword])) == 1
             made = frame.then(keyword, next(iter(arguments.values())) if sole else arguments)
@@ -144,7 +145,8 @@ class Frame:
     A `prompt` is a question, a file's name, or `{"on": COLUMN, ...}`; `role` names the model that
     answers it. `returns` takes types of plans (`"list<string>"`), of Python (`list[str]`,
     `Literal["a", "b"]`), or a Pydantic model: its descriptions and limits are part of the question,
-    and an answer that it refuses is requested again.
+    and an answer that it refuses is requested again. `examples` are rows with right answers that
+    requests show: a file's name, or rows as `table` takes them.
 
     >>> from semgraph.frontend.frame import table
     >>> table([{"id": 1, "text": "It leaks."}]).filter("length(text) > 3").columns
@@ -198,6 +200,9 @@ class Frame:
         if isinstance(arguments, Mapping) and "returns" in arguments:
             with errors_of(keyword, "returns"):
                 arguments = {**arguments, "returns": answer_types(arguments["returns"])}
+        if isinstance(arguments, Mapping) and "examples" in arguments:
+            with errors_of(keyword, "examples"):
+                arguments = {**arguments, "examples": plain_examples(arguments["examples"])}
         world, plain = joined(self.world, arguments)
         if not is_shorthand(cls, plain):
             keys = plan_keys(cls)
@@ -465,6 +470,7 @@ class Frame:
         role: str | None = None,
         refs: Mapping[str, Mapping[str, Any]] | None = None,
         check: Mapping[str, Any] | None = None,
+        examples: Any = None,
     ) -> Frame:
         """Each row with typed columns that the model answers. Rows for which `when` is not true are
         not sent and take `otherwise`.
@@ -492,6 +498,7 @@ class Frame:
         when: str | None = None,
         otherwise: str | bool | None = None,
         check: Mapping[str, Any] | None = None,
+        examples: Any = None,
     ) -> Frame:
         """The rows for which the model says yes, with typed columns that it answers before the
         verdict.
@@ -520,13 +527,14 @@ class Frame:
         on_error: OnError = "raise",
         role: str | None = None,
         check: Mapping[str, Any] | None = None,
+        examples: Any = None,
     ) -> Frame:
         """Pairs for which the model says yes, among the pairs that `using` and `where` allow.
         Answers that fail the `check` are requested again.
         """
         pairs = {"other": other, "alias": alias, "using": using, "where": where}
         rest = {"keep": keep, "order": order, "how": how, "returns": returns, "on_error": on_error}
-        asked = {"prompt": prompt, "role": role, "check": check}
+        asked = {"prompt": prompt, "role": role, "examples": examples, "check": check}
         return self.then("sem_join", {**asked, **pairs, **rest})
 
     @operator
@@ -565,6 +573,7 @@ class Frame:
         by: Names | None = None,
         on_error: OnError = "raise",
         role: str | None = None,
+        examples: Any = None,
     ) -> Frame:
         """The `k` best rows of each group of equal `by`, best first, with `rank` and `score`."""
 
