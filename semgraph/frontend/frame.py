@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from semgraph.errors import Fault, Faults, InputError, PlanError, Problem, did_you_mean
 from semgraph.expr.types import PYTHON_TYPES, Type, type_of_arrow
+from semgraph.folders import plans_folder
 from semgraph.frontend.build import OPERATORS, SINKS, build, by_keyword, is_shorthand, plan_keys
 from semgraph.frontend.classes import Called
 from semgraph.frontend.document import (
@@ -49,7 +50,7 @@ from semgraph.frontend.dump import (
 )
 from semgraph.frontend.example_rows import plain_examples
 from semgraph.frontend.functions import Functions
-from semgraph.frontend.graph_files import read_graph
+from semgraph.frontend.graph_files import graph_file, read_graph
 from semgraph.frontend.head import (
     NO_GRAPH,
     Head,
@@ -713,7 +714,7 @@ def save(
         copied = path.parent / file.name  # a plan must not name a graph file outside its folder
         if not inside(file, (path.parent,)) and copied.is_file():
             file = copied
-        document["graph"] = _relative(file, path.parent)
+        document["graph"] = _graph_name(file, path.parent)
     text = write_yaml(document)
     there = load_document(parse(text, shown(path)), path, functions=world.functions)
     if there.fingerprint != meant.fingerprint:
@@ -768,7 +769,7 @@ def _document(
     parts: dict[str, Any] = {
         "plan": name,
         "doc": doc,
-        "graph": _relative(world.graph_file, world.folder) if world.graph_file else graph,
+        "graph": _graph_name(world.graph_file, world.folder) if world.graph_file else graph,
         "inputs": {
             name: {column: str(kind) for column, kind in spec.columns}
             for name, spec in specs.items()
@@ -802,8 +803,12 @@ def _written(made: Made) -> Made:
     return made.parent
 
 
-def _relative(path: Path, folder: Path) -> str:
-    return os.path.relpath(path, folder).replace(os.sep, "/")
+def _graph_name(file: Path, folder: Path) -> str:
+    """A graph file in a plan of a folder: the name of a shipped graph, otherwise the path."""
+    home = plans_folder().resolve()
+    if file.resolve().is_relative_to(home) and not inside(folder, ()):
+        return file.resolve().relative_to(home).with_suffix("").as_posix()
+    return os.path.relpath(file, folder).replace(os.sep, "/")
 
 
 def _optional(specs: Iterable[InputSpec]) -> list[str] | dict[str, str]:
@@ -855,7 +860,8 @@ def table(
         name: The name of the input in plans; default: the name of the file, or `table`.
         types: Types of columns, of plans or of Python: `{"at": "timestamp"}`. Other types are
             inferred from values. Rows without columns have these columns.
-        graph: The graph for store reads and writes: its file, or a `Graph`.
+        graph: The graph for store reads and writes: its file, a shipped graph by name (`"graph"`),
+            or a `Graph`.
         folder: The folder of `prompts/` and called plans; default: the folder of the graph file,
             otherwise the working directory.
         windows: The windowing of the rows, as in a plan's `windows` without `input`.
@@ -958,12 +964,10 @@ def _world(
 ) -> World:
     own = Functions(tuple(map(Path, functions)))
     if isinstance(graph, (str, Path)):
-        path = Path(graph)
-        if not path.is_file():
-            hint = "graph=: the path of a graph.yaml, or a Graph"
-            raise PlanError(Problem(f"no graph file {path}", hint=hint))
-        place = Path(folder) if folder is not None else path.parent
-        return World(read_graph(path), path, place, own)
+        with errors_of("graph"):
+            path = graph_file(graph)
+        beside = path.parent if Path(graph).is_file() else Path()  # not of a shipped graph
+        return World(read_graph(path), path, beside if folder is None else Path(folder), own)
     return World(graph or NO_GRAPH, None, Path(folder or "."), own)
 
 
@@ -1170,8 +1174,10 @@ def call(
     preset: str | None = None,
     *,
     step: str = "",
+    graph: str | Path | Graph | None = None,
 ) -> dict[str, Frame]:
-    """Another plan as a step: its results by name. `step` names the step.
+    """Another plan as a step: its results by name. `step` names the step. `graph` is the graph of the
+    plan, if no input has one: its file, a shipped graph by name (`"graph"`), or a `Graph`.
 
     Raises:
         PlanError: The plan does not exist or has errors, or the inputs do not fit.
@@ -1179,8 +1185,8 @@ def call(
     arguments: dict[str, Any] = {"plan": plan, "inputs": dict(inputs)}
     arguments |= {"params": dict(params)} if params else {}
     arguments |= {"preset": preset} if preset else {}
-    worlds = (frame.world for frame in inputs.values())
-    world, plain = joined(next(worlds, None) or _world(None, None), arguments)
+    worlds = [frame.world for frame in inputs.values()] if graph is None else []
+    world, plain = joined(worlds[0] if worlds else _world(graph, None), arguments)
     state = LoadState(functions=world.functions)
     head = Head(state, Document("", {}), world.folder, confined=False, graph=world.graph)
     with errors_of("call"):

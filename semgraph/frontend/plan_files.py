@@ -238,7 +238,8 @@ def _gather(file: PlanFile, texts: dict[Path, bytes]) -> None:
     for recording in sorted((home / "recordings").glob(f"{file.plan.name}.jsonl*")):
         texts[Path("recordings", recording.name)] = recording.read_bytes()
     document = file.plan.document
-    beside = [home / str(document["graph"])] if document.get("graph") else []
+    own = home / str(document.get("graph") or "")
+    beside = [own] if own.is_file() else []  # a shipped graph by name is no file here
     prompts = [*_prompt_files(document, home)]
     beside += [*prompts, *_example_files(document, home, prompts)]
     for path in beside:
