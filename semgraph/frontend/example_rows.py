@@ -113,13 +113,14 @@ def _rows_of(path: Path, home: Path | None) -> Any:
     return rows_of_path(path)
 
 
-def checked_examples(cls: type[Node], values: Mapping[str, Any]) -> PromptSet:
+def checked_examples(cls: type[Node], values: Mapping[str, Any], step: str) -> PromptSet:
     """The prompts of an operator, with examples that fit it: placeholders have the types of the
     operator's columns, answers those of the prompt.
 
     Args:
         cls: The operator.
         values: Its arguments, with its relations.
+        step: Its step, for the errors of a file.
 
     Raises:
         Fault: They do not fit.
@@ -133,7 +134,7 @@ def checked_examples(cls: type[Node], values: Mapping[str, Any]) -> PromptSet:
         if cls.keyword == "sem_agg":
             hint = "write them in words, in a section # examples"
             raise Fault("sem_agg answers about groups, and a row is no group", hint=hint)
-        return replace(prompt, shown=_Check(cls, values, prompt, prompt.shown).examples())
+        return replace(prompt, shown=_Check(cls, values, prompt, prompt.shown).examples(step))
 
     return prompts.each(checked)
 
@@ -155,7 +156,7 @@ class _Check:
         self.answers = {**dict(prompt.returns), **_VERDICTS.get(cls.keyword, {})}
         self.rows: list[dict[str, Any]] = [json.loads(row) for row in examples.rows]
 
-    def examples(self) -> Examples:
+    def examples(self, step: str) -> Examples:
         """The examples, with values of these types. Raises Fault or PlanError."""
         by = self.examples_read.by
         if by and by not in self.texts:
@@ -165,7 +166,7 @@ class _Check:
         faults = list(self._columns())
         rows = [] if faults else [self._row(place, faults) for place in range(len(self.rows))]
         if faults:
-            raise self._error(faults[:_MOST])
+            raise self._error(faults[:_MOST], step)
         texts = tuple(json.dumps(row, ensure_ascii=False) for row in rows)  # in the order of types
         return replace(self.examples_read, rows=texts)
 
@@ -208,7 +209,7 @@ class _Check:
         """Whether a row has answers: a pair that does not match has none."""
         return "match" not in self.answers or str(row.get("match")).lower() != "false"
 
-    def _error(self, faults: list[Fault]) -> Exception:
+    def _error(self, faults: list[Fault], step: str) -> Exception:
         """The faults, at the lines of the file, or at the rows of the plan."""
         path = Path(self.examples_read.file)
         lines = lines_of(path) if self.examples_read.file else []
@@ -217,7 +218,7 @@ class _Check:
             row = int(fault.path[0]) if fault.path else None
             what = fault.what if lines or row is None else f"row {row + 1}, {fault.what}"
             place = Position(shown(path), 1 if row is None or not lines else lines[row], 1)
-            problems.append(Problem(what, None, place, fault.there, fault.hint))
+            problems.append(Problem(what, step or None, place, fault.there, fault.hint))
         if self.examples_read.file:
             return PlanError(*problems)
         return Faults(Fault(p.what, "examples", there=p.there, hint=p.hint) for p in problems)

@@ -217,7 +217,7 @@ def _with_examples(prompt: Prompt, examples: Examples) -> Prompt:
     if prompt.shown is not None:
         has = "examples: in its front matter"
     if has:
-        what = f'the prompt "{prompt.name}" has {has}, and its step gives it examples:'
+        what = f'the prompt "{prompt.name}" has {has}, and the step has examples: too'
         raise Fault(what, hint="keep one of the two")
     return replace(prompt, shown=examples)
 

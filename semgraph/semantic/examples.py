@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import python_values
 from semgraph.llm.base import Vectors
 from semgraph.logical.prompt import Examples, Prompt, PromptSet
 from semgraph.logical.semantic import Semantic, SemJoin
+from semgraph.relational.batch import dense
 from semgraph.semantic.calls import NodeCalls
 from semgraph.semantic.contract import Rows
 
@@ -36,20 +38,20 @@ class Shown:
         self.values: list[dict[str, Any]] = [json.loads(row) for row in examples.rows]
         self.node = replace(node, prompt=PromptSet((("", replace(own, shown=None)),)))
         count = len(self.values)
-        places = list(range(count))
-        items = {"group": [0] * count} if node.keyword == "sem_topk" else {}
-        items["left"] = places
+        items: dict[str, list[int]] = {"group": [0] * count} if node.keyword == "sem_topk" else {}
+        left, items["left"] = self._side(own.fields)
         right = None
         if isinstance(node, SemJoin):
-            right = self._table(own.other_fields, f"{node.alias}.")
-            items["right"] = places
-        left = self._table(own.fields)
+            right, items["right"] = self._side(own.other_fields, f"{node.alias}.")
         self.rows = Rows(left, right, pa.table(items), [""] * count, [0] * count)
 
-    def _table(self, paths: Sequence[str], prefix: str = "") -> pa.Table:
-        count = len(self.values)
-        columns = {path: pa.array([row[prefix + path] for row in self.values]) for path in paths}
-        return pa.table(columns) if columns else pa.table({"_": pa.nulls(count)}).select([])
+    def _side(self, paths: Sequence[str], prefix: str = "") -> tuple[pa.Table, list[int]]:
+        """The distinct rows of one side, and the number of the row of each example."""
+        rows = [[row[prefix + path] for path in paths] for row in self.values]
+        numbers, first = dense(list(map(canonical_json, rows)))
+        columns = {path: pa.array([rows[n][i] for n in first]) for i, path in enumerate(paths)}
+        table = pa.table(columns) if columns else pa.table({"_": pa.nulls(len(first))}).select([])
+        return table, numbers
 
     @property
     def texts(self) -> list[str]:
@@ -92,6 +94,8 @@ async def nearest(
 
 def _by_distance(vectors: Vectors, examples: Vectors) -> Any:
     """For each vector the examples, nearest first; those without a vector come last."""
+    if vectors.shape[1] != examples.shape[1]:  # no text of one side has a vector
+        return np.tile(np.arange(len(examples)), (len(vectors), 1))
     one, other = (
         each / np.maximum(np.linalg.norm(each, axis=1, keepdims=True), 1e-12)
         for each in (vectors, examples)
