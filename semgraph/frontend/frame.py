@@ -63,7 +63,13 @@ from semgraph.frontend.head import (
 from semgraph.frontend.load import Loader, dump, load_document
 from semgraph.frontend.prompt_files import answer_types
 from semgraph.frontend.renamed import ELSEWHERE
-from semgraph.frontend.row_files import delimited_rows, json_rows, parquet_rows, rows_of_path
+from semgraph.frontend.row_files import (
+    delimited_rows,
+    json_rows,
+    parquet_rows,
+    rows_of_path,
+    texts_of,
+)
 from semgraph.frontend.rows import (
     RowColumns,
     columns_of,
@@ -854,8 +860,8 @@ def table(
 
     Args:
         rows: A data frame of pandas or Polars, an Arrow table or any object with Arrow's stream
-            interface, a list of mappings, or the path of a file. The index of pandas is left out:
-            `reset_index()` makes it a column.
+            interface, a list of mappings, or a `Path` of a file; with one column in `types`, a text
+            or a list of texts. The index of pandas is left out: `reset_index()` makes it a column.
         key: The key column; its values must be distinct.
         name: The name of the input in plans; default: the name of the file, or `table`.
         types: Types of columns, of plans or of Python: `{"at": "timestamp"}`. Other types are
@@ -877,10 +883,16 @@ def table(
     >>> table([{"id": 1, "at": "2025-01-15"}], types={"at": "timestamp"})
     Frame(input: id int64, at timestamp)
     """
-    if isinstance(rows, (str, Path)):
-        path = Path(rows)
-        rows, name = rows_of_path(path, types or ()), name or _named_after(path)
+    if isinstance(rows, Path):
+        rows, name = rows_of_path(rows, types or ()), name or _named_after(rows)
     name = name or "table"
+    if texts := texts_of(rows):
+        if len(types or {}) != 1:
+            hint = f'a file: Path({texts[0][:60]!r}); texts: types={{"text": "string"}}'
+            raise InputError(
+                Problem(f"input {name}: a text needs the name of its column", hint=hint)
+            )
+        rows = [dict.fromkeys(types or {}, text) for text in texts]
     world = _world(graph, folder, functions)
     data, spec = _spec(rows, name, types or {})
     if key is not None and key not in dict(spec.columns):

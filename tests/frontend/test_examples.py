@@ -323,6 +323,22 @@ def test_a_parameter_names_the_file_so_that_experiments_vary_it(folder: Folder) 
     assert len({plan.fingerprint for plan in plans}) == 3
 
 
+def test_a_comparison_varies_the_rows_of_a_called_plan(folder: Folder) -> None:
+    folder.write("varied.yaml", VARIED)
+    folder.write("a.csv", "body,keep\nIt leaks,true\n")
+    folder.write("b.csv", "body,keep\nIt leaks,false\n")
+    call = "steps: {all: [{call: {plan: varied, inputs: [tickets]}}]}\nreturns: [all]\n"
+    folder.write("plan.yaml", f"plan: outer\ninputs: {{tickets: {{body: string}}}}\n{call}")
+    variants = {file: {"all": f'varied(gold="{file}.csv")'} for file in "ab"}
+    model, rows = Copycat(), [{"body": "It leaks"}]
+    with session(folder.path, model) as opened:
+        compared = opened.compare("plan.yaml", variants=variants, tickets=rows, say=None)
+    assert "agreement with a, the reference" in str(compared)
+    assert sorted(map(shown_in, model.requests)) == [
+        f'Urgent: It leaks?\n{{"answer": "{word}"}}' for word in ("no", "yes")
+    ]
+
+
 def test_a_parameter_in_a_prompt_file_names_it_too(topics: Folder) -> None:
     topics.write("plan.yaml", PLAN + "params: {gold: gold.csv, k: 1}\n")
     topics.write(
