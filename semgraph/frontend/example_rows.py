@@ -1,5 +1,5 @@
-"""Rows with right answers, which a prompt shows: `examples` of a prompt file, or of a step. They are
-read from a file or a list, and checked against the prompt and the rows of its step.
+"""Rows with right answers, which a prompt shows: `examples` of a prompt file or of a step. They are
+read from a file or a list, and checked against the prompt and the columns of its step.
 """
 
 from __future__ import annotations
@@ -7,10 +7,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from semgraph.errors import (
+from semgraph.errors import (  # fmt: skip
     Fault,
     Faults,
     InputError,
@@ -24,7 +25,7 @@ from semgraph.expr.duckdb import type_of_path
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type, type_of_arrow
 from semgraph.frontend import kinds
-from semgraph.frontend.document import notice, require_inside, shown, wrong
+from semgraph.frontend.document import notice, require_inside, shown
 from semgraph.frontend.kinds import Key, Keys
 from semgraph.frontend.row_files import lines_of, rows_of_path
 from semgraph.frontend.rows import columns_of, convert
@@ -54,8 +55,8 @@ def plain_examples(value: Any) -> Any:
     """Examples of Python in the notation of plans: paths as texts, rows of any kind as mappings.
     Raises Fault.
     """
-    if isinstance(value, (str, Path)) or value is None:
-        return value if value is None else str(value)
+    if isinstance(value, (str, Path)):
+        return str(value)
     if isinstance(value, Mapping) and value.keys() <= EXAMPLES.keys():
         parts = {key: plain_examples(value[key]) for key in ("file", "rows") if key in value}
         return {**value, **parts}
@@ -81,19 +82,19 @@ def read_examples(value: Any, folder: Path, home: Path | None) -> Examples:
         Fault: The value is wrong, or the file cannot be read.
         PlanError: A row of the file cannot be read.
     """
-    one = {"rows": value} if isinstance(value, (list, tuple)) else value
-    one = {"file": value} if isinstance(value, str) else one
-    if not isinstance(one, Mapping):
-        raise wrong("a file of rows such as gold.csv, or rows", value)
-    values = kinds.all_keys(one, "examples", EXAMPLES)
+    if isinstance(value, (str, list, tuple)):
+        value = {"file" if isinstance(value, str) else "rows": value}
+    values = kinds.all_keys(value, "examples", EXAMPLES)
     if ("file" in values) == ("rows" in values):
         raise Fault("examples are a file or rows", hint="write examples: gold.csv")
     if ("nearest" in values) != ("by" in values):
         hint = "write {file: gold.csv, nearest: 4, by: COLUMN}"
         raise Fault("nearest and by belong together", hint=hint)
     path = folder / values["file"] if "file" in values else None
+    if path is not None and home is not None:
+        require_inside(path, (home,), f'the examples "{path.name}"')
     try:
-        columns = columns_of(values["rows"] if path is None else _rows_of(path, home))
+        columns = columns_of(values["rows"] if path is None else _rows_of(path))
     except InputError as error:
         first = error.problems[0]
         raise Fault(first.what, there=first.there, hint=first.hint) from None
@@ -102,13 +103,10 @@ def read_examples(value: Any, folder: Path, home: Path | None) -> Examples:
     if not columns.count:
         raise Fault("the examples have no rows", hint="write a row with the right answer")
     rows = tuple(canonical_json(columns.row(place)) for place in range(columns.count))
-    file = "" if path is None else str(path)
-    return Examples(rows, values.get("nearest", 0), values.get("by", ""), file)
+    return Examples(rows, values.get("nearest", 0), values.get("by", ""), str(path or ""))
 
 
-def _rows_of(path: Path, home: Path | None) -> Any:
-    if home is not None:
-        require_inside(path, (home,), f'the examples "{path.name}"')
+def _rows_of(path: Path) -> Any:
     notice(path)
     return rows_of_path(path)
 
@@ -127,110 +125,84 @@ def checked_examples(cls: type[Node], values: Mapping[str, Any], step: str) -> P
         PlanError: The rows of a file do not fit; with its lines.
     """
     prompts: PromptSet = values["prompt"]
-
-    def checked(prompt: Prompt) -> Prompt:
-        if prompt.shown is None:
-            return prompt
-        if cls.keyword == "sem_agg":
-            hint = "write them in words, in a section # examples"
-            raise Fault("sem_agg answers about groups, and a row is no group", hint=hint)
-        return replace(prompt, shown=_Check(cls, values, prompt, prompt.shown).examples(step))
-
-    return prompts.each(checked)
+    return prompts.each(partial(_checked, cls, values, step))
 
 
-class _Check:
-    """The check of the examples of one prompt."""
-
-    def __init__(
-        self, cls: type[Node], values: Mapping[str, Any], prompt: Prompt, examples: Examples
-    ) -> None:
-        alias = values.get("alias", "")
-        asked = replace(prompt, alias=alias)
-        left = values["input"].schema
-        self.examples_read = examples
-        self.inputs = {path: _type(path, left) for path in asked.fields}
-        self.texts = [path for path, kind in self.inputs.items() if kind.name == "string"]
-        for path in asked.other_fields:
-            self.inputs[f"{alias}.{path}"] = _type(path, values["other"].schema)
-        self.answers = {**dict(prompt.returns), **_VERDICTS.get(cls.keyword, {})}
-        self.rows: list[dict[str, Any]] = [json.loads(row) for row in examples.rows]
-
-    def examples(self, step: str) -> Examples:
-        """The examples, with values of these types. Raises Fault or PlanError."""
-        by = self.examples_read.by
-        if by and by not in self.texts:
-            there = "placeholders with a text: " + (", ".join(self.texts) or "none")
-            hint = did_you_mean(by, self.texts)
-            raise Fault(f'no placeholder "{by}" has a text', "examples", there=there, hint=hint)
-        faults = list(self._columns())
-        rows = [] if faults else [self._row(place, faults) for place in range(len(self.rows))]
-        if faults:
-            raise self._error(faults[:_MOST], step)
-        texts = tuple(json.dumps(row, ensure_ascii=False) for row in rows)  # in the order of types
-        return replace(self.examples_read, rows=texts)
-
-    def _columns(self) -> Iterator[Fault]:
-        """The faults of columns that are missing, or that the prompt does not name."""
-        wanted = {**self.inputs, **self.answers}
-        columns = dict.fromkeys(name for row in self.rows for name in row)
-        there = "columns: " + ", ".join(columns)
-        extra = [name for name in columns if name not in wanted]
-        for name in wanted:
-            if name in columns:
-                continue
-            end = name.rpartition(".")[2]
-            near = end if end in extra else nearest(name, extra)
-            if near is not None:
-                extra.remove(near)
-            what = f'the examples lack "{name}", {"an answer" if name in self.answers else "a placeholder"} of the prompt'
-            hint = f'add the column "{name}"' if near is None else f'rename "{near}" to "{name}"'
-            yield Fault(what, there=there, hint=hint)
-        named = "the prompt has: " + ", ".join(wanted)
-        for name in extra:
-            what = f'"{name}" is no placeholder and no answer of the prompt'
-            yield Fault(what, there=named, hint="remove the column")
-
-    def _row(self, place: int, faults: list[Fault]) -> dict[str, Any]:
-        row, typed = self.rows[place], dict[str, Any]()
-        for name, kind in {**self.inputs, **self.answers}.items():
-            try:
-                value = convert(row.get(name), kind)
-                typed[name] = _answer(kind, value) if name in self.answers else plain(value)
-                needed = name in self.answers and not kind.nullable and self._matches(row)
-                if value is None and needed:
-                    faults.append(Fault(f'no "{name}"', place, hint="write the right answer"))
-            except Fault as fault:
-                what = f'column "{name}": {fault.what}'
-                faults.append(Fault(what, place, there=fault.there, hint=fault.hint))
-        return typed
-
-    def _matches(self, row: Mapping[str, Any]) -> bool:
-        """Whether a row has answers: a pair that does not match has none."""
-        return "match" not in self.answers or str(row.get("match")).lower() != "false"
-
-    def _error(self, faults: list[Fault], step: str) -> Exception:
-        """The faults, at the lines of the file, or at the rows of the plan."""
-        path = Path(self.examples_read.file)
-        lines = lines_of(path) if self.examples_read.file else []
-        problems = []
-        for fault in faults:
-            row = int(fault.path[0]) if fault.path else None
-            what = fault.what if lines or row is None else f"row {row + 1}, {fault.what}"
-            place = Position(shown(path), 1 if row is None or not lines else lines[row], 1)
-            problems.append(Problem(what, step or None, place, fault.there, fault.hint))
-        if self.examples_read.file:
-            return PlanError(*problems)
-        return Faults(Fault(p.what, "examples", there=p.there, hint=p.hint) for p in problems)
+def _checked(cls: type[Node], values: Mapping[str, Any], step: str, prompt: Prompt) -> Prompt:
+    examples = prompt.shown
+    if examples is None:
+        return prompt
+    if cls.keyword == "sem_agg":
+        hint = "write them in words, in a section # examples"
+        raise Fault("sem_agg answers about groups, and a row is no group", hint=hint)
+    asked = replace(prompt, alias=values.get("alias", ""))
+    inputs = {path: _type(path, values["input"].schema) for path in asked.fields}
+    texts = [path for path, kind in inputs.items() if kind.name == "string"]
+    if examples.by and examples.by not in texts:
+        there = "placeholders with a text: " + (", ".join(texts) or "none")
+        what, hint = f'no placeholder "{examples.by}" has a text', did_you_mean(examples.by, texts)
+        raise Fault(what, "examples", there=there, hint=hint)
+    for path in asked.other_fields:
+        inputs[f"{asked.alias}.{path}"] = _type(path, values["other"].schema)
+    answers = {**dict(prompt.returns), **_VERDICTS.get(cls.keyword, {})}
+    rows: list[dict[str, Any]] = [json.loads(row) for row in examples.rows]
+    faults = list(_column_faults(rows, inputs, answers))
+    typed = (
+        [] if faults else [_typed(n, row, inputs, answers, faults) for n, row in enumerate(rows)]
+    )
+    if faults:
+        raise _error(examples, faults[:_MOST], step)
+    ordered = tuple(json.dumps(row, ensure_ascii=False) for row in typed)  # in the order of types
+    return replace(prompt, shown=replace(examples, rows=ordered))
 
 
 def _type(path: str, schema: Any) -> Type:
-    """The type of a column, text if it is not known: a column that is missing is reported later."""
+    """The type of a column; text if it is missing, which is reported later."""
     try:
         kind = type_of_path(path, schema)
     except Fault:
-        return Type("string")
+        kind = None
     return Type("string") if kind is None else type_of_arrow(kind)
+
+
+Types = Mapping[str, Type]
+
+
+def _column_faults(rows: list[dict[str, Any]], inputs: Types, answers: Types) -> Iterator[Fault]:
+    """The faults of columns that are missing, or that the prompt does not name."""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    there, extra = "columns: " + ", ".join(columns), [*columns]
+    for name in (*inputs, *answers):
+        if name in columns:
+            extra.remove(name)
+            continue
+        near = nearest(name, extra) or next((x for x in extra if name.endswith(f".{x}")), None)
+        extra = [each for each in extra if each != near]
+        what = f'the examples lack "{name}", {"an answer" if name in answers else "a placeholder"}'
+        hint = f'rename "{near}" to "{name}"' if near else f'add the column "{name}"'
+        yield Fault(f"{what} of the prompt", there=there, hint=hint)
+    named = "the prompt has: " + ", ".join((*inputs, *answers))
+    for name in extra:
+        what = f'"{name}" is no placeholder and no answer of the prompt'
+        yield Fault(what, there=named, hint="remove the column")
+
+
+def _typed(
+    place: int, row: dict[str, Any], inputs: Types, answers: Types, faults: list[Fault]
+) -> dict[str, Any]:
+    """A row with values of these types, as JSON; its faults are added to `faults`."""
+    typed: dict[str, Any] = {}
+    matches = "match" not in answers or str(row.get("match")).lower() != "false"
+    for name, kind in {**inputs, **answers}.items():
+        try:
+            value = convert(row.get(name), kind)
+            typed[name] = _answer(kind, value) if name in answers else plain(value)
+            if value is None and name in answers and not kind.nullable and matches:
+                faults.append(Fault(f'no "{name}"', place, hint="write the right answer"))
+        except Fault as fault:
+            what = f'column "{name}": {fault.what}'
+            faults.append(Fault(what, place, there=fault.there, hint=fault.hint))
+    return typed
 
 
 def _answer(kind: Type, value: Any) -> Any:
@@ -239,10 +211,22 @@ def _answer(kind: Type, value: Any) -> Any:
         return None
     if not limits.meets(kind, value):
         raise Fault(f"{value!r} is not {limits.in_words(limits.keywords(kind.limits))}")
-    if kind.name == "json":
-        return json.loads(value)
     if kind.item is not None:
         return [_answer(kind.item, entry) for entry in value]
     if kind.fields:
         return {name: _answer(part, value[name]) for name, part in kind.fields}
-    return plain(value)
+    return json.loads(value) if kind.name == "json" else plain(value)
+
+
+def _error(examples: Examples, faults: list[Fault], step: str) -> Exception:
+    """The faults at the lines of the file, or of the rows of a plan."""
+    path, problems = Path(examples.file), []
+    lines = lines_of(path) if examples.file else []
+    for fault in faults:
+        row = int(fault.path[0]) if fault.path else None
+        what = fault.what if lines or row is None else f"row {row + 1}, {fault.what}"
+        place = Position(shown(path), 1 if row is None or not lines else lines[row], 1)
+        problems.append(Problem(what, step or None, place, fault.there, fault.hint))
+    if examples.file:
+        return PlanError(*problems)
+    return Faults(Fault(p.what, "examples", there=p.there, hint=p.hint) for p in problems)

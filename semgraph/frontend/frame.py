@@ -207,7 +207,7 @@ class Frame:
         if isinstance(arguments, Mapping) and "returns" in arguments:
             with errors_of(keyword, "returns"):
                 arguments = {**arguments, "returns": answer_types(arguments["returns"])}
-        if isinstance(arguments, Mapping) and "examples" in arguments:
+        if isinstance(arguments, Mapping) and arguments.get("examples") is not None:
             with errors_of(keyword, "examples"):
                 arguments = {**arguments, "examples": plain_examples(arguments["examples"])}
         world, plain = joined(self.world, arguments)

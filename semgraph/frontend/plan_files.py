@@ -219,9 +219,8 @@ def _example_files(
 ) -> Iterator[Path]:
     """The files of examples of steps and of prompt files."""
     params = document.get("params") or {}
-    steps = [value for _, value in walk_paths(document) if isinstance(value, dict)]
-    named = [(home, one) for one in steps] + [(path.parent, front_of(path)) for path in prompts]
-    for folder, keys in named:
+    steps = [(home, value) for _, value in walk_paths(document) if isinstance(value, dict)]
+    for folder, keys in [*steps, *((path.parent, front_of(path).data) for path in prompts)]:
         value = keys.get("examples")
         file = file_of(params.get(whole_parameter(value), value))
         path = folder / str(params.get(whole_parameter(file), file))

@@ -38,7 +38,7 @@ from semgraph.frontend.document import (
 from semgraph.frontend.example_rows import SCHEMA, read_examples
 from semgraph.frontend.kinds import Key, Keys
 from semgraph.logical import limits
-from semgraph.logical.prompt import Examples, Prompt, PromptSet, Template
+from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.schema import NAME
 
 SECTIONS = ("rules", "examples", "context", "item", "other", "reflexion")
@@ -118,14 +118,7 @@ class Prompts:
             PlanError: A prompt file has faults; its problems have positions in the file.
         """
         prompts = self._read(value, answers)
-        if examples is None:
-            return prompts
-        home = self.folder.parent
-        try:
-            shown = read_examples(examples, home, home if self.confined else None)
-            return prompts.each(lambda prompt: _with_examples(prompt, shown))
-        except Fault as fault:
-            raise fault.under("examples") from None
+        return prompts.each(lambda prompt: self._showing(prompt, examples, self.folder.parent))
 
     def _read(self, value: Any, answers: Any) -> PromptSet:
         if not isinstance(value, Mapping):
@@ -208,18 +201,40 @@ class Prompts:
                 or "a question in place of a name has a blank or a { in it"
             )
             raise Fault(f'no prompt file "{name}.md"', there=there, hint=hint)
-        return read_prompt(path, self.params, self.folder.parent if self.confined else None)
+        prompt, front = read_prompt(path, self.params), front_of(path)
+        try:
+            examples = _of_plan((front.data or {}).get("examples"), self.params)
+            return self._showing(prompt, examples, path.parent)
+        except Fault as fault:
+            raise PlanError(*map(front.problem, each(fault))) from None
+
+    def _showing(self, prompt: Prompt, examples: Any, folder: Path) -> Prompt:
+        """The prompt with examples, if there are any. Raises Fault, or PlanError for bad rows."""
+        if examples is None:
+            return prompt
+        has = "a section # examples" if prompt.examples.strip() else ""
+        has = "other examples" if prompt.shown else has
+        if has:
+            what = f'examples: stands beside the prompt "{prompt.name}", which has {has}'
+            raise Fault(what, "examples", hint="keep one of the two")
+        home = self.folder.parent if self.confined else None
+        read = kinds.at_key("examples", read_examples, examples, folder, home)
+        return replace(prompt, shown=read)
 
 
-def _with_examples(prompt: Prompt, examples: Examples) -> Prompt:
-    """The prompt with examples. Raises Fault if it has some already."""
-    has = "a section # examples" if prompt.examples.strip() else ""
-    if prompt.shown is not None:
-        has = "examples: in its front matter"
-    if has:
-        what = f'the prompt "{prompt.name}" has {has}, and the step has examples: too'
-        raise Fault(what, hint="keep one of the two")
-    return replace(prompt, shown=examples)
+def front_of(path: Path) -> Document:
+    """The front matter of a prompt file. Raises PlanError."""
+    return _parts(read_text(path, "prompt"), shown(path)).front
+
+
+def _of_plan(value: Any, params: Mapping[str, Any]) -> Any:
+    """A value of a front matter, with the values of parameters. Raises Fault."""
+    if isinstance(value, Mapping):
+        return {key: _of_plan(inner, params) for key, inner in value.items()}
+    name = kinds.whole_parameter(value)
+    if name and name not in params:
+        raise kinds.unknown_parameter(name, params, "examples", value=True)
+    return params[name] if name else value
 
 
 _prompts: dict[tuple[str, ...], Prompt] = {}  # by text, file, name and values of parameters
@@ -227,71 +242,24 @@ _PARAMETER = re.compile(r"\{\$([^{}]*)\}")
 _MOST_PROMPTS = 512
 
 
-def read_prompt(
-    path: Path, params: Mapping[str, Any] | None = None, home: Path | None = None
-) -> Prompt:
-    """A prompt file, whose examples must be in the folder `home`, if any. Raises PlanError with all
-    its problems.
-    """
+def read_prompt(path: Path, params: Mapping[str, Any] | None = None) -> Prompt:
+    """A prompt file. Raises PlanError with all its problems."""
     text, file, values = read_text(path, "prompt"), shown(path), params or {}
-    parts = _parts(text, file)
-    if isinstance(parts.front.data, Mapping) and parts.front.data.get("examples") is not None:
-        return _prompt_of(parts, path.stem, values, (path.parent, home))  # its rows may change
     names = _PARAMETER.findall(text)
     key = (text, file, path.stem, *(repr(values[n]) if n in values else "" for n in names))
     prompt = _prompts.get(key)
     if prompt is None:
-        prompt = _prompt_of(parts, path.stem, values)
+        prompt = _prompt_of(_parts(text, file), path.stem, values)
         if len(_prompts) >= _MOST_PROMPTS:
             _prompts.clear()
         _prompts[key] = prompt
     return prompt
 
 
-def front_of(path: Path) -> Mapping[str, Any]:
-    """The front matter of a prompt file. Raises PlanError."""
-    data = _parts(read_text(path, "prompt"), shown(path)).front.data
-    return data if isinstance(data, Mapping) else {}
-
-
-def _shown(parts: _Parts, params: Mapping[str, Any], folders: tuple[Path, Path | None]) -> Any:
-    """The examples that the front matter names, with parameters in place. Raises Fault."""
-
-    def of_plan(value: Any) -> Any:
-        if isinstance(value, Mapping):
-            return {key: of_plan(inner) for key, inner in value.items()}
-        name = kinds.whole_parameter(value)
-        if name and name not in params:
-            raise kinds.unknown_parameter(name, params, value=True)
-        return params[name] if name else value
-
-    value = of_plan(parts.front.data["examples"])
-    if value is not None and "examples" in parts.sections:
-        line = parts.sections["examples"][1]
-        what = f"examples: stands beside a section # examples (line {line - 1})"
-        raise Fault(what, hint="keep one of the two")
-    return None if value is None else read_examples(value, *folders)
-
-
-def _prompt_of(
-    parts: _Parts,
-    name: str,
-    params: Mapping[str, Any],
-    folders: tuple[Path, Path | None] | None = None,
-) -> Prompt:
-    """The prompt from the parts of its file; with `folders` for `read_examples`, it has examples.
-    Raises PlanError.
-    """
+def _prompt_of(parts: _Parts, name: str, params: Mapping[str, Any]) -> Prompt:
+    """The prompt from the parts of its file. Raises PlanError."""
     problems = list(parts.problems)
     returns, describe, role, max_tokens = _front(parts.front, problems)
-    examples: Examples | None = None
-    if folders is not None:
-        try:
-            examples = _shown(parts, params, folders)
-        except Fault as fault:
-            problems += map(parts.front.problem, each(fault.under("examples")))
-        except PlanError as error:
-            problems += error.problems
     sections: dict[str, Template] = {}
     for section, (text, line) in parts.sections.items():
         try:
@@ -320,7 +288,6 @@ def _prompt_of(
         other=sections.get("other", Template()),
         reflexion=sections.get("reflexion", Template()).render({}),
         file=parts.front.file,
-        shown=examples,
     )
 
 

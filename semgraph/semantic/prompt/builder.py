@@ -440,14 +440,10 @@ class PromptBuilder(ABC):
 
     def of_rows(self, node: Semantic, rows: Rows) -> PromptBuilder:
         """A builder of the same requests about other rows."""
-        return type(self)(self.ctx, node, rows)
-
-    def question(self, items: Sequence[int]) -> str:
-        """The question of a request about items."""
-        return self.request(Work(tuple(items))).messages[-1].content
+        raise NotImplementedError
 
     def right_reply(self, items: Sequence[int], values: Sequence[Mapping[str, Any]]) -> str:
-        """The right reply to that question, from the values of each row."""
+        """The right reply to a request about items, from the values of each."""
         raise NotImplementedError
 
     def prompt_of(self, item: int) -> int:
@@ -496,8 +492,9 @@ class PromptBuilder(ABC):
         if layout in {"row", "pair"}:
             blocks = [[place] for place in chosen]
         pairs = [
-            (builder.question(block), builder.right_reply(block, shown.values)) for block in blocks
-        ]
+            (builder.request(Work(tuple(block))).messages[-1].content,
+             builder.right_reply(block, shown.values)) for block in blocks
+        ]  # fmt: skip
         if header.words:
             return replace(header, examples=(*header.examples, *pairs))
         text = "\n\n".join(f"{question}\n{reply}" for question, reply in pairs)
@@ -672,6 +669,10 @@ class ItemPrompts(PromptBuilder):
 
     # The templates of requests about one item, and about several.
     layouts: ClassVar[tuple[str, str]]
+
+    def of_rows(self, node: Semantic, rows: Rows) -> PromptBuilder:
+        """A builder of the same requests about other rows."""
+        return type(self)(self.ctx, node, rows, self.words)
 
     def several(self, items: Sequence[int]) -> bool:
         """Whether a request about items has the form for several."""

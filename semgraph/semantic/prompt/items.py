@@ -130,10 +130,6 @@ class RowPrompts(ItemPrompts):
         entry = AnswerSchema.of(prompt, number_of, after=self._verdict)
         return PromptHeader.of(layout, prompt, entry, self._list)
 
-    def of_rows(self, node: Semantic, rows: Rows) -> PromptBuilder:
-        """A builder of the same requests about other rows."""
-        return RowPrompts(self.ctx, node, rows, self.words)
-
     def right_reply(self, items: Sequence[int], values: Sequence[Mapping[str, Any]]) -> str:
         """The right reply about a row or a block."""
         entries = [self._right_entry(values[item]) for item in items]
@@ -396,10 +392,6 @@ class PairPrompts(ItemPrompts):
         others = numbered([self._other_record(first[r]) for r in rights], _first_right(lists))
         texts = {"lefts": "\n".join(lefts), "rights": "\n".join(others)}
         return self.compose(work, item, header, **texts)
-
-    def of_rows(self, node: Semantic, rows: Rows) -> PromptBuilder:
-        """A builder of the same requests about other pairs."""
-        return PairPrompts(self.ctx, node, rows, self.words)
 
     def right_reply(self, items: Sequence[int], values: Sequence[Mapping[str, Any]]) -> str:
         """The right reply about a pair or a block."""
