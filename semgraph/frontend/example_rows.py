@@ -140,8 +140,8 @@ def _checked(cls: type[Node], values: Mapping[str, Any], step: str, prompt: Prom
     texts = [path for path, kind in inputs.items() if kind.name == "string"]
     if examples.by and examples.by not in texts:
         there = "placeholders with a text: " + (", ".join(texts) or "none")
-        what, hint = f'no placeholder "{examples.by}" has a text', did_you_mean(examples.by, texts)
-        raise Fault(what, "examples", there=there, hint=hint)
+        what = f'no placeholder "{examples.by}" has a text'
+        raise Fault(what, "examples", there=there, hint=did_you_mean(examples.by, texts))
     for path in asked.other_fields:
         inputs[f"{asked.alias}.{path}"] = _type(path, values["other"].schema)
     answers = {**dict(prompt.returns), **_VERDICTS.get(cls.keyword, {})}

@@ -888,10 +888,9 @@ def table(
     name = name or "table"
     if texts := texts_of(rows):
         if len(types or {}) != 1:
-            hint = f'a file: Path({texts[0][:60]!r}); texts: types={{"text": "string"}}'
-            raise InputError(
-                Problem(f"input {name}: a text needs the name of its column", hint=hint)
-            )
+            what = f"input {name}: a text needs the name of its column"
+            write = f'a file: Path({texts[0][:60]!r}); texts: types={{"text": "string"}}'
+            raise InputError(Problem(what, hint=write))
         rows = [dict.fromkeys(types or {}, text) for text in texts]
     world = _world(graph, folder, functions)
     data, spec = _spec(rows, name, types or {})

@@ -440,11 +440,11 @@ class PromptBuilder(ABC):
 
     def of_rows(self, node: Semantic, rows: Rows) -> PromptBuilder:
         """A builder of the same requests about other rows."""
-        raise NotImplementedError
+        return type(self)(self.ctx, node, rows)
 
     def right_reply(self, items: Sequence[int], values: Sequence[Mapping[str, Any]]) -> str:
         """The right reply to a request about items, from the values of each."""
-        raise NotImplementedError
+        return json_text({name: values[items[0]][name] for name, _ in self.node.answers})
 
     def prompt_of(self, item: int) -> int:
         """The index of an item's prompt."""
