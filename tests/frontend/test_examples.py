@@ -422,3 +422,16 @@ def test_a_bare_pair_names_the_column_of_the_other_row(folder: Folder) -> None:
     gold = [{"body": "x", "name": "y", "match": True}]
     with pytest.raises(PlanError, match='Rename "name" to "o.name"'):
         TEXTS.sem_join(NAMES, "o", "{body}: {o.name}?", examples=gold)
+
+
+def test_a_recording_holds_the_vectors_that_choose_the_nearest(folder: Folder) -> None:
+    gold = {"rows": NEAR, "nearest": 1, "by": "body"}
+    near = table([{"body": "rye bread"}], name="r", key="body").sem_map(
+        "{body}", returns={"n": int}, examples=gold
+    )
+    file = folder.path / "run.jsonl"
+    with session(folder.path, Oracle(Mind(answer=lambda _: {"n": 1}))) as opened:
+        first = opened.run(near, record_to=file).rows()
+    replayed = {"llm": f"recorded:{file}", "embedder": f"recorded:{file}", "store": "memory"}
+    with semgraph.Session(**replayed, folder=folder.path, journal=False, runs="") as opened:
+        assert opened.run(near).rows() == first
