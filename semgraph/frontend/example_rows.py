@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,16 +70,8 @@ def file_of(value: Any) -> str:
 
 
 def read_examples(value: Any, folder: Path, home: Path | None) -> Examples:
-    """Examples as a plan has them, unchecked.
-
-    Args:
-        value: A file, rows, or a mapping of `EXAMPLES`.
-        folder: The folder in which the file is looked up.
-        home: The folder that must hold the file; None: any.
-
-    Raises:
-        Fault: The value is wrong, or the file cannot be read.
-        PlanError: A row of the file cannot be read.
+    """Examples as a plan has them, unchecked: a file of a folder, rows, or a mapping of `EXAMPLES`.
+    The file must be in `home`, if any. Raises Fault, or PlanError for unreadable rows.
     """
     if isinstance(value, (str, list, tuple)):
         value = {"file" if isinstance(value, str) else "rows": value}
@@ -91,10 +82,12 @@ def read_examples(value: Any, folder: Path, home: Path | None) -> Examples:
         hint = "write {file: gold.csv, nearest: 4, by: COLUMN}"
         raise Fault("nearest and by belong together", hint=hint)
     path = folder / values["file"] if "file" in values else None
-    if path is not None and home is not None:
-        require_inside(path, (home,), f'the examples "{path.name}"')
+    if path is not None:
+        if home is not None:
+            require_inside(path, (home,), f'the examples "{path.name}"')
+        notice(path)
     try:
-        columns = columns_of(values["rows"] if path is None else _rows_of(path))
+        columns = columns_of(values["rows"] if path is None else rows_of_path(path))
     except InputError as error:
         first = error.problems[0]
         raise Fault(first.what, there=first.there, hint=first.hint) from None
@@ -106,26 +99,13 @@ def read_examples(value: Any, folder: Path, home: Path | None) -> Examples:
     return Examples(rows, values.get("nearest", 0), values.get("by", ""), str(path or ""))
 
 
-def _rows_of(path: Path) -> Any:
-    notice(path)
-    return rows_of_path(path)
-
-
 def checked_examples(cls: type[Node], values: Mapping[str, Any], step: str) -> PromptSet:
-    """The prompts of an operator, with examples that fit it: placeholders have the types of the
-    operator's columns, answers those of the prompt.
-
-    Args:
-        cls: The operator.
-        values: Its arguments, with its relations.
-        step: Its step, for the errors of a file.
-
-    Raises:
-        Fault: They do not fit.
-        PlanError: The rows of a file do not fit; with its lines.
+    """The prompts of an operator with these arguments, with examples that fit it: placeholders have
+    the types of its columns, answers those of the prompt. Raises Fault, or PlanError with the lines
+    of a file.
     """
     prompts: PromptSet = values["prompt"]
-    return prompts.each(partial(_checked, cls, values, step))
+    return prompts.each(lambda prompt: _checked(cls, values, step, prompt))
 
 
 def _checked(cls: type[Node], values: Mapping[str, Any], step: str, prompt: Prompt) -> Prompt:

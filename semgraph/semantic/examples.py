@@ -25,8 +25,6 @@ from semgraph.relational.batch import dense
 from semgraph.semantic.calls import NodeCalls
 from semgraph.semantic.contract import Rows
 
-Nearest = Mapping[int, Sequence[int]]  # the examples of each left row
-
 
 class Shown:
     """The examples of one prompt of a node, and a node with this prompt alone and without examples,
@@ -57,12 +55,6 @@ class Shown:
     def texts(self) -> list[str]:
         """The texts by which they are near."""
         return [row[self.examples.by] or "" for row in self.values]
-
-    def of(self, lefts: Iterable[int], nearest: Nearest) -> tuple[int, ...]:
-        """The examples that a request about left rows shows, in their order."""
-        if not self.examples.nearest:
-            return tuple(range(len(self.values)))
-        return tuple(sorted({place for left in lefts for place in nearest.get(left, ())}))
 
 
 @lru_cache(maxsize=64)

@@ -435,3 +435,26 @@ def test_a_recording_holds_the_vectors_that_choose_the_nearest(folder: Folder) -
     replayed = {"llm": f"recorded:{file}", "embedder": f"recorded:{file}", "store": "memory"}
     with semgraph.Session(**replayed, folder=folder.path, journal=False, runs="") as opened:
         assert opened.run(near).rows() == first
+
+
+WINDOWED = """
+plan: windowed
+inputs: {notes: {id: string, group_id: string, body: string}}
+windows: {input: notes, order: [id], key: id}
+steps:
+  read:
+    - from: notes
+    - sem_map: {prompt: "{body}", returns: {n: int64}, examples: {file: near.json, nearest: 1, by: body}}
+returns: [read]
+"""
+
+
+def test_examples_are_embedded_once_for_all_windows_and_partitions(folder: Folder) -> None:
+    folder.write("near.json", json.dumps(NEAR))
+    folder.write("plan.yaml", WINDOWED)
+    texts = ["rye bread", "apple pies", "plum", "rye rolls"]
+    notes = [{"id": str(i), "group_id": "ab"[i % 2], "body": t} for i, t in enumerate(texts)]
+    model, embedder = Oracle(Mind(answer=lambda _: {"n": 1})), Counted()
+    with session(folder.path, model, embedder=embedder) as opened:
+        assert len(opened.run("plan.yaml", notes=notes).rows()) == len(notes)
+    assert sorted(embedder.texts) == sorted([*texts, *(row["body"] for row in NEAR)])

@@ -468,11 +468,12 @@ class PromptBuilder(ABC):
         return header
 
     def _examples_of(self, prompt: int, items: Iterable[int]) -> tuple[int, ...]:
-        """The examples that a request about these items shows."""
-        if prompt not in self._shown:
-            return ()
-        lefts = {self.keys.left[item] for item in items}
-        return self._shown[prompt].of(lefts, self.nearest.get(prompt, {}))
+        """The examples that a request about these items shows, in their order."""
+        shown = self._shown.get(prompt)
+        if shown is None or not shown.examples.nearest:
+            return tuple(range(len(shown.values) if shown else 0))
+        near = self.nearest.get(prompt, {})
+        return tuple(sorted({n for item in items for n in near.get(self.keys.left[item], ())}))
 
     async def _find_examples(self) -> None:
         """Find the nearest examples of all rows."""
