@@ -19,6 +19,7 @@ from semgraph.frontend.load import load_plan
 from semgraph.frontend.plan_files import copied
 from semgraph.llm.base import Embeddings, Limits, Reply, Request, Usage
 from tests.frontend.conftest import Folder
+from tests.inside import session_of_frames
 
 GOLD = """body,at,topic,urgent
 "It leaks, badly",2025-01-15,defect,true
@@ -458,3 +459,30 @@ def test_examples_are_embedded_once_for_all_windows_and_partitions(folder: Folde
     with session(folder.path, model, embedder=embedder) as opened:
         assert len(opened.run("plan.yaml", notes=notes).rows()) == len(notes)
     assert sorted(embedder.texts) == sorted([*texts, *(row["body"] for row in NEAR)])
+
+
+def test_data_frames_take_examples(tmp_path: Path) -> None:
+    import semgraph.pandas
+
+    frame = pd.DataFrame({"body": ["It is late", "It leaks"]}, index=[7, 8])
+    before = session_of_frames(None)
+    with session(tmp_path, Copycat()) as opened:
+        semgraph.pandas.use(opened)
+        kept = frame.sem.filter("{body}?", examples=pd.DataFrame(KEPT))
+        best = frame.sem.topk("{body}?", k=1, examples=SCORED)
+        names = pd.DataFrame({"name": ["kettle"]})
+        gold = [{key.replace("o.", "other."): value for key, value in row.items()} for row in PAIRS]
+        pairs = frame.sem.join(names, "{body}: {other.name}?", examples=gold)
+    session_of_frames(before)
+    assert (list(kept.index), list(best.index), list(pairs.index)) == ([8], [7], [8])
+
+
+def test_a_resumed_run_asks_again_where_the_rows_have_changed(topics: Folder) -> None:
+    model = Copycat()
+    with session(topics.path, model, runs=topics.path / "runs", journal=None) as opened:
+        run = opened.run("plan.yaml", tickets=TICKETS).run
+        asked = len(model.requests)
+        assert opened.run("plan.yaml", resume=run).rows()[0]["topic"] == "defect"
+        assert len(model.requests) == asked
+        topics.write("prompts/gold.csv", GOLD.replace("defect", "praise"))
+        assert opened.run("plan.yaml", resume=run).rows()[0]["topic"] == "praise"
