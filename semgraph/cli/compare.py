@@ -99,6 +99,8 @@ def compare(
             trials=trials,
             times=times,
             rows=request.rows,
+            sample=request.sample,
+            seed=request.seed,
             fresh=request.fresh,
             say=options.talk,
             inputs=values,
@@ -198,6 +200,9 @@ def _print(options: CommonOptions, comparison: Comparison) -> None:
 
     if options.json:
         options.dump(comparison.to_json())
+        return
+    if options.format not in (None, "text"):
+        typer.echo(getattr(comparison, f"to_{options.format}")(), nl=False)
         return
     for line in lines(comparison, options.out.width):
         options.out.print(line, soft_wrap=True)

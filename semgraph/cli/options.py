@@ -95,7 +95,8 @@ class PlanOptions:
         flag(
             "-i --input NAME=FILE|-|TEXT|[]|all",
             "Rows: .jsonl, .csv, .parquet, also DIR/*.jsonl; "
-            "FILE:COLUMN=SOURCE,… renames; - a text, -.jsonl rows; [] none; all: all groups.",
+            "FILE:COLUMN=SOURCE,… renames; - a text, -.jsonl rows; [] none; all: all groups; "
+            "FILE.json: an object with the rows of each input.",
             autocompletion=completion.inputs,
         ),
     ] = None
@@ -149,8 +150,8 @@ class CommonOptions:
     chosen: Mapping[str, Any] = field(default_factory=dict)
     config: Annotated[str | None, _common("--config FILE", "Instead of ./semgraph.toml.")] = None
     format: Annotated[
-        Literal["text", "json"] | None,
-        _common("--format", "text, or json: one document on stdout, an object or a list."),
+        Literal["text", "json", "csv", "latex", "markdown"] | None,
+        _common("--format", "json: one document, an object or a list. Of compare also the others."),
     ] = None
     verbose: Annotated[bool | None, _common("-v --verbose", "Say more; show tracebacks.")] = None
     quiet: Annotated[bool | None, _common("-q --quiet", "Results and errors only.")] = None
@@ -340,6 +341,8 @@ def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
         options = ctx.obj = replace(before, chosen=chosen, **_set(shared, values))
         for name, (make, flags) in made.items():
             values[name] = make(_set(flags, values))
+        if options.format in ("csv", "latex", "markdown") and command.__name__ != "compare":
+            raise typer.BadParameter(f"{options.format} is a format of compare: text or json")
         with guard(options), in_shell():
             command(options, **values)
 

@@ -5,14 +5,14 @@ parameters, presets and steps.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from semgraph.errors import Fault, PlanError, Problem
+from semgraph.errors import Fault, PlanError, Problem, did_you_mean
 from semgraph.folders import plans_folder
 from semgraph.formats import plural
 from semgraph.frontend.calls import declared_inputs
@@ -26,9 +26,12 @@ from semgraph.frontend.document import (
     shown,
     walk_paths,
 )
+from semgraph.frontend.example_rows import file_of
 from semgraph.frontend.functions import Functions
 from semgraph.frontend.graph_files import read_graph
+from semgraph.frontend.kinds import whole_parameter
 from semgraph.frontend.load import SharedCalls, load_document
+from semgraph.frontend.prompt_files import front_of
 from semgraph.logical.node import walk
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.prompt import Prompt
@@ -163,18 +166,29 @@ def is_plan(path: Path) -> bool:
     return isinstance(data, dict) and "plan" in data
 
 
-def copied(ref: str, folder: Path, functions: tuple[Path, ...] = ()) -> list[Path]:
-    """Copy a plan with all files that it needs, so that the copy can be changed.
+def copied(
+    ref: str, folder: Path, functions: tuple[Path, ...] = (), only: Sequence[str] = ()
+) -> list[Path]:
+    """Copy a plan with all files that it needs, so that the copy can be changed; or `only` some of
+    these files, such as `prompts/judge_fact`.
 
     Returns:
         The written files. Existing files with the same content are unchanged, and so are schemas.
 
     Raises:
-        PlanError: The plan does not exist, or a file exists with other content. Nothing was
-            written.
+        PlanError: The plan does not exist or has no such file, or a file exists with other content.
+            Nothing was written.
     """
     texts: dict[Path, bytes] = {}
     _gather(plan_file(ref, functions), texts)
+    if only:
+        named = {inner.with_suffix("").as_posix(): inner for inner in texts}
+        names = [name.removesuffix(".md").removesuffix(".yaml") for name in only]
+        for name in names:
+            if name not in named:
+                there, hint = "files: " + ", ".join(sorted(named)), did_you_mean(name, named)
+                raise PlanError(Problem(f'{ref} has no file "{name}"', there=there, hint=hint))
+        texts = {named[name]: texts[named[name]] for name in names}
     targets = {folder / inner: text for inner, text in texts.items()}
     changed = [
         path
@@ -211,6 +225,20 @@ def _prompt_files(document: Mapping[str, Any], home: Path) -> Iterator[Path]:
             yield from (path for path in files if inside(path, (home,)) and path.is_file())
 
 
+def _example_files(
+    document: Mapping[str, Any], home: Path, prompts: Iterable[Path]
+) -> Iterator[Path]:
+    """The files of examples of steps and of prompt files."""
+    params = document.get("params") or {}
+    steps = [(home, value) for _, value in walk_paths(document) if isinstance(value, dict)]
+    for folder, keys in [*steps, *((path.parent, front_of(path).data) for path in prompts)]:
+        value = keys.get("examples")
+        file = file_of(params.get(whole_parameter(value), value))
+        path = folder / str(params.get(whole_parameter(file), file))
+        if file and inside(path, (home,)) and path.is_file():
+            yield path
+
+
 def _gather(file: PlanFile, texts: dict[Path, bytes]) -> None:
     """Collect the files of a plan and of its called plans, by path relative to the plan's folder."""
     home = file.path.resolve().parent
@@ -220,8 +248,10 @@ def _gather(file: PlanFile, texts: dict[Path, bytes]) -> None:
     for recording in sorted((home / "recordings").glob(f"{file.plan.name}.jsonl*")):
         texts[Path("recordings", recording.name)] = recording.read_bytes()
     document = file.plan.document
-    beside = [home / str(document["graph"])] if document.get("graph") else []
-    beside += _prompt_files(document, home)
+    own = home / str(document.get("graph") or "")
+    beside = [own] if own.is_file() else []  # a shipped graph by name is no file here
+    prompts = [*_prompt_files(document, home)]
+    beside += [*prompts, *_example_files(document, home, prompts)]
     for path in beside:
         inner = path.relative_to(home) if path.is_relative_to(home) else Path(path.name)
         _take(path, inner, texts)
