@@ -93,7 +93,7 @@ def compare(
             **chosen,
             step=step,
             truth=truth,
-            labels=_labels(labels),
+            labels=labels,
             at=at,
             judge=judge,
             trials=trials,
@@ -160,12 +160,6 @@ def read_arms(
         axes = named_values("--grid", [part.strip() for part in grid.split(";") if part.strip()])
         return {"grid": {key: [_value(key, v) for v in listed(text)] for key, text in axes.items()}}
     return {"variants": read_file_of_variants(Path(file)) if file else _variants(variants)}
-
-
-def _labels(text: str | None) -> Any:
-    """FILE, or TABLE=FILE as a mapping."""
-    table, equals, file = (text or "").partition("=")
-    return {table: file} if equals else text
 
 
 def _value(key: str, text: str) -> Any:

@@ -14,55 +14,44 @@ from typing import Any, Self
 import pyarrow as pa
 
 from semgraph.compare.comparison import Measured, Quality, with_differences
-from semgraph.compare.request import ComparisonRequest
+from semgraph.compare.request import ArmRequest, ComparisonRequest
 from semgraph.compare.trial import Attempt, Attempts, Bench, Ledger, OpenedArm
 from semgraph.compare.truth import names_of, paths, read_columns, with_flags
 from semgraph.display import option
 from semgraph.errors import BudgetReached, PlanError, Problem, did_you_mean
 from semgraph.execution.outcome import ExecutorOptions
 from semgraph.execution.result import result_table
+from semgraph.execution.runtime import require_prices
 from semgraph.expr.types import Type
 from semgraph.extras import lacking
 from semgraph.frontend.rows import check_rows
 from semgraph.logical.node import Node, walk
-from semgraph.logical.plan import InputSpec
+from semgraph.logical.plan import InputSpec, LogicalPlan
 from semgraph.provenance import as_text
-from semgraph.scores import exact_match, ranking, score, word_f1
+from semgraph.scores import exact_match, ranking, word_f1
 
 GRADE, BY_HAND = "grade", "judged"
 Query = Hashable  # the values of the columns that name it
-Tables = Mapping[str, pa.Table]
+Rows = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Labels:
-    """The labels of a returned table.
-
-    Args:
-        table: The table.
-        node: The operator that returns it.
-        asked: The columns that name a query; an input has them too.
-        item: The column of the graded key, or of the answer.
-        queries: The scored queries, with the grades by key, or the true answers.
-        given: The input row of each query.
-        by_hand: A person's verdicts on the answers of the reference.
-        at: The values of k; empty for answers.
-        notes: Notes on what is not scored.
-    """
+    """The labels of a returned table."""
 
     table: str
-    node: Node
-    asked: tuple[str, ...]
-    item: str
-    queries: Mapping[Query, Mapping[str, int]]
-    given: Mapping[Query, Mapping[str, Any]]
-    by_hand: Mapping[Query, bool]
-    at: tuple[int, ...]
+    asked: tuple[str, ...]  # the columns that name a query; an input has them too
+    item: str  # the column of the graded key, or of the answer
+    queries: Mapping[Query, Mapping[str, int]]  # grades by key, or true answers
+    given: Mapping[Query, Mapping[str, Any]]  # the input row of each query
+    by_hand: Mapping[Query, bool]  # a person's verdicts on the answers of the reference
+    at: tuple[int, ...]  # the values of k; empty for answers
+    columns: set[str]  # of the answers that are judged
     notes: list[str]
 
-    def found(self, tables: Tables) -> list[list[dict[str, Any]]]:
+    def found(self, tables: Mapping[str, pa.Table]) -> list[Rows]:
         """The returned rows of each query, by `rank` if they have one."""
-        rows, table = defaultdict[Query, list[dict[str, Any]]](list), tables[self.table]
+        rows, table = defaultdict[Query, Rows](list), tables[self.table]
         for query, row in zip(names_of(table, self.asked), table.to_pylist(), strict=True):
             rows[query].append(row)
         for own in rows.values() if "rank" in table.column_names else ():
@@ -75,14 +64,13 @@ class Labels:
         labels = list(self.queries.values())
         if self.at:
             return ranking(labels, found, self.at)
-        values = {
-            name: [
-                fmean([max(of(answer, true) for true in truths) for answer in answers] or [0.0])
-                for answers, truths in zip(found, labels, strict=True)
+        values: dict[str, Sequence[float]] = {"judged": attempt.verdicts}
+        for name, of in {"word F1": word_f1, "exact match": exact_match}.items():
+            values[name] = [
+                fmean([max(of(answer, true) for true in truths) for answer in own] or [0.0])
+                for own, truths in zip(found, labels, strict=True)
             ]
-            for name, of in {"word F1": word_f1, "exact match": exact_match}.items()
-        }
-        return {"judged": attempt.verdicts, **values} if attempt.verdicts else values
+        return {name: each for name, each in values.items() if each}
 
     def scored(self, attempts: Attempts, reference: str) -> dict[str, Quality]:
         """The quality of each variant: means over queries, which are drawn with all their trials."""
@@ -106,15 +94,11 @@ class Labels:
     def agreement(self, trials: Sequence[Attempt], reference: str) -> list[str]:
         """A note on the agreement of the judge with verdicts by hand on the reference."""
         said = [dict(zip(self.queries, t.verdicts, strict=True)) for t in trials if t.verdicts]
-        same = {
-            query: (sum(own[query] == right for own in said), len(said), len(said))
-            for query, right in self.by_hand.items()
-            if said and query in said[0]
-        }
-        found = score(same)
-        ends = f" [{found.interval.low:.3f} {found.interval.high:.3f}]" if found.interval else ""
-        what = f"the judge agrees with {len(same)} verdicts by hand on {reference}: {found.f1 or 0:.3f}{ends}"
-        return [what] if same else []
+        hand = {q: right for q, right in self.by_hand.items() if said and q in self.queries}
+        same = Quality.of([{q: (own[q] == hand[q], 1, 1) for q in hand} for own in said])
+        ends = " [{:.3f} {:.3f}]".format(*same.interval) if same.interval else ""
+        what = f"the judge agrees with {len(hand)} verdicts by hand on {reference}: {same.f1 or 0:.3f}{ends}"
+        return [what] if hand else []
 
 
 def _text(value: Any) -> str:
@@ -122,15 +106,17 @@ def _text(value: Any) -> str:
 
 
 def read_labels(request: ComparisonRequest) -> Labels:
-    """The labels of a request.
+    """The labels of a request: rows, a file, or `TABLE=FILE`; or by table, in a mapping.
 
     Raises:
         PlanError: They fit no returned table, or no query.
         InputError: A grade is not a whole number.
     """
     value, name = request.labels, ""
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and len(value) == 1:
         ((name, value),) = value.items()
+    elif isinstance(value, str) and "=" in value:
+        name, _, value = value.partition("=")
     source = str(value) if isinstance(value, (str, Path)) else "the labels"
     rows, columns = read_columns(value, source)
     graded, flags = GRADE in columns, [BY_HAND] if BY_HAND in columns else []
@@ -164,18 +150,16 @@ def read_labels(request: ComparisonRequest) -> Labels:
     }
     notes = [f"{len(each)} {what}: not scored" for what, each in unscored.items() if each]
     at = _cutoffs(request.at) if graded else ()
-    return Labels(table, node, asked, item, scored, of_query, by_hand, at, notes)
+    known = {"id", "answer", "truth", *node.schema.names, *given.column_names}
+    return Labels(table, asked, item, scored, of_query, by_hand, at, known, notes)
 
 
 def _cutoffs(at: str | Sequence[int]) -> tuple[int, ...]:
     """The values of k. Raises PlanError."""
-    try:
-        found = tuple(map(int, at.split(",") if isinstance(at, str) else at))
-    except (TypeError, ValueError):
-        found = ()
-    if not found or min(found) < 1:
+    texts = at.split(",") if isinstance(at, str) else list(map(str, at))
+    if not texts or not all(text.strip().isdecimal() and int(text) for text in texts):
         raise PlanError(Problem(f"at is {at!r}", hint=f"numbers from 1: {option('at', '1,5,10')}"))
-    return found
+    return tuple(map(int, texts))
 
 
 def _table(
@@ -183,21 +167,19 @@ def _table(
 ) -> tuple[str, Node]:
     """The only table with some columns that all variants return alike. Raises PlanError."""
     first, *others = (arm.plan.returns for arm in request.arms.values())
-    nodes = {
-        table: node
-        for table, node in first.items()
-        if all(table in returns and returns[table].schema == node.schema for returns in others)
-    }
+    alike = (t for t, n in first.items() if all(t in o and o[t].schema == n.schema for o in others))
+    nodes = {table: first[table] for table in alike}
     fits = [t for t, n in nodes.items() if {*own} <= {*n.schema.names} and name in ("", t)]
     if len(fits) == 1:
         return fits[0], nodes[fits[0]]
     known = [column for node in nodes.values() for column in node.schema.names]
-    shown = [f"{table} ({', '.join(node.schema.names)})" for table, node in nodes.items()]
-    there = f"it has {', '.join(own)}; all variants return {'; '.join(shown) or 'no table alike'}"
     near = next((did_you_mean(n, known) for n in own if n not in known), None)
-    what = f"{source} fits {'several returned tables' if fits else 'no returned table'}"
-    hint = f"name the table: {option('labels', f'{fits[0]}=FILE')}" if fits else near
-    raise PlanError(Problem(what, there=there, hint=hint))
+    shown = [f"{t} ({', '.join(n.schema.names)})" for t, n in nodes.items()]
+    raise PlanError(Problem(
+        f"{source} fits {'several returned tables' if fits else 'no returned table'}",
+        there=f"it has {', '.join(own)}; all variants return {'; '.join(shown) or 'no table alike'}",
+        hint=f"name the table: {option('labels', f'{fits[0]}=FILE')}" if fits else near,
+    ))  # fmt: skip
 
 
 def _split(
@@ -205,9 +187,9 @@ def _split(
 ) -> tuple[pa.Table, tuple[str, ...], str]:
     """The input with the most of some columns but one, these, and that one. Raises PlanError."""
 
-    def has(table: pa.Table) -> tuple[bool, int, list[bool]]:
+    def has(table: pa.Table) -> list[int]:
         flags = [name in table.column_names for name in own]
-        return not all(flags), sum(flags), flags
+        return [not all(flags), sum(flags), *flags]
 
     given = max(request.inputs.values(), key=has, default=pa.table({}))
     items = [name for name in own if name not in given.column_names] or own[1:][-1:]
@@ -221,60 +203,56 @@ def _split(
 
 @dataclass(frozen=True)
 class Judge:
-    """A plan that says which answers are right.
+    """A plan that says which answers are right, in its returned table with `id` and `correct`."""
 
-    Args:
-        arm: The plan with its models.
-        labels: The true answers.
-        table: The returned table with `id` and `correct`.
-    """
-
+    bench: Bench
     arm: OpenedArm
     labels: Labels
     table: str
 
     @classmethod
-    def of(cls, arm: OpenedArm, labels: Labels) -> Self:
+    def of(cls, bench: Bench, plan: LogicalPlan, labels: Labels) -> Self:
         """Check the plan. Raises PlanError."""
-        plan, row = arm.plan, next(iter(labels.given.values()))
-        known = {"id", "answer", "truth", *labels.node.schema.names, *row}
-        wanted = {n for s in plan.inputs.values() for n, kind in s.columns if not kind.nullable}
+        columns = [column for spec in plan.inputs.values() for column in spec.columns]
+        wanted = {name for name, kind in columns if not kind.nullable} - labels.columns
         tables = [t for t, n in plan.returns.items() if {"id", "correct"} <= {*n.schema.names}]
         for what, holds in {
             "the labels are grades, not answers": bool(labels.at),
             "it needs one input, answers": list(plan.inputs) != ["answers"],
-            f"answers have no {', '.join(sorted(wanted - known))}": bool(wanted - known),
+            f"answers have no {', '.join(sorted(wanted))}": bool(wanted),
             "it must return one table with id and correct": len(tables) != 1,
             "it must not use the store": any(node.reads_store for node in walk(*plan.roots)),
         }.items():
             if holds:
                 raise PlanError(Problem(f"plan {plan.name} cannot judge: {what}"))
-        return cls(arm, labels, tables[0])
+        opened = bench.opened
+        require_prices(plan, opened.budget, opened.llm, opened.embedder)
+        asked = ArmRequest({}, plan, {}, bench.record.runner)
+        return cls(bench, OpenedArm("judge", asked, opened), labels, tables[0])
 
-    async def verdicts(self, bench: Bench, tables: Tables, ledger: Ledger) -> list[float]:
+    async def verdicts(self, tables: Mapping[str, pa.Table], ledger: Ledger) -> list[float]:
         """The share of right answers of each query. An answer without a verdict is not right.
 
         Raises:
             BudgetReached: A limit was reached; the journal has the answers.
         """
-        labels, arm, spec = self.labels, self.arm, self.arm.plan.inputs["answers"]
-        found, rows = labels.found(tables), list[dict[str, Any]]()
-        for (query, truths), own in zip(labels.queries.items(), found, strict=True):
+        bench, arm, spec = self.bench, self.arm, self.arm.plan.inputs["answers"]
+        found, rows, each = self.labels.found(tables), Rows(), self.labels.queries.items()
+        for (query, truths), own in zip(each, found, strict=True):
             for row in own:
-                answer, truth = _text(row[labels.item]), " or ".join(truths)
-                made = {"id": str(len(rows)), "answer": answer, "truth": truth}
-                rows.append({**labels.given[query], **row, **made})
-        answers = check_rows(spec, [{n: row.get(n) for n, _ in spec.columns} for row in rows])
-        judging = replace(arm, request=replace(arm.request, inputs={"answers": answers}))
+                answer, truth = _text(row[self.labels.item]), " or ".join(truths)
+                whole = {**self.labels.given[query], **row, "answer": answer, "truth": truth}
+                whole["id"] = str(len(rows))
+                rows.append({name: whole.get(name) for name, _ in spec.columns})
+        inputs = {"answers": check_rows(spec, rows)}
+        asked = replace(arm, request=replace(arm.request, inputs=inputs))
         async with bench.copy(arm.opened) as store:
             physical = bench.compiled(arm.plan, store, arm.opened)
             options = ExecutorOptions("judge", arm.opened.now)
-            outcome, _, _ = await bench.run(physical, store, ledger, options, judging)
+            outcome, _, _ = await bench.run(physical, store, ledger, options, asked)
         if outcome.stopped:
             raise BudgetReached(outcome.stopped)
         said = result_table(arm.plan.returns[self.table], outcome.tables.get(self.table, []))
-        right, number = (
-            {str(r["id"]) for r in said.to_pylist() if r["correct"]},
-            iter(range(len(rows))),
-        )
+        right = {str(row["id"]) for row in said.to_pylist() if row["correct"]}
+        number = iter(range(len(rows)))
         return [fmean([str(next(number)) in right for _ in own] or [0.0]) for own in found]

@@ -13,12 +13,7 @@ from typing import NamedTuple
 from semgraph.compare.comparison import Arm, Comparison, Estimate, Trial
 from semgraph.compare.plans import PlanArms
 from semgraph.compare.preview import admit
-from semgraph.compare.request import (
-    ComparisonRecord,
-    ComparisonRequest,
-    Runner,
-    require_place_of_labels,
-)
+from semgraph.compare.request import ComparisonRecord, ComparisonRequest, Runner
 from semgraph.compare.step import StepArms
 from semgraph.compare.trial import KEPT, Arms, Attempt, Bench
 from semgraph.errors import BudgetReached, Fault, PlanError, Problem
@@ -33,7 +28,6 @@ async def compare(request: ComparisonRequest, runner: Runner) -> Comparison:
         PlanError: The request is wrong; nothing was spent.
         BudgetReached: A limit would be exceeded before anything was compared.
     """
-    require_place_of_labels(request)
     async with opened_arms(request, runner) as (opened, models):
         record = ComparisonRecord(request, runner, opened)
         try:
@@ -66,16 +60,12 @@ async def opened_arms(
             return opened[id(of)]
 
         first = await open_(runner, request.plan)
-        every = (*request.arms.items(), *request.judge.items())
-        yield (
-            first,
-            {name: await open_(arm.runner, arm.plan) for name, arm in every},
-        )
+        yield first, {name: await open_(arm.runner, arm.plan) for name, arm in request.arms.items()}
 
 
 async def _compared(arms: Arms, bench: Bench) -> Comparison:
     request, record = bench.request, bench.record
-    for arm in filter(None, (*bench.arms.values(), bench.judge)):
+    for arm in bench.arms.values():
         require_prices(arm.plan, arm.opened.budget, arm.opened.llm, arm.opened.embedder)
     bench.say(await arms.prepare())
     admit(arms.estimates, request.trials, bench.opened.budget)

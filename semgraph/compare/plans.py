@@ -53,8 +53,9 @@ class PlanArms(Arms):
             raise PlanError(Problem(what, hint=hint))
         self.truth = None if request.truth is None else read_graph_truth(request.truth)
         self.labels = None if request.labels is None else read_labels(request)
-        self.judge = Judge.of(bench.judge, self.labels) if bench.judge and self.labels else None
         self.notes = self.labels.notes if self.labels else []
+        judge, labels = request.judge, self.labels
+        self.judge = Judge.of(bench, judge, labels) if judge and labels else None
         for arm in bench.arms.values():
             bench.record.asks(arm.opened, arm.plan.needs.roles)
 
@@ -70,8 +71,9 @@ class PlanArms(Arms):
                 }
             )
         self.expected = forecasts(bench, physical)
-        queries = f"the answers to {len(self.labels.queries)} queries" if self.labels else ""
-        judging = [f"  after each trial a plan judges {queries}"] if self.judge else []
+        judge, labels = bench.request.judge, self.labels
+        of = f"the answers to {len(labels.queries)} queries" if labels else ""
+        judging = [f"  after each trial plan {judge.name} judges {of}"] if judge else []
         return [*plans_preview(bench, self.expected), *judging]
 
     async def foreseen(self) -> list[str]:
@@ -107,7 +109,7 @@ class PlanArms(Arms):
                 returned: result_table(node, outcome.tables.get(returned, []))
                 for returned, node in plan.returns.items()
             }
-            judge = self.judge and partial(self.judge.verdicts, bench, tables)
+            judge = self.judge and partial(self.judge.verdicts, tables)
             verdicts = await bench.pays(judge) if judge else ()
             graph = await graph_of(store, plan) if plan.writes else None
             return Attempt(trial, graph, tables, verdicts)
@@ -123,8 +125,8 @@ class PlanArms(Arms):
         """The further fields of the result."""
         rows = {name: table.num_rows for name, table in self.bench.request.inputs.items()}
         copied = self.bench.source.count
-        labelled = {"labelled": len(self.labels.queries)} if self.labels else {}
-        frozen = {"rows": rows, "copied": copied, **labelled}
+        labelled = len(self.labels.queries) if self.labels else None
+        frozen = {"rows": rows, "copied": copied, "labelled": labelled}
         return {"frozen": frozen, "notes": (*self.notes, *known_rows(self.bench))}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,7 +23,6 @@ from semgraph.llm.stack import bound
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import StepMetrics
 
-JUDGE = "\0judge"
 Say = Callable[[str], None]
 
 
@@ -68,9 +67,7 @@ class ArmRequest:
 
 @dataclass(frozen=True)
 class ComparisonRequest:
-    """The arguments of a comparison; see `Session.acompare`. The first arm may be the reference. The
-    judge is the plan JUDGE.
-    """
+    """The arguments of a comparison; see `Session.acompare`. The first arm may be the reference."""
 
     plan: LogicalPlan
     inputs: Mapping[str, pa.Table]
@@ -84,7 +81,14 @@ class ComparisonRequest:
     say: Say = lambda _line: None
     labels: Any = None
     at: str | Sequence[int] = (5, 10)
-    judge: Mapping[str, ArmRequest] = field(default_factory=dict)
+    judge: LogicalPlan | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse labels of a step or beside a truth, and a judge without labels. Raises PlanError."""
+        wrong = self.step or self.truth is not None if self.labels is not None else self.judge
+        if wrong:
+            what = "labels are for the rows of whole plans, in place of a truth; a judge needs them"
+            raise PlanError(Problem(what, hint="leave out the step, the truth or the judge"))
 
 
 def require_trials(trials: int, arms: Mapping[str, ArmRequest]) -> None:
@@ -94,16 +98,6 @@ def require_trials(trials: int, arms: Mapping[str, ArmRequest]) -> None:
     if trials > 1 and any(arm.runner.replays for arm in arms.values()):
         what = "a recording has one answer to each question, so all its trials are equal"
         raise PlanError(Problem(what, hint="trials=1"))
-
-
-def require_place_of_labels(request: ComparisonRequest) -> None:
-    """Refuse labels of a step, labels beside a truth, and a judge without labels. Raises PlanError."""
-    labelled = request.labels is not None
-    if (labelled and (request.step or request.truth is not None)) or (
-        request.judge and not labelled
-    ):
-        what = "labels are for the rows of whole plans, in place of a truth; a judge needs them"
-        raise PlanError(Problem(what, hint="leave out the step, the truth or the judge"))
 
 
 @dataclass
@@ -180,7 +174,7 @@ class ComparisonRecord:
         request, opened = self.request, self.opened
         result = Comparison(
             id=self.id, plan=request.plan.name, step=request.step, model=self.model, arms=tuple(arms),
-            trials=request.trials, truth=request.truth is not None or request.labels is not None, paid=self.paid,
+            trials=request.trials, truth=(request.truth, request.labels) != (None, None), paid=self.paid,
             store=opened.store.name,
             record=self.record.folder if self.record else None,
             journal=opened.journal.path.absolute() if opened.journal else None, **more,

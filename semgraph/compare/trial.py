@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import pyarrow as pa
 
 from semgraph.compare.comparison import Estimate, Quality, Spent, Trial
-from semgraph.compare.request import JUDGE, ArmRequest, ComparisonRecord
+from semgraph.compare.request import ArmRequest, ComparisonRecord
 from semgraph.errors import PlanError, Problem, StoreUnavailable
 from semgraph.execution.executor import Executor, committed_rows
 from semgraph.execution.outcome import ExecutorOptions, RunOutcome
@@ -124,7 +124,7 @@ class CountedEmbedder(Wrapper):
 
 class Attempt(NamedTuple):
     """A trial with what is scored besides its rows: the graph that a plan wrote, the rows that it
-    returned, or a judge's verdicts, the share of right answers of each query.
+    returned, or the share of right answers of each query, as a judge says.
     """
 
     trial: Trial
@@ -177,7 +177,6 @@ class Bench:
         request: The request.
         opened: The models of the request without changes, and the budget of all.
         arms: The arms with their models.
-        judge: The plan that judges answers, with its models, or None.
         library: The implementations.
         source: The rows of the store that the plan may read or write, after `read`.
     """
@@ -189,9 +188,8 @@ class Bench:
         noted = {id(each): record.noted(each) for each in opened.values()}
         self.arms = {
             name: OpenedArm(name, arm, noted[id(opened[name])])
-            for name, arm in (*self.request.arms.items(), *self.request.judge.items())
+            for name, arm in self.request.arms.items()
         }
-        self.judge = self.arms.pop(JUDGE, None)
         self.library = Library(record.runner.settings.operators)
         self._replies: Replies = {}
         self._embedders: dict[tuple[int, str], Embedder] = {}

@@ -7,15 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from semgraph.compare.comparison import (
-    Arm,
-    Comparison,
-    Quality,
-    graded,
-    measures_of,
-    quality_of,
-    ranked,
-)
+from semgraph.compare.comparison import Arm, Comparison, Quality, graded, measures_of, ranked
 from semgraph.formats import dollars, duration, escaped, plain_line, plural, short, stopped
 from semgraph.render.chart import NONE, share, text
 from semgraph.render.tables import Column, folded, styled
@@ -97,7 +89,8 @@ def _measures(comparison: Comparison, arms: Sequence[Arm]) -> list[Column]:
     title = names[0] if names else "agreement" if agrees else f"{of}F1"
 
     def score(arm: Arm) -> float | None:
-        return quality_of(arm) if names or agrees else arm.quality.f1
+        of = arm.quality
+        return _value(of, title) if names else of.same if agrees else of.f1
 
     main = _column(
         f"{title} [95 %]", arms, lambda a: _with(score(a), a.quality.interval), score, drop=-1

@@ -538,7 +538,7 @@ class Session:
             BudgetReached: The comparison would exceed a limit; nothing was spent.
         """
         from semgraph.compare.loop import compare
-        from semgraph.compare.request import JUDGE, ArmRequest, ComparisonRequest, require_trials
+        from semgraph.compare.request import ComparisonRequest, require_trials
         from semgraph.compare.step import semantic_node
         from semgraph.compare.variants import read_variants
 
@@ -556,12 +556,11 @@ class Session:
         cut = Cut(rows, sample, seed)
         arms = self._arms(plan, logical, by_name, options, rows_by_input, cut, resources)
         require_trials(trials, arms)
-        judging = {JUDGE: ArmRequest({}, self.prepare(judge), {}, resources)} if judge else {}
         logical = without_absent(logical, tables)
         quiet: Say = lambda _line: None  # noqa: E731
         request = ComparisonRequest(
             logical, tables, arms, step or "", truth, trials, self.runs, fresh, times, say or quiet,
-            labels, at, judging,
+            labels, at, None if judge is None else self.prepare(judge),
         )  # fmt: skip
         return await compare(request, resources)
 

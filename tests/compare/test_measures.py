@@ -348,7 +348,7 @@ class TestJudges:
         assert [arm.cold.calls for arm in found] == [3, 3]
         assert [arm.trials[0].paid.calls for arm in found] == [3, 3]
         assert found.paid.calls == len(server.requests) == 6 + len(judged(server))
-        assert any("a plan judges the answers to 3 queries" in line for line in told)
+        assert any("plan same judges the answers to 3 queries" in line for line in told)
         assert "is “yes” the same as “Yes, sure or The yes!”?" in judged(server)[0]
 
     async def test_equal_answers_are_judged_once(self, session, server, ask):
