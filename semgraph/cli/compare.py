@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -22,7 +22,7 @@ from semgraph.errors import PlanError, Problem
 from semgraph.options import RunOptions
 
 if TYPE_CHECKING:
-    from semgraph.compare.comparison import Comparison
+    from semgraph.compare.comparison import ChartKind, Comparison
 
 
 @everywhere
@@ -62,6 +62,10 @@ def compare(
     times: Annotated[
         bool, flag("--times", "Measure times: send every request of every variant.")
     ] = False,
+    chart: Annotated[
+        Literal["quality", "time", "steps"],
+        flag("--chart", "Quality or time over cost, or the cost of one trial by steps."),
+    ] = "quality",
     show: Annotated[
         str | None, flag("--show ID", "Show a recorded comparison: its id, or last.")
     ] = None,
@@ -70,7 +74,7 @@ def compare(
     if show is not None:
         from semgraph.compare.comparison import load_comparison
 
-        _print(options, load_comparison(show))
+        _print(options, load_comparison(show), chart)
         return
     if plan is None:
         hint = "semgraph compare PLAN --step STEP --implementations A,B"
@@ -102,7 +106,7 @@ def compare(
         except KeyboardInterrupt:
             options.warn("Paid answers are in the journal: the same command continues from there")
             raise
-    _print(options, comparison)
+    _print(options, comparison, chart)
     raise typer.Exit(comparison.exit_code)
 
 
@@ -179,11 +183,11 @@ def _variants(texts: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
     return changes
 
 
-def _print(options: CommonOptions, comparison: Comparison) -> None:
+def _print(options: CommonOptions, comparison: Comparison, chart: ChartKind) -> None:
     from semgraph.render.comparison import lines
 
     if options.json:
         options.dump(comparison.to_json())
         return
-    for line in lines(comparison, options.out.width):
+    for line in lines(comparison, options.out.width, chart):
         options.out.print(line, soft_wrap=True)

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from semgraph.compare.comparison import Arm, Comparison, Quality, graded, ranked
+from semgraph.compare.comparison import Arm, ChartKind, Comparison, Quality, graded, ranked
 from semgraph.formats import dollars, duration, escaped, plain_line, plural, short, stopped
-from semgraph.render.chart import NONE, share, text
+from semgraph.render.chart import NONE, share, text, times
 from semgraph.render.tables import Column, folded, styled
 
 if TYPE_CHECKING:
@@ -69,13 +69,11 @@ def same_changes(comparison: Comparison) -> dict[str, str]:
 
 def _times(arms: Sequence[Arm]) -> Column:
     """The time of a trial; if some requests were shared or replayed, the time of its requests."""
-    if all(arm.seconds for arm in arms if arm.trials):
-        number = max((len(arm.seconds) for arm in arms), default=0)
-        title = f"time, {number} trials" if number > 1 else "time"
-        return _column(title, arms, lambda a: _time(a.seconds), lambda a: _quickest(a.seconds))
-    return _column(
-        "model time", arms, lambda a: _time(a.model_seconds), lambda a: _quickest(a.model_seconds)
-    )
+    title, seconds = times(arms)
+    known = dict(zip((arm.name for arm in arms), seconds, strict=True))
+    number = max(map(len, seconds), default=0)
+    title += f", {number} trials" if number > 1 else ""
+    return _column(title, arms, lambda a: _time(known[a.name]), lambda a: _quickest(known[a.name]))
 
 
 def _qualities(comparison: Comparison, arms: Sequence[Arm]) -> list[Column]:
@@ -263,8 +261,8 @@ def _failures(arm: Arm) -> Iterator[str]:
         yield f"! {arm.name} failed: … and {len(counts) - _FAILURES} more kinds"
 
 
-def lines(comparison: Comparison, width: int) -> Iterator[Text]:
-    """All lines; columns that do not fit are dropped from the right and named in a line."""
+def lines(comparison: Comparison, width: int, kind: ChartKind = "quality") -> Iterator[Text]:
+    """All lines, with a chart; columns that do not fit are dropped from the right and named in a line."""
     from rich.text import Text
 
     if same := same_changes(comparison):
@@ -272,7 +270,7 @@ def lines(comparison: Comparison, width: int) -> Iterator[Text]:
     yield from styled(columns(comparison), width, indent=0)
     for line in footer(comparison):
         yield from (Text(escaped(part)) for part in folded(line, width))
-    if drawn := text(comparison, width):
+    if drawn := text(comparison, width, kind):
         yield Text()
         yield from (Text(escaped(line)) for line in drawn.splitlines())
 

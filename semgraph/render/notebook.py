@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from semgraph.compare.comparison import Comparison, Evidence
+from semgraph.compare.comparison import ChartKind, Comparison, Evidence
 from semgraph.display import Drawing, as_chart, as_html, as_text, exported, preformatted
 from semgraph.errors import PlanError
 from semgraph.execution.record import Run, exchanges, read_answers
@@ -158,8 +158,9 @@ exported.register(Comparison, export)
 
 
 @as_chart.register
-def _comparison_chart(value: Comparison) -> Drawing:
-    result, drawing = Drawing(chart.text(value, _columns())), chart.svg(value, f"chart-{value.id}")
+def _comparison_chart(value: Comparison, kind: ChartKind) -> Drawing:
+    result = Drawing(chart.text(value, _columns(), kind))
+    drawing = chart.svg(value, f"chart-{value.id}", kind)
     if drawing is not None:
         result.html = rendered("notebook.html.j2", drawing=drawing)
     return result
