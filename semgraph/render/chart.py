@@ -14,7 +14,15 @@ from typing import Any, NamedTuple
 
 from rich.cells import chop_cells
 
-from semgraph.compare.comparison import Arm, ChartKind, Comparison, Spent, graded, quality_of, ranked
+from semgraph.compare.comparison import (
+    Arm,
+    ChartKind,
+    Comparison,
+    Spent,
+    graded,
+    quality_of,
+    ranked,
+)
 from semgraph.errors import PlanError, Problem
 from semgraph.formats import dollars, duration, plain_line, shortened
 from semgraph.render.svg import SHAPES, Box, free, ticks
@@ -22,17 +30,26 @@ from semgraph.render.tables import folded
 
 NONE = "–"
 TITLES = {"quality": "Cost and quality", "time": "Cost and time", "steps": "Cost by step"}
-_MISSING = {
-    "quality": "",
-    "time": "no chart of times: fewer than two variants have a time and a cost",
-    "steps": "no chart of steps: no cost by step is recorded",
+MISSING = {
+    "quality": "no chart: fewer than two variants have a quality and a cost",
+    "time": "no chart: fewer than two variants have a time and a cost",
+    "steps": "no chart: no cost by step is recorded",
 }
 _WIDE, _HIGH = 720, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 30, 40, 56
 _BAR = 58  # pixels from one variant's bar to the next
 _NEAR, _FAR = 0.3, 20.0  # 0 is near below this share of the maximum; logarithmic from this factor
-_LETTER = 7.2  # pixels of a letter of a name
-_DISTANCES = (12, 24, 40, 60, 84)  # pixels from a point to its name; the nearest free one is taken
+_LETTER, _BOLD = 6.6, 7.2  # pixels of a letter of a name
+_DISTANCES = (
+    12,
+    24,
+    40,
+    60,
+    84,
+    110,
+    140,
+    170,
+)  # pixels from a point to its name; the nearest free one is taken
 _SIDES = ((1, 0), (-1, 0), (1, -1), (1, 1), (-1, -1), (-1, 1), (0, -1), (0, 1))
 _NAMES = (64, 40, 20)  # letters of a name; the first number for which it is free
 _TICKS, _LINES, _COLUMNS = 9, 12, 72  # at most
@@ -71,7 +88,9 @@ class Axis(NamedTuple):
         low = 0.0 if low >= high or low <= _NEAR * high else low
         one, two, *_ = ticks(high, low)
         ends = floor(low / (two - one) + 1e-9), ceil(high / (two - one) - 1e-9)
-        return cls(name, tuple(round(i * (two - one), 12) for i in range(ends[0], ends[1] + 1)), form)
+        return cls(
+            name, tuple(round(i * (two - one), 12) for i in range(ends[0], ends[1] + 1)), form
+        )
 
     def at(self, value: float) -> float:
         """The position of a value: 0 is the begin, 1 the end."""
@@ -184,9 +203,16 @@ def plot(comparison: Comparison, kind: ChartKind) -> Plot | None:
         of = times([arm for arm in comparison if arm.trials])[0]
         y = Axis.of(f"{of} of one trial in seconds", ends, duration)
         interval, best = "lowest to highest of the trials", "faster"
-    best = f"on the front: no other is cheaper and {best}"
     absent = {arm.name for arm in comparison} - {point.arm.name for point in drawn}
-    return Plot(x, y, drawn, front(drawn, kind), interval, best, sorted(map(plain_line, absent)))
+    return Plot(
+        x,
+        y,
+        drawn,
+        front(drawn, kind),
+        interval,
+        f"no other is cheaper and {best}",
+        sorted(map(plain_line, absent)),
+    )
 
 
 def bars(comparison: Comparison) -> Bars | None:
@@ -229,7 +255,9 @@ def share(value: float | None, digits: int = 2) -> str:
 def drawn_as(comparison: Comparison, kind: ChartKind) -> Plot | Bars | None:
     """What a chart draws; None without points or bars. Raises PlanError for another kind."""
     if kind not in TITLES:
-        raise PlanError(Problem(f'there is no chart "{kind}"', there="charts: " + ", ".join(TITLES)))
+        raise PlanError(
+            Problem(f'there is no chart "{kind}"', there="charts: " + ", ".join(TITLES))
+        )
     return bars(comparison) if kind == "steps" else plot(comparison, kind)
 
 
@@ -243,7 +271,7 @@ def svg(comparison: Comparison, anchor: str, kind: ChartKind = "quality") -> dic
     drawn = drawn_as(comparison, kind)
     if drawn is None:
         return None
-    high = _HIGH if isinstance(drawn, Plot) else _TOP + _BOTTOM + _BAR * len(drawn.rows)
+    top, high = (_TOP, _HIGH) if isinstance(drawn, Plot) else (0, _BOTTOM + _BAR * len(drawn.rows))
     return {
         "anchor": f"{anchor}-{kind}",
         "title": TITLES[kind],
@@ -251,7 +279,7 @@ def svg(comparison: Comparison, anchor: str, kind: ChartKind = "quality") -> dic
         "height": high,
         "left": _LEFT,
         "right": _WIDE - _RIGHT,
-        "top": _TOP,
+        "top": top,
         "bottom": high - _BOTTOM,
         "costs": [(_LEFT + at * (_WIDE - _LEFT - _RIGHT), label) for at, label in drawn.x.labels],
         "across": drawn.x.title,
@@ -279,13 +307,18 @@ def _points(drawn: Plot) -> dict[str, Any]:
     unnamed = _name(marks)
     corners = [(_across(x, point.x), down(point.y)) for point in drawn.front]
     steps = "".join(f"H{right:.1f}V{at:.1f}" for right, at in corners[1:])
-    caption = f"The cost of one trial, cold. Dashed, with bold names: {drawn.best}."
+    caption = f"One trial, cold. The front, dashed and with bold names: {drawn.best}."
     if any(p.low < p.high for p in drawn.points):
         caption += f" Bars: {drawn.interval}."
-    for what, names in (("Names without space", unnamed), ("Not drawn, as nothing is known", drawn.absent)):
+    for what, names in (
+        ("Names without space", unnamed),
+        ("Not drawn, as nothing is known", drawn.absent),
+    ):
         caption += f" {what}: {', '.join(names)}." if names else ""
     return {
-        "levels": [(down(value), text) for value, (_, text) in zip(y.values, y.labels, strict=True)],
+        "levels": [
+            (down(value), text) for value, (_, text) in zip(y.values, y.labels, strict=True)
+        ],
         "up": y.title,
         "front": f"M{corners[0][0]:.1f} {corners[0][1]:.1f}{steps}",
         "points": marks,
@@ -303,10 +336,11 @@ def _name(marks: Sequence[dict[str, Any]]) -> list[str]:
     taken = [Box(m["x"] - 7, m["y"] - 7, m["x"] + 7, m["y"] + 7) for m in marks]
     taken += [Box(m["x"] - 4, m["high"] - 2, m["x"] + 4, m["low"] + 2) for m in marks]
     unnamed = []
-    for mark in marks:
+    for mark in sorted(marks, key=lambda m: -abs(m["x"] - _WIDE / 2)):  # few places at the sides
         x, y, title = mark["x"], mark["y"], mark["title"]
         names = dict.fromkeys(shortened(title, letters) for letters in _NAMES)
-        boxes = ((name, free(_beside(x, y, len(name) * _LETTER), taken)) for name in names)
+        letter = _BOLD if mark["best"] else _LETTER
+        boxes = ((name, free(_beside(x, y, len(name) * letter), taken)) for name in names)
         name, box = next(((name, box) for name, box in boxes if box), ("", Box(x, y, x, y)))
         unnamed += [title] * (name != title)
         mark |= {"name": name, "name_x": box.left, "name_y": box.top + 12}
@@ -337,11 +371,11 @@ def _stacks(drawn: Bars) -> dict[str, Any]:
             for n, (left, right) in enumerate(ends) if values[n]
         ]  # fmt: skip
         name = f"{plain_line(arm.name)}  {drawn.x.form(sum(values))}"
-        rows.append({"name": name, "y": _TOP + i * _BAR, "parts": parts})
+        rows.append({"name": name, "y": i * _BAR, "parts": parts})
     return {
         "bars": rows,
         "legend": [(n % len(SHAPES), f"{_letter(n)} {step}") for n, step in enumerate(drawn.steps)],
-        "caption": "The cost of one trial, cold, by step.",
+        "caption": "One trial, cold.",
         "description": "; ".join(part["title"] for row in rows for part in row["parts"]),
     }
 
@@ -350,12 +384,12 @@ def _stacks(drawn: Bars) -> dict[str, Any]:
 
 
 def text(comparison: Comparison, width: int, kind: ChartKind = "quality") -> str:
-    """The chart in characters, no line wider than `width`; without points or bars the reason, which is
-    "" for quality. Variants at one position share a letter.
+    """The chart in characters, no line wider than `width`; or why there is none. Variants at one
+    position share a letter.
     """
     drawn, width = drawn_as(comparison, kind), max(width, 24)
     if drawn is None:
-        return _MISSING[kind]
+        return MISSING[kind]
     draw = _lines_of_plot if isinstance(drawn, Plot) else _lines_of_bars
     lines = (part for line in draw(drawn, width) for part in chop_cells(line.rstrip(), width))
     return "\n".join(lines)
@@ -403,7 +437,7 @@ def _lines_of_plot(drawn: Plot, width: int) -> Iterator[str]:
         for held in cells.values()
     ]
     yield from folded("  " + " · ".join(_lettered(names)), width)
-    yield f"  * {drawn.best}"
+    yield f"  * on the front: {drawn.best}"
     if spans:
         yield f"  │ {drawn.interval}" + ", where there is room" * hidden
     if drawn.absent:

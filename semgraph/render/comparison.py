@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from semgraph.compare.comparison import Arm, ChartKind, Comparison, Quality, graded, ranked
 from semgraph.formats import dollars, duration, escaped, plain_line, plural, short, stopped
-from semgraph.render.chart import NONE, share, text, times
+from semgraph.render.chart import MISSING, NONE, share, text, times
 from semgraph.render.tables import Column, folded, styled
 
 if TYPE_CHECKING:
@@ -270,7 +270,8 @@ def lines(comparison: Comparison, width: int, kind: ChartKind = "quality") -> It
     yield from styled(columns(comparison), width, indent=0)
     for line in footer(comparison):
         yield from (Text(escaped(part)) for part in folded(line, width))
-    if drawn := text(comparison, width, kind):
+    drawn = text(comparison, width, kind)
+    if kind != "quality" or drawn != MISSING[kind]:
         yield Text()
         yield from (Text(escaped(line)) for line in drawn.splitlines())
 

@@ -10,8 +10,17 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from semgraph.compare.comparison import Arm, Comparison, Quality, Trial, quality_of, ranked
-from semgraph.render.chart import front, measure, points
+from semgraph.compare.comparison import (
+    Arm,
+    ChartKind,
+    Comparison,
+    Quality,
+    Trial,
+    quality_of,
+    ranked,
+)
+from semgraph.errors import PlanError, Problem
+from semgraph.render.chart import MISSING, Bars, drawn_as, measure
 from semgraph.render.comparison import columns, shown_changes
 from semgraph.render.tables import Column
 
@@ -22,11 +31,11 @@ _LATEX = {
 }  # fmt: skip
 
 
-def export(comparison: Comparison, form: str) -> Any:
+def export(comparison: Comparison, form: str, **options: Any) -> Any:
     """The comparison as `rows` or `trials` (mappings), `csv`, `latex`, `markdown`, `sentence`, or
     `figure`.
     """
-    forms: Mapping[str, Callable[[Comparison], Any]] = {
+    forms: Mapping[str, Callable[..., Any]] = {
         "rows": rows,
         "trials": trials,
         "csv": as_csv,
@@ -35,7 +44,7 @@ def export(comparison: Comparison, form: str) -> Any:
         "sentence": sentence,
         "figure": figure,
     }
-    return forms[form](comparison)
+    return forms[form](comparison, **options)
 
 
 def rows(comparison: Comparison) -> list[dict[str, Any]]:
@@ -199,25 +208,30 @@ def _sentence(comparison: Comparison, arm: Arm, reference: Arm) -> str:
     )
 
 
-def figure(comparison: Comparison) -> Any:
-    """Quality over cost with intervals and the front, by matplotlib."""
+def figure(comparison: Comparison, kind: ChartKind = "quality") -> Any:
+    """The chart of a kind, by matplotlib. Raises PlanError if there is nothing to draw."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         what = "figure needs matplotlib: pip install matplotlib"
         raise ModuleNotFoundError(what, name="matplotlib") from error
-    unit, drawn = points(comparison)
-    made = Figure(figsize=(6, 4), layout="constrained")
+    drawn, made = drawn_as(comparison, kind), Figure(figsize=(6, 4), layout="constrained")
+    if drawn is None:
+        raise PlanError(Problem(MISSING[kind]))
     axes = made.subplots()
-    for point in drawn:
-        low, high = point.arm.quality.interval or (point.quality, point.quality)
-        sides = [[max(0.0, point.quality - low)], [max(0.0, high - point.quality)]]
-        axes.errorbar([point.cost], [point.quality], yerr=sides, fmt="o", capsize=3)
-        axes.annotate(
-            point.arm.name, (point.cost, point.quality), xytext=(5, 5), textcoords="offset points"
-        )
-    best = front(drawn)
-    axes.plot([p.cost for p in best], [p.quality for p in best], "--", color="0.6", zorder=0)
-    axes.set_xlabel("dollars of one trial" if unit == "$" else "tokens of one trial")
-    axes.set_ylabel(measure(comparison))
+    if isinstance(drawn, Bars):
+        names, rows = [arm.name for arm, _ in drawn.rows], [values for _, values in drawn.rows]
+        for i, step in enumerate(drawn.steps):
+            left = [sum(values[:i]) for values in rows]
+            axes.barh(names, [values[i] for values in rows], left=left, label=step)
+        axes.invert_yaxis()
+        axes.legend()
+    else:
+        for p in drawn.points:
+            axes.errorbar([p.x], [p.y], yerr=[[p.y - p.low], [p.high - p.y]], fmt="o", capsize=3)
+            axes.annotate(p.arm.name, (p.x, p.y), xytext=(5, 5), textcoords="offset points")
+        best = [p.x for p in drawn.front], [p.y for p in drawn.front]
+        axes.plot(*best, "--", color="0.6", zorder=0, drawstyle="steps-post")
+        axes.set(ylabel=drawn.y.title, yscale="log" if drawn.y.log else "linear")
+    axes.set(xlabel=drawn.x.title, xscale="log" if drawn.x.log else "linear")
     return made
