@@ -95,6 +95,8 @@ def compare(
             trials=trials,
             times=times,
             rows=request.rows,
+            sample=request.sample,
+            seed=request.seed,
             fresh=request.fresh,
             say=options.talk,
             inputs=values,
@@ -188,6 +190,9 @@ def _print(options: CommonOptions, comparison: Comparison, chart: ChartKind) -> 
 
     if options.json:
         options.dump(comparison.to_json())
+        return
+    if options.format not in (None, "text"):
+        typer.echo(getattr(comparison, f"to_{options.format}")(), nl=False)
         return
     for line in lines(comparison, options.out.width, chart):
         options.out.print(line, soft_wrap=True)

@@ -149,8 +149,8 @@ class CommonOptions:
     chosen: Mapping[str, Any] = field(default_factory=dict)
     config: Annotated[str | None, _common("--config FILE", "Instead of ./semgraph.toml.")] = None
     format: Annotated[
-        Literal["text", "json"] | None,
-        _common("--format", "text, or json: one document on stdout, an object or a list."),
+        Literal["text", "json", "csv", "latex", "markdown"] | None,
+        _common("--format", "json: one document, an object or a list. Of compare also the others."),
     ] = None
     verbose: Annotated[bool | None, _common("-v --verbose", "Say more; show tracebacks.")] = None
     quiet: Annotated[bool | None, _common("-q --quiet", "Results and errors only.")] = None
@@ -340,6 +340,8 @@ def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
         options = ctx.obj = replace(before, chosen=chosen, **_set(shared, values))
         for name, (make, flags) in made.items():
             values[name] = make(_set(flags, values))
+        if options.format in ("csv", "latex", "markdown") and command.__name__ != "compare":
+            raise typer.BadParameter(f"{options.format} is a format of compare: text or json")
         with guard(options), in_shell():
             command(options, **values)
 

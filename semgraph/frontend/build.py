@@ -65,7 +65,7 @@ from semgraph.logical.node import (
     typed,
 )
 from semgraph.logical.prompt import Prompt, PromptSet
-from semgraph.logical.relational import Add, GroupJoin, Project, Union
+from semgraph.logical.relational import Add, GroupJoin, Project, Sample, Union
 from semgraph.logical.schema import Graph
 from semgraph.logical.semantic import Answers, Check, SemMap
 from semgraph.logical.sinks import Delete, Merge, Sink
@@ -343,7 +343,8 @@ class _Arguments:
             refuse_unnamed(self.cls, values["prompt"].first, refs)
         if refs:
             return with_refs(shared_node, refs, values, step, origin)
-        return shared_node(self.cls, step, origin, **values)
+        node = shared_node(self.cls, step, origin, **values)
+        return node.lowered() if isinstance(node, Sample) else node
 
     def _add_context(self) -> None:
         """Add the values that plans do not write: the pipeline's relation, the graph."""

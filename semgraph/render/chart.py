@@ -139,10 +139,12 @@ class Plot(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """The steps, the most expensive first, and each variant with the cost of every step in a trial."""
+    """The letters and names of the steps, the most expensive first, and each variant with the ends of
+    their parts of the bar: 0, and the costs of one trial up to each step.
+    """
 
     x: Axis
-    steps: list[str]
+    steps: list[tuple[str, str]]
     rows: list[tuple[Arm, list[float]]]
 
 
@@ -203,6 +205,7 @@ def plot(comparison: Comparison, kind: ChartKind) -> Plot | None:
         of = times([arm for arm in comparison if arm.trials])[0]
         y = Axis.of(f"{of} of one trial in seconds", ends, duration)
         interval, best = "lowest to highest of the trials", "faster"
+    interval *= any(point.low < point.high for point in drawn)
     absent = {arm.name for arm in comparison} - {point.arm.name for point in drawn}
     return Plot(
         x,
@@ -222,9 +225,9 @@ def bars(comparison: Comparison) -> Bars | None:
     spent = [{step: cost(each) for step, each in arm.steps.items()} for arm in arms]
     total = {step: sum(each.get(step, 0) for each in spent) for each in spent for step in each}
     steps = sorted(filter(total.__getitem__, total), key=lambda step: -total[step])
-    rows = [[each.get(step, 0.0) for step in steps] for each in spent]
-    x = Axis.of(name, [0.0, *map(sum, rows)], form)
-    named = [step or "embeddings" for step in steps]
+    rows = [list(accumulate((each.get(s, 0.0) for s in steps), initial=0.0)) for each in spent]
+    x = Axis.of(name, [0.0, *(ends[-1] for ends in rows)], form)
+    named = [(_letter(n), step or "embeddings") for n, step in enumerate(steps)]
     return Bars(x, named, list(zip(arms, rows, strict=True))) if steps else None
 
 
@@ -271,75 +274,52 @@ def svg(comparison: Comparison, anchor: str, kind: ChartKind = "quality") -> dic
     drawn = drawn_as(comparison, kind)
     if drawn is None:
         return None
-    top, high = (_TOP, _HIGH) if isinstance(drawn, Plot) else (0, _BOTTOM + _BAR * len(drawn.rows))
+    marks, unnamed = _marks(drawn) if isinstance(drawn, Plot) else ([], [])
+    top, high = (_TOP, _HIGH) if marks else (0, _BOTTOM + _BAR * len(drawn[2]))
     return {
-        "anchor": f"{anchor}-{kind}",
-        "title": TITLES[kind],
-        "width": _WIDE,
-        "height": high,
-        "left": _LEFT,
-        "right": _WIDE - _RIGHT,
-        "top": top,
-        "bottom": high - _BOTTOM,
-        "costs": [(_LEFT + at * (_WIDE - _LEFT - _RIGHT), label) for at, label in drawn.x.labels],
-        "across": drawn.x.title,
-        **(_points(drawn) if isinstance(drawn, Plot) else _stacks(drawn)),
-    }
+        "anchor": f"{anchor}-{kind}", "title": TITLES[kind], "drawn": drawn, "marks": marks, "unnamed": unnamed, "bar": _BAR,
+        "width": _WIDE, "height": high, "left": _LEFT, "right": _WIDE - _RIGHT, "top": top, "bottom": high - _BOTTOM,
+    }  # fmt: skip
 
 
-def _across(axis: Axis, value: float) -> float:
-    return _LEFT + axis.at(value) * (_WIDE - _LEFT - _RIGHT)
-
-
-def _points(drawn: Plot) -> dict[str, Any]:
-    x, y = drawn.x, drawn.y
-
-    def down(value: float) -> float:
-        return _HIGH - _BOTTOM - y.at(value) * (_HIGH - _TOP - _BOTTOM)
-
-    marks = [
-        {
-            "title": plain_line(p.arm.name), "colour": i % len(SHAPES), "shape": SHAPES[i % len(SHAPES)],
-            "best": p in drawn.front, "x": _across(x, p.x), "y": down(p.y), "low": down(p.low), "high": down(p.high),
-        }
-        for i, p in enumerate(drawn.points)
-    ]  # fmt: skip
-    unnamed = _name(marks)
-    corners = [(_across(x, point.x), down(point.y)) for point in drawn.front]
-    steps = "".join(f"H{right:.1f}V{at:.1f}" for right, at in corners[1:])
-    caption = f"One trial, cold. The front, dashed and with bold names: {drawn.best}."
-    if any(p.low < p.high for p in drawn.points):
-        caption += f" Bars: {drawn.interval}."
-    for what, names in (
-        ("Names without space", unnamed),
-        ("Not drawn, as nothing is known", drawn.absent),
-    ):
-        caption += f" {what}: {', '.join(names)}." if names else ""
-    return {
-        "levels": [
-            (down(value), text) for value, (_, text) in zip(y.values, y.labels, strict=True)
-        ],
-        "up": y.title,
-        "front": f"M{corners[0][0]:.1f} {corners[0][1]:.1f}{steps}",
-        "points": marks,
-        "caption": caption,
-        "description": "; ".join(
-            f"{p.arm.name}: {x.form(p.x)}, {y.name} {y.form(p.y)}" for p in drawn.points
-        ),
-    }
-
-
-def _name(marks: Sequence[dict[str, Any]]) -> list[str]:
-    """Write the name of each mark at the nearest position where it covers no other name, mark or
-    interval, with a line if that is far. Returns the names that are cut or have no position.
+def _marks(drawn: Plot) -> tuple[list[dict[str, Any]], list[str]]:
+    """The marks and the ends of the intervals, each with its name at the nearest position where it
+    covers no other name, mark or interval, with a line to it if that is far; and the names that are
+    cut or have no position.
     """
-    taken = [Box(m["x"] - 7, m["y"] - 7, m["x"] + 7, m["y"] + 7) for m in marks]
-    taken += [Box(m["x"] - 4, m["high"] - 2, m["x"] + 4, m["low"] + 2) for m in marks]
+
+    def place(point: Point, y: float) -> tuple[float, float]:
+        across, up = drawn.x.at(point.x), drawn.y.at(y)
+        return _LEFT + across * (_WIDE - _LEFT - _RIGHT), _HIGH - _BOTTOM - up * (
+            _HIGH - _TOP - _BOTTOM
+        )
+
+    marks: list[dict[str, Any]] = []
+    taken: list[Box] = []
+    for i, point in enumerate(drawn.points):
+        (x, y), low, high = (
+            place(point, point.y),
+            place(point, point.low)[1],
+            place(point, point.high)[1],
+        )
+        taken += [Box(x - 7, y - 7, x + 7, y + 7), Box(x - 4, high - 2, x + 4, low + 2)]
+        shape = {
+            "colour": i % len(SHAPES),
+            "shape": SHAPES[i % len(SHAPES)],
+            "best": point in drawn.front,
+        }
+        marks.append(
+            {"title": plain_line(point.arm.name), "x": x, "y": y, "low": low, "high": high, **shape}
+        )
     unnamed = []
     for mark in sorted(marks, key=lambda m: -abs(m["x"] - _WIDE / 2)):  # few places at the sides
-        x, y, title = mark["x"], mark["y"], mark["title"]
+        x, y, title, letter = (
+            mark["x"],
+            mark["y"],
+            mark["title"],
+            _BOLD if mark["best"] else _LETTER,
+        )
         names = dict.fromkeys(shortened(title, letters) for letters in _NAMES)
-        letter = _BOLD if mark["best"] else _LETTER
         boxes = ((name, free(_beside(x, y, len(name) * letter), taken)) for name in names)
         name, box = next(((name, box) for name, box in boxes if box), ("", Box(x, y, x, y)))
         unnamed += [title] * (name != title)
@@ -347,7 +327,7 @@ def _name(marks: Sequence[dict[str, Any]]) -> list[str]:
         to_x, to_y = min(max(x, box.left), box.right), box.top + 8
         if name and max(abs(x - to_x), abs(y - to_y)) > _DISTANCES[0] + 0.5:
             mark["lead"] = f"M{x:.1f} {y:.1f}L{to_x:.1f} {to_y:.1f}"
-    return unnamed
+    return marks, unnamed
 
 
 def _beside(x: float, y: float, wide: float) -> Iterator[Box]:
@@ -357,27 +337,6 @@ def _beside(x: float, y: float, wide: float) -> Iterator[Box]:
         box = Box(left, at - 8, left + wide, at + 8)
         if box.left > _LEFT and box.right < _WIDE and 18 < box.top < _HIGH - _BOTTOM - 14:
             yield box
-
-
-def _stacks(drawn: Bars) -> dict[str, Any]:
-    rows = []
-    for i, (arm, values) in enumerate(drawn.rows):
-        ends = pairwise(_across(drawn.x, end) for end in accumulate(values, initial=0.0))
-        parts = [
-            {
-                "x": left, "wide": right - left, "colour": n % len(SHAPES), "letter": _letter(n),
-                "title": f"{arm.name}, {drawn.steps[n]}: {drawn.x.form(values[n])}",
-            }
-            for n, (left, right) in enumerate(ends) if values[n]
-        ]  # fmt: skip
-        name = f"{plain_line(arm.name)}  {drawn.x.form(sum(values))}"
-        rows.append({"name": name, "y": i * _BAR, "parts": parts})
-    return {
-        "bars": rows,
-        "legend": [(n % len(SHAPES), f"{_letter(n)} {step}") for n, step in enumerate(drawn.steps)],
-        "caption": "One trial, cold.",
-        "description": "; ".join(part["title"] for row in rows for part in row["parts"]),
-    }
 
 
 # Characters
@@ -433,10 +392,11 @@ def _lines_of_plot(drawn: Plot, width: int) -> Iterator[str]:
         yield f"{labels.get(i, ''):>{margin}} {'┤' if i in labels else '│'}{''.join(row)}"
     yield from _axis_lines(x, margin + 1, wide, width)
     names = [
-        ", ".join("*" * (p in drawn.front) + plain_line(p.arm.name) for p in held)
-        for held in cells.values()
+        f"{_letter(n)} "
+        + ", ".join("*" * (p in drawn.front) + plain_line(p.arm.name) for p in held)
+        for n, held in enumerate(cells.values())
     ]
-    yield from folded("  " + " · ".join(_lettered(names)), width)
+    yield from folded("  " + " · ".join(names), width)
     yield f"  * on the front: {drawn.best}"
     if spans:
         yield f"  │ {drawn.interval}" + ", where there is room" * hidden
@@ -446,17 +406,13 @@ def _lines_of_plot(drawn: Plot, width: int) -> Iterator[str]:
 
 def _lines_of_bars(drawn: Bars, width: int) -> Iterator[str]:
     wide = min(width - 4, _COLUMNS)
-    for arm, values in drawn.rows:
-        yield f"{plain_line(arm.name)}  {drawn.x.form(sum(values))}"
-        ends = [ceil(drawn.x.at(end) * wide - 1e-9) for end in accumulate(values, initial=0.0)]
-        parts = ((_letter(n), b - a) for n, (a, b) in enumerate(pairwise(ends)) if b > a)
-        yield "│" + "".join(letter + "━" * (size - 1) for letter, size in parts)
+    for arm, ends in drawn.rows:
+        yield f"{plain_line(arm.name)}  {drawn.x.form(ends[-1])}"
+        columns = pairwise(ceil(drawn.x.at(end) * wide - 1e-9) for end in ends)
+        parts = zip(drawn.steps, columns, strict=True)
+        yield "│" + "".join(name[0] + "━" * (b - a - 1) for name, (a, b) in parts if b > a)
     yield from _axis_lines(drawn.x, 0, wide, width)
-    yield from folded("  " + " · ".join(_lettered(drawn.steps)), width)
-
-
-def _lettered(names: Iterable[str]) -> list[str]:
-    return [f"{_letter(n)} {name}" for n, name in enumerate(names)]
+    yield from folded("  " + " · ".join(map(" ".join, drawn.steps)), width)
 
 
 def _axis_lines(axis: Axis, margin: int, wide: int, width: int) -> Iterator[str]:

@@ -20,12 +20,11 @@ _FAILURES = 5  # kinds of failures listed for a variant
 def columns(comparison: Comparison) -> list[Column]:
     """All columns, most important first."""
     arms = ranked(comparison)
+    keys = shown_changes(comparison)
+    of_grid = keys and all(arm.name == ", ".join(arm.changes.values()) for arm in arms)
     cells = [
-        Column("variant", [arm.name for arm in arms], drop=-1),
-        *(
-            Column(key, [arm.changes.get(key, NONE) for arm in arms])
-            for key in shown_changes(comparison)
-        ),
+        *([] if of_grid else [Column("variant", [arm.name for arm in arms], drop=-1)]),
+        *(Column(key, [arm.changes.get(key, NONE) for arm in arms], drop=-1) for key in keys),
         _column("calls", arms, lambda a: f"{a.cold.calls:,}", lambda a: -a.cold.calls),
         _column("tokens in/out", arms, _tokens, lambda a: -(a.cold.tokens_in + a.cold.tokens_out)),
         _column(
@@ -247,7 +246,8 @@ def _input(comparison: Comparison) -> str:
     else:
         copied = comparison.frozen.get("copied", 0)
         what = f"whole plan {comparison.plan}, each in its own copy ({names}: {counts} rows; {copied:,} stored)"
-    return f"{what} · {comparison.model}"
+    several = " | " in comparison.model  # then the table has what differs
+    return what if several else f"{what} · {comparison.model}"
 
 
 def _failures(arm: Arm) -> Iterator[str]:

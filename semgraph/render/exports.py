@@ -127,9 +127,15 @@ def as_csv(comparison: Comparison) -> str:
     return out.getvalue()
 
 
+def _table(comparison: Comparison) -> list[Column]:
+    """The columns of a paper: without times, and without what repeats others."""
+    left_out = ("time", "model time", "over trials", "same rows")
+    return [c for c in columns(comparison) if c.title.partition(",")[0] not in left_out]
+
+
 def as_latex(comparison: Comparison) -> str:
     """The table with the rules of booktabs, the best of each column in bold."""
-    table = columns(comparison)
+    table = _table(comparison)
     lines = [
         rf"\begin{{tabular}}{{{''.join('r' if column.right else 'l' for column in table)}}}",
         r"\toprule",
@@ -148,7 +154,7 @@ def _latex(text: str) -> str:
 
 def as_markdown(comparison: Comparison) -> str:
     """The table in Markdown, the best of each column in bold."""
-    table = columns(comparison)
+    table = _table(comparison)
     lines = [
         "| " + " | ".join(_markdown(column.title) for column in table) + " |",
         "|" + "|".join("--:" if column.right else "---" for column in table) + "|",

@@ -23,7 +23,7 @@ from semgraph.logical.plan import LogicalPlan, without_absent
 from semgraph.logical.sinks import Delete, Merge
 from semgraph.meter import StepMetrics
 from semgraph.options import RunOptions
-from semgraph.session.inputs import example_rows, typed_inputs
+from semgraph.session.inputs import Cut, example_rows, sampled_input, typed_inputs
 from semgraph.session.resources import Resources
 from semgraph.session.run import RunRequest, run_plan
 from semgraph.stores.base import open_for_reading
@@ -57,7 +57,7 @@ async def run_before(
         one = RunRequest(plan, {}, options, request.runs)
         if plan.inputs:
             done += await run_before(one, prepare, resources)
-        tables = typed_inputs(plan, {}, None)
+        tables = typed_inputs(plan, {})
         last = await run_plan(
             replace(one, plan=without_absent(plan, tables), inputs=tables), resources
         )
@@ -174,14 +174,10 @@ class Sample:
 async def sampled(
     plan: LogicalPlan, inputs: Mapping[str, pa.Table], rows: int, resources: Resources
 ) -> Sample:
-    """Run the first rows with real calls, in a copy of the rows that the plan reads. Raises PlanError
-    if there are no rows.
+    """Run some rows with real calls, in a copy of the rows that the plan reads. Raises PlanError if
+    there are no rows.
     """
-    name = (
-        plan.windows.input
-        if plan.windows is not None
-        else max(inputs, key=lambda n: inputs[n].num_rows, default="")
-    )
+    name = sampled_input(plan, inputs)
     if rows < 1 or not name or not inputs[name].num_rows:
         raise PlanError(
             Problem(
@@ -189,10 +185,7 @@ async def sampled(
                 hint=f"give the plan's inputs, with rows, and {option('sample', 20)}",
             )
         )
-    some = {
-        n: table.slice(0, min(rows, table.num_rows)) if n == name else table
-        for n, table in inputs.items()
-    }
+    some = Cut(sample=rows).sampled(plan, dict(inputs))
     from semgraph.compare.trial import partitions_read, snapshot
 
     async with resources.opened_store(plan.graph) as store:
@@ -208,4 +201,4 @@ async def sampled(
     replayed = result.meter.replayed
     cost.add(replayed)
     size = inputs[name].num_rows
-    return Sample(min(rows, size), size, name, cost, len(result.failed), replayed.calls_issued)
+    return Sample(some[name].num_rows, size, name, cost, len(result.failed), replayed.calls_issued)

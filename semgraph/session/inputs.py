@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -22,6 +23,7 @@ from semgraph.errors import (
 )
 from semgraph.execution.result import Result
 from semgraph.execution.windows import without_nul
+from semgraph.expr.duckdb import rows_of
 from semgraph.frontend.classes import refuse_other_fields
 from semgraph.frontend.frame import Frame, input_frames
 from semgraph.frontend.row_files import LoadedInput
@@ -37,6 +39,7 @@ from semgraph.logical.relational import (
     Join,
     Require,
     Union,
+    hashed,
 )  # fmt: skip
 from semgraph.logical.schema import PATH
 from semgraph.logical.semantic import SemMap
@@ -160,22 +163,77 @@ def is_all(value: object) -> bool:
     return isinstance(value, str) and value == ALL
 
 
-def given_rows(plan: object, inputs: Mapping[str, Any], rows: int | None = None) -> dict[str, Any]:
-    """The rows of a caller by input: those of a frame, and those that are not None. Raises PlanError
-    for a number of rows below 0.
-    """
-    if isinstance(rows, int) and rows < 0:
-        raise PlanError(f"{option('rows', rows)}: use a number from 0")
+def given_rows(plan: object, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The rows of a caller by input: those of a frame, and those that are not None."""
     own: dict[str, Any] = dict(input_frames(plan)) if isinstance(plan, Frame) else {}
     return own | {name: value for name, value in inputs.items() if value is not None}
 
 
+@dataclass(frozen=True)
+class Cut:
+    """The rows that are taken of all that are given.
+
+    Args:
+        rows: The first rows of the windowed input; without windows, of each input. None: all.
+        sample: So many rows of one input by their hash: of the windowed one, in whole partitions (at
+            least so many rows), or of the longest.
+        seed: Of the hash.
+    """
+
+    rows: int | None = None
+    sample: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("rows", 0), ("sample", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if value is not None and value < least:
+                raise PlanError(f"{option(name, value)}: use a number from {least}")
+        if self.rows is not None and self.sample is not None:
+            hint = f"give {option('rows', 'N')} or {option('sample', 'N')}"
+            raise PlanError(Problem("the first rows, or a sample of all", hint=hint))
+
+    def sampled(self, plan: LogicalPlan, tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
+        """The tables with the sample of one of them."""
+        name = sampled_input(plan, tables)
+        if self.sample is None or not name or self.sample >= tables[name].num_rows:
+            return tables
+        table, windows = tables[name], plan.windows
+        by = (
+            [windows.partition]
+            if windows is not None
+            else [n for n, _ in plan.inputs[name].columns]
+        )
+        hashes = rows_of(f"SELECT {hashed(by, self.seed).sql} AS hash FROM t", {"t": table})
+        found = hashes.column("hash").to_pylist()
+        if windows is None:
+            order = sorted(range(len(found)), key=lambda i: (found[i], i))
+            kept = sorted(order[: self.sample])
+        else:
+            sizes, chosen, number = Counter(found), set[str](), 0
+            for each in sorted(sizes):
+                if number >= self.sample:
+                    break
+                chosen.add(each)
+                number += sizes[each]
+            kept = [i for i, each in enumerate(found) if each in chosen]
+        return tables | {name: table.take(kept)}
+
+
+def sampled_input(plan: LogicalPlan, tables: Mapping[str, pa.Table]) -> str:
+    """The input that a sample is drawn of; "" without rows."""
+    if plan.windows is not None:
+        return plan.windows.input
+    return max(tables, key=lambda name: tables[name].num_rows, default="")
+
+
 def typed_inputs(
-    plan: LogicalPlan, inputs: Mapping[str, Any], rows: int | None
+    plan: LogicalPlan, inputs: Mapping[str, Any], cut: Cut = Cut()
 ) -> dict[str, pa.Table]:
     """Every input as a typed table; without rows, the example's. An input that means all partitions
     of the store has no table. Raises PlanError or InputError.
     """
+    rows = cut.rows
     for name in inputs:
         if name not in plan.inputs:
             what = f'plan {plan.name} has no input "{name}"'
@@ -191,7 +249,7 @@ def typed_inputs(
             tables[name] = table if whole else table.slice(0, rows)
     _refuse_schemas(plan, tables)
     _refuse_groups(plan, tables)
-    return tables
+    return cut.sampled(plan, tables)
 
 
 def _typed(plan: LogicalPlan, spec: InputSpec, value: Any) -> pa.Table | None:

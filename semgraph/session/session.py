@@ -43,6 +43,7 @@ from semgraph.meter import StepMetrics
 from semgraph.options import RunOptions
 from semgraph.session.examples import run_before, sampled
 from semgraph.session.inputs import (
+    Cut,
     given_rows,
     no_plan,
     refuse_lost,
@@ -254,6 +255,8 @@ class Session:
         prompts: Mapping[str, str | Path] | None = None,
         until: str | None = None,
         rows: int | None = None,
+        sample: int | None = None,
+        seed: int = 0,
         again: bool = False,
         fresh: bool = False,
         write: bool = True,
@@ -278,6 +281,9 @@ class Session:
             until: Compute up to this step, return its rows, write nothing.
             rows: Take only the first rows of the input that is cut into windows; without windows,
                 of every input.
+            sample: Take so many rows by their hash, in place of the first: of the windowed input whole
+                groups, without windows of the longest input.
+            seed: Another choice of the sample.
             again: Reprocess rows that the graph has already.
             fresh: Ignore cached answers.
             write: Whether to write to the store.
@@ -303,13 +309,13 @@ class Session:
             BudgetReached: A limit stopped the run; `result` of the error has the written rows.
             RowError: Every row failed; its `result` has them.
         """
-        rows_by_input = given_rows(plan, {**(inputs or {}), **more}, rows)
+        rows_by_input = given_rows(plan, {**(inputs or {}), **more})
         logical = self.prepare(
             plan, params=params, preset=preset, use=use, prompts=prompts, resume=resume
         )
         refuse_unknown_words("run", logical, more, Session.arun)
         options = RunOptions(
-            rows=rows, until=until, write=write, resume=resume, again=again, fresh=fresh,
+            rows=rows, sample=sample, seed=seed, until=until, write=write, resume=resume, again=again, fresh=fresh,
             on_error=on_error, progress=progress, begun=begun, record_to=record_to,
         )  # fmt: skip
         refuse_taken(logical, rows_by_input, options)
@@ -325,7 +331,7 @@ class Session:
         if not rows_by_input and logical.inputs:
             resources = resources.sharing()
             first = await run_before(request, self.prepare, resources)
-        tables = typed_inputs(logical, rows_by_input, rows)
+        tables = typed_inputs(logical, rows_by_input, Cut(rows, sample, seed))
         if self.group is not None:
             refuse_other_groups(logical, tables, self.group)
         request = replace(request, plan=without_absent(logical, tables), inputs=tables).continuing(
@@ -424,7 +430,7 @@ class Session:
         rows_by_input = given_rows(plan, {**(inputs or {}), **more})
         example = logical.document.get("example")
         has_rows = rows_by_input or not logical.inputs or example or compare is not None
-        tables = typed_inputs(logical, rows_by_input, None) if has_rows else None
+        tables = typed_inputs(logical, rows_by_input) if has_rows else None
         whole, logical = (
             logical,
             logical if tables is None else without_absent(logical, tables),
@@ -468,6 +474,8 @@ class Session:
         use: Mapping[str, str] | None = None,
         prompts: Mapping[str, str | Path] | None = None,
         rows: int | None = None,
+        sample: int | None = None,
+        seed: int = 0,
         fresh: bool = False,
         times: bool = False,
         say: Say | None = _say,
@@ -505,6 +513,8 @@ class Session:
             use: Implementations of the other steps.
             prompts: Files in the place of prompts, by name, for all variants.
             rows: Take only the first rows of the input.
+            sample: Take so many rows by their hash, as `arun` does.
+            seed: Another choice of the sample.
             fresh: Ignore cached answers.
             times: Send all requests of each variant, so that its time can be measured.
             say: Called with the estimated cost and with progress, line by line; default: print to
@@ -523,7 +533,7 @@ class Session:
         from semgraph.compare.variants import read_variants
 
         by_name = read_variants(variants, step, grid)
-        rows_by_input = given_rows(plan, {**(inputs or {}), **more}, rows)
+        rows_by_input = given_rows(plan, {**(inputs or {}), **more})
         options: dict[str, Any] = {
             "params": params, "preset": preset, "use": use, "prompts": prompts
         }  # fmt: skip
@@ -531,9 +541,10 @@ class Session:
         refuse_unknown_words("compare", logical, more, Session.acompare)
         if step is not None:
             semantic_node(logical, step)  # raises
-        tables = typed_inputs(logical, rows_by_input, rows)
+        tables = typed_inputs(logical, rows_by_input, Cut(rows, sample, seed))
         resources = self._resources.sharing()
-        arms = self._arms(plan, logical, by_name, options, rows_by_input, rows, resources)
+        cut = Cut(rows, sample, seed)
+        arms = self._arms(plan, logical, by_name, options, rows_by_input, cut, resources)
         require_trials(trials, arms)
         logical = without_absent(logical, tables)
         quiet: Say = lambda _line: None  # noqa: E731
@@ -549,13 +560,13 @@ class Session:
         variants: Mapping[str, Variant],
         options: Mapping[str, Any],
         rows_by_input: Mapping[str, Any],
-        rows: int | None,
+        cut: Cut,
         resources: Resources,
     ) -> dict[str, ArmRequest]:
         """The arms of a comparison. Raises PlanError or InputError."""
         from semgraph.session.arms import ArmMaker
 
-        tables = partial(typed_inputs, inputs=rows_by_input, rows=rows)
+        tables = partial(typed_inputs, inputs=rows_by_input, cut=cut)
         return ArmMaker(plan, logical, options, tables, self.prepare, resources).arms(variants)
 
     @_takes_arguments_of(acompare)
@@ -602,8 +613,8 @@ class Session:
         from semgraph.compare.variants import read_variants
 
         by_name, logical = read_variants(variants, step, grid), self.prepare(plan)
-        tables, resources = typed_inputs(logical, rows_by_input, None), self._resources.sharing()
-        arms = self._arms(plan, logical, by_name, {}, rows_by_input, None, resources)
+        tables, resources = typed_inputs(logical, rows_by_input), self._resources.sharing()
+        arms = self._arms(plan, logical, by_name, {}, rows_by_input, Cut(), resources)
         require_trials(trials, arms)
         logical = without_absent(logical, tables)
         request = ComparisonRequest(logical, tables, arms, step or "", trials=trials)

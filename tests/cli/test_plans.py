@@ -524,6 +524,14 @@ def test_a_crooked_graph_is_counted_with_the_plans(project: Project) -> None:
     )
 
 
+def test_one_prompt_of_a_plan_can_be_copied_and_changed(project: Project) -> None:
+    copied = project("plans", "copy", "add_episode", ".", "--only", "prompts/judge_fact")
+    assert copied.out.splitlines() == ["prompts/judge_fact.md"]
+    refused = project("plans", "copy", "add_episode", ".", "--only", "prompts/judge_facts")
+    assert 'add_episode has no file "prompts/judge_facts"' in refused.err
+    assert 'Did you mean "prompts/judge_fact"?' in refused.err
+
+
 def test_a_copy_has_a_graph_of_its_own_folder(project: Project) -> None:
     assert (
         "mine/graphs/mentions.yaml"

@@ -167,7 +167,9 @@ class TestGrid:
         ]  # fmt: skip
         assert [arm.cold.calls for arm in found] == [2, 1, 2, 1]
         head = next(iter(lines(found, 160))).plain
-        assert head.split()[:3] == ["variant", "params.word", "complaints"]
+        assert head.split()[:2] == ["params.word", "complaints"], (
+            "names of a grid repeat its values"
+        )
 
     async def test_what_all_have_in_common_is_said_once(self, session, plan):
         variants = {w: {"preset": "brief", "params.word": w} for w in ("complain", "moan")}
@@ -218,3 +220,82 @@ async def test_a_record_has_what_each_variant_changes(session, complaints, tmp_p
     assert [arm["changes"] for arm in data["arms"]] == [
         {"complaints": "per_row"}, {"complaints": "packed(rows=3)"}
     ]  # fmt: skip
+
+
+class TestSamples:
+    """N rows by their hash: the same ones in whatever order the rows are given."""
+
+    ROWS = tuple({"id": n, "text": f"It leaks {n} times."} for n in range(100))
+
+    async def test_the_same_rows_are_drawn_of_any_order(self, session, plan):
+        asked = {"until": "texts", "sample": 10}
+        one = await session.arun(plan, tickets=self.ROWS, **asked)
+        other = await session.arun(plan, tickets=self.ROWS[::-1], **asked)
+        ids = sorted(row["id"] for row in one.rows())
+        assert ids == sorted(row["id"] for row in other.rows())
+        assert len(ids) == 10
+        assert ids != list(range(10))
+        more = await session.arun(plan, tickets=self.ROWS, until="texts", sample=20)
+        assert set(ids) < {row["id"] for row in more.rows()}
+        another = await session.arun(plan, tickets=self.ROWS, **asked, seed=1)
+        assert ids != sorted(row["id"] for row in another.rows())
+
+    async def test_the_operator_draws_the_same_rows(self, session, plan):
+        given = await session.arun(plan, tickets=self.ROWS, until="texts", sample=10)
+        frame = sg.table(self.ROWS, key="id").sample(10)
+        assert [r["id"] for r in (await session.arun(frame)).rows()] == [
+            r["id"] for r in sorted(given.rows(), key=lambda r: r["id"])
+        ]  # fmt: skip
+
+    async def test_by_some_columns_all_rows_of_n_values(self, session):
+        rows = [{"id": n, "group": n % 10} for n in range(100)]
+        found = (await session.arun(sg.table(rows, key="id").sample(3, by="group", seed=2))).rows()
+        groups = {row["group"] for row in found}
+        assert (len(groups), len(found)) == (3, 30)
+
+    async def test_of_a_plan_with_windows_whole_groups(self, model, tmp_path):
+        rows = [
+            {**row, "group_id": f"g{n}", "uuid": f"{n}{row['uuid']}"}
+            for n in range(5)
+            for row in episodes()
+        ]
+        async with with_graph(model, tmp_path, store="memory") as session:
+            found = await session.arun(PLAN, episodes=rows, until="receive/to_read", sample=4)
+        assert found.members == 6
+
+    async def test_all_arms_get_the_same_rows(self, session, server, plan):
+        variants = {"a": {"complaints": "per_row"}, "b": {"params.longest": 5}}
+        found = await whole(session, plan, variants, tickets=self.ROWS, sample=7)
+        assert [arm.cold.calls for arm in found] == [7, 1]
+        assert found.frozen["rows"] == {"tickets": 7}
+
+    @pytest.mark.parametrize(
+        ("options", "match"),
+        [({"sample": 0}, "use a number from 1"), ({"sample": 3, "rows": 2}, "or a sample of all")],
+    )
+    async def test_a_wrong_sample(self, session, plan, options, match):
+        with pytest.raises(PlanError, match=match):
+            await session.arun(plan, tickets=self.ROWS, **options)
+
+
+class TestEstimates:
+    async def test_of_a_step_as_data(self, session, server, complaints):
+        found = session.estimate(
+            complaints, step="complaints", variants=["per_row", "packed(rows=3)"]
+        )
+        assert [(e.variant, e.calls, e.planned) for e in found] == [
+            ("per_row", 6, True), ("packed(rows=3)", 2, True)
+        ]  # fmt: skip
+        assert server.requests == []
+        assert found[0].tokens_seen is None
+
+    async def test_answers_as_long_as_in_earlier_runs(self, session, server, complaints):
+        await session.arun(complaints)
+        (found,) = session.estimate(complaints, step="complaints", variants=["per_row"])
+        assert 0 < found.tokens_seen < found.tokens_out
+
+    async def test_of_whole_plans(self, session, server, plan):
+        variants = {"a": {"complaints": "per_row"}, "b": {"complaints": "packed(rows=2)"}}
+        found = session.estimate(plan, variants=variants, tickets=ROWS)
+        assert [e.calls for e in found] == [2, 1]
+        assert server.requests == []

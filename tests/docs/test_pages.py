@@ -35,6 +35,11 @@ NOT_RUN = {
     "architecture.md": ["a picture"],
     "batch.md": ["a batch takes minutes; tests/llm/test_batch.py sends them"],
     "called-plans.md": ["an error message; tests/frontend has its plan"],
+    "change-a-prompt.md": [
+        "calls a model; tests/compare/test_variants.py runs plans with other prompts",
+        "calls a model; tests/compare/test_variants.py runs such comparisons",
+        "calls a model; tests/compare/test_variants.py runs such comparisons",
+    ],
     "compare.md": [
         "a synopsis",
         "part of the output of a comparison; tests/compare has the estimates",
