@@ -22,7 +22,7 @@ from semgraph.errors import PlanError, Problem
 from semgraph.options import RunOptions
 
 if TYPE_CHECKING:
-    from semgraph.compare.comparison import ChartKind, Comparison
+    from semgraph.compare.comparison import Comparison
 
 
 @everywhere
@@ -185,7 +185,7 @@ def _variants(texts: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
     return changes
 
 
-def _print(options: CommonOptions, comparison: Comparison, chart: ChartKind) -> None:
+def _print(options: CommonOptions, comparison: Comparison, chart: str) -> None:
     from semgraph.render.comparison import lines
 
     if options.json:

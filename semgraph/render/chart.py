@@ -14,15 +14,7 @@ from typing import Any, NamedTuple
 
 from rich.cells import chop_cells
 
-from semgraph.compare.comparison import (
-    Arm,
-    ChartKind,
-    Comparison,
-    Spent,
-    graded,
-    quality_of,
-    ranked,
-)
+from semgraph.compare.comparison import Arm, Comparison, Spent, graded, quality_of, ranked
 from semgraph.errors import PlanError, Problem
 from semgraph.formats import dollars, duration, plain_line, shortened
 from semgraph.render.svg import SHAPES, Box, free, ticks
@@ -40,18 +32,9 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 30, 40, 56
 _BAR = 58  # pixels from one variant's bar to the next
 _NEAR, _FAR = 0.3, 20.0  # 0 is near below this share of the maximum; logarithmic from this factor
 _LETTER, _BOLD = 6.6, 7.2  # pixels of a letter of a name
-_DISTANCES = (
-    12,
-    24,
-    40,
-    60,
-    84,
-    110,
-    140,
-    170,
-)  # pixels from a point to its name; the nearest free one is taken
+# Pixels from a point to its name, and letters of it; the first that are free are taken.
+_DISTANCES, _NAMES = (12, 24, 40, 60, 84, 110, 140, 170), (64, 40, 20)
 _SIDES = ((1, 0), (-1, 0), (1, -1), (1, 1), (-1, -1), (-1, 1), (0, -1), (0, 1))
-_NAMES = (64, 40, 20)  # letters of a name; the first number for which it is free
 _TICKS, _LINES, _COLUMNS = 9, 12, 72  # at most
 
 
@@ -87,16 +70,20 @@ class Axis(NamedTuple):
             return cls(name, tuple(rounds[first : last + 1] if few else rounds[::3]), form, True)
         low = 0.0 if low >= high or low <= _NEAR * high else low
         one, two, *_ = ticks(high, low)
-        ends = floor(low / (two - one) + 1e-9), ceil(high / (two - one) - 1e-9)
-        return cls(
-            name, tuple(round(i * (two - one), 12) for i in range(ends[0], ends[1] + 1)), form
-        )
+        step = two - one
+        every = range(floor(low / step + 1e-9), ceil(high / step - 1e-9) + 1)
+        return cls(name, tuple(round(i * step, 12) for i in every), form)
 
     def at(self, value: float) -> float:
         """The position of a value: 0 is the begin, 1 the end."""
         scale: Callable[[float], float] = log10 if self.log else float
-        low, high = scale(self.values[0]), scale(self.values[-1])
+        low, high = map(scale, self.ends)
         return (scale(value) - low) / (high - low)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Where it begins and ends."""
+        return self.values[0], self.values[-1]
 
     @property
     def labels(self) -> list[tuple[float, str]]:
@@ -163,7 +150,7 @@ def times(arms: Sequence[Arm]) -> tuple[str, list[tuple[float, ...]]]:
     return "model time", [arm.model_seconds for arm in arms]
 
 
-def points(comparison: Comparison, kind: ChartKind = "quality") -> list[Point]:
+def points(comparison: Comparison, kind: str = "quality") -> list[Point]:
     """The variants with a cost and a quality or time; none if all are free. Without a truth, the
     reference has agreement 1 with itself.
     """
@@ -181,7 +168,7 @@ def points(comparison: Comparison, kind: ChartKind = "quality") -> list[Point]:
     return result if any(point.x for point in result) else []
 
 
-def front(drawn: Sequence[Point], kind: ChartKind = "quality") -> list[Point]:
+def front(drawn: Sequence[Point], kind: str = "quality") -> list[Point]:
     """The variants that no other one beats in cost and in quality or time, the cheapest first."""
     sign = -1 if kind == "quality" else 1
     marks = [(point.x, sign * point.y) for point in drawn]
@@ -190,7 +177,7 @@ def front(drawn: Sequence[Point], kind: ChartKind = "quality") -> list[Point]:
     return sorted(best, key=lambda point: point.x)
 
 
-def plot(comparison: Comparison, kind: ChartKind) -> Plot | None:
+def plot(comparison: Comparison, kind: str) -> Plot | None:
     """Quality or time over cost; None with fewer than two points."""
     drawn = points(comparison, kind)
     if len(drawn) < 2:
@@ -207,15 +194,8 @@ def plot(comparison: Comparison, kind: ChartKind) -> Plot | None:
         interval, best = "lowest to highest of the trials", "faster"
     interval *= any(point.low < point.high for point in drawn)
     absent = {arm.name for arm in comparison} - {point.arm.name for point in drawn}
-    return Plot(
-        x,
-        y,
-        drawn,
-        front(drawn, kind),
-        interval,
-        f"no other is cheaper and {best}",
-        sorted(map(plain_line, absent)),
-    )
+    notes = f"no other is cheaper and {best}", sorted(map(plain_line, absent))
+    return Plot(x, y, drawn, front(drawn, kind), interval, *notes)
 
 
 def bars(comparison: Comparison) -> Bars | None:
@@ -255,19 +235,18 @@ def share(value: float | None, digits: int = 2) -> str:
     return text.replace("0.", ".", 1) if value < 1 else text
 
 
-def drawn_as(comparison: Comparison, kind: ChartKind) -> Plot | Bars | None:
+def drawn_as(comparison: Comparison, kind: str) -> Plot | Bars | None:
     """What a chart draws; None without points or bars. Raises PlanError for another kind."""
     if kind not in TITLES:
-        raise PlanError(
-            Problem(f'there is no chart "{kind}"', there="charts: " + ", ".join(TITLES))
-        )
+        what, there = f'there is no chart "{kind}"', "charts: " + ", ".join(TITLES)
+        raise PlanError(Problem(what, there=there))
     return bars(comparison) if kind == "steps" else plot(comparison, kind)
 
 
 # SVG
 
 
-def svg(comparison: Comparison, anchor: str, kind: ChartKind = "quality") -> dict[str, Any] | None:
+def svg(comparison: Comparison, anchor: str, kind: str = "quality") -> dict[str, Any] | None:
     """The chart for the template `parts.html.j2`; None if there is nothing to draw. Variants differ in
     shape, colour and name, steps in colour and letter.
     """
@@ -287,38 +266,19 @@ def _marks(drawn: Plot) -> tuple[list[dict[str, Any]], list[str]]:
     covers no other name, mark or interval, with a line to it if that is far; and the names that are
     cut or have no position.
     """
-
-    def place(point: Point, y: float) -> tuple[float, float]:
-        across, up = drawn.x.at(point.x), drawn.y.at(y)
-        return _LEFT + across * (_WIDE - _LEFT - _RIGHT), _HIGH - _BOTTOM - up * (
-            _HIGH - _TOP - _BOTTOM
-        )
-
-    marks: list[dict[str, Any]] = []
-    taken: list[Box] = []
-    for i, point in enumerate(drawn.points):
-        (x, y), low, high = (
-            place(point, point.y),
-            place(point, point.low)[1],
-            place(point, point.high)[1],
-        )
+    marks, taken, unnamed = list[dict[str, Any]](), list[Box](), list[str]()
+    for i, p in enumerate(drawn.points):
+        x = _LEFT + drawn.x.at(p.x) * (_WIDE - _LEFT - _RIGHT)
+        ends = (drawn.y.at(value) for value in (p.y, p.low, p.high))
+        y, low, high = (_HIGH - _BOTTOM - end * (_HIGH - _TOP - _BOTTOM) for end in ends)
         taken += [Box(x - 7, y - 7, x + 7, y + 7), Box(x - 4, high - 2, x + 4, low + 2)]
-        shape = {
-            "colour": i % len(SHAPES),
-            "shape": SHAPES[i % len(SHAPES)],
-            "best": point in drawn.front,
-        }
-        marks.append(
-            {"title": plain_line(point.arm.name), "x": x, "y": y, "low": low, "high": high, **shape}
-        )
-    unnamed = []
+        marks.append({
+            "title": plain_line(p.arm.name), "x": x, "y": y, "low": low, "high": high, "best": p in drawn.front,
+            "colour": i % len(SHAPES), "shape": SHAPES[i % len(SHAPES)],
+        })  # fmt: skip
     for mark in sorted(marks, key=lambda m: -abs(m["x"] - _WIDE / 2)):  # few places at the sides
-        x, y, title, letter = (
-            mark["x"],
-            mark["y"],
-            mark["title"],
-            _BOLD if mark["best"] else _LETTER,
-        )
+        x, y, title = mark["x"], mark["y"], mark["title"]
+        letter = _BOLD if mark["best"] else _LETTER
         names = dict.fromkeys(shortened(title, letters) for letters in _NAMES)
         boxes = ((name, free(_beside(x, y, len(name) * letter), taken)) for name in names)
         name, box = next(((name, box) for name, box in boxes if box), ("", Box(x, y, x, y)))
@@ -342,7 +302,7 @@ def _beside(x: float, y: float, wide: float) -> Iterator[Box]:
 # Characters
 
 
-def text(comparison: Comparison, width: int, kind: ChartKind = "quality") -> str:
+def text(comparison: Comparison, width: int, kind: str = "quality") -> str:
     """The chart in characters, no line wider than `width`; or why there is none. Variants at one
     position share a letter.
     """
@@ -377,25 +337,23 @@ def _lines_of_plot(drawn: Plot, width: int) -> Iterator[str]:
         grid[line][column + 1] = "*" if any(p in drawn.front for p in held) else " "
     for n, (line, column) in enumerate(cells):
         grid[line][column] = _letter(n)
-    spans, hidden = 0, 0
+    spans = hidden = False
     for (line, column), held in cells.items():
         top, end = line_of(max(p.high for p in held)), line_of(min(p.low for p in held))
         span = [i for i in range(top, end + 1) if i != line]
-        spans += bool(span)
-        if any(grid[i][column] != " " for i in span):
-            hidden, span = 1, []
-        for i in span:
+        is_free = all(grid[i][column] == " " for i in span)
+        spans, hidden = spans | bool(span), hidden | (not is_free)
+        for i in span if is_free else ():
             grid[i][column] = "│"
     labels = {line_of(value): text for value, (_, text) in zip(y.values, y.labels, strict=True)}
     yield y.title
     for i, row in enumerate(grid):
         yield f"{labels.get(i, ''):>{margin}} {'┤' if i in labels else '│'}{''.join(row)}"
     yield from _axis_lines(x, margin + 1, wide, width)
-    names = [
-        f"{_letter(n)} "
-        + ", ".join("*" * (p in drawn.front) + plain_line(p.arm.name) for p in held)
-        for n, held in enumerate(cells.values())
+    best = [
+        [("*" * (p in drawn.front)) + plain_line(p.arm.name) for p in c] for c in cells.values()
     ]
+    names = (f"{_letter(n)} {', '.join(shared)}" for n, shared in enumerate(best))
     yield from folded("  " + " · ".join(names), width)
     yield f"  * on the front: {drawn.best}"
     if spans:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from semgraph.compare.comparison import Arm, ChartKind, Comparison, Quality, graded, ranked
+from semgraph.compare.comparison import Arm, Comparison, Quality, graded, ranked
 from semgraph.formats import dollars, duration, escaped, plain_line, plural, short, stopped
 from semgraph.render.chart import MISSING, NONE, share, text, times
 from semgraph.render.tables import Column, folded, styled
@@ -261,7 +261,7 @@ def _failures(arm: Arm) -> Iterator[str]:
         yield f"! {arm.name} failed: … and {len(counts) - _FAILURES} more kinds"
 
 
-def lines(comparison: Comparison, width: int, kind: ChartKind = "quality") -> Iterator[Text]:
+def lines(comparison: Comparison, width: int, kind: str = "quality") -> Iterator[Text]:
     """All lines, with a chart; columns that do not fit are dropped from the right and named in a line."""
     from rich.text import Text
 

@@ -10,15 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from semgraph.compare.comparison import (
-    Arm,
-    ChartKind,
-    Comparison,
-    Quality,
-    Trial,
-    quality_of,
-    ranked,
-)
+from semgraph.compare.comparison import Arm, Comparison, Quality, Trial, quality_of, ranked
 from semgraph.errors import PlanError, Problem
 from semgraph.render.chart import MISSING, Bars, drawn_as, measure
 from semgraph.render.comparison import columns, shown_changes
@@ -214,7 +206,7 @@ def _sentence(comparison: Comparison, arm: Arm, reference: Arm) -> str:
     )
 
 
-def figure(comparison: Comparison, kind: ChartKind = "quality") -> Any:
+def figure(comparison: Comparison, kind: str = "quality") -> Any:
     """The chart of a kind, by matplotlib. Raises PlanError if there is nothing to draw."""
     try:
         from matplotlib.figure import Figure
@@ -224,20 +216,28 @@ def figure(comparison: Comparison, kind: ChartKind = "quality") -> Any:
     drawn, made = drawn_as(comparison, kind), Figure(figsize=(6, 4), layout="constrained")
     if drawn is None:
         raise PlanError(Problem(MISSING[kind]))
-    axes = made.subplots()
+    axes, scales = made.subplots(), ("linear", "log")
     if isinstance(drawn, Bars):
-        names, rows = [arm.name for arm, _ in drawn.rows], [values for _, values in drawn.rows]
-        for i, step in enumerate(drawn.steps):
-            left = [sum(values[:i]) for values in rows]
-            axes.barh(names, [values[i] for values in rows], left=left, label=step)
+        names = [arm.name for arm, _ in drawn.rows]
+        for i, (_, step) in enumerate(drawn.steps):
+            left, right = ([ends[end] for _, ends in drawn.rows] for end in (i, i + 1))
+            wide = [to - begin for begin, to in zip(left, right, strict=True)]
+            axes.barh(names, wide, left=left, label=step)
         axes.invert_yaxis()
         axes.legend()
     else:
         for p in drawn.points:
-            axes.errorbar([p.x], [p.y], yerr=[[p.y - p.low], [p.high - p.y]], fmt="o", capsize=3)
+            axes.errorbar(
+                [p.x],
+                [p.y],
+                yerr=[[p.y - p.low], [p.high - p.y]],
+                fmt="o",
+                capsize=3,
+                clip_on=False,
+            )
             axes.annotate(p.arm.name, (p.x, p.y), xytext=(5, 5), textcoords="offset points")
         best = [p.x for p in drawn.front], [p.y for p in drawn.front]
         axes.plot(*best, "--", color="0.6", zorder=0, drawstyle="steps-post")
-        axes.set(ylabel=drawn.y.title, yscale="log" if drawn.y.log else "linear")
-    axes.set(xlabel=drawn.x.title, xscale="log" if drawn.x.log else "linear")
+        axes.set(ylabel=drawn.y.title, ylim=drawn.y.ends, yscale=scales[drawn.y.log])
+    axes.set(xlabel=drawn.x.title, xlim=drawn.x.ends, xscale=scales[drawn.x.log])
     return made

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from semgraph.compare.comparison import ChartKind, Comparison, Evidence
+from semgraph.compare.comparison import Comparison, Evidence
 from semgraph.display import Drawing, as_chart, as_html, as_text, exported, preformatted
 from semgraph.errors import PlanError
 from semgraph.execution.record import Run, exchanges, read_answers
@@ -158,7 +158,7 @@ exported.register(Comparison, export)
 
 
 @as_chart.register
-def _comparison_chart(value: Comparison, kind: ChartKind) -> Drawing:
+def _comparison_chart(value: Comparison, kind: str) -> Drawing:
     result = Drawing(chart.text(value, _columns(), kind))
     drawing = chart.svg(value, f"chart-{value.id}", kind)
     if drawing is not None:
