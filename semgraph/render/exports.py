@@ -8,6 +8,7 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import cycle
 from typing import Any
 
 from semgraph.compare.comparison import Arm, Comparison, Quality, Trial, quality_of, ranked
@@ -213,31 +214,26 @@ def figure(comparison: Comparison, kind: str = "quality") -> Any:
     except ModuleNotFoundError as error:
         what = "figure needs matplotlib: pip install matplotlib"
         raise ModuleNotFoundError(what, name="matplotlib") from error
-    drawn, made = drawn_as(comparison, kind), Figure(figsize=(6, 4), layout="constrained")
+    drawn, scales = drawn_as(comparison, kind), ("linear", "log")
     if drawn is None:
         raise PlanError(Problem(MISSING[kind]))
-    axes, scales = made.subplots(), ("linear", "log")
+    names = drawn.steps if isinstance(drawn, Bars) else drawn.points
+    made = Figure(figsize=(6, 3.5 + 0.2 * len(names)), layout="constrained")
+    axes = made.subplots()
     if isinstance(drawn, Bars):
-        names = [arm.name for arm, _ in drawn.rows]
+        arms = [arm.name for arm, _ in drawn.rows]
         for i, (_, step) in enumerate(drawn.steps):
             left, right = ([ends[end] for _, ends in drawn.rows] for end in (i, i + 1))
             wide = [to - begin for begin, to in zip(left, right, strict=True)]
-            axes.barh(names, wide, left=left, label=step)
+            axes.barh(arms, wide, left=left, label=step)
         axes.invert_yaxis()
-        axes.legend()
     else:
-        for p in drawn.points:
-            axes.errorbar(
-                [p.x],
-                [p.y],
-                yerr=[[p.y - p.low], [p.high - p.y]],
-                fmt="o",
-                capsize=3,
-                clip_on=False,
-            )
-            axes.annotate(p.arm.name, (p.x, p.y), xytext=(5, 5), textcoords="offset points")
+        for p, mark in zip(drawn.points, cycle("osv^DP"), strict=False):
+            span = [[p.y - p.low], [p.high - p.y]]
+            axes.errorbar([p.x], [p.y], span, fmt=mark, capsize=3, clip_on=False, label=p.arm.name)
         best = [p.x for p in drawn.front], [p.y for p in drawn.front]
-        axes.plot(*best, "--", color="0.6", zorder=0, drawstyle="steps-post")
+        axes.plot(*best, "--", color="0.6", zorder=0, drawstyle="steps-post", label="front")
         axes.set(ylabel=drawn.y.title, ylim=drawn.y.ends, yscale=scales[drawn.y.log])
     axes.set(xlabel=drawn.x.title, xlim=drawn.x.ends, xscale=scales[drawn.x.log])
+    made.legend(loc="outside lower center", fontsize="small")
     return made
