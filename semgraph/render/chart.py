@@ -70,7 +70,7 @@ class Axis(NamedTuple):
             return cls(name, tuple(rounds[first : last + 1] if few else rounds[::3]), form, True)
         low = 0.0 if low >= high or low <= _NEAR * high else low
         one, two, *_ = ticks(high, low)
-        step = two - one
+        step = round(two - one, 12)
         every = range(floor(low / step + 1e-9), ceil(high / step - 1e-9) + 1)
         return cls(name, tuple(round(i * step, 12) for i in every), form)
 
