@@ -309,9 +309,8 @@ def text(comparison: Comparison, width: int, kind: str = "quality") -> str:
     drawn, width = drawn_as(comparison, kind), max(width, 24)
     if drawn is None:
         return MISSING[kind]
-    draw = _lines_of_plot if isinstance(drawn, Plot) else _lines_of_bars
-    lines = (part for line in draw(drawn, width) for part in chop_cells(line.rstrip(), width))
-    return "\n".join(lines)
+    lines = _of_bars(drawn, width) if isinstance(drawn, Bars) else _of_plot(drawn, width)
+    return "\n".join(part for line in lines for part in chop_cells(line.rstrip(), width))
 
 
 def _letter(number: int) -> str:
@@ -319,7 +318,7 @@ def _letter(number: int) -> str:
     return ascii_letters[number] if number < len(ascii_letters) else "+"
 
 
-def _lines_of_plot(drawn: Plot, width: int) -> Iterator[str]:
+def _of_plot(drawn: Plot, width: int) -> Iterator[str]:
     x, y = drawn.x, drawn.y
     margin = max(len(label) for _, label in y.labels)
     wide = min(width - margin - 4, _COLUMNS)
@@ -362,7 +361,7 @@ def _lines_of_plot(drawn: Plot, width: int) -> Iterator[str]:
         yield from folded(f"  not drawn, as nothing is known: {', '.join(drawn.absent)}", width)
 
 
-def _lines_of_bars(drawn: Bars, width: int) -> Iterator[str]:
+def _of_bars(drawn: Bars, width: int) -> Iterator[str]:
     wide = min(width - 4, _COLUMNS)
     for arm, ends in drawn.rows:
         yield f"{plain_line(arm.name)}  {drawn.x.form(ends[-1])}"

@@ -79,6 +79,17 @@ def test_as_json_and_from_the_record(project: Project) -> None:
     assert "packed(rows=3)" in project("compare", "--show", "last").out
 
 
+def test_the_chart_is_chosen_also_of_a_record(project: Project) -> None:
+    done = project(*STEP, *WAYS, "--chart", "steps")
+    assert "per_row  " in done.out
+    assert "a asked" in done.out
+    shown = project("compare", "--show", "last", "--chart", "time").out
+    assert "time of one trial in seconds" in shown
+    done = project("compare", "--show", "last", "--chart", "cost")
+    assert done.code == 2
+    assert "'quality', 'time', 'steps'" in done.err
+
+
 def test_a_truth_from_a_file(project: Project) -> None:
     project.write("truth.csv", "ident,keep\n1,true\n")
     done = project(*STEP, *WAYS, "--truth", "truth.csv")

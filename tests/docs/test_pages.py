@@ -43,6 +43,7 @@ NOT_RUN = {
     "compare.md": [
         "a synopsis",
         "part of the output of a comparison; tests/compare has the estimates",
+        "a chart; tests/compare/test_charts.py draws it",
         "an excerpt: its session, plan and truth are yours; tests/compare runs such calls",
         "a synopsis",
         "part of the output of a comparison; tests/compare has the estimates",
