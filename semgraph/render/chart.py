@@ -321,7 +321,7 @@ def _letter(number: int) -> str:
 def _of_plot(drawn: Plot, width: int) -> Iterator[str]:
     x, y = drawn.x, drawn.y
     margin = max(len(label) for _, label in y.labels)
-    wide = min(width - margin - 4, _COLUMNS)
+    wide = min(width - margin - 5, _COLUMNS)
     tall = (len(y.values) - 1) * max(1, _LINES // len(y.values)) + 1
 
     def line_of(value: float) -> int:
@@ -347,8 +347,8 @@ def _of_plot(drawn: Plot, width: int) -> Iterator[str]:
     labels = {line_of(value): text for value, (_, text) in zip(y.values, y.labels, strict=True)}
     yield y.title
     for i, row in enumerate(grid):
-        yield f"{labels.get(i, ''):>{margin}} {'┤' if i in labels else '│'}{''.join(row)}"
-    yield from _axis_lines(x, margin + 1, wide, width)
+        yield f"{labels.get(i, ''):>{margin}} {'┤' if i in labels else '│'} {''.join(row)}"
+    yield from _axis_lines(x, " " * (margin + 1) + "└─", wide, width)
     best = [
         [("*" * (p in drawn.front)) + plain_line(p.arm.name) for p in c] for c in cells.values()
     ]
@@ -368,20 +368,20 @@ def _of_bars(drawn: Bars, width: int) -> Iterator[str]:
         columns = pairwise(ceil(drawn.x.at(end) * wide - 1e-9) for end in ends)
         parts = zip(drawn.steps, columns, strict=True)
         yield "│" + "".join(name[0] + "━" * (b - a - 1) for name, (a, b) in parts if b > a)
-    yield from _axis_lines(drawn.x, 0, wide, width)
+    yield from _axis_lines(drawn.x, "└", wide, width)
     yield from folded("  " + " · ".join(map(" ".join, drawn.steps)), width)
 
 
-def _axis_lines(axis: Axis, margin: int, wide: int, width: int) -> Iterator[str]:
+def _axis_lines(axis: Axis, begin: str, wide: int, width: int) -> Iterator[str]:
     """The x axis, its labels as far as they do not touch, the ends first, and its title."""
     marks = [(round(at * (wide - 1)), label) for at, label in axis.labels]
     columns = {column for column, _ in marks}
-    yield " " * margin + "└" + "".join("┬" if i in columns else "─" for i in range(wide))
+    yield begin + "".join("┬" if i in columns else "─" for i in range(wide))
     line = " " * width
     for column, label in (marks[0], marks[-1], *marks[1:-1]):
-        start = min(max(margin + 1 + column - len(label) // 2, 0), width - len(label))
+        start = min(max(len(begin) + column - len(label) // 2, 0), width - len(label))
         end = start + len(label)
         if not line[max(start - 1, 0) : end + 1].strip():
             line = line[:start] + label + line[end:]
     yield line
-    yield " " * (margin + 1) + axis.title
+    yield " " * len(begin) + axis.title

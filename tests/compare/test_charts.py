@@ -74,7 +74,7 @@ class TestInCharacters:
         assert lines[1].startswith("0.96 ┤")
         assert lines[3].startswith("0.94 ┤")
         assert lines[3].endswith("a*")
-        assert lines[5].startswith("0.92 ┤   c*")
+        assert lines[5].startswith("0.92 ┤    c*")
         assert lines[9].startswith("0.88 ┤")
         assert re.fullmatch(r" +\$0 +\$0\.2 +\$0\.4 +\$0\.6 +\$0\.8", lines[11])
         assert lines[12].strip() == "dollars of one trial"
@@ -88,7 +88,7 @@ class TestInCharacters:
 
     def test_an_interval_is_a_bar_through_its_point(self) -> None:
         lines = shown(made(), "quality")
-        column = next(line.index("c") for line in lines if "┤   c" in line)
+        column = next(line.index("c") for line in lines if "┤    c" in line)
         marks = "".join(line[column : column + 1] for line in lines[1:10])
         assert marks.strip() == "││c│││"
 
