@@ -189,7 +189,7 @@ def hashed(columns: Sequence[str], seed: int) -> Scalar:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Sample(Node, keyword="sample", sole="n", relational=True, rows="subset", carries=True):
+class SampleRows(Node, keyword="sample", sole="n", relational=True, rows="subset", carries=True):
     """`n` rows by their hash: any order of the rows, and any rows beside them, give the same choice
     among the same rows. With `by`: all rows of `n` values of these columns.
     """
