@@ -34,7 +34,6 @@ from semgraph.logical.plan import Choice, LogicalPlan, match_steps
 from semgraph.logical.prompt import plain
 from semgraph.scores import GraphScore, Score, ScoredGraph, score_graph, tally
 
-
 PRESET = "preset"  # in a variant: a preset of the plan, in place of an implementation of a step
 
 
@@ -43,8 +42,7 @@ def with_choices(plan: LogicalPlan, use: Mapping[str, str]) -> LogicalPlan:
     steps = {step: choice for step, choice in use.items() if step != PRESET}
     if len(steps) == len(use):
         return plan.using(steps)
-    if plan.load is None:
-        raise PlanError(Problem(f"plan {plan.name} is no file, so it has no presets"))
+    assert plan.load is not None  # a plan is loaded from a document
     return plan.load(steps, preset=use[PRESET])
 
 

@@ -968,7 +968,11 @@ def load_document(
     head.attempt(partial(_check_example, head))
 
     def load(
-        more: Mapping[str, Any], params: Any = params, *, preset: str | None = preset, blame: bool = True
+        more: Mapping[str, Any],
+        params: Any = params,
+        *,
+        preset: str | None = preset,
+        blame: bool = True,
     ) -> LogicalPlan:
         return load_document(
             document, path, params=params, preset=preset, use=choices_over(more, use or {}), blame=blame,

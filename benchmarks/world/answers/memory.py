@@ -119,8 +119,8 @@ def matched(left: Record, right: Record) -> Answer | None:
 
 ROWS: Mapping[str, Callable[[Record], Answer]] = {
     "entities": entities, "facts": facts, "entities facts": graph, "since until": dates,
-    "since until duplicates contradicts": judged, "names facts": placed, "identical contradicted": weighed, "summary": summary, "name": named,
-    "mentions": mentions, "relations": relations, **mem0.ROWS,
+    "since until duplicates contradicts": judged, "names facts": placed, "identical contradicted": weighed,
+    "summary": summary, "name": named, "mentions": mentions, "relations": relations, **mem0.ROWS,
     **amem.ROWS, **graphrag.ROWS, **hipporag.ROWS, **lightmem.ROWS, **memoryos.ROWS,
 }  # fmt: skip
 DATED: Mapping[str, Callable[..., Answer]] = {
