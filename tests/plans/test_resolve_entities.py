@@ -176,13 +176,18 @@ async def typed(memory: Memory, **more: Any) -> None:
     await memory.run("save_nodes", entities=[{**planet, "summary": "", **more}])
 
 
-async def resolved(memory: Memory, kind: str, name: str = "Mercury", **params: Any) -> str:
-    """The entity of a mention of a type."""
-    mention = {
+def mentioned(kind: str, name: str = "Mercury") -> dict[str, Any]:
+    """A mention of a type."""
+    return {
         "uuid": "m", "episode": "e", "group_id": "g", "turn": 1, "nth": 1, "name": name, "name_key": key(name),
         "content": f"{name} is great.", "history": [], "type": kind,
     }  # fmt: skip
-    found = await memory.run("resolve_entities", of=[mention], known_types=TYPES, params=params)
+
+
+async def resolved(memory: Memory, *mention: str, **params: Any) -> str:
+    """The entity of a mention."""
+    rows = [mentioned(*mention)]
+    found = await memory.run("resolve_entities", of=rows, known_types=TYPES, params=params)
     (row,) = found.tables["named"].to_pylist()
     return str(row["entity"])
 
@@ -204,6 +209,13 @@ async def test_an_entity_of_another_type_may_be_no_candidate(memory: Memory) -> 
         assert await resolved(memory, kind, types="same") == entity
     assert await resolved(memory, "Singer", "Mercury One", types="same") == "m"
     assert memory.model.calls["match"] == 0
+
+
+async def test_types_are_any_or_same(memory: Memory) -> None:
+    found = await memory.run(
+        "resolve_entities", of=[mentioned("Singer")], params={"types": "equal"}
+    )
+    assert [failed.error for failed in found.failed] == ["types is any or same"]
 
 
 @both_stores
