@@ -13,6 +13,7 @@ from typing import Any
 from semgraph.frontend import kinds
 from semgraph.frontend.build import OPERATORS, SINKS, SOURCES, plan_keys
 from semgraph.frontend.calls import CALL
+from semgraph.frontend.example_rows import SCHEMA as EXAMPLES
 from semgraph.frontend.graph_files import GRAPH
 from semgraph.frontend.head import PLAN
 from semgraph.frontend.kinds import CONDITION, KINDS, PIPELINE, REF, RELATION, Keys, Schema
@@ -105,7 +106,7 @@ def _sources() -> Schema:
             "description": "A step, an input, a result `step.table`, or a label.",
             "anyOf": [kinds.TEXT_SCHEMA, _object(by_name["scan"])],
         },
-        "union": _arguments(by_name["union"]),
+        **{word: _arguments(by_name[word]) for word in ("union", "intersect", "except")},
         "call": {"description": "Another plan as a step.", **kinds.keys_schema(CALL)},
         "switch": {"description": "One of several forms, by a parameter.", **switch},
     }
@@ -147,6 +148,7 @@ _OTHERS: Mapping[str, Schema] = {
 _BESIDE: Mapping[str, Schema] = {
     "returns": {"$ref": "#/$defs/answers"},
     "role": kinds.COLUMN.schema,
+    "examples": EXAMPLES,
 }
 
 

@@ -22,6 +22,7 @@ from semgraph.frontend.build import (
     OPERATOR_WORDS,
     SINKS,
     SOURCE_WORDS,
+    SOURCES,
     build,
     by_keyword,
     operator_on,
@@ -92,7 +93,6 @@ from semgraph.logical.plan import (
     match_steps,
 )
 from semgraph.logical.prompt import PromptSet
-from semgraph.logical.relational import Union
 from semgraph.logical.schema import NAME, Graph
 from semgraph.logical.sinks import Sink
 from semgraph.optimizer import APPROXIMATE
@@ -101,6 +101,7 @@ __all__ = ["Loader", "dump", "find_plan", "load_document", "load_plan"]
 
 MOST_CALLS = 50  # the maximum depth of nested calls of plans
 _SINKS = by_keyword(SINKS)
+_SOURCES = by_keyword(SOURCES)
 _SCHEMA = "schema"
 _WRITES = (*_SINKS, _SCHEMA)
 # The keys of a step that is a mapping.
@@ -240,10 +241,10 @@ class Loader:
         """The number of loops around the current part."""
         return self._outer_loops + len(self._rounds)
 
-    def prompt(self, value: Any, answers: Any) -> PromptSet:
+    def prompt(self, value: Any, answers: Any, examples: Any) -> PromptSet:
         """The prompts that a value names. Raises Fault, or Reported if a file has faults."""
         try:
-            return self.prompts.read(value, answers)
+            return self.prompts.read(value, answers, examples)
         except PlanError as error:
             self.head.report_all(error)
             raise Reported from None
@@ -384,8 +385,8 @@ class Loader:
             return self.call(value, self._step, origin)
         if keyword == "switch":
             return self._switch(value)
-        if keyword == "union":
-            return self._node(Union, value, None, origin)
+        if keyword in _SOURCES:
+            return self._node(_SOURCES[keyword], value, None, origin)
         if isinstance(relation, Results):
             relation = relation.single("go on in a step of its own")
         return self._node(OPERATOR_WORDS[keyword], value, relation, origin)
@@ -396,6 +397,9 @@ class Loader:
             return build(cls, value, self, source=source, step=self._step, origin=origin)
         except Fault as fault:
             raise Faults(map(self.prompts.located, each(fault))) from None
+        except PlanError as error:  # of a file of examples
+            self.head.report_all(error)
+            raise Reported from None
 
     def _switch(self, value: Any) -> Relation:
         """The form of a step that a parameter selects. Raises Fault or Pruned."""

@@ -25,8 +25,7 @@ _PROMPT = dict.fromkeys(
     ("user_instruction", "langex", "instruction", "join_instruction", "question"),
     'did you mean "prompt"?',
 )
-_PROMPT["helper_examples"] = "examples stand in a prompt file, in its section # examples"
-_PROMPT["examples"] = _PROMPT["helper_examples"]
+_PROMPT["helper_examples"] = 'did you mean "examples"?'
 _PROMPT["return_stats"] = (
     "what a run did and cost is in its result: Result.meter, or attrs of a data frame"
 )
@@ -44,6 +43,7 @@ _ROWS = {
     "axis": "it keeps rows; project chooses columns",
     **dict.fromkeys(("cond", "condition", "predicate", "expr"), 'did you mean "where"?'),
 }
+_COLUMN = dict.fromkeys(("col_name", "col"), 'did you mean "column"?')
 _COUNT = dict.fromkeys(("K", "n", "top", "limit"), 'did you mean "k"?')
 
 # By place, keys and arguments of other operators or other libraries, and their replacements.
@@ -77,7 +77,21 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "add": "typed answers stand in returns",
     },
     "sem_join": {**_PROMPT, **_PAIRS, "when": "where says which pairs are asked about"},
-    "sem_agg": {**_PROMPT, **_GROUPS},
+    "sem_agg": {
+        **_PROMPT,
+        **_GROUPS,
+        "examples": "a row is no group: write them in words, in # examples of a prompt file",
+    },
+    "sem_search": {**_COLUMN, **_COUNT, "n_rerank": 'did you mean "rerank"?'},
+    "sem_sim_join": {**_COUNT, "score_suffix": "the score is the column similarity"},
+    "sem_dedup": _COLUMN,
+    "sem_cluster_by": {**_COLUMN, "ncentroids": 'did you mean "n"?'},
+    "sem_classify": {**_PROMPT, "categories": 'did you mean "labels"?'},
+    "sem_extract": {
+        "input_cols": 'did you mean "columns"?',
+        **dict.fromkeys(("output_cols", "returns"), 'did you mean "fields"?'),
+        "extract_quotes": 'ask for it: fields={"quote": "the words of the text that say so"}',
+    },
     "sem_topk": {
         **_PROMPT,
         **_GROUPS,
@@ -119,6 +133,9 @@ ELSEWHERE: Mapping[str, str] = {
     "rename": 'columns are renamed by project: {"new": "old"}',
     "map": "the model answers about each row in sem_map",
     "topk": "the model ranks rows in sem_topk",
+    **dict.fromkeys(
+        ("sem_index", "load_sem_index"), "no index is needed: sem_search and search embed texts"
+    ),
     "concat": "rows of several frames: union([a, b])",
     **dict.fromkeys(
         ("run", "collect", "execute", "compute", "to_pandas", "to_polars", "to_arrow", "rows"),
