@@ -72,7 +72,7 @@ def outcome(
         idle = sum(bool(m.operator) for m in counted.values()) - len(steps[0].cells)
         if idle > 0:
             yield f"  {plural(idle, 'more step')} without rows"
-    yield from (f"  {text}: {rows}" for text, rows in counted(result.meter.counts))
+    yield from (f"  {text}: {rows}" for text, rows in counted_rows(result.meter.counts))
     if wrote:
         yield f"  {written(result.written)}       {plural(failures(result), 'row')} failed"
     if result.skipped:
@@ -379,7 +379,7 @@ def counters(run: Run) -> tuple[dict[str, StepMetrics], dict[str, list[StepMetri
     )
 
 
-def counted(counts: Mapping[str, Mapping[str, int]]) -> list[tuple[str, str]]:
+def counted_rows(counts: Mapping[str, Mapping[str, int]]) -> list[tuple[str, str]]:
     """The texts that a plan counts, each with its number of rows, and their step."""
     return [
         (text, f"{plural(rows, 'row')} of {step}")

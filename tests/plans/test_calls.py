@@ -157,12 +157,21 @@ async def saga(memory: Memory) -> tuple[Result, list[Numbers]]:
 
 async def describe_many(memory: Memory, plan: str, **numbers: int) -> tuple[Result, list[Numbers]]:
     """Forty stored entities, of which thirty-five have a new fact."""
-    row = {"episode": "e", "group_id": "g", "turn": 1, "content": "", "history": [], "type": "Entity"}
+    row = {
+        "episode": "e",
+        "group_id": "g",
+        "turn": 1,
+        "content": "",
+        "history": [],
+        "type": "Entity",
+    }
     people = [
         row | {"uuid": f"p{i}", "nth": i, "name": f"P{i}", "entity": f"p{i}", "new": False, "summary": "P."}
         for i in range(40)
     ]  # fmt: skip
-    known = [{"group_id": "g", "summary": "P.", "name": p["name"], "uuid": p["uuid"]} for p in people]
+    known = [
+        {"group_id": "g", "summary": "P.", "name": p["name"], "uuid": p["uuid"]} for p in people
+    ]
     await memory.run(memory.here("planted.yaml"), entities=known, facts=[])
     told = [
         {"turn": 1, "nth": i, "fact": f"P{i} is new.", "source": f"p{i}", "target": "x"}

@@ -182,9 +182,7 @@ async def test_the_gate_sees_the_end_of_a_fact_at_both_its_ends(memory: Memory) 
 
 
 @both_stores
-async def test_attributes_and_labels_do_not_touch_the_state(
-    memory: Memory, model: StandIn
-) -> None:
+async def test_attributes_and_labels_do_not_touch_the_state(memory: Memory, model: StandIn) -> None:
     """The state is no attribute: no prompt shows it, and new attributes leave it."""
     fields = {"employer": "string null"}
     person = {"name": "Person", "description": "a human", "fields": fields}

@@ -125,9 +125,7 @@ def _describe(
 ) -> Awaitable[Any]:
     """New entities of each group, with facts."""
     inputs = {
-        "named": [
-            {**row, "entity": f"{row['uuid']} {plan}", "new": True, **more} for row in NAMES
-        ],
+        "named": [{**row, "entity": f"{row['uuid']} {plan}", "new": True, **more} for row in NAMES],
         "fresh": FACTS if more else [],
         "types": [{"name": "Person", "fields": '{"employer": "string null"}'}],
     }
