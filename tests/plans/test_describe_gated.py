@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import semgraph
+from benchmarks.ingest.ours import staleness
 from benchmarks.ingest.streams import made
 from benchmarks.world import StandIn
 from semgraph.execution.result import Result
@@ -255,22 +256,6 @@ async def test_windows_agree_on_what_is_told_and_pending(
     await many.session.aclose()
 
 
-def stale(graph: Graph) -> float:
-    """The share of the entities with facts whose summary lacks one that holds, or has one that
-    ended.
-    """
-    about = {
-        entity["summary"]: [f for f in graph.facts if entity["uuid"] in (f["source"], f["target"])]
-        for entity in graph.entities
-    }
-    wrong = [
-        any((f["fact"] in summary) != (f["invalid_at"] is None) for f in facts)
-        for summary, facts in about.items()
-        if facts
-    ]
-    return sum(wrong) / len(wrong)
-
-
 async def test_over_forty_episodes_the_gate_saves_calls_and_its_summaries_are_not_staler(
     model: StandIn, tmp_path: Path
 ) -> None:
@@ -284,7 +269,8 @@ async def test_over_forty_episodes_the_gate_saves_calls_and_its_summaries_are_no
             for step_name, step in result.meter.steps.items()
             if step_name.startswith("describe/")
         )
-        found[name] = calls, stale(await memory.graph())
+        graph = await memory.graph()
+        found[name] = calls, staleness(graph.entities, graph.facts)["stale"]
         await memory.session.aclose()
     assert found["gated"][0] < 0.7 * found["always"][0]
     assert found["gated"][1] <= found["always"][1]
