@@ -233,6 +233,20 @@ async def test_the_record_of_a_run_has_the_counters(model: StandIn, tmp_path: Pa
     assert result.to_json()["metrics"]["counts"] == metrics["counts"]
 
 
+async def test_a_pending_fact_of_a_removed_episode_is_never_told(memory: Memory) -> None:
+    said = ("I work at Luma.", "I live in Rome.", "I lead Project Kite.", "I know Bob.")
+    episodes = [memory.episode(f"Ann(user): {t}", uuid=f"e{i}") for i, t in enumerate(said)]
+    await memory.hear(*episodes, **GATED)
+    assert "Ann knows Bob." in (await kept(memory))["pending"]
+    await memory.run("remove_episode", episodes=[{"uuid": "e3"}])
+    result = await memory.hear(memory.episode("Ann(user): I know Cleo.", at(600)), **GATED)
+    assert counted(result) == {"summary_refreshed: first summary": 2}
+    summary = (await kept(memory))["summary"]
+    assert "Bob" not in summary
+    assert "Ann knows Cleo." in summary
+    assert "Project Kite" in summary
+
+
 def told(graph: Graph) -> dict[str, tuple[list[str], int]]:
     """What is told and pending of each entity, and its hash."""
     found = {}
