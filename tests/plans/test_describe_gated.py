@@ -247,6 +247,24 @@ async def test_a_pending_fact_of_a_removed_episode_is_never_told(memory: Memory)
     assert "Project Kite" in summary
 
 
+async def test_a_merged_entity_tells_what_was_pending_and_has_its_state_again_when_undone(
+    memory: Memory,
+) -> None:
+    for name in ("Ann", "Anna Weber"):
+        said = ("I work at Luma.", "I live in Rome.", "I lead Project Kite.", "I know Bob.")
+        await memory.hear(*(f"{name}(user): {text}" for text in said), **GATED)
+    before = await memory.graph()
+    keep, drop = (before.entity(name)["uuid"] for name in ("Ann", "Anna Weber"))
+    state = await kept(memory, "Anna Weber")
+    assert state["pending"]
+    clusters = [{"group_id": "g", "keep": keep, "drop": drop}]
+    merged = await memory.run("merge_entities", clusters=clusters)
+    told = (await kept(memory))["summary"]
+    assert all(fact in told for fact in state["pending"])
+    await memory.run("unmerge_entities", moved=merged.rows("moved"))
+    assert await kept(memory, "Anna Weber") == state
+
+
 def told(graph: Graph) -> dict[str, tuple[list[str], int]]:
     """What is told and pending of each entity, and its hash."""
     found = {}
