@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -67,6 +67,10 @@ def compare(
     times: Annotated[
         bool, flag("--times", "Measure times: send every request of every variant.")
     ] = False,
+    chart: Annotated[
+        Literal["quality", "time", "steps"],
+        flag("--chart", "Quality or time over cost, or the cost of one trial by steps."),
+    ] = "quality",
     show: Annotated[
         str | None, flag("--show ID", "Show a recorded comparison: its id, or last.")
     ] = None,
@@ -75,7 +79,7 @@ def compare(
     if show is not None:
         from semgraph.compare.comparison import load_comparison
 
-        _print(options, load_comparison(show))
+        _print(options, load_comparison(show), chart)
         return
     if plan is None:
         hint = "semgraph compare PLAN --step STEP --implementations A,B"
@@ -112,7 +116,7 @@ def compare(
         except KeyboardInterrupt:
             options.warn("Paid answers are in the journal: the same command continues from there")
             raise
-    _print(options, comparison)
+    _print(options, comparison, chart)
     raise typer.Exit(comparison.exit_code)
 
 
@@ -189,7 +193,7 @@ def _variants(texts: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
     return changes
 
 
-def _print(options: CommonOptions, comparison: Comparison) -> None:
+def _print(options: CommonOptions, comparison: Comparison, chart: str) -> None:
     from semgraph.render.comparison import lines
 
     if options.json:
@@ -198,5 +202,5 @@ def _print(options: CommonOptions, comparison: Comparison) -> None:
     if options.format not in (None, "text"):
         typer.echo(getattr(comparison, f"to_{options.format}")(), nl=False)
         return
-    for line in lines(comparison, options.out.width):
+    for line in lines(comparison, options.out.width, chart):
         options.out.print(line, soft_wrap=True)

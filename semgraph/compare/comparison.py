@@ -31,6 +31,7 @@ SCHEMA = 1
 
 
 Kind = Literal["step", "plan"]
+ChartKind = Literal["quality", "time", "steps"]
 Range = tuple[float, float]
 Difference = tuple[float, float | None, float | None]  # with its interval
 
@@ -95,6 +96,7 @@ class Trial:
         model_seconds: The sum of the times of all its requests, also of replayed ones.
         rows: The result rows of the step; None for whole plans.
         answers: Questions and answers, one item per row; `_m` is the number of the frozen row.
+        steps: The cost by itself of each step; of vectors under "".
     """
 
     number: int
@@ -106,6 +108,7 @@ class Trial:
     answers: pa.Table | None = field(default=None, repr=False)
     failures: tuple[Failed, ...] = ()
     model_seconds: float = 0.0
+    steps: Mapping[str, Spent] = field(default_factory=dict)
 
 
 class Measured(NamedTuple):
@@ -243,13 +246,13 @@ class Arm:
     @property
     def cold(self) -> Spent:
         """The mean cost of a trial by itself."""
-        total, number = sum((t.cold for t in self.trials), Spent()), max(len(self.trials), 1)
-        return Spent(
-            round(total.calls / number),
-            round(total.tokens_in / number),
-            round(total.tokens_out / number),
-            None if total.dollars is None else total.dollars / number,
-        )
+        return _mean([t.cold for t in self.trials])
+
+    @property
+    def steps(self) -> dict[str, Spent]:
+        """The mean cost of each step in a trial by itself; of vectors under ""."""
+        names = dict.fromkeys(name for t in self.trials for name in t.steps)
+        return {name: _mean([t.steps.get(name, Spent()) for t in self.trials]) for name in names}
 
     @property
     def seconds(self) -> tuple[float, ...]:
@@ -348,6 +351,11 @@ class Comparison:
         return 4 if self.stopped else 3 if any(arm.failed for arm in self.arms) else 0
 
     @property
+    def measures(self) -> list[str]:
+        """The names of the measures over labels, the most important first."""
+        return list(dict.fromkeys(name for arm in self.arms for name in arm.quality.measures))
+
+    @property
     def missing(self) -> Mapping[str, int]:
         """The number of trials that were not run, by variant."""
         return {arm.name: n for arm in self.arms if (n := self.trials - len(arm.trials))}
@@ -414,9 +422,13 @@ class Comparison:
     def __repr__(self) -> str:
         return str(self)
 
-    def chart(self) -> Any:
-        """A chart of quality (y) over cost (x): SVG in notebooks, characters in print."""
-        return display.as_chart(self)
+    def chart(self, kind: ChartKind = "quality") -> Any:
+        """A chart: SVG in notebooks, characters in print. Raises PlanError for another kind.
+
+        Args:
+            kind: `quality` over cost; `time` over cost; the cost of one trial by `steps`.
+        """
+        return display.as_chart(self, kind)
 
     def to_json(self) -> dict[str, Any]:
         """The object that `--format json` prints."""
@@ -445,13 +457,23 @@ class Comparison:
         """What the comparison shows, in one sentence for each variant but the reference."""
         return str(display.exported(self, "sentence"))
 
-    def figure(self) -> Any:
-        """The chart as a figure of matplotlib, which has to be installed."""
-        return display.exported(self, "figure")
+    def figure(self, kind: ChartKind = "quality") -> Any:
+        """The chart of a kind as a figure of matplotlib, which has to be installed."""
+        return display.exported(self, "figure", kind=kind)
 
     def _repr_html_(self) -> str:
         """The HTML for notebooks."""
         return display.as_html(self)
+
+
+def _mean(spent: Sequence[Spent]) -> Spent:
+    total, number = sum(spent, Spent()), max(len(spent), 1)
+    return Spent(
+        round(total.calls / number),
+        round(total.tokens_in / number),
+        round(total.tokens_out / number),
+        None if total.dollars is None else total.dollars / number,
+    )
 
 
 def ranked(comparison: Comparison) -> list[Arm]:
@@ -476,11 +498,6 @@ def quality_of(arm: Arm) -> float | None:
     if result.f1 is not None:
         return result.f1
     return result.same if result.b_cubed is None else result.b_cubed
-
-
-def measures_of(comparison: Comparison) -> list[str]:
-    """The names of the measures over labels."""
-    return list(dict.fromkeys(name for arm in comparison for name in arm.quality.measures))
 
 
 def graded(arm: Arm) -> bool:
@@ -627,6 +644,7 @@ def _arm(arm: Arm) -> dict[str, Any]:
             "model_seconds": trial.model_seconds,
             "failed": trial.failed,
             "failures": [each._asdict() for each in trial.failures],
+            "steps": {step: asdict(each) for step, each in trial.steps.items()},
         }
         for trial in arm.trials
     ]
@@ -679,6 +697,7 @@ def _read_arm(folder: Path, i: int, data: Mapping[str, Any]) -> Arm:
             t["number"] + 1, Spent(**t["cold"]), Spent(**t["paid"]), t["seconds"], t["failed"],
             _table(folder, f"{i}.{t['number']}.rows"), _table(folder, f"{i}.{t['number']}.answers"),
             tuple(Failed(**each) for each in t.get("failures", ())), t.get("model_seconds", 0.0),
+            {step: Spent(**each) for step, each in t.get("steps", {}).items()},
         )
         for t in data["trials"]
     )  # fmt: skip

@@ -104,6 +104,7 @@ class PlanArms(Arms):
                 len(outcome.failed_rows) if plan.windows else len(outcome.failures),
                 failures=by_reason(outcome.failures),
                 model_seconds=ledger.seconds,
+                steps=ledger.steps,
             )
             tables = {
                 returned: result_table(node, outcome.tables.get(returned, []))

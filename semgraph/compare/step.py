@@ -433,6 +433,7 @@ class StepArms(Arms):
             pa.concat_tables(evidence) if evidence else None,
             by_reason(failures),
             ledger.seconds,
+            ledger.steps,
         )
         return Attempt(trial)
 

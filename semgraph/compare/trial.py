@@ -66,23 +66,32 @@ def checked(functions: Mapping[K, Callable[[], T]]) -> dict[K, T]:
 
 @dataclass
 class Ledger:
-    """The cost of one trial: `cold` (by itself: each request that it needs, whether sent, replayed
-    or shared with another arm), `paid` (requests sent now), `replayed` (answers that were not sent
-    for), `known` (vectors from the journal), `seconds` (the sum of the times of its requests).
+    """The cost of one trial: `steps` (of each step by itself: each request that it needs, whether
+    sent, replayed or shared with another arm; of vectors under ""), `paid` (requests sent now),
+    `replayed` (answers that were not sent for), `known` (vectors from the journal), `seconds` (the
+    sum of the times of its requests).
     """
 
-    cold: Spent = Spent()
+    steps: dict[str, Spent] = field(default_factory=dict)
     paid: Spent = Spent()
     replayed: int = 0
     known: int = 0
     seconds: float = 0.0
     _seen: set[str] = field(default_factory=set)
 
+    @property
+    def cold(self) -> Spent:
+        """The cost of all steps."""
+        return sum(self.steps.values(), Spent())
+
+    def _add(self, step: str, spent: Spent) -> None:
+        self.steps[step] = self.steps.get(step, Spent()) + spent
+
     def counted(self, llm: LLM) -> LLM:
         """The same models, counted in this ledger."""
         return noted(llm, self._reply)
 
-    def _reply(self, _request: Request, reply: Reply | None, *_: object) -> None:
+    def _reply(self, request: Request, reply: Reply | None, *_: object) -> None:
         """Count an answer; equal requests of a trial count as one call."""
         if reply is None:
             return
@@ -90,7 +99,7 @@ class Ledger:
         self._seen.add(reply.call_id)
         spent = Spent(1, reply.usage.prompt, reply.usage.completion, reply.dollars)
         if is_new:
-            self.cold += spent
+            self._add(request.step, spent)
             self.seconds += reply.seconds
             self.replayed += reply.attempts == 0
         if reply.origin == "issued" and (is_new or reply.attempts):
@@ -103,7 +112,7 @@ class Ledger:
         new = [text for text in texts if f"vector {text}" not in self._seen]
         self._seen.update(f"vector {text}" for text in new)
         usage = Usage(sum(map(embedder.count_tokens, new)))
-        self.cold += Spent(0, usage.prompt, 0, embedder.dollars(usage))
+        self._add("", Spent(0, usage.prompt, 0, embedder.dollars(usage)))
         self.paid += Spent(0, embeddings.usage.prompt, 0, embeddings.dollars)
         self.known += embeddings.journal
 

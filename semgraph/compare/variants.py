@@ -132,9 +132,9 @@ def _changes(name: str, value: Any, step: str | None) -> dict[str, Any]:
             hint = 'name it: step="..."; or compare whole plans: variants={"name": {"step": "implementation"}}'
             raise PlanError(Problem("these variants do not name their step", hint=hint))
         return {step: value}
-    if not isinstance(value, Mapping) or not value:
+    if not isinstance(value, Mapping):
         hint = f'write {{"{name}": {{KEY: VALUE}}}}; keys are {KEYS}'
-        raise PlanError(Problem(f"variant {name} changes nothing", hint=hint))
+        raise PlanError(Problem(f"variant {name} is {value!r}", hint=hint))
     changes: dict[str, Any] = {}
     for key, part in value.items():
         table = isinstance(part, Mapping) and key in TABLES

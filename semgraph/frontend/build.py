@@ -72,7 +72,7 @@ from semgraph.logical.relational import (
     GroupJoin,
     Intersect,
     Project,
-    Sample,
+    SampleRows,
     Union,
 )  # fmt: skip
 from semgraph.logical.schema import Graph
@@ -362,7 +362,7 @@ class _Arguments:
         if refs:
             return with_refs(shared_node, refs, values, step, origin)
         node = shared_node(self.cls, step, origin, **values)
-        return node.lowered() if isinstance(node, Sample) else node
+        return node.lowered() if isinstance(node, SampleRows) else node
 
     def _add_context(self) -> None:
         """Add the values that plans do not write: the pipeline's relation, the graph."""

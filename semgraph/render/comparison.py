@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from semgraph.compare.comparison import Arm, Comparison, Quality, graded, measures_of, ranked
+from semgraph.compare.comparison import Arm, Comparison, Quality, graded, ranked
 from semgraph.formats import dollars, duration, escaped, plain_line, plural, short, stopped
-from semgraph.render.chart import NONE, share, text
+from semgraph.render.chart import MISSING, NONE, share, text, times
 from semgraph.render.tables import Column, folded, styled
 
 if TYPE_CHECKING:
@@ -69,13 +69,11 @@ def same_changes(comparison: Comparison) -> dict[str, str]:
 
 def _times(arms: Sequence[Arm]) -> Column:
     """The time of a trial; if some requests were shared or replayed, the time of its requests."""
-    if all(arm.seconds for arm in arms if arm.trials):
-        number = max((len(arm.seconds) for arm in arms), default=0)
-        title = f"time, {number} trials" if number > 1 else "time"
-        return _column(title, arms, lambda a: _time(a.seconds), lambda a: _quickest(a.seconds))
-    return _column(
-        "model time", arms, lambda a: _time(a.model_seconds), lambda a: _quickest(a.model_seconds)
-    )
+    title, seconds = times(arms)
+    known = dict(zip((arm.name for arm in arms), seconds, strict=True))
+    number = max(map(len, seconds), default=0)
+    title += f", {number} trials" if number > 1 else ""
+    return _column(title, arms, lambda a: _time(known[a.name]), lambda a: _quickest(known[a.name]))
 
 
 def _qualities(comparison: Comparison, arms: Sequence[Arm]) -> list[Column]:
@@ -84,7 +82,7 @@ def _qualities(comparison: Comparison, arms: Sequence[Arm]) -> list[Column]:
 
 
 def _measures(comparison: Comparison, arms: Sequence[Arm]) -> list[Column]:
-    names, of = measures_of(comparison), "edge " if any(map(graded, arms)) else ""
+    names, of = comparison.measures, "edge " if any(map(graded, arms)) else ""
     agrees = comparison.kind == "step" and not comparison.truth
     title = names[0] if names else "agreement" if agrees else f"{of}F1"
 
@@ -209,7 +207,7 @@ def footer(comparison: Comparison) -> list[str]:
     """The lines below the table."""
     lines_ = [_input(comparison)]
     if len(comparison) > 2 and any(arm.quality.difference for arm in comparison):
-        name = next(iter(measures_of(comparison)), "F1")
+        name = next(iter(comparison.measures), "F1")
         lines_.append(f"Δ {name} is corrected for the number of variants (Holm)")
     shown = [f"{arm.name}: {verdict(arm)}" for arm in ranked(comparison) if verdict(arm)]
     lines_ += [" · ".join(shown)] if shown else []
@@ -262,8 +260,8 @@ def _failures(arm: Arm) -> Iterator[str]:
         yield f"! {arm.name} failed: … and {len(counts) - _FAILURES} more kinds"
 
 
-def lines(comparison: Comparison, width: int) -> Iterator[Text]:
-    """All lines; columns that do not fit are dropped from the right and named in a line."""
+def lines(comparison: Comparison, width: int, kind: str = "quality") -> Iterator[Text]:
+    """All lines, with a chart; columns that do not fit are dropped from the right and named in a line."""
     from rich.text import Text
 
     if same := same_changes(comparison):
@@ -271,7 +269,8 @@ def lines(comparison: Comparison, width: int) -> Iterator[Text]:
     yield from styled(columns(comparison), width, indent=0)
     for line in footer(comparison):
         yield from (Text(escaped(part)) for part in folded(line, width))
-    if drawn := text(comparison, width):
+    drawn = text(comparison, width, kind)
+    if kind != "quality" or drawn != MISSING[kind]:
         yield Text()
         yield from (Text(escaped(line)) for line in drawn.splitlines())
 

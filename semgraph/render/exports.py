@@ -8,10 +8,12 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterator, Mapping
+from itertools import cycle
 from typing import Any
 
 from semgraph.compare.comparison import Arm, Comparison, Quality, Trial, quality_of, ranked
-from semgraph.render.chart import front, measure, points
+from semgraph.errors import PlanError, Problem
+from semgraph.render.chart import MISSING, Bars, drawn_as, measure
 from semgraph.render.comparison import columns, shown_changes
 from semgraph.render.tables import Column
 
@@ -22,11 +24,11 @@ _LATEX = {
 }  # fmt: skip
 
 
-def export(comparison: Comparison, form: str) -> Any:
+def export(comparison: Comparison, form: str, **options: Any) -> Any:
     """The comparison as `rows` or `trials` (mappings), `csv`, `latex`, `markdown`, `sentence`, or
     `figure`.
     """
-    forms: Mapping[str, Callable[[Comparison], Any]] = {
+    forms: Mapping[str, Callable[..., Any]] = {
         "rows": rows,
         "trials": trials,
         "csv": as_csv,
@@ -35,7 +37,7 @@ def export(comparison: Comparison, form: str) -> Any:
         "sentence": sentence,
         "figure": figure,
     }
-    return forms[form](comparison)
+    return forms[form](comparison, **options)
 
 
 def rows(comparison: Comparison) -> list[dict[str, Any]]:
@@ -205,25 +207,33 @@ def _sentence(comparison: Comparison, arm: Arm, reference: Arm) -> str:
     )
 
 
-def figure(comparison: Comparison) -> Any:
-    """Quality over cost with intervals and the front, by matplotlib."""
+def figure(comparison: Comparison, kind: str = "quality") -> Any:
+    """The chart of a kind, by matplotlib. Raises PlanError if there is nothing to draw."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
         what = "figure needs matplotlib: pip install matplotlib"
         raise ModuleNotFoundError(what, name="matplotlib") from error
-    unit, drawn = points(comparison)
-    made = Figure(figsize=(6, 4), layout="constrained")
+    drawn, scales = drawn_as(comparison, kind), ("linear", "log")
+    if drawn is None:
+        raise PlanError(Problem(MISSING[kind]))
+    names = drawn.steps if isinstance(drawn, Bars) else drawn.points
+    made = Figure(figsize=(6, 3.5 + 0.2 * len(names)), layout="constrained")
     axes = made.subplots()
-    for point in drawn:
-        low, high = point.arm.quality.interval or (point.quality, point.quality)
-        sides = [[max(0.0, point.quality - low)], [max(0.0, high - point.quality)]]
-        axes.errorbar([point.cost], [point.quality], yerr=sides, fmt="o", capsize=3)
-        axes.annotate(
-            point.arm.name, (point.cost, point.quality), xytext=(5, 5), textcoords="offset points"
-        )
-    best = front(drawn)
-    axes.plot([p.cost for p in best], [p.quality for p in best], "--", color="0.6", zorder=0)
-    axes.set_xlabel("dollars of one trial" if unit == "$" else "tokens of one trial")
-    axes.set_ylabel(measure(comparison))
+    if isinstance(drawn, Bars):
+        arms = [arm.name for arm, _ in drawn.rows]
+        for i, (_, step) in enumerate(drawn.steps):
+            left, right = ([ends[end] for _, ends in drawn.rows] for end in (i, i + 1))
+            wide = [to - begin for begin, to in zip(left, right, strict=True)]
+            axes.barh(arms, wide, left=left, label=step)
+        axes.invert_yaxis()
+    else:
+        for p, mark in zip(drawn.points, cycle("osv^DP"), strict=False):
+            span = [[p.y - p.low], [p.high - p.y]]
+            axes.errorbar([p.x], [p.y], span, fmt=mark, capsize=3, clip_on=False, label=p.arm.name)
+        best = [p.x for p in drawn.front], [p.y for p in drawn.front]
+        axes.plot(*best, "--", color="0.6", zorder=0, drawstyle="steps-post", label="front")
+        axes.set(ylabel=drawn.y.title, ylim=drawn.y.ends, yscale=scales[drawn.y.log])
+    axes.set(xlabel=drawn.x.title, xlim=drawn.x.ends, xscale=scales[drawn.x.log])
+    made.legend(loc="outside lower center", fontsize="small")
     return made

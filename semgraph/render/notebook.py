@@ -158,8 +158,9 @@ exported.register(Comparison, export)
 
 
 @as_chart.register
-def _comparison_chart(value: Comparison) -> Drawing:
-    result, drawing = Drawing(chart.text(value, _columns())), chart.svg(value, f"chart-{value.id}")
+def _comparison_chart(value: Comparison, kind: str) -> Drawing:
+    result = Drawing(chart.text(value, _columns(), kind))
+    drawing = chart.svg(value, f"chart-{value.id}", kind)
     if drawing is not None:
         result.html = rendered("notebook.html.j2", drawing=drawing)
     return result

@@ -57,7 +57,7 @@ async def refused(session, server, match: str, plan=None, **options) -> None:
             {"step": None, "variants": {"a": {"complain": "per_row"}}},
             'variant a: plan .* has no step "complain" that calls the model',
         ),
-        ({"variants": {"a": {}}}, "variant a changes nothing. Write"),
+        ({"variants": {"a": 3}}, "variant a is 3. Write"),
         ({"variants": {"a": {"parms.x": 1}}}, 'unknown key "parms.x".*Did you mean "params"'),
         ({"variants": {"a": {"params": 1}}}, "variant a: params is 1. Write params.NAME"),
         (

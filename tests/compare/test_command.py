@@ -79,6 +79,17 @@ def test_as_json_and_from_the_record(project: Project) -> None:
     assert "packed(rows=3)" in project("compare", "--show", "last").out
 
 
+def test_the_chart_is_chosen_also_of_a_record(project: Project) -> None:
+    done = project(*STEP, *WAYS, "--chart", "steps")
+    assert "per_row  " in done.out
+    assert "a asked" in done.out
+    shown = project("compare", "--show", "last", "--chart", "time").out
+    assert "time of one trial in seconds" in shown
+    done = project("compare", "--show", "last", "--chart", "cost")
+    assert done.code == 2
+    assert "'quality', 'time', 'steps'" in done.err
+
+
 def test_a_truth_from_a_file(project: Project) -> None:
     project.write("truth.csv", "ident,keep\n1,true\n")
     done = project(*STEP, *WAYS, "--truth", "truth.csv")
@@ -118,6 +129,19 @@ def test_whole_plans(project: Project, standin: StandIn) -> None:
     found = json.loads(done.out)
     assert found["arms"][1]["changes"] == {"verdicts": "block(left=1, right=5)", "dated": "per_row"}
     assert found["arms"][1]["quality"]["f1"] == 1.0
+
+
+def test_presets_of_a_plan(project: Project, standin: StandIn) -> None:
+    project.env |= {
+        "SEMGRAPH_LLM": f"openai:standin@{standin.base_url}",
+        "SEMGRAPH_EMBEDDER": f"openai:vectors@{standin.base_url}",
+    }
+    arms = ("--variant", "shipped:", "--variant", "lean:preset=lean")
+    done = project("compare", "plans/add_episode.yaml", *arms, "--format", "json")
+    assert done.code == 0
+    shipped, lean = json.loads(done.out)["arms"]
+    assert (shipped["changes"], lean["changes"]) == ({}, {"preset": "lean"})
+    assert lean["quality"]["f1"] == 1.0
 
 
 def test_asked_anew(project: Project, model: ModelServer) -> None:

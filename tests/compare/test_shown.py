@@ -9,7 +9,6 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from semgraph.compare.comparison import Arm, Comparison, Quality, Spent, Trial
-from semgraph.render.chart import front, points, text
 from semgraph.render.comparison import lines
 
 
@@ -170,51 +169,6 @@ def test_in_a_notebook_it_is_a_table_with_nothing_unescaped() -> None:
     assert found.count("<tr>") == 3
 
 
-def test_the_chart_in_characters() -> None:
-    drawn = text(made(), 60).splitlines()
-    assert drawn[0] == "F1"
-    assert drawn[1].startswith("  .940 │")
-    assert drawn[1].endswith("a")
-    assert drawn[8].startswith("  .919 │")
-    assert drawn[8].index("c") < drawn[1].index("a")
-    assert drawn[-2].endswith("$0.744")
-    assert "a nested_loop   b block(rows=10)   c cascade" in drawn[-1]
-
-
-def test_a_chart_is_text_in_print_and_svg_in_a_notebook() -> None:
-    chart = made().chart()
-    assert str(chart).startswith("F1\n")
-    drawn = chart._repr_html_()
-    assert drawn.count('class="point-name"') == 3
-    assert "dollars of one trial" in drawn
-    assert drawn.count("<svg") == made()._repr_html_().count("<svg") == 1
-
-
-def test_one_point_is_no_chart() -> None:
-    assert text(made(arms=made().arms[:1]), 60) == ""
-
-
-def test_ways_in_one_place_share_a_mark_and_equal_ones_a_line() -> None:
-    arms = tuple(
-        arm(name, calls, 0.1 * calls, 1.0, Quality(f1=1.0))
-        for name, calls in (("a", 1), ("b", 1), ("c", 2))
-    )
-    drawn = text(made(arms=arms), 60).splitlines()
-    assert len(drawn) == 5
-    assert drawn[1].startswith(" 1.000 │")
-    assert drawn[1].count("a") == drawn[1].count("b") == 1
-    assert drawn[-1].strip() == "a a, b   b c"
-
-
-def test_the_names_of_many_ways_stand_on_several_lines() -> None:
-    arms = tuple(
-        arm(f"block(left=1, right={i})", i, 0.1 * i, 1.0, Quality(f1=i / 10)) for i in range(1, 8)
-    )
-    drawn = text(made(arms=arms), 80).splitlines()
-    assert all(len(line) <= 80 for line in drawn)
-    assert sum("block(" in line for line in drawn) > 1
-
-
 def test_measures_of_which_nothing_is_known_have_no_column() -> None:
     """Whole plans without a truth, of which only the reference was finished."""
     arms = (arm("blocks", 6, 0.1, 1.0, Quality()), Arm("pairs", {}))
@@ -275,15 +229,6 @@ class TestForms:
             "(95 % 0.4 to 3.9, n = 500, 3 trials) for 0.00 of the tokens."
         )
 
-    def test_a_figure_has_a_point_for_each_variant_and_the_front(self) -> None:
-        (axes,) = made().figure().axes
-        assert (axes.get_xlabel(), axes.get_ylabel()) == ("dollars of one trial", "F1")
-        assert [text.get_text() for text in axes.texts] == [
-            "nested_loop",
-            "block(rows=10)",
-            "cascade",
-        ]
-
 
 def test_what_a_difference_shows_is_said_in_words() -> None:
     below = "\n".join(line.plain for line in shown(made())[4:])
@@ -297,12 +242,3 @@ def test_quality_and_dollars_never_fall_away(width: int) -> None:
     head = next(iter(shown(made(arms=(*made().arms, long)), width))).plain
     assert "F1 [95 %]" in head
     assert "$ cold" in head
-
-
-def test_the_front_has_what_none_beats_in_both() -> None:
-    _, drawn = points(made())
-    assert [point.arm.name for point in front(drawn)] == [
-        "cascade",
-        "block(rows=10)",
-        "nested_loop",
-    ]
