@@ -156,8 +156,8 @@ def read_labels(request: ComparisonRequest) -> Labels:
 
 def _cutoffs(at: str | Sequence[int]) -> tuple[int, ...]:
     """The values of k. Raises PlanError."""
-    texts = at.split(",") if isinstance(at, str) else list(map(str, at))
-    if not texts or not all(text.strip().isdecimal() and int(text) for text in texts):
+    texts = [text.strip() for text in str(at).strip("[]()").split(",") if text.strip()]
+    if not texts or not all(text.isdecimal() and int(text) for text in texts):
         raise PlanError(Problem(f"at is {at!r}", hint=f"numbers from 1: {option('at', '1,5,10')}"))
     return tuple(map(int, texts))
 

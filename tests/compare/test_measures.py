@@ -211,6 +211,7 @@ class TestRankedRows:
         assert "recall@10" in found.to_markdown()
         assert re.match(r"good gains [\d.]+ points of nDCG@10 against bad \(95 % .*, n = 40\)", found.sentence())  # fmt: skip
         assert measure(found) == "nDCG@10"
+        assert "Δ nDCG@10 to reference" in session.report(found, to="report.html").read_text()
         loaded = load_comparison(found.id, session.runs)
         assert [arm.quality for arm in loaded] == [arm.quality for arm in found]
 
@@ -424,7 +425,7 @@ class TestWrongLabels:
         with pytest.raises(PlanError, match=r"fits several returned tables.*labels=.*hits"):
             await measured(session, hits, rows, labels=rows["labels"])
 
-    @pytest.mark.parametrize("at", ["0", "5,x", []])
+    @pytest.mark.parametrize("at", ["0", "5,x", [], [1.5]])
     async def test_at_is_a_list_of_numbers(self, session, hits, at):
         with pytest.raises(PlanError, match=r"at is .*[Nn]umbers from 1"):
             await measured(session, hits, ranked(), at=at)
