@@ -182,9 +182,7 @@ def _exact(units: Sequence[tuple[float, int, int]]) -> Interval | None:
     right = sum(hits == own == true for hits, own, true in answered)
     if not answered:
         return None
-    if all(
-        counts in {(0, 1, 1), (1, 1, 1)} for counts in units
-    ):  # one answer each: F1 is a share of the rows
+    if {(0, 1, 1), (1, 1, 1)}.issuperset(units):  # one answer each: F1 is a share of the rows
         return proportion(right, len(answered))
     if all(own + true - hits == 1 for hits, own, true in answered):  # rows that are kept or dropped
         return Interval(*(2 * end / (1 + end) for end in proportion(right, len(answered))))
@@ -272,13 +270,12 @@ def agreement(*trials: tuple[Answers, Answers]) -> IntervalEstimate:
 def ranking(
     grades: Sequence[Mapping[str, int]], found: Sequence[Sequence[str]], at: Iterable[int] = (5, 10)
 ) -> dict[str, list[float]]:
-    """Measures of ranked results: the value of each query, computed by ir-measures (extra `measures`) as
-    trec_eval does, the greatest k first.
+    """Measures of ranked results with the value of each query, by ir-measures (extra `measures`), which
+    computes what trec_eval does; the greatest k first.
 
-    `nDCG@k`: the sum of grade / log2(rank + 1), as a share of the best one (Järvelin and Kekäläinen,
-    2002). The others count grades above 0: `recall@k`, and `precision@k` as a share of k; `MRR@k`, 1 /
-    the rank of the first (Kantor and Voorhees, 2000); `MAP`, the mean of the precision at each (Harman,
-    1992).
+    `nDCG@k`: the sum of grade / log2(rank + 1), as a share of the best one (Järvelin and Kekäläinen, 2002).
+    The others count grades above 0: `recall@k`; `precision@k`; `MRR@k`, 1 / the rank of the first (Kantor
+    and Voorhees, 2000); `MAP`, the mean of the precision at the rank of each (Harman, 1992).
 
     Args:
         grades: The grades of each query's rows, by key. Other rows have 0.
@@ -291,11 +288,8 @@ def ranking(
     named = {f"{name}@{k}": of[name] @ k for k in sorted(at, reverse=True) for name in of}
     named["MAP"] = ir.AP
     true = {str(i): dict(own) for i, own in enumerate(grades)}
-    run = {
-        str(i): {key: -float(place) for place, key in enumerate(dict.fromkeys(keys))}
-        for i, keys in enumerate(found)
-        if keys
-    }
+    once = ((str(i), dict.fromkeys(keys)) for i, keys in enumerate(found) if keys)
+    run = {i: {key: -float(place) for place, key in enumerate(keys)} for i, keys in once}
     each = {(m.measure, m.query_id): m.value for m in ir.iter_calc([*named.values()], true, run)}
     return {name: [float(each[measure, i]) for i in true] for name, measure in named.items()}
 

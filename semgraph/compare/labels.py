@@ -117,7 +117,7 @@ def read_labels(request: ComparisonRequest) -> Labels:
         ((name, value),) = value.items()
     elif isinstance(value, str) and "=" in value:
         name, _, value = value.partition("=")
-    source = str(value) if isinstance(value, (str, Path)) else "the labels"
+    source = str(value) if isinstance(value, (str, Path)) else "the table of labels"
     rows, columns = read_columns(value, source)
     graded, flags = GRADE in columns, [BY_HAND] if BY_HAND in columns else []
     if graded and (reason := lacking("measures")):

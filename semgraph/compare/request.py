@@ -174,8 +174,8 @@ class ComparisonRecord:
         request, opened = self.request, self.opened
         result = Comparison(
             id=self.id, plan=request.plan.name, step=request.step, model=self.model, arms=tuple(arms),
-            trials=request.trials, truth=(request.truth, request.labels) != (None, None), paid=self.paid,
-            store=opened.store.name,
+            trials=request.trials, paid=self.paid, store=opened.store.name,
+            truth=request.truth is not None or request.labels is not None,
             record=self.record.folder if self.record else None,
             journal=opened.journal.path.absolute() if opened.journal else None, **more,
         )  # fmt: skip

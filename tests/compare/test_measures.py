@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 
 import semgraph as sg
@@ -330,9 +331,11 @@ class TestAnswers:
         assert quality.spread[0] < quality.measures["word F1"].value < quality.spread[1]
         assert "over trials" in str(found)
 
-    async def test_labels_may_be_a_file(self, session, ask, tmp_path):
+    @pytest.mark.parametrize("form", ["file", "pandas"])
+    async def test_labels_may_be_a_file_or_a_data_frame(self, session, ask, tmp_path, form):
         (tmp_path / "true.csv").write_text("id,answer\n1,yes\n2,no\n3,no\n")
-        found = await answered(session, ask, labels=tmp_path / "true.csv")
+        file = tmp_path / "true.csv"
+        found = await answered(session, ask, labels=file if form == "file" else pandas.read_csv(file))  # fmt: skip
         assert found["whole"].quality.measures["exact match"].value == pytest.approx(2 / 3)
 
 
@@ -397,7 +400,7 @@ class TestWrongLabels:
     @pytest.mark.parametrize(
         ("labels", "match"),
         [
-            ([{"id": 1, "anwser": "yes"}], 'the labels fits no returned table. It has id, anwser; all variants return answers.*Did you mean "answer"'),
+            ([{"id": 1, "anwser": "yes"}], 'the table of labels fits no returned table. It has id, anwser; all variants return answers.*Did you mean "answer"'),
             ([{"id": 9, "answer": "yes"}], r"no label for a query that is asked. It has \(9,\); asked is \(1,\)"),
             ([{"id": 1, "answer": "yes", "grade": 0}], "no label above 0 for a query that is asked"),
             ([{"answer": "yes"}], "needs columns of an input, which name a query, and one more"),
