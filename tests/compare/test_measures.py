@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas
+import pandas as pd
 import pytest
 
 import semgraph as sg
@@ -335,7 +335,7 @@ class TestAnswers:
     async def test_labels_may_be_a_file_or_a_data_frame(self, session, ask, tmp_path, form):
         (tmp_path / "true.csv").write_text("id,answer\n1,yes\n2,no\n3,no\n")
         file = tmp_path / "true.csv"
-        found = await answered(session, ask, labels=file if form == "file" else pandas.read_csv(file))  # fmt: skip
+        found = await answered(session, ask, labels=file if form == "file" else pd.read_csv(file))  # fmt: skip
         assert found["whole"].quality.measures["exact match"].value == pytest.approx(2 / 3)
 
 
