@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from semgraph.compare.comparison import Measured, Quality, with_differences
 from semgraph.compare.request import ArmRequest, ComparisonRequest
-from semgraph.compare.trial import Attempt, Attempts, Bench, Ledger, OpenedArm
+from semgraph.compare.trial import Attempt, Attempts, Bench, Ledger, OpenedArm, Snapshot
 from semgraph.compare.truth import names_of, paths, read_columns, with_flags
 from semgraph.display import option
 from semgraph.errors import BudgetReached, PlanError, Problem, did_you_mean
@@ -144,11 +144,11 @@ def read_labels(request: ComparisonRequest) -> Labels:
         there = f"it has {next(iter(queries), None)}; asked is {next(iter(of_query), None)}"
         raise PlanError(Problem(what, there=there))
     unscored = {
-        "labelled queries are not asked": queries.keys() - of_query,
-        "queries have no label": of_query.keys() - queries,
-        "queries have no grade above 0": useless,
+        "labelled queries that are not asked": queries.keys() - of_query,
+        "queries without a label": of_query.keys() - queries,
+        "queries without a grade above 0": useless,
     }
-    notes = [f"{len(each)} {what}: not scored" for what, each in unscored.items() if each]
+    notes = [f"{what}, not scored: {len(each):,}" for what, each in unscored.items() if each]
     at = _cutoffs(request.at) if graded else ()
     known = {"id", "answer", "truth", *node.schema.names, *given.column_names}
     return Labels(table, asked, item, scored, of_query, by_hand, at, known, notes)
@@ -203,24 +203,32 @@ def _split(
 
 @dataclass(frozen=True)
 class Judge:
-    """A plan that says which answers are right, in its returned table with `id` and `correct`."""
+    """A plan that says which answers are right, in a returned table with `correct`; other columns, the
+    key, name the answer.
+    """
 
     bench: Bench
     arm: OpenedArm
     labels: Labels
     table: str
+    key: Sequence[str]
 
     @classmethod
     def of(cls, bench: Bench, plan: LogicalPlan, labels: Labels) -> Self:
         """Check the plan. Raises PlanError."""
         columns = [column for spec in plan.inputs.values() for column in spec.columns]
         wanted = {name for name, kind in columns if not kind.nullable} - labels.columns
-        tables = [t for t, n in plan.returns.items() if {"id", "correct"} <= {*n.schema.names}]
+        correct = pa.field("correct", pa.bool_())
+        tables = [t for t, n in plan.returns.items() if correct in list(n.schema)]
+        key = [
+            name for name, _ in columns if tables and name in plan.returns[tables[0]].schema.names
+        ]
         for what, holds in {
             "the labels are grades, not answers": bool(labels.at),
             "it needs one input, answers": list(plan.inputs) != ["answers"],
             f"answers have no {', '.join(sorted(wanted))}": bool(wanted),
-            "it must return one table with id and correct": len(tables) != 1,
+            "it must return one table with correct, a boolean": len(tables) != 1,
+            "the table with correct must have columns of answers": not key,
             "it must not use the store": any(node.reads_store for node in walk(*plan.roots)),
         }.items():
             if holds:
@@ -228,7 +236,7 @@ class Judge:
         opened = bench.opened
         require_prices(plan, opened.budget, opened.llm, opened.embedder)
         asked = ArmRequest({}, plan, {}, bench.record.runner)
-        return cls(bench, OpenedArm("judge", asked, opened), labels, tables[0])
+        return cls(bench, OpenedArm("judge", asked, opened), labels, tables[0], key)
 
     async def verdicts(self, tables: Mapping[str, pa.Table], ledger: Ledger) -> list[float]:
         """The share of right answers of each query. An answer without a verdict is not right.
@@ -246,13 +254,13 @@ class Judge:
                 rows.append({name: whole.get(name) for name, _ in spec.columns})
         inputs = {"answers": check_rows(spec, rows)}
         asked = replace(arm, request=replace(arm.request, inputs=inputs))
-        async with bench.copy(arm.opened) as store:
+        async with Snapshot(arm.plan.graph, {}).copy() as store:
             physical = bench.compiled(arm.plan, store, arm.opened)
             options = ExecutorOptions("judge", arm.opened.now)
             outcome, _, _ = await bench.run(physical, store, ledger, options, asked)
         if outcome.stopped:
             raise BudgetReached(outcome.stopped)
         said = result_table(arm.plan.returns[self.table], outcome.tables.get(self.table, []))
-        right = {str(row["id"]) for row in said.to_pylist() if row["correct"]}
-        number = iter(range(len(rows)))
-        return [fmean([str(next(number)) in right for _ in own] or [0.0]) for own in found]
+        right = set(names_of(said.filter(said.column("correct")), self.key))
+        verdicts = iter([name in right for name in names_of(inputs["answers"], self.key)])
+        return [fmean([next(verdicts) for _ in own] or [0.0]) for own in found]

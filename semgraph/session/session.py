@@ -515,8 +515,8 @@ class Session:
                 name a query, and either a row's key with its `grade` (nDCG and others, extra
                 `measures`) or the true answer. `{"edges": FILE}` names the returned table.
             at: The values of k of these measures.
-            judge: A plan that says which answers are right: from `answers`, with `id`, `answer`, `truth`
-                and columns of the row, it returns `id` and `correct`.
+            judge: A plan that says which answers are right: from `answers`, with `answer`, `truth`, `id`
+                and columns of the row, it returns `correct` beside some of these columns.
             trials: The number of independent trials of each variant.
             params: Values of parameters.
             preset: One of the plan's presets.

@@ -181,9 +181,9 @@ class TestRankedRows:
         asked = [*rows["queries"], {"query": "free", "ask": "free"}]
         found = await measured(session, hits, rows | {"labels": labels, "queries": asked})
         assert found.notes == (
-            "1 labelled queries are not asked: not scored",
-            "1 queries have no label: not scored",
-            "1 queries have no grade above 0: not scored",
+            "labelled queries that are not asked, not scored: 1",
+            "queries without a label, not scored: 1",
+            "queries without a grade above 0, not scored: 1",
         )
         assert found.frozen["labelled"] == 5
 
@@ -355,6 +355,11 @@ class TestJudges:
         assert any("plan same judges the answers to 3 queries" in line for line in told)
         assert "is “yes” the same as “Yes, sure or The yes!”?" in judged(server)[0]
 
+    async def test_answers_need_no_id(self, session, ask, tmp_path):
+        (tmp_path / "same.yaml").write_text(JUDGE.replace("id: string, ", ""))
+        found = await answered(session, ask, judge="same.yaml")
+        assert [arm.quality.measures["judged"].value for arm in found] == pytest.approx([1, 1 / 3])
+
     async def test_equal_answers_are_judged_once(self, session, server, ask):
         await answered(session, ask, judge="same.yaml", variants={"a": ARMS["whole"], "b": {"answers": "per_row"}}, trials=2)  # fmt: skip
         assert len(judged(server)) == 3
@@ -380,7 +385,8 @@ class TestJudges:
         [
             ("inputs: {answers", "inputs: {rows", "it needs one input, answers"),
             ("text: string, a", "colour: string, a", "answers have no colour"),
-            ("correct: boolean", "right: boolean", "it must return one table with id and correct"),
+            ("correct: boolean", "right: boolean", "it must return one table with correct"),
+            ("correct: boolean", "correct: string", "it must return one table with correct"),
         ],
     )
     async def test_a_plan_that_cannot_judge(self, session, server, ask, tmp_path, old, new, match):
