@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 from tests.plans.conftest import Memory
 
 FILES = sorted(Path(__file__).with_name("cues").glob("*.yaml"))
+FILES_BY_NAME = {path.stem: path for path in FILES}
 CUES = ("announced", "deadline", "due", "lasting", "negated")
 
 
@@ -19,7 +21,7 @@ def verdicts(path: Path) -> dict[str, set[str]]:
     return {sentence: set(cues.split()) for sentence, cues in told.items()}
 
 
-async def read(memory: Memory, plan: str, *facts: str) -> dict[str, set[str]]:
+async def read(memory: Memory, plan: str | Path, *facts: str) -> dict[str, set[str]]:
     """The cues that a plan finds in each fact."""
     rows = [{"uuid": f"f{i}", "fact": fact} for i, fact in enumerate(facts)]
     result = await memory.run(plan, facts=rows)
@@ -40,3 +42,33 @@ async def test_facts_of_all_languages_together_have_the_cues_of_their_own(memory
     assert len(expected) >= 150
     found = await read(memory, "cues", *expected)
     assert {s: cues for s, cues in found.items() if cues != expected[s]} == {}
+
+
+def sentences() -> list[str]:
+    """Every text of the tests of plans and of the synthetic world that reads like a sentence."""
+    folders = (Path(__file__).parent, Path(__file__).parents[2] / "benchmarks" / "world")
+    trees = [
+        ast.parse(path.read_text(encoding="utf-8"))
+        for folder in folders
+        for path in sorted(folder.glob("*.py"))
+    ]
+    texts = {
+        node.value
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    # a fact is a line; the German ones of `test_german` are its own
+    found = {text for text in texts if " " in text and text.isascii() and text.endswith(".")}
+    return sorted({*found, *verdicts(FILES_BY_NAME["en"])})
+
+
+@pytest.mark.parametrize("plan", ["cues", "cues_en"])
+async def test_english_has_the_cues_that_it_had_before_there_were_others(
+    memory: Memory, plan: str
+) -> None:
+    corpus = sentences()
+    assert len(corpus) > 500
+    before = await read(memory, memory.here("english_before.yaml"), *corpus)
+    assert set().union(*before.values()) == set(CUES)
+    assert await read(memory, plan, *corpus) == before
