@@ -72,7 +72,9 @@ def test_every_prompt_file_is_asked_by_some_plan() -> None:
     assert asked == {path.stem for path in PLANS.rglob("prompts/*.md")}
 
 
-OWN = [name for name in NAMES if not name.startswith("memories/") or name == "memories/graphiti/write"]
+OWN = [
+    name for name in NAMES if not name.startswith("memories/") or name == "memories/graphiti/write"
+]
 """All but the plans of other memories, whose prompts are theirs."""
 AS_SAID = {"extract_mentions"}
 """Prompts whose answers are words of the text, in whatever language."""
