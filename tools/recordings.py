@@ -33,7 +33,7 @@ from semgraph.llm.local import Local
 from semgraph.llm.recording import Recorder
 from semgraph.session import Session
 from semgraph.session.inputs import example_rows
-from semgraph.session.resources import Resources, recording_of
+from semgraph.session.resources import Resources
 from semgraph.stores.sqlite.store import SqliteStore
 
 ROOT = Path(__file__).parents[1]
@@ -74,7 +74,7 @@ def record_plan(path: Path) -> None:
             with Session(llm="recorded", store=store, journal=False, runs="") as before:
                 before.run(_before(path, name))
         started = time.perf_counter()
-        result = session.run(path, record_to=recording_of(plan), inputs=example.inputs)
+        result = session.run(path, record_to=plan.recording, inputs=example.inputs)
         calls, failed = result.meter.total().calls_issued, len(result.failed)
         _print(f"{plan.name}: {calls} calls", started, f"{failed} failed")
 

@@ -96,7 +96,8 @@ class PlanOptions:
         flag(
             "-i --input NAME=FILE|-|TEXT|[]|all",
             "Rows: .jsonl, .csv, .parquet, also DIR/*.jsonl; "
-            "FILE:COLUMN=SOURCE,… renames; - a text, -.jsonl rows; [] none; all: all groups.",
+            "FILE:COLUMN=SOURCE,… renames; - a text, -.jsonl rows; [] none; all: all groups; "
+            "FILE.json: an object with the rows of each input.",
             autocompletion=completion.inputs,
         ),
     ] = None

@@ -11,7 +11,14 @@ from typing import Annotated
 
 import typer
 
-from semgraph.cli.options import Commands, CommonOptions, argument, everywhere, flag
+from semgraph.cli.options import (
+    Commands,
+    CommonOptions,
+    PlanOptions,
+    argument,
+    everywhere,
+    flag,
+)
 from semgraph.errors import PlanError, Problem
 
 app = Commands(help="Records of runs: list, show, remove.", no_args_is_help=True)
@@ -177,7 +184,7 @@ def prune(
 @everywhere
 def export(
     options: CommonOptions,
-    group: Annotated[str, argument("GROUP", "The value of the partition.")],
+    given: PlanOptions,
     to: Annotated[
         str,
         flag(
@@ -185,15 +192,29 @@ def export(
             "FILE.graphml, FILE.json (node-link), or FOLDER.parquet: nodes.parquet, edges.parquet.",
         ),
     ],
+    group: Annotated[str | None, argument("GROUP", "The value of the partition.")] = None,
+    plan: Annotated[
+        str | None, flag("--plan PLAN", "Instead of a group: the results of a plan, as FILE.json.")
+    ] = None,
     graph: Annotated[
         str | None,
         flag("--graph FILE", "A graph.yaml; default: plans/graph.yaml, else the shipped."),
     ] = None,
 ) -> None:
-    """Write a group's nodes and edges, with labels, properties and times, for other programs."""
+    """Write a group's nodes and edges, with labels, properties and times, for other programs; or the
+    results of a plan.
+    """
+    from semgraph.cli.run import export_results
     from semgraph.formats import plural
 
+    if (group is None) == (plan is None) or (graph if plan else given != PlanOptions()):
+        what = "export takes GROUP and --graph, or --plan and its -i, --set, --preset and --use"
+        hint = "write semgraph export GROUP -o FILE, or semgraph export --plan PLAN -o FILE.json"
+        raise PlanError(Problem(what, hint=hint))
     with options.session() as session:
+        if plan is not None:
+            raise typer.Exit(export_results(options, session, plan, given, to).exit_code)
+        assert group is not None
         written = session.export(group, to, graph=graph)
     if options.json:
         counts = {"nodes": written.nodes, "edges": written.edges}

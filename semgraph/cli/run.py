@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
@@ -154,6 +155,38 @@ def _report(
     options.talk(*hints(result, plan, after))
     for line in remarks(result, plan, typed + options.words(*_CODE), typed + options.words()):
         options.warn(line)
+
+
+def export_results(
+    options: CommonOptions, session: Session, typed: str, given: PlanOptions, to: str
+) -> Result:
+    """Run a plan over given rows, and write its results into a JSON file."""
+    from semgraph.errors import PlanError, Problem
+    from semgraph.formats import plural
+    from semgraph.render.outcome import cost, remarks
+    from semgraph.session.export import check_document, write_results
+
+    check_document(Path(to))
+    plan = given.prepare(session, typed)
+    if plan.inputs and not given.input:
+        what = f"export --plan {typed} needs rows: the example of the plan is not exported"
+        value = {True: "all", False: "FILE"}
+        each = " ".join(f"-i {name}={value[spec.or_all]}" for name, spec in plan.inputs.items())
+        raise PlanError(Problem(what, hint=f"give its inputs: {each}"))
+    request, began = RunOptions(), time.monotonic()
+    inputs = _introduce(options, session, plan, typed, given, request)
+    result = _run(options, session, plan, typed, request, inputs)
+    write_results(result, Path(to))
+    counts = {name: result.count(name) for name in result.tables}
+    if options.json:
+        options.dump({"path": str(Path(to).resolve()), "run": result.run, "rows": counts})
+    else:
+        rows = ", ".join(f"{plural(number, 'row')} of {name}" for name, number in counts.items())
+        options.show(f"{to}   {rows}")
+    options.talk(cost(result.meter.total(), time.monotonic() - began))
+    for line in remarks(result, plan, typed + options.words(*_CODE), typed + options.words()):
+        options.warn(line)
+    return result
 
 
 Form = Literal["tree", "algebra", "mermaid", "json", "queries", "prompts"]

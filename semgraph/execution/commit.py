@@ -82,8 +82,7 @@ class Unwritten:
         label, table = self.spec.sink.label, self.batch.table
         return self.by_embedder or any(
             (getattr(label, end), str(table.column(end)[self.place].as_py())) in lacking
-            for end in ("source", "target")
-            if label.kind == "edge"
+            for end in label.ends
         )
 
     def failure(self) -> Failure:

@@ -268,19 +268,21 @@ def standard_input() -> str:
     return text.rstrip("\n")
 
 
-def rows_of(path: Path) -> Any:
+def rows_of(path: Path, name: str = "") -> Any:
     """The untyped rows of a file: text if the format has no types. `-.jsonl` is standard input, one
-    object per line.
+    object per line. Of a JSON file with several inputs, the rows of the input `name`.
     """
     if str(path) == STDIN_ROWS:
         return list(_objects("standard input", iter(standard_input().split("\n"))))
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise InputError(_unreadable(path))
+    if reader is json_list:
+        return reading(path, partial(json_list, name=name))
     return reading(path, reader)
 
 
-def row_batches(path: Path, size: int = BATCH) -> Iterator[Any]:
+def row_batches(path: Path, size: int = BATCH, name: str = "") -> Iterator[Any]:
     """The rows of `rows_of`, at most `size` at a time. Files with one object per line and Parquet
     files are read lazily.
     """
@@ -289,7 +291,7 @@ def row_batches(path: Path, size: int = BATCH) -> Iterator[Any]:
         with _read_errors(path):
             yield from _IN_BATCHES[suffix](path, size)
         return
-    rows = rows_of(path)
+    rows = rows_of(path, name)
     for start in range(0, max(1, len(rows)), size):
         yield rows[start : start + size]
 
@@ -373,17 +375,26 @@ def _object(place: str, line: str, path: Path | str) -> dict[str, Any]:
     return row
 
 
-def json_list(path: Path) -> list[Mapping[str, Any]]:
-    """The rows of a file with one list of objects. Raises InputError or OSError."""
+def _json(path: Path) -> Any:
+    """The value in a JSON file. Raises InputError or OSError."""
     raw = path.read_bytes()
     try:
-        rows = json.loads(raw.decode("utf-8-sig", "surrogateescape"))
+        return json.loads(raw.decode("utf-8-sig", "surrogateescape"))
     except (ValueError, RecursionError) as error:
         raw.decode("utf-8-sig")
         where = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         hint = _fix(error) or "a file with an object on each line ends in .jsonl"
         what = f"{path}{where}: this is no JSON: {_json_fault(error)}"
         raise InputError(Problem(what, hint=hint)) from None
+
+
+def json_list(path: Path, name: str = "") -> list[Mapping[str, Any]]:
+    """The rows of a file with one list of objects, or with an object that has such a list as
+    `name`. Raises InputError or OSError.
+    """
+    rows = _json(path)
+    if isinstance(rows, dict) and isinstance(rows.get(name), list):
+        rows = rows[name]
     if not isinstance(rows, list):
         hint = 'write [{"column": "value"}, ...]; a file with an object on each line ends in .jsonl'
         what = f"{path}: this is no list of JSON objects, but {_json_kind(rows)}"
@@ -489,22 +500,30 @@ class LoadedInput:
 
 
 def read_inputs(options: Sequence[str], plan: LogicalPlan) -> dict[str, LoadedInput]:
-    """The inputs of options `NAME=FILE`, `NAME=-`, `NAME=-.jsonl`, `NAME=[]`, `NAME=all` or
-    `NAME=text`, by name.
+    """The inputs of options `NAME=FILE`, `NAME=-`, `NAME=-.jsonl`, `NAME=[]`, `NAME=all`,
+    `NAME=text` or `FILE.json` with an object of several inputs, by name.
 
     Raises:
         PlanError: An option has no name, the plan lacks the input, or an input occurs twice.
         InputError: A file cannot be read, or its rows do not fit; with file, row and column.
     """
     inputs_read: dict[str, LoadedInput] = {}
-    for option in options:
-        name, value = _split(option, plan)
+    for name, value in (_split(each, plan) for option in options for each in _each(option)):
         if name in inputs_read:
             raise PlanError(
                 Problem(f"-i {name}= is given twice", hint="put the rows into one file")
             )
         inputs_read[name] = _read(plan, plan.inputs[name], value)
     return inputs_read
+
+
+def _each(option: str) -> list[str]:
+    """An option, or that of each input in a JSON file with several."""
+    path = Path(option)
+    if path.suffix.lower() != ".json" or not is_file(path):
+        return [option]
+    document = reading(path, _json)
+    return [f"{name}={option}" for name in document] if isinstance(document, dict) else [option]
 
 
 def _split(option: str, plan: LogicalPlan) -> tuple[str, str]:
@@ -585,7 +604,7 @@ def _source(spec: InputSpec, value: str, cut: Windowing | None) -> _RowSource:
     if str(path) == STDIN_ROWS:
         rows = rows_of(path)
         return _RowSource("standard input", lambda: [rows], renames, value)
-    return _RowSource(str(path), partial(row_batches, path), renames, value)
+    return _RowSource(str(path), partial(row_batches, path, name=spec.name), renames, value)
 
 
 def _text_source(spec: InputSpec, value: str, cut: Windowing | None) -> _RowSource:

@@ -291,7 +291,7 @@ def hit_fields(
     all).
     """
     columns = label.columns
-    always = [graph.key, *(("source", "target") if label.kind == "edge" else ())]
+    always = (graph.key, *label.ends)
     wanted = columns if properties is None else dict.fromkeys((*always, *properties))
     return {name: columns[name].arrow for name in wanted}
 

@@ -73,12 +73,15 @@ class Label:
         """The vector properties, by the text property that each embeds."""
         return {d.of: d.name for d in self.derived.values() if d.by == "embed"}
 
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """The columns with the keys at the ends of an edge; nodes have none."""
+        return ("source", "target") if self.kind == "edge" else ()
+
     @cached_property
     def columns(self) -> Mapping[str, Type]:
         """The columns that a hit can have: ends of an edge, open columns and properties; no vectors."""
-        columns = dict(self.properties)
-        if self.kind == "edge":
-            columns |= {"source": Type("string"), "target": Type("string")}
+        columns = {**self.properties, **dict.fromkeys(self.ends, Type("string"))}
         if "labels" in self.open:
             columns["labels"] = Type("list", item=Type("string"))
         if "attributes" in self.open:
@@ -182,11 +185,10 @@ def misspelt(label: Label, schema: pa.Schema, written: Mapping[str, Scalar]) -> 
         written: The written values, by property.
     """
     read = frozenset().union(*(scalar.roots for scalar in written.values()))
-    ends = {"source", "target"} if label.kind == "edge" else set[str]()
     lacking = {
         name: kind
         for name, kind in label.columns.items()
-        if name not in {*written, *label.derived, *ends}
+        if name not in {*written, *label.derived, *label.ends}
     }
     for column in schema:
         if column.name in read or column.name in written:

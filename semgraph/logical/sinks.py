@@ -88,13 +88,12 @@ class Merge(Sink, keyword="merge"):
         columns = {self.graph.key: column_scalar(self.key or self.graph.key)}
         if label.kind == "edge" and not (self.only and self.source not in schema.names):
             columns |= {"source": column_scalar(self.source), "target": column_scalar(self.target)}
-        ends = {"source", "target"} if label.kind == "edge" else set[str]()
         assigned = dict(self.set) | dict(self.create)
         for name in schema.names:
             if (
                 name in label.columns
                 and name not in columns
-                and name not in ends
+                and name not in label.ends
                 and name not in assigned
             ):
                 columns[name] = column_scalar(name)

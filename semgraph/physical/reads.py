@@ -136,9 +136,8 @@ def match_query(node: Match, store: StoreReads) -> tuple[MatchQuery, tuple[Scala
         for p in parts
         if _of_fields(p, whole) and is_pushed(store, p, None, labels, node.input.schema)
     )
-    skip = {node.graph.key, "source", "target"}
     properties = {
-        var: tuple(n for n in node.fields_of(var, label) if n not in skip)
+        var: tuple(n for n in node.fields_of(var, label) if n not in {node.graph.key, *label.ends})
         for var, label in node.labelled
     }
     partition = None if node.partition == "all" else node.partition or node.graph.partition

@@ -177,8 +177,7 @@ class SearchSpec:
             if path.startswith(f"{self.node.alias}.")
         }
         wanted = [*self.fields, *sorted((extra | self.more) - set(self.fields))]
-        skip = {self.node.graph.key, "source", "target"}
-        known = {*label.columns, *label.vectors.values()} - skip
+        known = {*label.columns, *label.vectors.values()} - {self.node.graph.key, *label.ends}
         names = (name for name in wanted if name in known)
         return tuple(sorted(names) if self.more else names)
 

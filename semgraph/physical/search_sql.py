@@ -161,8 +161,7 @@ def _sought(method: int) -> str:
 def _stored_hits(spec: SearchSpec) -> str:
     node = spec.node
     alias, key = quote(node.alias), quote(node.graph.key)
-    present = {node.graph.key, *spec.properties}
-    present |= {"source", "target"} if node.graph.label(node.label).kind == "edge" else set()
+    present = {node.graph.key, *node.graph.label(node.label).ends, *spec.properties}
     struct = f"{_base_struct(spec, present)} AS {alias}"
     named = {quote(getattr(node, end)): quote(end_column(end)) for end in node.ends}
     ends = "".join(f", {column} AS {name}" for name, column in named.items())

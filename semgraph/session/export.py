@@ -1,4 +1,6 @@
-"""Export of a group of the stored graph: a networkx graph, or a GraphML, JSON or Parquet file."""
+"""Export of a group of the stored graph: a networkx graph, or a GraphML, JSON or Parquet file; and of
+the results of a plan as a JSON file.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import networkx as nx
 import pyarrow as pa
@@ -20,7 +22,8 @@ import pyarrow.parquet as pq
 
 from semgraph.display import option
 from semgraph.errors import DataError, PlanError, Problem, did_you_mean
-from semgraph.expr.types import Type
+from semgraph.execution.result import Result
+from semgraph.expr.types import Type, python_rows
 from semgraph.logical.prompt import plain
 from semgraph.logical.schema import Graph, Label
 from semgraph.privacy import private_folder
@@ -28,7 +31,6 @@ from semgraph.session.resources import Resources
 from semgraph.stores.base import Migratable, Store, open_for_reading
 
 LABEL = "label"  # the attribute with the label of a node, or the type of an edge
-_ENDS = ("source", "target")
 _TAKEN = {"node": {LABEL, "id"}, "edge": {LABEL, "id", "key"}}
 _FOLDER = ".parquet"
 _SOME = 1_000  # rows of a label that are searched for the names of other groups
@@ -72,8 +74,7 @@ class GroupTables:
         return tuple(note for note in notes if "left out " in note)
 
     async def _rows(self, label: Label) -> pa.Table:
-        ends = _ENDS if label.kind == "edge" else ()
-        names = [self.graph.key, self.graph.partition, *ends]
+        names = [self.graph.key, self.graph.partition, *label.ends]
         names += [name for name in properties(label) if name not in names]
         return (await self.store.scan(label.name, names, [self.group], ())).select(names)
 
@@ -149,7 +150,7 @@ async def networkx_graph(graph: Graph, tables: GroupTables) -> nx.MultiDiGraph:
         kinds = label.columns
         for row in table.to_pylist():
             key = row[graph.key]
-            values = {LABEL: label.name, **_attributes(row, label.kind, kinds)}
+            values = {LABEL: label.name, **_attributes(row, label, kinds)}
             if label.kind == "node":
                 _refuse_equal(made, key, label)
                 made.add_node(key, **values)
@@ -174,17 +175,14 @@ def _refuse_equal(made: nx.MultiDiGraph, key: str, label: Label) -> None:
         )
 
 
-def _attributes(
-    row: Mapping[str, Any], kind: Literal["node", "edge"], types: Mapping[str, Type]
-) -> dict[str, Any]:
+def _attributes(row: Mapping[str, Any], label: Label, types: Mapping[str, Type]) -> dict[str, Any]:
     """The properties of a row that have a value. A name that networkx or `label` reserves gets the
     suffix "_".
     """
-    ends = _ENDS if kind == "edge" else ()
     return {
-        f"{name}_" if name in _TAKEN[kind] else name: _value(value, types[name])
+        f"{name}_" if name in _TAKEN[label.kind] else name: _value(value, types[name])
         for name, value in row.items()
-        if value is not None and name not in ends
+        if value is not None and name not in label.ends
     }
 
 
@@ -201,8 +199,24 @@ def _value(value: Any, kind: Type) -> Any:
 # -- files
 
 
+def check_document(to: Path) -> None:
+    """Refuse a file for results that does not end in .json. Raises PlanError."""
+    if to.suffix.lower() != ".json":
+        what = f'{to}: the results of a plan are written as JSON, not as "{to.suffix}"'
+        raise PlanError(Problem(what, hint=f"-o {to.stem}.json"))
+
+
+def write_results(result: Result, to: Path) -> None:
+    """Write the results of a run as one JSON object, a list of rows by name. Raises OSError."""
+    with _replacing(to) as file:
+        _dump({name: python_rows(table) for name, table in result.tables.items()}, file)
+
+
 def _write_json(made: nx.MultiDiGraph, file: Path) -> None:
-    data = nx.node_link_data(made, edges="edges")
+    _dump(nx.node_link_data(made, edges="edges"), file)
+
+
+def _dump(data: Any, file: Path) -> None:
     with file.open("w", encoding="utf-8") as out:
         json.dump(data, out, ensure_ascii=False, indent=1, default=plain)
         out.write("\n")
@@ -264,10 +278,11 @@ class _LabelWriter:
         self._several = {name for name, types in kinds.items() if len(types) > 1} | {LABEL} & {
             *kinds
         }
-        ends = _ENDS if any(label.kind == "edge" for label in labels) else ()
         fields: dict[str, pa.DataType] = {
             LABEL: pa.string(),
-            **dict.fromkeys((graph.key, graph.partition, *ends), pa.string()),
+            **dict.fromkeys(
+                (graph.key, graph.partition, *(labels[0].ends if labels else ())), pa.string()
+            ),
         }
         for label in labels:
             for name, kind in properties(label).items():

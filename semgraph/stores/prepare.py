@@ -268,9 +268,8 @@ def returned(
     ends of an edge, properties.
     """
     first = [graph.key, *([graph.partition] if partition else [])]
-    ends = ["source", "target"] if label.kind == "edge" else []
     declared = {*label.columns, *label.vectors.values()}
-    names = dict.fromkeys([*first, *ends, *properties])
+    names = dict.fromkeys([*first, *label.ends, *properties])
     for name in names:
         if name not in declared:
             raise EngineError(
@@ -688,8 +687,7 @@ class LeftOut:
             rows: Their values.
             convert: Converts a column; raises one of `UNFIT`.
         """
-        edge = label in graph.labels and graph.labels[label].kind == "edge"
-        required = (graph.key, "source", "target") if edge else (graph.key,)
+        required = (graph.key, *(graph.labels[label].ends if label in graph.labels else ()))
 
         def checked(name: str, values: Sequence[Any]) -> pa.Array[Any]:
             if name in required and None in values:

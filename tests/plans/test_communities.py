@@ -250,6 +250,26 @@ async def test_entities_of_one_community_are_told_in_one_call_and_none_is_lost(
     assert told["summary"].count("works at C0") == 3
 
 
+@both_stores
+async def test_as_in_graphiti_pairs_are_merged_and_the_name_is_asked_apart(memory: Memory) -> None:
+    await cliques(memory, [3, 2])
+    await memory.run("build_communities", groups="all")
+    rows = [
+        {"uuid": uuid, "group_id": "g", "name": f"P{uuid}", "summary": f"P{uuid} lives in Oslo."}
+        for uuid in ("g00-000", "g00-001", "g01-000")
+    ]
+    result = await memory.run("update_communities", entities=rows, preset="graphiti")
+    calls = {name: step.calls_issued for name, step in result.meter.steps.items()}
+    assert (calls["texts"], calls["named"]) == (3, 2), "one an entity, one a community"
+    small, large = sorted(
+        (await memory.around())["communities"], key=lambda c: c["summary"].count("works at")
+    )
+    assert small["summary"].count("lives in Oslo") == 1
+    assert large["summary"].count("lives in Oslo") == 2
+    assert large["summary"].count("works at C0") == 3
+    assert {small["name"], large["name"]} == {"Around C0", "Around C1"}
+
+
 async def test_an_entity_without_one_joins_that_of_most_of_its_facts(memory: Memory) -> None:
     await cliques(memory, [3, 3])
     await memory.run("build_communities", groups="all")

@@ -70,6 +70,32 @@ async def test_nodes_of_every_kind(memory: Memory, kind: str, there: list[str]) 
     )
 
 
+async def test_a_property_of_nodes_may_be_named_source(memory: Memory) -> None:
+    await planted(memory)
+    saga = {"uuid": "s1", "group_id": "g", "name": "Tour"}
+    await memory.run("save_nodes", sagas=[saga])
+    of_saga = {"uuid": "s1e1", "source": "s1", "target": "e1", "group_id": "g"}
+    await memory.run("save_edges", holds=[of_saga])
+
+    async def sources(plan: str, table: str, **options: Any) -> dict[str, str | None]:
+        rows = (await memory.run(plan, **options)).tables[table].to_pylist()
+        return {row["uuid"]: row["source"] for row in rows}
+
+    wanted = [{"group_id": "g"}, {"uuid": "e3"}]
+    assert await sources("get_nodes", "nodes", wanted=wanted, params={"kind": "Episodic"}) == {
+        "e1": "text", "e2": "message", "e3": "text", "e4": "text",
+    }  # fmt: skip
+    texts = {"group_ids": ["g"], "source": "text"}
+    latest = [texts, texts | {"saga": "Tour"}]
+    found = (await memory.run("retrieve_episodes", queries=latest)).tables["episodes"].to_pylist()
+    assert [(e["id"], e["uuid"], e["source"]) for e in found] == [
+        ("q1", "e1", "text"), ("q1", "e4", "text"), ("q2", "e1", "text"),
+    ]  # fmt: skip
+    query, only = [{"query": "minute"}], {"episodes": True, "edges": None, "nodes": None}
+    hits = await sources("search", "episodes", queries=query, params=only)
+    assert hits == {"e1": "text", "e2": "message", "e3": "text", "e4": "text"}
+
+
 async def test_edges_by_uuid_by_ends_and_by_group(memory: Memory) -> None:
     await planted(memory)
 

@@ -71,6 +71,17 @@ async def test_rrf_adds_one_over_place_and_breaks_ties_by_the_first_way(
     assert await ranked(session, pool("", "x", "y"), rerank=rule) == [("x", 1.0), ("y", 1.0)]
 
 
+async def test_with_a_larger_k_what_several_ways_find_is_before_the_first_of_one(
+    session: semgraph.Session,
+) -> None:
+    """z 1/1, b 1/3 + 1/3; with 60: z 1/60 = 0.017, b 2/62 = 0.032."""
+    found = pool("zxb", "yab")
+    assert await ranked(session, found, limit=2) == [("z", 1.0), ("y", 1.0)]
+    assert await ranked(session, found, limit=2, rrf_k=60) == [("b", 0.032), ("z", 0.017)]
+    none = await session.arun(loaded("rerank", params={"rrf_k": 0}), pool=found)
+    assert {failure.error for failure in none.failed} == {"rrf_k is a number above 0"}
+
+
 async def test_limit_and_least_score(session: semgraph.Session) -> None:
     assert await ranked(session, pool("abc", "bd"), limit=2) == [("b", 1.5), ("a", 1.0)]
     assert await ranked(session, pool("abc", "bd"), min_score=0.5) == [

@@ -350,6 +350,48 @@ async def test_as_of_is_what_held_then_as_far_as_it_was_known(graph: Memory) -> 
     assert uuids(heard, "episodes") == ["e1"]
 
 
+async def connected(graph: Memory, **given: Any) -> Row:
+    """The ends, the episodes, the times and the texts of the one fact that is searched for."""
+    row = (
+        (await search(graph, "works", by="fulltext", nodes=None, **given))
+        .tables["edges"]
+        .to_pylist()[0]
+    )
+    names = ("source_uuid", "target_uuid", "episodes", "created_at", "expired_at", "texts")
+    return {name: row[name] for name in names}
+
+
+@both_stores
+async def test_a_fact_is_found_with_its_ends_its_episodes_and_its_times(graph: Memory) -> None:
+    known = {
+        "source_uuid": "ann",
+        "target_uuid": "luma",
+        "episodes": ["e1"],
+        "created_at": day(1),
+        "expired_at": day(1, 3),
+        "texts": None,
+    }
+    assert await connected(graph) == known
+    assert await connected(graph, known_at="2025-02-15") == {**known, "expired_at": None}
+    assert await connected(graph, texts=True) == {**known, "texts": ["Ann talks of Project Kite"]}
+
+
+@both_stores
+async def test_texts_are_those_of_the_group_in_the_order_of_the_episodes(graph: Memory) -> None:
+    theirs = {"uuid": "x1", "group_id": "h", "content": "A secret.", "valid_at": day(1)}
+    await graph.run("save_nodes", episodes=[theirs])
+    of_both = [
+        row | {"episodes": ["e3", "x1", "gone", "e1"]} for row in FACTS if row["uuid"] == "works"
+    ]
+    await graph.run("save_edges", facts=of_both)
+    texts = ["It rains", "Ann talks of Project Kite"]
+    assert (await connected(graph, texts=True))["texts"] == texts
+    assert (await connected(graph, texts=True, known_at="2025-01-02"))["texts"] == texts[1:]
+    plain = await search(graph)
+    cited = await search(graph, texts=True)
+    assert trips_of(cited) == {**trips_of(plain), "edges": trips_of(plain)["edges"] + 1}
+
+
 async def test_a_query_is_words_whatever_else_stands_in_it(graph: Memory) -> None:
     for text in (
         '"AND (OR',

@@ -108,7 +108,7 @@ def _add_property(
     for row, value in zip(rows, array.to_pylist(), strict=True):
         if value is None:
             continue
-        if name in ("source", "target") and label.kind == "edge":
+        if name in label.ends:
             row[name] = value
             continue
         what = f"{name} of {label.name} {row['key']}"

@@ -425,10 +425,9 @@ class VariablePaths:
         keys: dict[Node, tuple[str, ...]] = {}
         for label, numbers in wanted.items():
             table, ids = self.tables[label], sorted(numbers)
-            ends = ["source", "target"] if table.label.kind == "edge" else []
             rows = [
                 array.to_pylist()
-                for array in read_rows(con, table, [self.graph.key, *ends], ids, {})
+                for array in read_rows(con, table, [self.graph.key, *table.label.ends], ids, {})
             ]
             for number, key, *others in zip(ids, *rows, strict=True):
                 keys[label, number] = (key, label, *others)

@@ -158,7 +158,7 @@ class Table:
     def _constraint(self, name: str) -> str:
         if name == self.graph.key:
             return " NOT NULL UNIQUE"
-        ends = self.label.kind == "edge" and name in ("source", "target")
+        ends = name in self.label.ends
         return " NOT NULL" if ends or name == self.graph.partition else ""
 
     def parts(self) -> Iterator[tuple[str, str]]:

@@ -319,10 +319,9 @@ class PreparedSearch:
         return Nearest(self.scope, method)
 
     def _is_pinned(self) -> bool:
-        ends = ("source", "target") if self.table.label.kind == "edge" else ()
         read_of = (read(scalar, aliases(self.query)) for scalar in self.query.where)
         terms = [term for term in read_of if term is not None]
-        names = {self.table.graph.key, *ends}
+        names = {self.table.graph.key, *self.table.label.ends}
         return any(pinned(term, names) for term in of_hit(terms, self.query.alias))
 
     def run(self, con: sqlite3.Connection, caches: Caches, dimensions: Dimensions) -> pa.Table:

@@ -202,9 +202,8 @@ class EncodedMerge:
         )
 
     def _update(self, con: sqlite3.Connection, old: Sequence[int], ids: Mapping[str, int]) -> None:
-        fixed = {self.table.graph.key, self.table.graph.partition, *self.write.create}
-        if self.table.label.kind == "edge":
-            fixed |= {"source", "target"}
+        table = self.table
+        fixed = {table.graph.key, table.graph.partition, *table.label.ends, *self.write.create}
         columns: dict[str, list[Any]] = {}
         for name, values in self.columns.items():
             changed = [values[n] for n in old]
