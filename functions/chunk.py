@@ -1,9 +1,9 @@
-"""Pieces of a long text, by tokens, words or sentences, with overlap."""
+"""Pieces of a long text, by tokens, words or sentences, or by tokens in whole sentences, with overlap."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypedDict
 
 from semgraph.function import token_spans
@@ -24,9 +24,13 @@ def chunk(text: str, size: int = 400, overlap: int = 0, by: str = "tokens") -> l
     """Pieces of `size` tokens, words or sentences, of which each repeats the last `overlap` of the
     one before.
 
-    White space around a piece is left out. `substr(text, start, length(piece.text))` is the piece.
+    With `by="whole"` a piece has at most `size` tokens in whole sentences, and repeats the last
+    sentences of the one before, of at most `overlap` tokens; a sentence beyond `size` is cut. White
+    space around a piece is left out. `substr(text, start, length(piece.text))` is the piece.
 
     >>> [piece["text"] for piece in chunk("One two. Three four. Five.", 2, 1, by="sentences")]
+    ['One two. Three four.', 'Three four. Five.']
+    >>> [piece["text"] for piece in chunk("One two. Three four. Five.", 8, 4, by="whole")]
     ['One two. Three four.', 'Three four. Five.']
     >>> chunk("One two  three", 2, by="words")
     [{'nth': 1, 'start': 1, 'text': 'One two'}, {'nth': 2, 'start': 10, 'text': 'three'}]
@@ -37,17 +41,42 @@ def chunk(text: str, size: int = 400, overlap: int = 0, by: str = "tokens") -> l
         raise ValueError(f"size is a number from 1, not {size}")
     if not 0 <= overlap < size:
         raise ValueError(f"overlap is less than size, {size}, and not {overlap}")
-    if by not in _UNITS:
-        raise ValueError(f'by is one of {", ".join(_UNITS)}, not "{by}"')
-    units = _UNITS[by](text)
+    if by not in (*_UNITS, "whole"):
+        raise ValueError(f'by is one of {", ".join([*_UNITS, "whole"])}, not "{by}"')
+    if by == "whole":
+        spans = _whole(text, size, overlap)
+    else:
+        units = _UNITS[by](text)
+        firsts = range(0, max(len(units) - overlap, min(len(units), 1)), size - overlap)
+        spans = ((units[n][0], units[min(n + size, len(units)) - 1][1]) for n in firsts)
     pieces: list[Piece] = []
-    for first in range(0, max(len(units) - overlap, min(len(units), 1)), size - overlap):
-        start, end = units[first][0], units[min(first + size, len(units)) - 1][1]
+    for start, end in spans:
         piece = text[start:end]
-        start += len(piece) - len(piece.lstrip())
+        place = start + len(piece) - len(piece.lstrip()) + 1
         if stripped := piece.strip():
-            pieces.append({"nth": len(pieces) + 1, "start": start + 1, "text": stripped})
+            pieces.append({"nth": len(pieces) + 1, "start": place, "text": stripped})
     return pieces
+
+
+def _whole(text: str, size: int, overlap: int) -> Iterator[Span]:
+    """Spans of whole sentences of at most `size` tokens; longer sentences are cut."""
+    units: list[Span] = []
+    sizes: list[int] = []
+    for start, end in _sentences(text):
+        tokens = token_spans(text[start:end])
+        for n in range(0, len(tokens), size):
+            own = tokens[n : n + size]
+            units.append((start + own[0][0], start + own[-1][1]))
+            sizes.append(len(own))
+    first = last = 0
+    while last < len(units):
+        while last < len(units) and sum(sizes[first : last + 1]) <= size:
+            last += 1
+        yield units[first][0], units[last - 1][1]
+        first, room = last, min(overlap, size - sizes[last]) if last < len(units) else 0
+        while sizes[first - 1] <= room:
+            first -= 1
+            room -= sizes[first]
 
 
 def _words(text: str) -> Sequence[Span]:

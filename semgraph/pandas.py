@@ -20,7 +20,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 import pyarrow as pa
 
@@ -37,6 +37,7 @@ from semgraph.formats import plural
 from semgraph.frontend.document import checks_arguments
 from semgraph.frontend.frame import Frame, table
 from semgraph.frontend.rows import is_pandas, set_aside
+from semgraph.logical.node import walk
 from semgraph.meter import StepMetrics
 from semgraph.session import Session
 
@@ -90,6 +91,23 @@ def _checks(operator: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     of_frame = inspect.signature(getattr(Frame, operator)).parameters
     beside = [name for name in of_frame if name not in {"self", "step"}]
     return lambda method: checks_arguments(method, operator, beside)
+
+
+def _of_frame(operator: str) -> Callable[..., pd.DataFrame]:
+    """The method of data frames that runs a composed method of `Frame` on their rows."""
+    method = getattr(Frame, operator)
+
+    def run(self: Semantics, *args: Any, use: str | None = None, **options: Any) -> pd.DataFrame:
+        asked = inspect.signature(method).bind(self, *args, **options).arguments
+        del asked["self"]
+        if "other" not in asked:
+            return _Question(_Rows(self._frame), operator, asked, use).rows()
+        right = _Rows(_data_frame(asked["other"], operator), "other_rows")
+        question = _Question(_Rows(self._frame), operator, {**asked, "other": right.frame}, use)
+        return question.pairs(right, asked.get("alias", "other"))
+
+    run.__doc__ = method.__doc__
+    return _checks(operator)(run)
 
 
 class Semantics:
@@ -169,12 +187,7 @@ class Semantics:
         `NAME_other`. `using` allows only pairs with equal columns; the model is called only for
         these.
         """
-        if not is_pandas(other):
-            what = f"join: other is {type(other).__name__}, not a data frame of pandas"
-            column = isinstance(other, pd.Series)
-            hint = 'give other.to_frame("name")' if column else "give pd.DataFrame(rows)"
-            raise InputError(Problem(what, hint=hint))
-        right = _Rows(other, "other_rows")
+        right = _Rows(_data_frame(other, "join"), "other_rows")
         asked = {"other": right.frame, "prompt": prompt, "alias": alias, "using": using, "how": how}
         question = _Question(_Rows(self._frame), "sem_join", {**asked, **options}, use)
         return question.rows() if how in {"semi", "anti"} else question.pairs(right, alias)
@@ -198,6 +211,13 @@ class Semantics:
         own = {**(add or {}), _ROW: f"min({_ROW})"}
         asked = {"prompt": prompt, "returns": returns, "by": by, "add": own, **options}
         return _Question(_Rows(self._frame), "sem_agg", asked, use).groups()
+
+    search = _of_frame("sem_search")
+    dedup = _of_frame("sem_dedup")
+    cluster_by = _of_frame("sem_cluster_by")
+    classify = _of_frame("sem_classify")
+    extract = _of_frame("sem_extract")
+    sim_join = _of_frame("sem_sim_join")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The standard error of the mean, as `df.sem()` without this module."""
@@ -285,7 +305,17 @@ class _Rows:
             except PlanError as error:  # drop proposed types, which `sem` does not take
                 self.left_out[str(column)] = replace(error.problems[0], there=None)
         places = pa.array(range(len(source)), pa.int64())
-        self.frame = table(pa.table({**columns, _ROW: places}), name=name)
+        self.frame = table(pa.table({**columns, _ROW: places}), key=_ROW, name=name)
+
+
+def _data_frame(other: Any, method: str) -> pd.DataFrame:
+    """The other frame of a join. Raises InputError."""
+    if not is_pandas(other):
+        what = f"{method}: other is {type(other).__name__}, not a data frame of pandas"
+        column = isinstance(other, pd.Series)
+        hint = 'give other.to_frame("name")' if column else "give pd.DataFrame(rows)"
+        raise InputError(Problem(what, hint=hint))
+    return cast("pd.DataFrame", other)
 
 
 def _column(frame: pd.DataFrame, *, alone: bool) -> Any:
@@ -314,6 +344,9 @@ class _Question:
             self.frame: Frame = getattr(rows.frame, operator)(**arguments, step=_STEP)
         except PlanError as error:
             raise PlanError(*_problems(error, rows, arguments)) from None
+        if use is not None and not any(node.swappable for node in walk(self.frame.node)):
+            what, hint = f"{operator} has no implementations for use to choose", "leave use out"
+            raise PlanError(Problem(what, hint=hint))
 
     def rows(self) -> pd.DataFrame:
         """The rows that the operator returns, with its answers."""

@@ -20,8 +20,10 @@ from semgraph.logical.relational import (
     Filter,
     GroupJoin,
     Input,
+    Intersect,
     Join,
     Limit,
+    OfAlike,
     Ordered,
     Project,
     Require,
@@ -142,7 +144,7 @@ def _written_by_calls(plan: LogicalPlan, calls: Mapping[str, PlanCall]) -> list[
 def _chain(node: Node, name: Name, named: Mapping[Node, str]) -> list[str]:
     """The operators of a step, outermost first, and their input."""
     lines = [symbol(node, name)]
-    while node.inputs and not isinstance(node, (Union, Cluster)):
+    while node.inputs and not isinstance(node, (OfAlike, Cluster)):
         node = node.inputs[0]
         if node in named or isinstance(node, Input):
             return [*lines, name(node)]
@@ -278,6 +280,12 @@ def _(node: Aggregate, name: Name) -> str:
 @symbol.register
 def _(node: Union, name: Name) -> str:
     return " ∪ ".join(name(branch) for branch in node.relations)
+
+
+@symbol.register
+def _(node: Intersect, name: Name) -> str:
+    names = [name(relation) for relation in node.relations]
+    return (" ∩ " if node.present else " − ").join(names) if names[1:] else f"δ {names[0]}"
 
 
 @symbol.register

@@ -126,6 +126,7 @@ class Faithful(DuckDB):
             for word, kind in DuckDB.Tokenizer.KEYWORDS.items()
             if word not in {"<=>", "DIV", "RLIKE", "REGEXP"}
         }
+        COMMANDS: ClassVar = set()  # words after which sqlglot reads the rest as one text
 
     class Generator(DuckDB.Generator):  # type: ignore[misc, valid-type]  # assigned there
         """sqlglot's generator without warnings: DuckDB refuses unsupported syntax."""
@@ -599,15 +600,79 @@ def _with_own_calls(tree: exp.Expr, source: str, own: Sequence[OwnFunction]) -> 
         raise Fault(what, there=fault.there, hint=fault.hint) from None
 
 
-_OPERATOR = r"(?:is|in|like|ilike|glob|similar|not|between|and|or|collate)\b"
-_FIRST = re.compile(rf"\s*([A-Za-z_]+)(?=\s*(?:[^\w\s(\"'*]|\Z)|\s+{_OPERATOR})", re.IGNORECASE)
-_WORDS = {TokenType.DROP, TokenType.ALTER, TokenType.CREATE, TokenType.GRANT, TokenType.INSERT}
 _TEXTS = {TokenType.BYTE_STRING, TokenType.HEREDOC_STRING, TokenType.NATIONAL_STRING}
-_STATEMENTS = frozenset(
-    word
-    for word, kind in _DIALECT.tokenizer_class.KEYWORDS.items()
-    if kind in {*_DIALECT.parser_class.STATEMENT_PARSERS, *_DIALECT.tokenizer_class.COMMANDS}
-)
+_NO_WORDS = {TokenType.STRING, TokenType.NUMBER, TokenType.IDENTIFIER, *_TEXTS}
+# Words after which an operand stands, words that stand after an operand, and those that NOT negates.
+_BEFORE = frozenset(
+    ["AND", "OR", "CASE", "WHEN", "THEN", "ELSE", "BETWEEN", "IN", "LIKE", "ILIKE", "GLOB", "SIMILAR TO", "ESCAPE",
+     "ORDER BY", "PARTITION BY", "WHERE", "IF", "FROM", "FOR"]
+)  # fmt: skip
+_NEGATED = frozenset(["IN", "LIKE", "ILIKE", "GLOB", "SIMILAR TO", "BETWEEN"])
+_AFTER = _NEGATED | frozenset(
+    ["AND", "OR", "IS", "ISNULL", "NOTNULL", "THEN", "ELSE", "END", "WHEN", "ASC", "DESC", "NULLS", "FOR", "ORDER BY",
+     "AS", "AT", "COLLATE", "ESCAPE", "NOT"]
+)  # fmt: skip
+# Names already, words that are values, or that begin a frame of a window function.
+_KEPT = {TokenType.VAR, TokenType.TRUE, TokenType.FALSE, TokenType.NULL, TokenType.ROWS, TokenType.RANGE,
+         *_DIALECT.parser_class.NO_PAREN_FUNCTIONS}  # fmt: skip
+
+
+def _name_words(tokens: Sequence[Token]) -> None:
+    """Make names of the words of SQL that stand where only an operand can: `from` in `from = 1`.
+
+    A word is an operand if an operand is due, and what follows can only stand after an operand.
+    """
+    due, of_type, before = True, 0, None  # of_type: 1 and the open brackets of a type
+    for i, token in enumerate(tokens):
+        word, kind = _word(token), token.token_type
+        opens = i + 1 < len(tokens) and tokens[i + 1].token_type == TokenType.L_PAREN
+        if of_type:
+            of_type += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
+            of_type = of_type if of_type > 1 else 0
+        elif before in {TokenType.ALIAS, TokenType.DCOLON} and opens:
+            of_type = 1
+        elif not word:
+            due = kind not in {TokenType.VAR, TokenType.DCOLON, *_CLOSING, *_NO_WORDS}
+        elif before == TokenType.DOT or (due and _is_name(tokens, i)):
+            if (kind not in _KEPT or word == "LAMBDA") and not opens:
+                token.token_type = TokenType.IDENTIFIER
+            due = False
+        elif word not in {"NOT", "DISTINCT"}:
+            due = word in _BEFORE
+        before = token.token_type
+
+
+def _word(token: Token) -> str:
+    """The word of a token in upper case; "" for signs, values and quoted names."""
+    is_word = token.token_type not in _NO_WORDS and token.text[:1].isalpha()
+    return token.text.upper() if is_word else ""
+
+
+def _is_name(tokens: Sequence[Token], i: int) -> bool:
+    """Whether a word where an operand is due is one, and no syntax before an operand."""
+    word, before = _word(tokens[i]), [_word(t) or t.text for t in tokens[max(i - 2, 0) : i]]
+    if " " in word or (word, before[-1:]) == ("WHEN", ["CASE"]) or before == ["FILTER", "("]:
+        return False
+    opens = before[-1:] in ([], ["("])
+    if word in {"NOT", "CASE", "ARRAY", "INTERVAL"} or (word in {"DISTINCT", "SELECT"} and opens):
+        following = tokens[i + 1] if i + 1 < len(tokens) else None
+        if following is not None and following.text in {"+", "-", "*", "~", "@", "["}:
+            return False
+        another = _word(following) if following is not None else ""
+        if (word, another) == ("CASE", "WHEN") or (another and _follows(tokens, i + 2)):
+            return False
+    return _follows(tokens, i + 1)
+
+
+def _follows(tokens: Sequence[Token], i: int) -> bool:
+    """Whether the token at a place can only stand after an operand."""
+    if i >= len(tokens):
+        return True
+    if word := _word(tokens[i]):
+        negated = i + 1 < len(tokens) and _word(tokens[i + 1]) in _NEGATED
+        return word in _AFTER and (word != "NOT" or negated)
+    kind = tokens[i].token_type
+    return kind not in {TokenType.L_PAREN, TokenType.L_BRACE, TokenType.PARAMETER, *_NO_WORDS}
 
 
 @lru_cache(maxsize=256)
@@ -618,15 +683,9 @@ def _tokens(source: str) -> list[Token]:
 
 def _read(source: str) -> exp.Expr:
     """The syntax tree of one expression. Raises Fault."""
-    first = _FIRST.match(source)
-    if first and first[1].upper() in _STATEMENTS:  # a column, as in `drop > 0`
-        source = f'"{first[1]}"{source[first.end() :]}'
     try:
         tokens = _tokens(source)
-        several = any(token.token_type == TokenType.SEMICOLON for token in tokens)
-        for token in () if several else tokens[1:]:
-            if token.token_type in _WORDS:
-                token.token_type = TokenType.VAR
+        _name_words(tokens)
         _as_duckdb(tokens, source)
         parsed = _DIALECT.parser().parse(tokens, source)
         lacks = _unclosed(tokens)

@@ -65,7 +65,7 @@ from semgraph.logical.node import (
     typed,
 )
 from semgraph.logical.prompt import Prompt, PromptSet
-from semgraph.logical.relational import Add, GroupJoin, Project, Union
+from semgraph.logical.relational import Add, Except, GroupJoin, Intersect, Project, Union
 from semgraph.logical.schema import Graph
 from semgraph.logical.semantic import Answers, Check, SemMap
 from semgraph.logical.sinks import Delete, Merge, Sink
@@ -78,7 +78,7 @@ OPERATORS: tuple[type[Node], ...] = tuple(
     if isinstance(cls, type) and issubclass(cls, Node) and cls.__module__ == module.__name__
     if cls.keyword and any(f.metadata["kind"] == "input" for f in cls.arguments())
 )
-SOURCES: tuple[type[Node], ...] = (Union, Scan)
+SOURCES: tuple[type[Node], ...] = (Union, Intersect, Except, Scan)
 SINKS: tuple[type[Sink], ...] = (Merge, Delete)
 _SEVERAL = {"over", "partition", "body"}  # arguments that fill several fields
 # Further keys that belong to an argument: the answers of an inline prompt, and the model's role.
@@ -400,7 +400,7 @@ def check_result(node: Node) -> None:
 
 
 OPERATOR_WORDS = by_keyword(OPERATORS)
-SOURCE_WORDS = ("from", "union", "call", "switch")
+SOURCE_WORDS = ("from", "union", "intersect", "except", "call", "switch")
 
 
 def operator_on(item: Any, *, first: bool) -> tuple[str, Any]:

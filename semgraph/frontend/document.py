@@ -838,7 +838,8 @@ def checks_arguments(
     """
     name = place or function.__name__
     own = inspect.signature(function).parameters.values()
-    known = [p.name for p in own if p.name != "self" and p.kind is not p.VAR_KEYWORD]
+    several = {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
+    known = [p.name for p in own if p.name != "self" and p.kind not in several]
     known += [word for word in beside if word not in known]
 
     @wraps(function)

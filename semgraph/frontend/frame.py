@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from semgraph.errors import Fault, Faults, InputError, PlanError, Problem, did_you_mean
 from semgraph.expr.types import PYTHON_TYPES, Type, type_of_arrow
+from semgraph.frontend import composed
 from semgraph.frontend.build import OPERATORS, SINKS, build, by_keyword, is_shorthand, plan_keys
 from semgraph.frontend.classes import Called
 from semgraph.frontend.document import (
@@ -77,7 +78,7 @@ from semgraph.logical.graph import Scan
 from semgraph.logical.iterate import Round
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan
-from semgraph.logical.relational import Input, Union
+from semgraph.logical.relational import Except, Input, Intersect, Union
 from semgraph.logical.schema import NAME, Graph
 from semgraph.logical.sinks import Sink
 
@@ -308,6 +309,22 @@ class Frame:
     def distinct(self, by: Names = ()) -> Frame:
         """δ: the first row of each group of equal `by`; without `by`, of equal rows."""
         return self.then("distinct", by if isinstance(by, str) else list(by))
+
+    @operator
+    def intersect(self, *others: Frame) -> Frame:
+        """∩: the rows that all `others` have too, equal rows once; NULL equals NULL.
+
+        >>> from semgraph.frontend.frame import table
+        >>> a, b = table([{"id": 1}], name="a"), table([{"id": 2}], name="b")
+        >>> a.intersect(b)
+        Frame(intersect: id int64)
+        """
+        return _combined(Intersect, [self, *others])
+
+    @operator
+    def except_(self, *others: Frame) -> Frame:
+        """−: the rows that none of the `others` has, equal rows once; NULL equals NULL."""
+        return _combined(Except, [self, *others])
 
     @operator
     def aggregate(
@@ -567,6 +584,13 @@ class Frame:
         role: str | None = None,
     ) -> Frame:
         """The `k` best rows of each group of equal `by`, best first, with `rank` and `score`."""
+
+    sem_search = operator(composed.sem_search)
+    sem_sim_join = operator(composed.sem_sim_join)
+    sem_dedup = operator(composed.sem_dedup)
+    sem_cluster_by = operator(composed.sem_cluster_by)
+    sem_classify = operator(composed.sem_classify)
+    sem_extract = operator(composed.sem_extract)
 
     @checks_arguments
     def merge(
@@ -1145,12 +1169,16 @@ def union(relations: Sequence[Frame], *, fill: bool = False, step: str | None = 
     """
     if not relations:
         raise PlanError(Problem("union: expected a list of relations, found nothing"))
+    made = _combined(Union, relations, fill=fill)
+    return made if step is None else made.step(step)
+
+
+def _combined(cls: type[Node], relations: Sequence[Frame], *, fill: bool = False) -> Frame:
     world, plain = joined(relations[0].world, list(relations))
     plain = {"of": plain, "fill": True} if fill else plain
-    with errors_of("union"):
-        node = build(Union, plain, world)
-    made = Frame(Made("union", plain, node), world)
-    return made if step is None else made.step(step)
+    with errors_of(cls.keyword):
+        node = build(cls, plain, world)
+    return Frame(Made(cls.keyword, plain, node), world)
 
 
 @checks_arguments

@@ -105,7 +105,7 @@ def _sources() -> Schema:
             "description": "A step, an input, a result `step.table`, or a label.",
             "anyOf": [kinds.TEXT_SCHEMA, _object(by_name["scan"])],
         },
-        "union": _arguments(by_name["union"]),
+        **{word: _arguments(by_name[word]) for word in ("union", "intersect", "except")},
         "call": {"description": "Another plan as a step.", **kinds.keys_schema(CALL)},
         "switch": {"description": "One of several forms, by a parameter.", **switch},
     }

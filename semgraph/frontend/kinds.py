@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from semgraph.errors import Fault, Faults, did_you_mean, each
@@ -538,8 +539,8 @@ def read_using(value: Any) -> Using:
     return tuple(pairs)
 
 
-def read_relations(value: Any, scope: Scope) -> tuple[Node, ...]:
-    """A list of relations, without pruned ones."""
+def read_relations(value: Any, scope: Scope, *, all_of: bool = False) -> tuple[Node, ...]:
+    """A list of relations, without pruned ones; with `all_of`, none may be pruned."""
     if not isinstance(value, list) or not value:
         raise wrong("a list of relations", value)
     relations: list[Node] = []
@@ -554,7 +555,7 @@ def read_relations(value: Any, scope: Scope) -> tuple[Node, ...]:
             pruned += error.steps
     if faults:
         raise Faults(faults)
-    if pruned and not relations:
+    if pruned and (all_of or not relations):
         raise Pruned(*pruned)
     return tuple(relations)
 
@@ -705,6 +706,7 @@ CHOICE: Schema = {
 _COMPUTED = by_name({"type": [*SCALAR["type"], "null"]}, NAMED)
 _PAIRS = by_name({**OF_PATH, "type": ["string", "null"]}, OF_PATH)
 _PARTS: Schema = {"type": "array", "prefixItems": [NAMED, {"const": "all"}], "minItems": 2}
+_RELATIONS: Schema = {**listed(RELATION), "minItems": 1}
 _LABEL_AND_STEP: Schema = {
     "type": "array", "prefixItems": [TEXT_SCHEMA, RELATION], "minItems": 2, "maxItems": 2
 }  # fmt: skip
@@ -751,7 +753,8 @@ _EACH_METHOD = [keys_schema(keys) for keys in METHODS.values()]
 KINDS: Mapping[str, ValueKind] = {
     "check": ValueKind(read_check, keys_schema(CHECK)),
     "relation": _RELATION,
-    "relations": ValueKind(read_relations, {**listed(RELATION), "minItems": 1}),
+    "relations": ValueKind(read_relations, _RELATIONS),
+    "all_relations": ValueKind(partial(read_relations, all_of=True), _RELATIONS),
     "scalar": _EXPRESSION,
     "columns": _COMPUTED_COLUMNS,
     "names": COLUMNS,

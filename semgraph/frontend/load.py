@@ -22,6 +22,7 @@ from semgraph.frontend.build import (
     OPERATOR_WORDS,
     SINKS,
     SOURCE_WORDS,
+    SOURCES,
     build,
     by_keyword,
     operator_on,
@@ -92,7 +93,6 @@ from semgraph.logical.plan import (
     match_steps,
 )
 from semgraph.logical.prompt import PromptSet
-from semgraph.logical.relational import Union
 from semgraph.logical.schema import NAME, Graph
 from semgraph.logical.sinks import Sink
 from semgraph.optimizer import APPROXIMATE
@@ -101,6 +101,7 @@ __all__ = ["Loader", "dump", "find_plan", "load_document", "load_plan"]
 
 MOST_CALLS = 50  # the maximum depth of nested calls of plans
 _SINKS = by_keyword(SINKS)
+_SOURCES = by_keyword(SOURCES)
 _SCHEMA = "schema"
 _WRITES = (*_SINKS, _SCHEMA)
 # The keys of a step that is a mapping.
@@ -384,8 +385,8 @@ class Loader:
             return self.call(value, self._step, origin)
         if keyword == "switch":
             return self._switch(value)
-        if keyword == "union":
-            return self._node(Union, value, None, origin)
+        if keyword in _SOURCES:
+            return self._node(_SOURCES[keyword], value, None, origin)
         if isinstance(relation, Results):
             relation = relation.single("go on in a step of its own")
         return self._node(OPERATOR_WORDS[keyword], value, relation, origin)

@@ -44,6 +44,7 @@ _ROWS = {
     "axis": "it keeps rows; project chooses columns",
     **dict.fromkeys(("cond", "condition", "predicate", "expr"), 'did you mean "where"?'),
 }
+_COLUMN = dict.fromkeys(("col_name", "col"), 'did you mean "column"?')
 _COUNT = dict.fromkeys(("K", "n", "top", "limit"), 'did you mean "k"?')
 
 # By place, keys and arguments of other operators or other libraries, and their replacements.
@@ -78,6 +79,16 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
     },
     "sem_join": {**_PROMPT, **_PAIRS, "when": "where says which pairs are asked about"},
     "sem_agg": {**_PROMPT, **_GROUPS},
+    "sem_search": {**_COLUMN, **_COUNT, "n_rerank": 'did you mean "rerank"?'},
+    "sem_sim_join": {**_COUNT, "score_suffix": "the score is the column similarity"},
+    "sem_dedup": _COLUMN,
+    "sem_cluster_by": {**_COLUMN, "ncentroids": 'did you mean "n"?'},
+    "sem_classify": {**_PROMPT, "categories": 'did you mean "labels"?'},
+    "sem_extract": {
+        "input_cols": 'did you mean "columns"?',
+        **dict.fromkeys(("output_cols", "returns"), 'did you mean "fields"?'),
+        "extract_quotes": 'ask for it: fields={"quote": "the words of the text that say so"}',
+    },
     "sem_topk": {
         **_PROMPT,
         **_GROUPS,
@@ -119,6 +130,9 @@ ELSEWHERE: Mapping[str, str] = {
     "rename": 'columns are renamed by project: {"new": "old"}',
     "map": "the model answers about each row in sem_map",
     "topk": "the model ranks rows in sem_topk",
+    **dict.fromkeys(
+        ("sem_index", "load_sem_index"), "no index is needed: sem_search and search embed texts"
+    ),
     "concat": "rows of several frames: union([a, b])",
     **dict.fromkeys(
         ("run", "collect", "execute", "compute", "to_pandas", "to_polars", "to_arrow", "rows"),

@@ -34,7 +34,9 @@ from semgraph.formats import shortened
 
 RowsTrait = Literal["1:1", "subset", "expand", "collapse", "any"]
 LabelRead = tuple[str, str]  # (label, property)
-_RELATIONS = frozenset({"input", "relation", "relations", "within", "body"})  # kinds of arguments
+_RELATIONS = frozenset(
+    {"input", "relation", "relations", "all_relations", "within", "body"}
+)  # kinds of arguments
 Needs = frozenset[str] | None  # paths of columns; None: all
 
 

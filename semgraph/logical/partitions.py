@@ -29,6 +29,7 @@ from semgraph.logical.relational import (
     Aggregate,
     GroupJoin,
     Input,
+    Intersect,
     Join,
     Project,
     Union,
@@ -217,6 +218,11 @@ def _(_node: Union | Iterate, below: list[PartitionsOf], _plan: _Plan) -> Partit
     return PartitionsOf(
         any(each.owned for each in below), frozenset().union(*(each.external for each in below))
     )
+
+
+@_owners.register
+def _(_node: Intersect, below: list[PartitionsOf], _plan: _Plan) -> PartitionsOf:
+    return below[0]
 
 
 @_owners.register

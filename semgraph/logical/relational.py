@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 
@@ -491,16 +491,14 @@ def common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Union(Node, keyword="union", sole="of", relational=True):
-    """∪: the rows of all relations, those of the first relation first. The relations have the same
-    columns, in any order. With `fill`, a column that one relation lacks is NULL in its rows.
-    """
+class OfAlike(Node, sole="of", relational=True):
+    """A source over relations with the same columns, in any order."""
 
     relations: tuple[Node, ...] = argument("relations", key="of")
-    fill: bool = argument("flag", default=False, added=True)
     fields: tuple[str, ...] | None = None
 
-    def infer(self) -> pa.Schema:
+    def _alike(self) -> pa.Schema:
+        """The columns of all relations. Raises Fault if they differ."""
         first = self.relations[0].schema
         if self.fields is None and (faults := list(self._lacking())):
             raise Faults(faults)
@@ -519,7 +517,8 @@ class Union(Node, keyword="union", sole="of", relational=True):
                 nulls = ", ".join(
                     f'{n}: "CAST(NULL AS {type_of_arrow(kinds[n]).sql})"' for n in lacking
                 )
-                what = f"relation {name} lacks {columns}: fill: true, or add: {{{nulls}}}"
+                fill = "fill: true, or " if isinstance(self, Union) else ""
+                what = f"relation {name} lacks {columns}: {fill}add: {{{nulls}}}"
                 yield Fault(what, "relations", i)
 
     def _column(self, first: pa.Field[Any]) -> pa.Field[Any]:
@@ -532,6 +531,18 @@ class Union(Node, keyword="union", sole="of", relational=True):
                 raise Fault(msg, "relations", i)
             kind = both
         return pa.field(first.name, kind)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Union(OfAlike, keyword="union"):
+    """∪: the rows of all relations, those of the first relation first. The relations have the same
+    columns, in any order. With `fill`, a column that one relation lacks is NULL in its rows.
+    """
+
+    fill: bool = argument("flag", default=False, added=True)
+
+    def infer(self) -> pa.Schema:
+        return self._alike()
 
     @property
     def reads(self) -> frozenset[str]:
@@ -577,6 +588,40 @@ class Union(Node, keyword="union", sole="of", relational=True):
             return union
         columns = tuple((name, parse_scalar(f'"{name}"')) for name in self.schema.names)
         return Project(input=union, columns=columns, step=self.step, origin=self.origin)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Intersect(OfAlike, keyword="intersect", rows="subset", carries=True):
+    """∩: the rows of the first relation that are in every other, equal rows once. NULL equals NULL.
+    The relations have the same columns, in any order.
+    """
+
+    relations: tuple[Node, ...] = argument("all_relations", key="of")
+    present: ClassVar[bool] = True  # whether the rows are in the other relations
+
+    def infer(self) -> pa.Schema:
+        return self._alike()
+
+    @cached_property
+    def windowed(self) -> bool:
+        """Whether the first relation is windowed."""
+        return self.relations[0].windowed
+
+    def is_empty_over(self, empty: Sequence[bool]) -> bool:
+        return any(empty) if self.present else empty[0]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Except(Intersect, keyword="except"):
+    """−: the rows of the first relation that are in none of the others, equal rows once. NULL equals
+    NULL. The relations have the same columns, in any order.
+    """
+
+    present = False
+
+    def without_empty(self, empty: Sequence[bool]) -> Node:
+        rest = zip(self.relations, empty, strict=True)
+        return replace(self, relations=tuple(node for node, none in rest if not none))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -28,6 +28,7 @@ from semgraph.logical.relational import (
     Distinct,
     Filter,
     GroupJoin,
+    Intersect,
     Join,
     Limit,
     Ordered,
@@ -318,6 +319,23 @@ class _Generator:
             rows = self.rows(branch)
             parts.append(f"*{rows}" if same else f"*({made} for r in {rows})")
         return self._assigned(node, f"[{', '.join(parts)}]")
+
+    @_operator.register
+    def _(self, node: Intersect) -> str:
+        first, *others = node.relations
+        tests = []
+        for other in others:
+            both = [PARTITION] if first.windowed and other.windowed else []
+            names = [*node.schema.names, *both]
+            own, theirs = (
+                _tuple(py.key(columns[name]) for name in names)
+                for columns in (self._columns(first), self._columns(other))
+            )
+            found = self._over(Code(f"{{{theirs} for r in {self.rows(other)}}}", py.NULL)).text
+            tests.append(f"{own} {'in' if node.present else 'not in'} {found}")
+        rows = f"[r for r in {self.rows(first)} if {' and '.join(tests) or True}]"
+        per = self._per(first, node.schema.names)
+        return self._assigned(node, f"first_of({rows}, {per}, 1)")
 
     @_operator.register
     def _(self, node: Unnest) -> str:

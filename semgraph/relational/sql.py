@@ -20,6 +20,7 @@ from semgraph.logical.relational import (
     Distinct,
     Filter,
     GroupJoin,
+    Intersect,
     Join,
     Limit,
     Ordered,
@@ -308,6 +309,22 @@ def _(node: Union, source: InputRelations) -> str:
         *rest,
     ]
     return f"SELECT {', '.join(columns)} FROM ({' UNION ALL BY NAME '.join(branches)}) AS {ROWS}"
+
+
+@operator_sql.register
+def _(node: Intersect, source: InputRelations) -> str:
+    first, *others = node.relations
+    own = [f"{LEFT}.{name}" for name in (*_names(node), *source.hidden(node))]
+    tests = []
+    for other in others:
+        both = [PARTITION] if first.windowed and other.windowed else []
+        same = (f"{LEFT}.{n} IS NOT DISTINCT FROM {RIGHT}.{n}" for n in (*_names(node), *both))
+        exists = f"EXISTS (SELECT 1 FROM {source(other)} AS {RIGHT} WHERE {' AND '.join(same)})"
+        tests.append(exists if node.present else f"NOT {exists}")
+    equal = ", ".join([*_names(node), *([PARTITION] if node.windowed else [])])
+    chosen = f"SELECT {', '.join(own)} FROM {source(first)} AS {LEFT} WHERE {' AND '.join(tests) or 'TRUE'}"
+    first_of_equal = f"QUALIFY row_number() OVER (PARTITION BY {equal} ORDER BY {ORDINAL}) = 1"
+    return f"SELECT * FROM ({chosen}) AS {ROWS} {first_of_equal}"
 
 
 def _narrowed(wanted: pa.Field[Any], existing: pa.DataType) -> str:

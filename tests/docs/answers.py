@@ -20,7 +20,7 @@ _PRODUCT = re.compile(r"\b(?:Falcon )?(kettle|lamp|headphones|chair)\b", re.IGNO
 
 _FRAMES = re.compile(
     r"complain about a leak|Which product is this about|What do all of these say|How angry is this"
-    r"|Is this: [^{}]* about a "
+    r"|Is this: [^{}]* about a |Which label fits this|Read the fields|How well does this answer"
 )
 
 
@@ -107,10 +107,15 @@ def memory_answer(body: Mapping[str, Any]) -> str:
 
 
 def frame_answer(body: Mapping[str, Any]) -> str:
-    """The answer to a question of docs/data-frames.md, from the sentence that it is about."""
+    """The answer to a question of the pages about data frames, from the sentence that it is about."""
     text = body["messages"][-1]["content"]
-    ((name, kind),) = body["response_format"]["json_schema"]["schema"]["properties"].items()
+    fields = body["response_format"]["json_schema"]["schema"]["properties"]
     words = re.findall(r"kettle|pan\b", text)
+    if "Read the fields" in text:
+        return json.dumps({"product": (words or [None])[0], "urgent": "leaks" in text})
+    ((name, kind),) = fields.items()
+    if "Which label" in text:
+        return json.dumps({name: kind["enum"]["leaks" not in text]})
     if "Records" in text:
         records = [json.loads(line) for line in re.findall(r"\{.*\}", text)]
         return json.dumps({name: " ".join(record["body"] for record in records)})

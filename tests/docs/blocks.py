@@ -40,6 +40,7 @@ import pytest
 import yaml
 
 import semgraph
+from semgraph.frontend.build import SOURCE_WORDS
 from semgraph.frontend.graph_files import read_graph
 from semgraph.frontend.jsonschema import plan_schema
 from semgraph.frontend.load import load_plan
@@ -407,7 +408,7 @@ def _assert_part_of_a_plan(document: Any, block: Block, write: Callable[[str, st
         read_graph(write("part of a graph.yaml", f"graph: part\n{block.text}"))
     elif isinstance(document, list):
         # a list without a source continues one
-        has_source = set(document[0]) & {"from", "union", "call", "switch"}
+        has_source = set(document[0]) & set(SOURCE_WORDS)
         document = document if has_source else [{"from": "rows"}, *document]
         jsonschema.validate(document, of_operators)
     elif set(document) <= set(schema["properties"]):

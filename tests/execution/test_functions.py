@@ -559,6 +559,26 @@ def test_chunk_is_there_without_any_option(tmp_path: Path) -> None:
     ]
 
 
+def test_chunk_cuts_between_sentences_within_a_number_of_tokens(tmp_path: Path) -> None:
+    long = "and so on " * 30
+    text = "One two three. Four five! Six? " + long + "Seven eight nine ten."
+    steps = (
+        "add: {pieces: 'chunk(text, 10, 4, ''whole'')'}\n"
+        "    - unnest: {column: pieces, alias: piece}\n"
+        "    - project: {text: piece.text, again: 'len(chunk(piece.text, 10))', "
+        "same: 'substr(text, piece.start, len(piece.text)) = piece.text'}"
+    )
+    result = session(tmp_path).run(
+        plan(tmp_path, steps),
+        notes=[{"id": 1, "text": text, "n": 1}, {"id": 2, "text": "", "n": 1}],
+    )
+    rows = result["made"].to_pylist()
+    assert [row["text"] for row in rows[:2]] == ["One two three. Four five!", "Four five! Six?"]
+    assert [row["again"] for row in rows] == [1] * len(rows)
+    assert all(row["same"] for row in rows)
+    assert sum(row["text"].count("and") for row in rows) == 30
+
+
 def test_the_explanation_shows_a_call_as_the_plan_writes_it(
     tmp_path: Path, own: Callable[..., Path]
 ) -> None:

@@ -405,3 +405,38 @@ def test_a_mixed_column_is_left_out_without_a_proposal_that_sem_does_not_take() 
         PlanError, match="int64 in row 1 and list in row 2. Give each column values"
     ):
         frame.sem.filter("{m}?")
+
+
+def test_composed_methods_keep_the_index_of_the_rows(tickets: pd.DataFrame) -> None:
+    found = tickets.sem.search("body", "The kettle leaks.", k=2, rerank=1, use="packed")
+    assert (found.index.tolist(), list(found.columns)) == (
+        ["c"], [*tickets.columns, "similarity", "rank", "score"],
+    )  # fmt: skip
+    doubled = pd.concat([tickets, tickets.rename({"c": "d"})])
+    pd.testing.assert_frame_equal(doubled.sem.dedup("body", 0.99), tickets)
+    topics = tickets.sem.cluster_by("body", 3, alias="topic")
+    assert (topics.index.tolist(), topics["topic"].tolist()) == (["a", "b", "c"], [0, 1, 2])
+    pairs = tickets.sem.sim_join(PRODUCTS, "body", "name", 1)
+    assert list(pairs.columns) == [*tickets.columns, "name", "city_other", "n", "similarity"]
+    assert pairs.loc["c", "name"] == "leaking pan"
+    labels = tickets.sem.classify("body", ["yes", "no"], alias="leaks")
+    assert labels["leaks"].tolist() == ["yes", "no", "yes"]
+    read = tickets.sem.extract(["body", "city"], {"size": "int64 null", "words": list[str]})
+    assert read["words"].map(len).tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda f: f.sem.search("bdy", "x", k=1), 'no column "bdy". Columns here: body, city. Did you mean "body"'),
+        (lambda f: f.sem.search("body", "x", K=1), 'Did you mean "k"'),
+        (lambda f: f.sem.dedup("body", 0.9, use="packed"), "sem_dedup has no implementations for use to choose"),
+        (lambda f: f.sem.sim_join(f["body"], "body", "body", 1), "sem_sim_join: other is Series, not a data frame"),
+        (lambda f: f.sem.cluster_by("my col", 2), 'no column "my col"|cannot name a column'),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_of_composed_methods_are_named(
+    tickets: pd.DataFrame, call: Any, message: str
+) -> None:
+    with pytest.raises((SemgraphError, TypeError), match=message):
+        call(tickets)

@@ -21,6 +21,8 @@ CLAUSES: dict[tuple[str, str], dict[str, str]] = {
     ("add", "columns"): {"ties": _BY_ROW},
     ("require", "where"): {"ties": _BY_ROW},
     ("union", "relations"): {"ties": "all rows stay, equal or not"},
+    ("intersect", "relations"): {},
+    ("except", "relations"): {},
     ("unnest", "column"): {"ties": "all items stay, equal or not"},
     ("limit", "n"): {"NULL": _NUMBER, "NaN": _NUMBER, "ties": _NUMBER},
     ("limit", "by"): {},

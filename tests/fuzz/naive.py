@@ -405,6 +405,8 @@ class _Evaluation:
         found = {
             "from": self.relation,
             "union": self.union,
+            "intersect": partial(self.chosen, "intersect"),
+            "except": partial(self.chosen, "except"),
             "switch": self.switch,
             "call": self.call,
         }[keyword](value)
@@ -569,6 +571,22 @@ class _Evaluation:
             if not all(part.windowed for part in parts):
                 raise Refused("rows of no window")
         return Relation(names, rows, parts[0].windowed)
+
+    def chosen(self, operator: str, sources: Sequence[Any]) -> Relation:
+        """The first's rows, equal ones once, that are in every other, or in none."""
+        first, *others = [self.relation(source) for source in sources]
+        if any(other.windowed for other in others) and not first.windowed:
+            raise Refused("rows of no window")
+        if first.windowed and self.partitions:
+            self.note(operator, "relations", "partitions")
+        keys, *found = [
+            self.keys(operator, "relations", first.names, each) for each in (first, *others)
+        ]
+        rows: dict[Any, Row] = {}
+        for key, row in zip(keys, first.rows, strict=True):
+            if all((key in those) == (operator == "intersect") for those in found):
+                rows.setdefault(key, row)
+        return first.of(list(rows.values()))
 
     def switch(self, forms: Mapping[str, Any]) -> Relation:
         """One of several forms, by a parameter."""

@@ -206,9 +206,8 @@ class _Drawing:
     def step(self) -> tuple[list[Any], Typed]:
         """A source and some operators."""
         kind = self.rng.random()
-        operators, typed = (
-            self.united() if kind < 0.12 else self.call() if kind < 0.22 else self.source()
-        )
+        draws = ((0.12, self.united), (0.18, self.chosen), (0.28, self.call), (1.0, self.source))
+        operators, typed = next(draw for share, draw in draws if kind < share)()
         if self.failing and self.chance(0.65):
             more, typed = self.pick(self.sem_filter, self.sem_map, self.require, self.refusing)(
                 dict(typed)
@@ -242,6 +241,15 @@ class _Drawing:
             )
         ], typed
 
+    def chosen(self) -> tuple[list[Any], Typed]:
+        """The rows of a relation that are also, or not, among those that a filter keeps."""
+        operators, typed = self.source()
+        if self.failing:
+            more, _ = self.pick(self.sem_filter, self.require)(dict(typed))
+            operators = [*operators, *more]
+        fewer, _ = self.filter(dict(typed))
+        return [{self.pick("intersect", "except"): [operators, [*operators, *fewer]]}], typed
+
     def alike(self) -> tuple[list[Any], Typed]:
         """The union of a relation with itself, changed in ways that keep its columns."""
         operators, typed = self.source()
@@ -265,7 +273,8 @@ class _Drawing:
         if self.chance(0.2) and "others" in self.inputs:
             parts.insert(self.rng.randint(0, len(parts)), LEFT_OUT)
             self.left_out = True
-        return [{"union": parts}], typed
+            return [{"union": parts}], typed
+        return [{self.pick("union", "intersect", "except"): parts}], typed
 
     def call(self) -> tuple[list[Any], Typed]:
         """What a plan of its own makes of a relation."""
@@ -365,7 +374,7 @@ class _Drawing:
             )
         if self.chance(0.4):
             return self.filled(parts, common[0][1], shared)
-        return [{"union": parts}], dict(shared)
+        return [{self.pick("union", "union", "intersect", "except"): parts}], dict(shared)
 
     def filled(self, parts: list[Any], first: Typed, shared: Typed) -> tuple[list[Any], Typed]:
         """A union of relations of which one has a column more."""

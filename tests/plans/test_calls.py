@@ -213,6 +213,19 @@ async def resolve_one_in_doubt(
     return await memory.run(name, inputs={"names": [row]}), [numbers]
 
 
+async def find_and_merge(memory: Memory, name: str) -> tuple[Result, list[Numbers]]:
+    people = [
+        {"uuid": f"p{n}", "group_id": "g", "name": f"Ann Webe{end}", "summary": f"Fact {n}. " * 20}
+        for n, end in enumerate(("r", "rs", "rr"))
+    ]
+    await memory.run(memory.here("planted.yaml"), entities=people, facts=[])
+    if name == "find_duplicates":
+        return await memory.run(name, groups="all"), [{"pairs": 3}]
+    rows = [{"group_id": "g", "keep": "p0", "drop": f"p{n}"} for n in (1, 2)]
+    result = await memory.run(name, clusters=rows, params={"summary_chars": 100})
+    return result, [{"long": 1, "texts": 3}]
+
+
 CASES: dict[str, list[Case]] = {
     "ask_apart": [example_of("ask_apart", undated=1, compared=1)],
     "ask_together": [example_of("ask_together", open_facts=1)],
@@ -221,7 +234,10 @@ CASES: dict[str, list[Case]] = {
         describe_one_without_facts,
     ],
     "describe_facts": [example_of("describe_facts", typed=0), describe_a_typed_fact],
+    "find_duplicates": [partial(find_and_merge, name="find_duplicates")],
+    "merge_entities": [partial(find_and_merge, name="merge_entities")],
     "read_combined": [example_of("read_combined", episodes=1)],
+    "read_documents": [example_of("read_documents", pieces=1)],
     "read_lean": [example_of("read_lean", episodes=1)],
     "read_separate": [example_of("read_separate", episodes=1)],
     "resolve_apart": [partial(resolve_one_in_doubt, name="resolve_apart", mentioned=1, strayed=0)],

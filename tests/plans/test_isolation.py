@@ -52,6 +52,18 @@ async def theirs(memory: Memory) -> dict[str, list[str]]:
     }
 
 
+async def merge_and_undo(memory: Memory, of: dict[str, Any]) -> Any:
+    """Two entities become one, and two again."""
+    graph = await memory.graph()
+    other = next(
+        e["uuid"] for e in graph.entities if e["group_id"] == "g" and e["uuid"] != of["ann"]
+    )
+    rows = [{"group_id": "g", "keep": of["ann"], "drop": other}]
+    merged = await memory.run("merge_entities", clusters=rows)
+    await memory.run("unmerge_entities", moved=merged.tables["moved"].to_pylist())
+    return merged
+
+
 CASES: dict[str, Case] = {
     "get_nodes": lambda m, _: m.run("get_nodes", wanted=[{"group_id": "g"}]),
     "get_edges": lambda m, _: m.run("get_edges", wanted=[{"group_id": "g"}]),
@@ -82,6 +94,8 @@ CASES: dict[str, Case] = {
     "remove_episode": lambda m, _: m.run(
         "remove_episode", episodes=[{"uuid": "g0"}], params={"retell": "all"}
     ),
+    "find_duplicates": lambda m, _: m.run("find_duplicates", groups=[{"group_id": "g"}]),
+    "merge_entities": merge_and_undo,
     "delete_edges": lambda m, _: m.run("delete_edges", wanted=[{"group_id": "g"}]),
     "delete_nodes": lambda m, _: m.run("delete_nodes", wanted=[{"group_id": "g"}]),
 }

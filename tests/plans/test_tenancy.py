@@ -118,6 +118,19 @@ PAIRS = rows(
     {"uuid": "{g}f1", "known": "{g}k", "pool": "same", "rank": 1}
     | {"old": {"fact": "Ann Weber{c} has a job at Luma{c}."}}
 )
+
+
+async def _merge(memory: Memory, use: dict[str, str]) -> Any:
+    """Two entities of each group become one, with a summary from both."""
+    people = [
+        {"uuid": f"{{g}}p{n}", "name": "Ann{c}", "summary": f"Ann{{c}} says {n}."} for n in (1, 2)
+    ]
+    await memory.run("save_nodes", entities=rows(*people))
+    clusters = rows({"keep": "{g}p1", "drop": "{g}p2"})
+    params = {"summary_chars": 1}
+    return await memory.run("merge_entities", clusters=clusters, params=params, use=use)
+
+
 CASES: dict[str, Case] = {
     "add_episode": lambda m, _, use: m.run("add_episode", episodes=episodes(), use=use),
     "add_episode_lean": lambda m, _, use: m.run("add_episode_lean", episodes=episodes(10), use=use),
@@ -134,6 +147,9 @@ CASES: dict[str, Case] = {
     "resolve_together": lambda m, _, use: m.run("resolve_together", names=NAMES, use=use),
     "read_separate": lambda m, _, use: m.run("read_separate", episodes=HEARD, use=use),
     "read_combined": lambda m, _, use: m.run("read_combined", episodes=HEARD, use=use),
+    "read_documents": lambda m, _, use: m.run(
+        "read_documents", episodes=[{**row, "content": f"{row['content']} " * 9} for row in HEARD], params={"piece_tokens": 60, "overlap_tokens": 20}, use=use
+    ),
     "read_lean": lambda m, _, use: m.run("read_lean", episodes=HEARD, use=use),
     "describe_entities": lambda m, _, use: m.run(
         "describe_entities",
@@ -180,10 +196,12 @@ CASES: dict[str, Case] = {
         ],
         use=use,
     ),
+    "find_duplicates": lambda m, _, use: m.run("find_duplicates", groups="all", params={"similar": 0.0}, use=use),
     "remove_episode": lambda m, _, use: m.run(
         "remove_episode", episodes=[{"uuid": f"{g}e0"} for g in GROUPS], params={"retell": "all"}, use=use
     ),
     "summarize_saga": lambda m, saga, use: m.run("summarize_saga", sagas=[{"uuid": uuid} for uuid in saga.values()], use=use),
+    "merge_entities": lambda m, _, use: _merge(m, use),
 }  # fmt: skip
 
 

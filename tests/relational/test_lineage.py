@@ -17,12 +17,15 @@ from semgraph.logical.relational import (
     Add,
     Aggregate,
     Distinct,
+    Except,
     Filter,
     GroupJoin,
     Input,
+    Intersect,
     Join,
     Limit,
     Ordered,
+    Project,
     Union,
     Unnest,
 )
@@ -127,6 +130,13 @@ def test_a_group_is_made_of_all_its_rows_and_a_group_join_of_the_matches_in_its_
 
 def test_a_union_keeps_equal_rows_of_its_branches_apart() -> None:
     assert lineage(Union(relations=(WORDS, WORDS))) == [{10}, {11}, {12}] * 2
+
+
+def test_a_row_that_a_set_operation_keeps_is_the_first_of_its_equals() -> None:
+    texts = Project(input=WORDS, columns=(("text", sql("text")),))
+    tagged = Filter(input=texts, where=sql("text = 'a'"))
+    assert lineage(Intersect(relations=(texts, tagged))) == [{10}]
+    assert lineage(Except(relations=(texts, tagged))) == [{11}]
 
 
 def test_groups_that_are_joined_have_ids_so_that_lineage_is_no_longer_than_the_rows() -> None:

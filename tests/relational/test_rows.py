@@ -19,9 +19,11 @@ from semgraph.logical.relational import (
     Add,
     Aggregate,
     Distinct,
+    Except,
     Filter,
     GroupJoin,
     Input,
+    Intersect,
     Join,
     Limit,
     Ordered,
@@ -114,7 +116,7 @@ class Segments:
         if not depth:
             return self.draw.choice([LEFT, RIGHT, SHARED])
         make = self.draw.choice([
-            self.filter, self.computed, self.limit, self.ordered, self.distinct, self.aggregate, self.union, self.unnest,
+            self.filter, self.computed, self.limit, self.ordered, self.distinct, self.aggregate, self.union, self.chosen, self.unnest,
             self.join, self.join, self.group_join, self.windows,
         ])  # fmt: skip
         return make(self.relation(depth - 1))
@@ -155,6 +157,10 @@ class Segments:
 
     def union(self, node: Node) -> Node:
         return Union(relations=(node, self.filter(node), node))
+
+    def chosen(self, node: Node) -> Node:
+        less, more = self.filter(node), self.filter(node)
+        return self.draw.choice([Intersect, Except])(relations=(node, less, more))
 
     def unnest(self, node: Node) -> Node:
         listed = [f.name for f in node.schema if pa.types.is_list(f.type)]
