@@ -77,6 +77,7 @@ ON_NEO4J = {line.strip() for line in """
     test_a_property_of_nodes_may_be_named_source[neo4j]
     test_a_document_that_is_saved_elsewhere_is_the_same_document[neo4j]
     test_texts_are_those_of_the_group_in_the_order_of_the_episodes[neo4j]
+    test_the_gate_sees_the_end_of_a_fact_at_both_its_ends[neo4j]
     test_a_recording_gives_the_same_result_on_both_stores[neo4j]
     test_facts_go_that_no_other_episode_states_and_the_others_forget_it[neo4j]
     test_what_is_found_is_merged_and_a_merge_is_undone_exactly[neo4j]

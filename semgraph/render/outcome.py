@@ -72,6 +72,7 @@ def outcome(
         idle = sum(bool(m.operator) for m in counted.values()) - len(steps[0].cells)
         if idle > 0:
             yield f"  {plural(idle, 'more step')} without rows"
+    yield from (f"  {text}: {rows}" for text, rows in counted_rows(result.meter.counts))
     if wrote:
         yield f"  {written(result.written)}       {plural(failures(result), 'row')} failed"
     if result.skipped:
@@ -376,6 +377,15 @@ def counters(run: Run) -> tuple[dict[str, StepMetrics], dict[str, list[StepMetri
         {name: _metrics(own) for name, own in steps.items()},
         {name: [_metrics(own) for own in parts] for name, parts in operators.items()},
     )
+
+
+def counted_rows(counts: Mapping[str, Mapping[str, int]]) -> list[tuple[str, str]]:
+    """The texts that a plan counts, each with its number of rows, and their step."""
+    return [
+        (text, f"{plural(rows, 'row')} of {step}")
+        for step, own in counts.items()
+        for text, rows in own.items()
+    ]
 
 
 def _metrics(counters: Mapping[str, Any]) -> StepMetrics:

@@ -235,9 +235,10 @@ ON_DUCKDB = {
     # merges JSON objects
     ("add_triplet", "nodes"),
     # reads and writes JSON, and computes with remainders of hashes
-    ("gated_summaries", "judged"),
-    ("gated_summaries", "summaries"),
-    ("gated_summaries", "skipped"),
+    ("describe_gated", "judged"),
+    ("describe_gated", "summaries"),
+    ("add_episode", "describe/judged"),
+    ("add_episode", "describe/summaries"),
 }
 """The steps of shipped plans that DuckDB alone computes. May only shrink."""
 

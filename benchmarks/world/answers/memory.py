@@ -13,8 +13,10 @@ from benchmarks.world.answers.gathering import heading
 from benchmarks.world.answers.judging import same, verdict
 from benchmarks.world.answers.mentions import mentions, relations
 from benchmarks.world.answers.reading import entities, facts, graph, linked, listed
+from benchmarks.world.answers.words import distinct
 from benchmarks.world.claims import read
 from benchmarks.world.dates import dated
+from benchmarks.world.messages import claims_in
 from benchmarks.world.requests import Record
 
 Answer = dict[str, Any]
@@ -62,20 +64,36 @@ def placed(record: Record) -> Answer:
 
 
 def summary(record: Record) -> Answer:
-    """The known statements, each once, without ended ones; if there are none, the sentences with
-    the name.
+    """The known statements, each once, without ended and contradicted ones; if there are none, the
+    sentences with the name.
     """
     if "gone" in record:
         over = set(listed(record["gone"]))
         told = re.split(r"(?<=[.!?])\s+", record["before"] or "") + listed(record["pending"])
         left = dict.fromkeys(line for line in told if line and line not in over)
         return {"summary": " ".join(left)}
+    if "history" in record:
+        return {"summary": " ".join(_mended(record))}
     lines = [line.strip() for line in (record["text"] or "").splitlines() if line.strip()]
     if not lines:
         said = [re.split(r"(?<=[.!?])\s+", text) for text in listed(record["heard"])]
         name = record["name"].lower()
         lines = [part for parts in said for part in parts if name in part.lower()]
     return {"summary": " ".join(dict.fromkeys(lines))}
+
+
+def _mended(record: Record) -> list[str]:
+    """The sentences of a summary after new messages: their claims about the name replace those that
+    they contradict. If there are none at all, the sentences with the name.
+    """
+    name, history, heard = record["name"], listed(record["history"]), listed(record["heard"])
+    left = distinct([record["known"] or ""])
+    for claim in (claim for text in heard for claim in claims_in(text, history)):
+        if name in {claim.subject, claim.target}:
+            verdicts = {line: verdict(claim.text, line) for line in left}
+            left = [line for line in left if verdicts[line] != "contradicts"]
+            left += [] if "duplicate" in verdicts.values() else [claim.text]
+    return left or [line for line in distinct(heard) if name.lower() in line.lower()]
 
 
 def named(record: Record) -> Answer:
