@@ -252,6 +252,8 @@ async def find_and_merge(memory: Memory, name: str) -> tuple[Result, list[Number
 
 CASES: dict[str, list[Case]] = {
     "ask_apart": [example_of("ask_apart", undated=1, compared=1)],
+    "ask_seed": [example_of("ask_seed", related_facts=1, pairs=1)],
+    "ask_seed_fused": [example_of("ask_seed_fused", open_facts=1)],
     "ask_together": [example_of("ask_together", open_facts=1)],
     "describe_entities": [
         example_of("describe_entities", typed=0, rewritten=0),

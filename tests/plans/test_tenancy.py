@@ -31,6 +31,7 @@ SAID = (
 )
 WAYS = {
     "sem_map": ("packed", "per_row", "reflexion", "vote"),
+    "sem_filter": ("packed", "per_row", "cascade", "vote"),
     "sem_join": ("block", "nested_loop", "cascade(jaccard=null)"),
     "sem_agg": ("tree", "fold", "single"),
 }
@@ -154,6 +155,8 @@ CASES: dict[str, Case] = {
     "resolve_entities": lambda m, _, use: m.run("resolve_entities", of=MENTIONS, use=use),
     "settle_facts": lambda m, _, use: m.run("settle_facts", facts=FACTS, use=use),
     "ask_apart": lambda m, _, use: m.run("ask_apart", facts=FACTS, pairs=PAIRS, use=use),
+    "ask_seed": lambda m, _, use: m.run("ask_seed", facts=FACTS, pairs=PAIRS, use=use),
+    "ask_seed_fused": lambda m, _, use: m.run("ask_seed_fused", facts=FACTS, pairs=PAIRS, use=use),
     "ask_together": lambda m, _, use: m.run("ask_together", facts=FACTS, pairs=PAIRS, use=use),
     "resolve_apart": lambda m, _, use: m.run("resolve_apart", names=NAMES, use=use),
     "resolve_together": lambda m, _, use: m.run("resolve_together", names=NAMES, use=use),

@@ -107,16 +107,38 @@ def compared(left: Record, right: Record) -> Answer | None:
     return {"verdict": found} if found else None
 
 
+def weighed(record: Record) -> Answer:
+    """The related facts that state the same, and the candidates that a new fact ends."""
+    said = {
+        name: [(k["number"], verdict(record["fact"], k["fact"])) for k in listed(record[name])]
+        for name in ("related", "candidates")
+    }
+    return {
+        "identical": [n for n, told in said["related"] if told == "duplicate"],
+        "contradicted": [n for n, told in said["candidates"] if told == "contradicts"],
+    }
+
+
 def matched(left: Record, right: Record) -> Answer | None:
-    """An empty answer where a name in a message is that of a known entity."""
+    """An empty answer where two facts say the same, or a name in a message is that of a known entity
+    of no other type.
+    """
+    if "old.fact" in right:
+        return {} if verdict(left["fact"], right["old.fact"]) == "duplicate" else None
+    mine, kinds = (str(side.get("kind") or "").partition(":")[0] for side in (left, right))
+    if mine and kinds and mine not in kinds.split(", "):
+        return None
     known = right["cand.name"], right.get("known") or ""
-    return {} if same(left["name"], left["content"], *known) else None
+    said, spoken = [left["content"]], f"{left['name']}("
+    if said[0].startswith(spoken):  # a speaker is the one who spoke before
+        said += [text for text in listed(left["history"]) if text.startswith(spoken)]
+    return {} if same(left["name"], "\n".join(said), *known) else None
 
 
 ROWS: Mapping[str, Callable[[Record], Answer]] = {
     "entities": entities, "facts": facts, "entities facts": graph, "since until": dates,
-    "since until duplicates contradicts": judged, "names facts": placed, "summary": summary, "name": named,
-    "mentions": mentions, "relations": relations, **mem0.ROWS,
+    "since until duplicates contradicts": judged, "names facts": placed, "identical contradicted": weighed,
+    "summary": summary, "name": named, "mentions": mentions, "relations": relations, **mem0.ROWS,
     **amem.ROWS, **graphrag.ROWS, **hipporag.ROWS, **lightmem.ROWS, **memoryos.ROWS,
 }  # fmt: skip
 DATED: Mapping[str, Callable[..., Answer]] = {
