@@ -126,6 +126,7 @@ def line_in(file: Path | str, error: BaseException) -> int | None:
 
 
 _IS_PLAN = re.compile(r"^plan:", re.MULTILINE)
+_IS_GRAPH = re.compile(r"^nodes:", re.MULTILINE)
 _PACKAGE = Path(__file__).parent
 
 
@@ -137,6 +138,18 @@ def _folder(name: str) -> Path:
 def plans_folder() -> Path:
     """The folder of the shipped plans."""
     return _folder("plans")
+
+
+def graph_names() -> list[str]:
+    """The names of the shipped graphs: their files below the shipped plans, without `.yaml`."""
+    home = plans_folder()
+    return sorted(
+        file.relative_to(home).with_suffix("").as_posix()
+        for file in home.rglob("*.yaml")
+        if (text := file.read_text(encoding="utf-8", errors="replace"))
+        and _IS_GRAPH.search(text)
+        and not _IS_PLAN.search(text)
+    )
 
 
 def plan_names() -> list[str]:

@@ -31,6 +31,7 @@ class Lotus(op.PerItem[op.SemFilter]):
     """Sends each row alone, in LOTUS's words; with `reasoning` the model reasons before it answers."""
 
     extra = "lotus"
+    shows_examples = False
     reasoning: bool = False
 
     def refuses(self, node: op.SemFilter, limits: op.Limits) -> str | None:

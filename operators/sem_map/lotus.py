@@ -28,6 +28,7 @@ class Lotus(op.PerItem[op.SemMap]):
     """Sends each row alone, in LOTUS's words."""
 
     extra = "lotus"
+    shows_examples = False
 
     def refuses(self, node: op.SemMap, limits: op.Limits) -> str | None:
         """Refuse a step with a check, or a missing LOTUS."""

@@ -34,6 +34,7 @@ class CrossEncoder(op.Implementation[op.SemTopk]):
 
     same = False
     extra = "cross-encoder"
+    shows_examples = False
     model: str = "cross-encoder/ms-marco-MiniLM-L6-v2"
     device: str | None = None
     batch: int = 32

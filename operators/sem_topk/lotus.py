@@ -38,6 +38,7 @@ class Lotus(op.Implementation[op.SemTopk]):
 
     same = False
     extra = "lotus"
+    shows_examples = False
     method: Literal["quick", "quick-sem", "heap", "naive"] = "quick"
     reasoning: bool = False
     cascade_threshold: float | None = None

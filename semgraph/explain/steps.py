@@ -52,6 +52,13 @@ def steps_of(
                     for n in own
                     if isinstance(n, Embed)
                     for name, scalar in n.add
+                ]
+                + [
+                    f"{shown.by} and {len(shown.rows)} examples, {shown.nearest} nearest a row"
+                    for n in own
+                    if isinstance(n, Semantic)
+                    for shown in (prompt.shown for prompt in n.prompt.all)
+                    if shown and shown.nearest
                 ],
                 "segments": segments.get(step, []),
                 "part": "ordered" if any(n in plan.after_writes for n in own) else "ahead",

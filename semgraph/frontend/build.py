@@ -36,6 +36,7 @@ from semgraph.frontend.document import (
     rests,
     unknown_key,
 )
+from semgraph.frontend.example_rows import checked_examples
 from semgraph.frontend.kinds import (
     KINDS,
     REF,
@@ -67,7 +68,7 @@ from semgraph.logical.node import (
 from semgraph.logical.prompt import Prompt, PromptSet
 from semgraph.logical.relational import Add, Except, GroupJoin, Intersect, Project, Union
 from semgraph.logical.schema import Graph
-from semgraph.logical.semantic import Answers, Check, SemMap
+from semgraph.logical.semantic import Answers, Check, SemAgg, SemMap
 from semgraph.logical.sinks import Delete, Merge, Sink
 
 # The operators that read the relation above them, in declaration order.
@@ -81,8 +82,8 @@ OPERATORS: tuple[type[Node], ...] = tuple(
 SOURCES: tuple[type[Node], ...] = (Union, Intersect, Except, Scan)
 SINKS: tuple[type[Sink], ...] = (Merge, Delete)
 _SEVERAL = {"over", "partition", "body"}  # arguments that fill several fields
-# Further keys that belong to an argument: the answers of an inline prompt, and the model's role.
-_BESIDE = {"prompt": ("returns", "role")}
+# Further keys that belong to an argument: the answers of an inline prompt, the model's role, examples.
+_BESIDE = {"prompt": ("returns", "role", "examples")}
 
 
 def by_keyword(classes: Iterable[type[Node]]) -> dict[str, type[Node]]:
@@ -102,7 +103,8 @@ def plan_keys(cls: type[Node]) -> Mapping[str, dataclasses.Field[Any]]:
             continue
         keys["over" if kind == "over" else f.metadata.get("key", f.name)] = f
         for beside in _BESIDE.get(kind, ()):
-            if beside != "returns" or getattr(cls, "returns_types", True):
+            of_groups = beside == "examples" and cls is SemAgg
+            if not of_groups and (beside != "returns" or getattr(cls, "returns_types", True)):
                 keys[beside] = f
     if cls is SemMap:
         keys["refs"] = REFS
@@ -313,7 +315,13 @@ class _Arguments:
                 return one_of(*f.metadata["choices"]).read(value, self.scope)
             case "prompt":
                 given = {key: self.data.get(key) for key in plan_keys(self.cls)}
-                return read_prompt(value, self.scope, given.get("returns"), given.get("role"))
+                return read_prompt(
+                    value,
+                    self.scope,
+                    given.get("returns"),
+                    given.get("role"),
+                    given.get("examples"),
+                )
             case "refs":
                 return read_refs(value, self.scope)
             case "body":
@@ -341,6 +349,8 @@ class _Arguments:
         refs = values.pop("refs", {})
         if "prompt" in values:
             refuse_unnamed(self.cls, values["prompt"].first, refs)
+        if "prompt" in values and not refs:
+            values["prompt"] = checked_examples(self.cls, values, step)
         if refs:
             return with_refs(shared_node, refs, values, step, origin)
         return shared_node(self.cls, step, origin, **values)
@@ -554,7 +564,8 @@ def with_refs(
     if values.get("check") is not None:
         own["check"] = _over_named_rows(values["check"], answers, rows_of)
     with _naming_no_other(collected.values()):
-        asked = build(SemMap, step, origin, **{**values, **own})
+        shown = checked_examples(SemMap, {**values, **own}, step)
+        asked = build(SemMap, step, origin, **{**values, **own, "prompt": shown})
     columns = [(name, f'"{name}"') for name in source.schema.names if name not in dict(answers)]
     columns += [(name, _named_rows(f'"{name}"', kind, rows_of)) for name, kind in answers]
     project = tuple((name, parse_scalar(text)) for name, text in columns)

@@ -66,9 +66,9 @@ class World:
         del name, source
         return self.relation(value), LOOPS.get()
 
-    def prompt(self, value: Any, answers: Any) -> PromptSet:
+    def prompt(self, value: Any, answers: Any, examples: Any) -> PromptSet:
         """The prompts that a value names. Raises Fault or PlanError."""
-        return Prompts(self.folder, {}).read(value, answers)
+        return Prompts(self.folder, {}, confined=False).read(value, answers, examples)
 
 
 @dataclass(frozen=True, eq=False)

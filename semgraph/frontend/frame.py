@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from semgraph.errors import Fault, Faults, InputError, PlanError, Problem, did_you_mean
 from semgraph.expr.types import PYTHON_TYPES, Type, type_of_arrow
+from semgraph.folders import plans_folder
 from semgraph.frontend import composed
 from semgraph.frontend.build import OPERATORS, SINKS, build, by_keyword, is_shorthand, plan_keys
 from semgraph.frontend.classes import Called
@@ -48,8 +49,9 @@ from semgraph.frontend.dump import (
     walk_made,
     write_yaml,
 )
+from semgraph.frontend.example_rows import plain_examples
 from semgraph.frontend.functions import Functions
-from semgraph.frontend.graph_files import read_graph
+from semgraph.frontend.graph_files import graph_file, read_graph
 from semgraph.frontend.head import (
     NO_GRAPH,
     Head,
@@ -62,7 +64,13 @@ from semgraph.frontend.head import (
 from semgraph.frontend.load import Loader, dump, load_document
 from semgraph.frontend.prompt_files import answer_types
 from semgraph.frontend.renamed import ELSEWHERE
-from semgraph.frontend.row_files import delimited_rows, json_rows, parquet_rows, rows_of_path
+from semgraph.frontend.row_files import (
+    delimited_rows,
+    json_rows,
+    parquet_rows,
+    rows_of_path,
+    texts_of,
+)
 from semgraph.frontend.rows import (
     RowColumns,
     columns_of,
@@ -117,7 +125,7 @@ def operator(method: Callable[Concatenate[Frame, P], Frame]) -> OperatorMethod[P
         made: Any = method(frame, *args, **kwargs)
         if made is None:
             values = signature.bind(frame, *args, **kwargs).arguments
-            question_first = ("prompt", "returns", "role", *names)
+            question_first = ("prompt", "returns", "role", "examples", *names)
             arguments = {name: values[name] for name in question_first if name in values}
             sole = len(plan_keys(_CLASSES[keyword])) == 1
             made = frame.then(keyword, next(iter(arguments.values())) if sole else arguments)
@@ -145,7 +153,8 @@ class Frame:
     A `prompt` is a question, a file's name, or `{"on": COLUMN, ...}`; `role` names the model that
     answers it. `returns` takes types of plans (`"list<string>"`), of Python (`list[str]`,
     `Literal["a", "b"]`), or a Pydantic model: its descriptions and limits are part of the question,
-    and an answer that it refuses is requested again.
+    and an answer that it refuses is requested again. `examples` are rows with right answers that
+    requests show: a file's name, or rows as `table` takes them.
 
     >>> from semgraph.frontend.frame import table
     >>> table([{"id": 1, "text": "It leaks."}]).filter("length(text) > 3").columns
@@ -199,6 +208,9 @@ class Frame:
         if isinstance(arguments, Mapping) and "returns" in arguments:
             with errors_of(keyword, "returns"):
                 arguments = {**arguments, "returns": answer_types(arguments["returns"])}
+        if isinstance(arguments, Mapping) and arguments.get("examples") is not None:
+            with errors_of(keyword, "examples"):
+                arguments = {**arguments, "examples": plain_examples(arguments["examples"])}
         world, plain = joined(self.world, arguments)
         if not is_shorthand(cls, plain):
             keys = plan_keys(cls)
@@ -483,6 +495,7 @@ class Frame:
         role: str | None = None,
         refs: Mapping[str, Mapping[str, Any]] | None = None,
         check: Mapping[str, Any] | None = None,
+        examples: Any = None,
     ) -> Frame:
         """Each row with typed columns that the model answers. Rows for which `when` is not true are
         not sent and take `otherwise`.
@@ -510,6 +523,7 @@ class Frame:
         when: str | None = None,
         otherwise: str | bool | None = None,
         check: Mapping[str, Any] | None = None,
+        examples: Any = None,
     ) -> Frame:
         """The rows for which the model says yes, with typed columns that it answers before the
         verdict.
@@ -538,13 +552,14 @@ class Frame:
         on_error: OnError = "raise",
         role: str | None = None,
         check: Mapping[str, Any] | None = None,
+        examples: Any = None,
     ) -> Frame:
         """Pairs for which the model says yes, among the pairs that `using` and `where` allow.
         Answers that fail the `check` are requested again.
         """
         pairs = {"other": other, "alias": alias, "using": using, "where": where}
         rest = {"keep": keep, "order": order, "how": how, "returns": returns, "on_error": on_error}
-        asked = {"prompt": prompt, "role": role, "check": check}
+        asked = {"prompt": prompt, "role": role, "examples": examples, "check": check}
         return self.then("sem_join", {**asked, **pairs, **rest})
 
     @operator
@@ -583,6 +598,7 @@ class Frame:
         by: Names | None = None,
         on_error: OnError = "raise",
         role: str | None = None,
+        examples: Any = None,
     ) -> Frame:
         """The `k` best rows of each group of equal `by`, best first, with `rank` and `score`."""
 
@@ -729,7 +745,7 @@ def save(
         copied = path.parent / file.name  # a plan must not name a graph file outside its folder
         if not inside(file, (path.parent,)) and copied.is_file():
             file = copied
-        document["graph"] = _relative(file, path.parent)
+        document["graph"] = _graph_name(file, path.parent)
     text = write_yaml(document)
     there = load_document(parse(text, shown(path)), path, functions=world.functions)
     if there.fingerprint != meant.fingerprint:
@@ -784,7 +800,7 @@ def _document(
     parts: dict[str, Any] = {
         "plan": name,
         "doc": doc,
-        "graph": _relative(world.graph_file, world.folder) if world.graph_file else graph,
+        "graph": _graph_name(world.graph_file, world.folder) if world.graph_file else graph,
         "inputs": {
             name: {column: str(kind) for column, kind in spec.columns}
             for name, spec in specs.items()
@@ -818,8 +834,12 @@ def _written(made: Made) -> Made:
     return made.parent
 
 
-def _relative(path: Path, folder: Path) -> str:
-    return os.path.relpath(path, folder).replace(os.sep, "/")
+def _graph_name(file: Path, folder: Path) -> str:
+    """A graph file in a plan of a folder: the name of a shipped graph, otherwise the path."""
+    home = plans_folder().resolve()
+    if file.resolve().is_relative_to(home) and not inside(folder, ()):
+        return file.resolve().relative_to(home).with_suffix("").as_posix()
+    return os.path.relpath(file, folder).replace(os.sep, "/")
 
 
 def _optional(specs: Iterable[InputSpec]) -> list[str] | dict[str, str]:
@@ -865,13 +885,14 @@ def table(
 
     Args:
         rows: A data frame of pandas or Polars, an Arrow table or any object with Arrow's stream
-            interface, a list of mappings, or the path of a file. The index of pandas is left out:
-            `reset_index()` makes it a column.
+            interface, a list of mappings, or a `Path` of a file; with one column in `types`, a text
+            or a list of texts. The index of pandas is left out: `reset_index()` makes it a column.
         key: The key column; its values must be distinct.
         name: The name of the input in plans; default: the name of the file, or `table`.
         types: Types of columns, of plans or of Python: `{"at": "timestamp"}`. Other types are
             inferred from values. Rows without columns have these columns.
-        graph: The graph for store reads and writes: its file, or a `Graph`.
+        graph: The graph for store reads and writes: its file, a shipped graph by name (`"graph"`),
+            or a `Graph`.
         folder: The folder of `prompts/` and called plans; default: the folder of the graph file,
             otherwise the working directory.
         windows: The windowing of the rows, as in a plan's `windows` without `input`.
@@ -887,10 +908,15 @@ def table(
     >>> table([{"id": 1, "at": "2025-01-15"}], types={"at": "timestamp"})
     Frame(input: id int64, at timestamp)
     """
-    if isinstance(rows, (str, Path)):
-        path = Path(rows)
-        rows, name = rows_of_path(path, types or ()), name or _named_after(path)
+    if isinstance(rows, Path):
+        rows, name = rows_of_path(rows, types or ()), name or _named_after(rows)
     name = name or "table"
+    if texts := texts_of(rows):
+        if len(types or {}) != 1:
+            what = f"input {name}: a text needs the name of its column"
+            write = f'a file: Path({texts[0][:60]!r}); texts: types={{"text": "string"}}'
+            raise InputError(Problem(what, hint=write))
+        rows = [dict.fromkeys(types or {}, text) for text in texts]
     world = _world(graph, folder, functions)
     data, spec = _spec(rows, name, types or {})
     if key is not None and key not in dict(spec.columns):
@@ -974,12 +1000,10 @@ def _world(
 ) -> World:
     own = Functions(tuple(map(Path, functions)))
     if isinstance(graph, (str, Path)):
-        path = Path(graph)
-        if not path.is_file():
-            hint = "graph=: the path of a graph.yaml, or a Graph"
-            raise PlanError(Problem(f"no graph file {path}", hint=hint))
-        place = Path(folder) if folder is not None else path.parent
-        return World(read_graph(path), path, place, own)
+        with errors_of("graph"):
+            path = graph_file(graph)
+        beside = path.parent if Path(graph).is_file() else Path()  # not of a shipped graph
+        return World(read_graph(path), path, beside if folder is None else Path(folder), own)
     return World(graph or NO_GRAPH, None, Path(folder or "."), own)
 
 
@@ -1190,8 +1214,10 @@ def call(
     preset: str | None = None,
     *,
     step: str = "",
+    graph: str | Path | Graph | None = None,
 ) -> dict[str, Frame]:
-    """Another plan as a step: its results by name. `step` names the step.
+    """Another plan as a step: its results by name. `step` names the step. `graph` is the graph of the
+    plan, if no input has one: its file, a shipped graph by name (`"graph"`), or a `Graph`.
 
     Raises:
         PlanError: The plan does not exist or has errors, or the inputs do not fit.
@@ -1199,8 +1225,8 @@ def call(
     arguments: dict[str, Any] = {"plan": plan, "inputs": dict(inputs)}
     arguments |= {"params": dict(params)} if params else {}
     arguments |= {"preset": preset} if preset else {}
-    worlds = (frame.world for frame in inputs.values())
-    world, plain = joined(next(worlds, None) or _world(None, None), arguments)
+    worlds = [frame.world for frame in inputs.values()] if graph is None else []
+    world, plain = joined(worlds[0] if worlds else _world(graph, None), arguments)
     state = LoadState(functions=world.functions)
     head = Head(state, Document("", {}), world.folder, confined=False, graph=world.graph)
     with errors_of("call"):

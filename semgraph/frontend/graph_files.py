@@ -12,8 +12,18 @@ from typing import Any
 from semgraph.errors import Fault, Faults, PlanError, did_you_mean, each
 from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.expr.types import Type, parse_type
+from semgraph.folders import graph_names, plans_folder
 from semgraph.frontend import kinds
-from semgraph.frontend.document import mapping, parse, read_text, shown, unknown, wrong
+from semgraph.frontend.document import (
+    is_file,
+    mapping,
+    notice,
+    parse,
+    read_text,
+    shown,
+    unknown,
+    wrong,
+)
 from semgraph.frontend.kinds import Key, Keys, Schema, ValueKind
 from semgraph.logical.schema import NAME, Derived, Draw, Graph, Label
 
@@ -131,6 +141,22 @@ GRAPH: Keys = {
     "edges": Key(_labels(kinds.keys_schema(EDGE)), "edge types"),
     "draw": _DRAW,
 }
+
+
+def graph_file(name: str | Path, folder: Path = Path()) -> Path:
+    """The file of a graph: a path from a folder, or a shipped graph by its name, such as `graph`.
+    Raises Fault.
+    """
+    path = folder / name
+    if is_file(path):
+        return path
+    notice(path)
+    shipped = graph_names()
+    if isinstance(name, str) and name in shipped:
+        return plans_folder() / f"{name}.yaml"
+    near = did_you_mean(str(name), [*shipped, *(p.name for p in path.parent.glob("*.yaml"))])
+    there = f"looked for {path}; shipped graphs: {', '.join(shipped)}"
+    raise Fault(f'no graph file "{name}"', there=there, hint=near)
 
 
 def read_graph(path: Path) -> Graph:

@@ -20,7 +20,6 @@ from semgraph.frontend.document import (
     Document,
     KeyFault,
     Trail,
-    is_file,
     mapping,
     require_inside,
     unknown,
@@ -28,7 +27,7 @@ from semgraph.frontend.document import (
     wrong,
 )
 from semgraph.frontend.functions import Functions
-from semgraph.frontend.graph_files import read_graph
+from semgraph.frontend.graph_files import graph_file, read_graph
 from semgraph.frontend.kinds import (
     CHOICE,
     RELATION,
@@ -713,11 +712,7 @@ def _graph(head: Head) -> None:
     path = (head.folder / name).resolve()
     if path not in graphs:
         graphs[path] = None
-        if not is_file(path):
-            raise Fault(
-                f'no graph file "{name}"', there=f"looked beside the plan: {head.folder / name}"
-            )
-        graphs[path] = read_graph(head.folder / name)
+        graphs[path] = read_graph(graph_file(name, head.folder))
     head.graph = graphs[path] or NO_GRAPH
     head.unknown_graph = graphs[path] is None
 

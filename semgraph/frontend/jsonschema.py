@@ -13,6 +13,7 @@ from typing import Any
 from semgraph.frontend import kinds
 from semgraph.frontend.build import OPERATORS, SINKS, SOURCES, plan_keys
 from semgraph.frontend.calls import CALL
+from semgraph.frontend.example_rows import SCHEMA as EXAMPLES
 from semgraph.frontend.graph_files import GRAPH
 from semgraph.frontend.head import PLAN
 from semgraph.frontend.kinds import CONDITION, KINDS, PIPELINE, REF, RELATION, Keys, Schema
@@ -147,6 +148,7 @@ _OTHERS: Mapping[str, Schema] = {
 _BESIDE: Mapping[str, Schema] = {
     "returns": {"$ref": "#/$defs/answers"},
     "role": kinds.COLUMN.schema,
+    "examples": EXAMPLES,
 }
 
 

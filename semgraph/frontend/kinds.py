@@ -325,9 +325,9 @@ class Scope(Protocol):
         number of loops around it. Raises Fault.
         """
 
-    def prompt(self, value: Any, answers: Any) -> PromptSet:
-        """The prompts that a value names; `answers` are the types of an inline prompt. Raises
-        Fault, or Reported if one of their files has faults.
+    def prompt(self, value: Any, answers: Any, examples: Any) -> PromptSet:
+        """The prompts that a value names; `answers` are the types of an inline prompt, `examples`
+        rows that all show. Raises Fault, or Reported if one of their files has faults.
         """
 
 
@@ -589,12 +589,14 @@ def read_pattern(value: Any, scope: Scope) -> Pattern:
     return parse_pattern(_LENGTH.sub(length, value))
 
 
-def read_prompt(value: Any, scope: Scope, returns: Any, role: Any) -> PromptSet:
+def read_prompt(
+    value: Any, scope: Scope, returns: Any, role: Any, examples: Any = None
+) -> PromptSet:
     """A prompt file, an inline question, or one of several by a column; for the model of `role`, if
-    set.
+    set, with `examples`, if any.
     """
     name = "" if role is None else at_key("role", read_name, role)
-    prompts = scope.prompt(value, returns)
+    prompts = scope.prompt(value, returns, examples)
     return prompts.of_role(name) if name else prompts
 
 

@@ -241,10 +241,10 @@ class Loader:
         """The number of loops around the current part."""
         return self._outer_loops + len(self._rounds)
 
-    def prompt(self, value: Any, answers: Any) -> PromptSet:
+    def prompt(self, value: Any, answers: Any, examples: Any) -> PromptSet:
         """The prompts that a value names. Raises Fault, or Reported if a file has faults."""
         try:
-            return self.prompts.read(value, answers)
+            return self.prompts.read(value, answers, examples)
         except PlanError as error:
             self.head.report_all(error)
             raise Reported from None
@@ -397,6 +397,9 @@ class Loader:
             return build(cls, value, self, source=source, step=self._step, origin=origin)
         except Fault as fault:
             raise Faults(map(self.prompts.located, each(fault))) from None
+        except PlanError as error:  # of a file of examples
+            self.head.report_all(error)
+            raise Reported from None
 
     def _switch(self, value: Any) -> Relation:
         """The form of a step that a parameter selects. Raises Fault or Pruned."""

@@ -5,7 +5,7 @@ parameters, presets and steps.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,9 +26,12 @@ from semgraph.frontend.document import (
     shown,
     walk_paths,
 )
+from semgraph.frontend.example_rows import file_of
 from semgraph.frontend.functions import Functions
 from semgraph.frontend.graph_files import read_graph
+from semgraph.frontend.kinds import whole_parameter
 from semgraph.frontend.load import SharedCalls, load_document
+from semgraph.frontend.prompt_files import front_of
 from semgraph.logical.node import walk
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.prompt import Prompt
@@ -211,6 +214,20 @@ def _prompt_files(document: Mapping[str, Any], home: Path) -> Iterator[Path]:
             yield from (path for path in files if inside(path, (home,)) and path.is_file())
 
 
+def _example_files(
+    document: Mapping[str, Any], home: Path, prompts: Iterable[Path]
+) -> Iterator[Path]:
+    """The files of examples of steps and of prompt files."""
+    params = document.get("params") or {}
+    steps = [(home, value) for _, value in walk_paths(document) if isinstance(value, dict)]
+    for folder, keys in [*steps, *((path.parent, front_of(path).data) for path in prompts)]:
+        value = keys.get("examples")
+        file = file_of(params.get(whole_parameter(value), value))
+        path = folder / str(params.get(whole_parameter(file), file))
+        if file and inside(path, (home,)) and path.is_file():
+            yield path
+
+
 def _gather(file: PlanFile, texts: dict[Path, bytes]) -> None:
     """Collect the files of a plan and of its called plans, by path relative to the plan's folder."""
     home = file.path.resolve().parent
@@ -220,8 +237,10 @@ def _gather(file: PlanFile, texts: dict[Path, bytes]) -> None:
     for recording in sorted((home / "recordings").glob(f"{file.plan.name}.jsonl*")):
         texts[Path("recordings", recording.name)] = recording.read_bytes()
     document = file.plan.document
-    beside = [home / str(document["graph"])] if document.get("graph") else []
-    beside += _prompt_files(document, home)
+    own = home / str(document.get("graph") or "")
+    beside = [own] if own.is_file() else []  # a shipped graph by name is no file here
+    prompts = [*_prompt_files(document, home)]
+    beside += [*prompts, *_example_files(document, home, prompts)]
     for path in beside:
         inner = path.relative_to(home) if path.is_relative_to(home) else Path(path.name)
         _take(path, inner, texts)

@@ -8,6 +8,7 @@ import enum
 import re
 import types
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -34,6 +35,7 @@ from semgraph.frontend.document import (
     unknown,
     wrong,
 )
+from semgraph.frontend.example_rows import SCHEMA, read_examples
 from semgraph.frontend.kinds import Key, Keys
 from semgraph.logical import limits
 from semgraph.logical.prompt import Prompt, PromptSet, Template
@@ -84,6 +86,7 @@ FRONT: Keys = {
         kinds.plain(kinds.read_positive, {"type": "integer", "minimum": 1}),
         "the most tokens of an answer: 1024",
     ),
+    "examples": Key(kinds.kept(SCHEMA), "rows with right answers, which requests show"),
 }
 _HEADING = re.compile(r"#[ \t]+(?P<name>\S.*?)[ \t]*\Z")
 _NO_COLUMN = re.compile(r'prompt "([^"]+)": no column "([^"]+)"')
@@ -101,18 +104,23 @@ class Prompts:
     def __init__(self, folder: Path, params: Mapping[str, Any], confined: bool = True) -> None:
         self.folder, self.params, self.confined = folder / "prompts", params, confined
 
-    def read(self, value: Any, answers: Any = None) -> PromptSet:
+    def read(self, value: Any, answers: Any = None, examples: Any = None) -> PromptSet:
         """The prompts that a value of a plan names.
 
         Args:
             value: A file's name, an inline question, or `{on: COLUMN, VALUE: prompt, otherwise:
                 prompt}`.
             answers: Types of the answers of inline questions, by name.
+            examples: Rows with right answers that the prompts show.
 
         Raises:
             Fault: The value is wrong.
             PlanError: A prompt file has faults; its problems have positions in the file.
         """
+        prompts = self._read(value, answers)
+        return prompts.each(lambda prompt: self._showing(prompt, examples, self.folder.parent))
+
+    def _read(self, value: Any, answers: Any) -> PromptSet:
         if not isinstance(value, Mapping):
             return PromptSet((("", self._one(value, answers)),))
         rest = dict(value)
@@ -193,7 +201,40 @@ class Prompts:
                 or "a question in place of a name has a blank or a { in it"
             )
             raise Fault(f'no prompt file "{name}.md"', there=there, hint=hint)
-        return read_prompt(path, self.params)
+        prompt, front = read_prompt(path, self.params), front_of(path)
+        try:
+            examples = _of_plan((front.data or {}).get("examples"), self.params)
+            return self._showing(prompt, examples, path.parent)
+        except Fault as fault:
+            raise PlanError(*map(front.problem, each(fault))) from None
+
+    def _showing(self, prompt: Prompt, examples: Any, folder: Path) -> Prompt:
+        """The prompt with examples, if there are any. Raises Fault, or PlanError for bad rows."""
+        if examples is None:
+            return prompt
+        has = "a section # examples" if prompt.examples.strip() else ""
+        has = "other examples" if prompt.shown else has
+        if has:
+            what = f'examples: stands beside the prompt "{prompt.name}", which has {has}'
+            raise Fault(what, "examples", hint="keep one of the two")
+        home = self.folder.parent if self.confined else None
+        read = kinds.at_key("examples", read_examples, examples, folder, home)
+        return replace(prompt, shown=read)
+
+
+def front_of(path: Path) -> Document:
+    """The front matter of a prompt file. Raises PlanError."""
+    return _parts(read_text(path, "prompt"), shown(path)).front
+
+
+def _of_plan(value: Any, params: Mapping[str, Any]) -> Any:
+    """A value of a front matter, with the values of parameters. Raises Fault."""
+    if isinstance(value, Mapping):
+        return {key: _of_plan(inner, params) for key, inner in value.items()}
+    name = kinds.whole_parameter(value)
+    if name and name not in params:
+        raise kinds.unknown_parameter(name, params, "examples", value=True)
+    return params[name] if name else value
 
 
 _prompts: dict[tuple[str, ...], Prompt] = {}  # by text, file, name and values of parameters

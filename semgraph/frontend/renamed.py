@@ -25,8 +25,7 @@ _PROMPT = dict.fromkeys(
     ("user_instruction", "langex", "instruction", "join_instruction", "question"),
     'did you mean "prompt"?',
 )
-_PROMPT["helper_examples"] = "examples stand in a prompt file, in its section # examples"
-_PROMPT["examples"] = _PROMPT["helper_examples"]
+_PROMPT["helper_examples"] = 'did you mean "examples"?'
 _PROMPT["return_stats"] = (
     "what a run did and cost is in its result: Result.meter, or attrs of a data frame"
 )
@@ -78,7 +77,11 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "add": "typed answers stand in returns",
     },
     "sem_join": {**_PROMPT, **_PAIRS, "when": "where says which pairs are asked about"},
-    "sem_agg": {**_PROMPT, **_GROUPS},
+    "sem_agg": {
+        **_PROMPT,
+        **_GROUPS,
+        "examples": "a row is no group: write them in words, in # examples of a prompt file",
+    },
     "sem_search": {**_COLUMN, **_COUNT, "n_rerank": 'did you mean "rerank"?'},
     "sem_sim_join": {**_COUNT, "score_suffix": "the score is the column similarity"},
     "sem_dedup": _COLUMN,

@@ -76,6 +76,16 @@ def json_rows(path: Path) -> Any:
     return reading(_existing(path), json_lines if path.suffix.lower() in _LINES else json_list)
 
 
+def lines_of(path: Path) -> list[int]:
+    """The line of each row of a file that is read by lines or cells; [] for other files."""
+    suffix = path.suffix.lower()
+    raw = path.read_bytes().removeprefix(BOM_UTF8) if suffix in (*_LINES, *_DELIMITERS) else b""
+    if suffix in _LINES:
+        return [n for n, line in enumerate(raw.split(b"\n"), 1) if line.strip()]
+    between = _DELIMITERS.get(suffix, ",").encode()
+    return [line for _, line, _, _ in _records(raw, between)][1:]
+
+
 def parquet_rows(path: Path) -> pa.Table:
     """The rows of a Parquet file with any name. Raises InputError."""
     return reading(_existing(path), parquet)
@@ -548,10 +558,40 @@ def _read(plan: LogicalPlan, spec: InputSpec, value: str) -> LoadedInput:
     if spec.or_all and value == ALL:
         return LoadedInput(spec.name, ALL, "the store")
     cut = plan.windows if plan.windows and plan.windows.input == spec.name else None
-    partition, key = (cut.partition, cut.key) if cut else ("", "")
     files = _matching(value)
     sources = [_source(spec, file, cut) for file in files or (value,)]
     name = f"{value} ({len(files)} files)" if files else sources[0].name
+    return _loaded(spec, sources, name, cut)
+
+
+def rows_given(spec: InputSpec, value: Any, cut: Windowing | None) -> Any:
+    """The rows that a value of Python stands for: a path is read as a file, a text or a list of texts
+    are rows of the input's text column. Other values are unchanged.
+
+    Raises:
+        InputError: The file cannot be read, or the input has no single text column.
+    """
+    if isinstance(value, Path):
+        source = _RowSource(str(value), partial(row_batches, _existing(value)))
+        return _loaded(spec, [source], source.name, cut)
+    texts = texts_of(value)
+    if not texts:
+        return value
+    hint = f"a file: {spec.name}=Path({texts[0][:60]!r}); rows: {spec.name}=[{{...}}]"
+    return _loaded(spec, [_texts(spec, texts, "the text", cut, hint)], "the text", cut)
+
+
+def texts_of(value: Any) -> list[str]:
+    """The rows of a value that is a text or a list of texts; [] for others."""
+    texts = [value] if isinstance(value, str) else value
+    bare = isinstance(texts, (list, tuple)) and all(isinstance(text, str) for text in texts)
+    return list(texts) if bare else []
+
+
+def _loaded(
+    spec: InputSpec, sources: Sequence[_RowSource], name: str, cut: Windowing | None
+) -> LoadedInput:
+    partition, key = (cut.partition, cut.key) if cut else ("", "")
     bad: list[tuple[str, dict[str, Any]]] = []
     tables = (table for source in sources for table in source.tables(spec, partition, key, bad))
     table = with_set_aside(joined(spec.schema, tables), bad)
@@ -609,13 +649,21 @@ def _source(spec: InputSpec, value: str, cut: Windowing | None) -> _RowSource:
 
 def _text_source(spec: InputSpec, value: str, cut: Windowing | None) -> _RowSource:
     """The source of one row: a text, or standard input as one text."""
-    column = _text_column(spec, (cut.key, cut.partition) if cut else ())
-    now = _times_of_reading(spec, cut.order if cut else ())
+    hint = f"give a file: -i {spec.name}=FILE.jsonl"
     text, name = (standard_input(), "standard input") if value == STDIN else (value, "the text")
     if value == STDIN:
-        _refuse_rows(text, spec, column)
+        _refuse_rows(text, spec, _text_column(spec, cut, hint))
+    return _texts(spec, [text], name, cut, hint)
+
+
+def _texts(
+    spec: InputSpec, texts: Sequence[str], name: str, cut: Windowing | None, hint: str
+) -> _RowSource:
+    """The source of a row for each text. Raises InputError with a hint if no column takes them."""
+    column = _text_column(spec, cut, hint)
+    now = _times_of_reading(spec, cut.order if cut else ())
     name += "".join(f", {time} {at:%Y-%m-%d %H:%M} UTC" for time, at in now.items())
-    return _RowSource(name, lambda: [[{column: text, **now}]])
+    return _RowSource(name, lambda: [[{column: text, **now} for text in texts]])
 
 
 def _matching(value: str) -> list[str]:
@@ -666,12 +714,13 @@ def _is_file(path: Path) -> bool:
     return str(path) == STDIN_ROWS or is_file(path)
 
 
-def _text_column(spec: InputSpec, naming: Sequence[str]) -> str:
+def _text_column(spec: InputSpec, cut: Windowing | None, hint: str) -> str:
     """The column for a bare text: the only required column of type string. If a windowed input has
     no required one, it is the first string column.
 
-    `naming` are the columns with the row's key and partition, which a text cannot fill.
+    A text cannot fill the columns with the row's key and partition.
     """
+    naming = (cut.key, cut.partition) if cut else ()
     texts = [(n, kind) for n, kind in spec.columns if kind.name == "string" and n not in naming]
     needed = [n for n, kind in texts if not kind.nullable] or (
         [texts[0][0]] if texts and naming else []
@@ -679,7 +728,6 @@ def _text_column(spec: InputSpec, naming: Sequence[str]) -> str:
     if len(needed) == 1:
         return needed[0]
     there = f"columns that must be there: {', '.join(n for n, k in spec.columns if not k.nullable) or 'none'}"
-    hint = f"give a file: -i {spec.name}=FILE.jsonl"
     what = "has no text column that has to be there" if not needed else "has several text columns"
     raise InputError(
         Problem(f"input {spec.name} {what}, so a bare text may be any", there=there, hint=hint)

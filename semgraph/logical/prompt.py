@@ -9,7 +9,7 @@ no other column leaves the machine.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from functools import cached_property
@@ -123,6 +123,25 @@ def plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
+class Examples:
+    """Rows with their right answers, which requests show.
+
+    Args:
+        rows: The rows, each as JSON: values by placeholder (those of the other row of a pair with its
+            alias before the name) and by answer.
+        nearest: The number of rows that a request shows for each of its rows; 0: all.
+        by: The column of texts by which they are near.
+        file: Their file; "" if the plan holds them.
+    """
+
+    tag: ClassVar[str] = "Examples"
+    rows: tuple[str, ...]
+    nearest: int = 0
+    by: str = ""
+    file: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True)
 class Prompt:
     """One question, for every implementation of its operator.
 
@@ -138,6 +157,7 @@ class Prompt:
         alias: In a sem_join, the name of the other row: `{alias.column}` in `item` is a column of
             the other row.
         validators: The types of Pydantic that are called with answers, by name; "": with all.
+        shown: The rows with right answers that requests show, in place of the text `examples`.
     """
 
     tag: ClassVar[str] = "Prompt"
@@ -155,6 +175,7 @@ class Prompt:
     alias: str = ""
     file: str = field(default="", compare=False)
     validators: tuple[tuple[str, Any], ...] = field(default=(), metadata={"added": True})
+    shown: Examples | None = field(default=None, metadata={"added": True})
 
     @cached_property
     def canonical_text(self) -> str:
@@ -210,12 +231,12 @@ class PromptSet:
 
     def of_role(self, role: str) -> PromptSet:
         """The same prompts for the model of a role."""
-        rest = None if self.otherwise is None else replace(self.otherwise, role=role)
-        return replace(
-            self,
-            prompts=tuple((value, replace(one, role=role)) for value, one in self.prompts),
-            otherwise=rest,
-        )
+        return self.each(lambda prompt: replace(prompt, role=role))
+
+    def each(self, change: Callable[[Prompt], Prompt]) -> PromptSet:
+        """The same prompts after a change of each."""
+        prompts = tuple((value, change(prompt)) for value, prompt in self.prompts)
+        return PromptSet(prompts, self.on, self.otherwise and change(self.otherwise))
 
     @property
     def first(self) -> Prompt:
@@ -235,8 +256,7 @@ class PromptSet:
 
     def of_pairs(self, alias: str) -> PromptSet:
         """The same prompts in a sem_join with `alias` as the other row."""
-        named = tuple((value, replace(prompt, alias=alias)) for value, prompt in self.prompts)
-        return PromptSet(named, self.on, self.otherwise and replace(self.otherwise, alias=alias))
+        return self.each(lambda prompt: replace(prompt, alias=alias))
 
     def pick(self, value: str | None) -> Prompt | None:
         """The prompt for a value of `on`; an exact match precedes a match without case."""

@@ -82,6 +82,10 @@ class Semantic(Node, calls_model=True, returns_types=True):
     on_error: OnError = argument("choice", choices=("raise", "null"), default="raise")
     owner: str = ""  # the column with the partition of a row without a window
 
+    @property
+    def embeds(self) -> bool:
+        return any(prompt.shown and prompt.shown.nearest for prompt in self.prompt.all)
+
     def of_model(self, model: str) -> Self:
         """The same operator, whose prompts are for this model; "": for those of their roles."""
         return replace(self, prompt=self.prompt.of_role(model)) if model else self

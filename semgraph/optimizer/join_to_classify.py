@@ -50,6 +50,7 @@ def _fits(node: SemJoin) -> bool:
         node.keep == "all"
         and not node.answers
         and not node.prompt.on
+        and not node.prompt.first.shown
         and "number" not in node.prompt.other_fields
     )
     own_rows = node.input.windowed or not node.other.windowed

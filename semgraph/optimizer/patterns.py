@@ -150,7 +150,7 @@ def can_share(first: Semantic, second: Semantic, facts: PlanFacts) -> bool:
     if first.prompt.on or second.prompt.on:
         return False
     one, other = first.prompt.first, second.prompt.first
-    plain = not any(part.reflexion or part.validators for part in (one, other))
+    plain = not any(part.reflexion or part.validators or part.shown for part in (one, other))
     same = one.role == other.role and first.on_error == second.on_error
     return same and plain and facts.choice(first) == facts.choice(second)
 

@@ -37,6 +37,9 @@ class NodeCalls:
 
     The engine opens it as an async context manager: closing it ends all its requests.
 
+    Attributes:
+        embeds: Whether texts are embedded; in a dry run they may not be.
+
     Args:
         llm: The model, or the models of all roles. Limits and token counts come from the role of
             the node's first prompt.
@@ -50,6 +53,8 @@ class NodeCalls:
         ahead: Whether its requests run ahead.
         progress: Called with the (left) rows of each reply.
     """
+
+    embeds = True
 
     def __init__(
         self,

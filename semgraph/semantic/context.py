@@ -180,7 +180,7 @@ class DryRun(Context):
     ) -> None:
         super().__init__(*arguments, **more)
         self.batches: dict[str, PlannedRequests] = {}
-        self._embeds, self._most = embeds, most
+        self.embeds, self._most = embeds, most
 
     @property
     def first(self) -> Request | None:
@@ -199,6 +199,6 @@ class DryRun(Context):
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Vectors:
         """Vectors of texts, if texts are embedded. Raises DryRunEnded."""
-        if not self._embeds:
+        if not self.embeds:
             raise DryRunEnded
         return await super().embed(texts, partition)

@@ -36,6 +36,7 @@ from semgraph.llm.base import Limits
 from semgraph.logical.semantic import Semantic
 from semgraph.semantic.context import Context
 from semgraph.semantic.contract import (
+    REFERENCES,
     Cost,
     Observed,
     RowEstimate,
@@ -54,11 +55,13 @@ class Implementation(ABC, Generic[N]):
 
     `same`: whether its answers equal those of the reference if the model is a function of the row;
     it selects the contract suite. `extra`: the extra of semgraph whose packages it needs, or "".
+    `shows_examples`: whether its requests have the prompt's `examples`, as those of the context do.
     The first line of the module's docstring is its description.
     """
 
     same: ClassVar[bool] = False
     extra: ClassVar[str] = ""
+    shows_examples: ClassVar[bool] = True
 
     def refuses(self, node: N, limits: Limits) -> str | None:  # noqa: ARG002
         """The reason why the implementation cannot answer this node, or None."""
@@ -72,6 +75,8 @@ class Implementation(ABC, Generic[N]):
         """The reason why the implementation cannot run this node, or None: the result of `refuses`,
         otherwise the missing package.
         """
+        if not self.shows_examples and any(prompt.shown for prompt in node.prompt.all):
+            return f"it shows the model no examples; use {REFERENCES[node.keyword]}"
         return self.refuses(node, limits) or self.lacks()
 
     @abstractmethod

@@ -24,7 +24,7 @@ from semgraph.execution.result import Result
 from semgraph.execution.windows import without_nul
 from semgraph.frontend.classes import refuse_other_fields
 from semgraph.frontend.frame import Frame, input_frames
-from semgraph.frontend.row_files import LoadedInput
+from semgraph.frontend.row_files import LoadedInput, rows_given
 from semgraph.frontend.rows import few, read_rows, set_aside, shown
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import ALL, InputSpec, LogicalPlan, Windowing
@@ -196,18 +196,20 @@ def typed_inputs(
 
 def _typed(plan: LogicalPlan, spec: InputSpec, value: Any) -> pa.Table | None:
     """An input as a typed table; None if it means all partitions of the store."""
+    if spec.or_all and (value is None or is_all(getattr(value, "rows", value))):
+        return None
+    cut = _windowing(plan, spec)
+    value = rows_given(spec, value, cut)
     own = isinstance(value, (Frame, LoadedInput))
     if isinstance(value, LoadedInput):
         value = value.rows
-    if spec.or_all and (value is None or is_all(value)):
-        return None
     if isinstance(value, Frame):
         value = _rows_of(spec.name, value)
     if value is None and not spec.optional:
         what = f"plan {plan.name} needs the input {spec.name}"
         raise PlanError(Problem(what, hint=f"-i {spec.name}=FILE"))
     rows = [] if value is None else value
-    cut, aside = _windowing(plan, spec), set_aside(rows) if own else ()
+    aside = set_aside(rows) if own else ()
     partition, key = (cut.partition, cut.key) if cut else ("", "")
     return read_rows(spec, rows, aside, partition=partition, key=key)
 

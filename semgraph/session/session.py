@@ -29,8 +29,9 @@ from semgraph.execution.result import OnProgress, Result
 from semgraph.folders import plans_folder
 from semgraph.formats import stopped
 from semgraph.frontend.document import checks_arguments
+from semgraph.frontend.dump import errors_of
 from semgraph.frontend.frame import Frame
-from semgraph.frontend.graph_files import read_graph
+from semgraph.frontend.graph_files import graph_file, read_graph
 from semgraph.frontend.loaded import LoadedPlans
 from semgraph.llm.base import LLM, ROLES, Embedder
 from semgraph.llm.journal import size_on_disk
@@ -567,10 +568,9 @@ class Session:
         if isinstance(graph, Graph):
             return graph
         local = self.folder / "plans" / "graph.yaml"
-        if graph is not None and not Path(graph).is_file():
-            raise PlanError(Problem(f"no graph file {graph}", hint="the path of a graph.yaml"))
         default = local if local.exists() else plans_folder() / "graph.yaml"
-        return read_graph(default if graph is None else Path(graph))
+        with errors_of("graph"):
+            return read_graph(default if graph is None else graph_file(graph))
 
     @checks_arguments
     def graph(self, group: str, *, graph: str | Path | Graph | None = None) -> nx.MultiDiGraph:

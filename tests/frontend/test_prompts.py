@@ -104,7 +104,7 @@ def test_an_inline_question_is_an_item_with_its_types_beside_it(tmp_path):
         ),
         (
             "---\n- a\n---\n# item\n{a}\n",
-            "expected the front matter: {returns, describe, role, max_tokens}, found a list",
+            "expected the front matter: {returns, describe, role, max_tokens, examples}, found a list",
         ),
         ("---\nreturns: {a b: string}\n---\n# item\n{a}\n", '"a b" is no name'),
         ("---\nreturns: {a: {typ: string}}\n---\n# item\n{a}\n", 'an answer has no "typ"'),

@@ -216,7 +216,7 @@ def test_cells_of_a_csv_file_have_the_type_that_they_are_written_in(tmp_path):
         "text": "a, b", "empty": None,
     }  # fmt: skip
     assert (second["new"], second["at"], second["text"]) == (False, noon, "")
-    for same in (sg.table(path), sg.table(str(path))):
+    for same in (sg.table(path), sg.read_csv(str(path))):
         assert same.tables["tickets"].equals(frame.tables["tickets"])
 
 

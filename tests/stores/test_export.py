@@ -150,7 +150,7 @@ class TestOfOneStore:
         (tmp_path / "taken.parquet").write_text("", encoding="utf-8")
         with pytest.raises(FileExistsError):
             await session.aexport("g", "taken.parquet", graph=GRAPH)
-        with pytest.raises(PlanError, match="no graph file nowhere.yaml"):
+        with pytest.raises(PlanError, match='no graph file "nowhere.yaml"'):
             await session.agraph("g", graph="nowhere.yaml")
 
     async def test_equal_keys_of_two_labels_are_refused_but_in_parquet(self, session, store, world):

@@ -54,6 +54,7 @@ from semgraph.semantic.prompt.builder import (
     halved_column,
     halves,
     json_line,
+    json_text,
     lists_only,
     numbered,
     question,
@@ -69,7 +70,7 @@ _REPLY_FIELDS = {
         "how well it fits, from 0 (not at all) to 100 (perfectly)",
     ),
 }
-_BEST = 100
+_BEST, _BEST_DIGIT = 100, 9
 
 
 def _verdict_of(node: Semantic, taken: Sequence[str]) -> list[Own]:
@@ -129,11 +130,29 @@ class RowPrompts(ItemPrompts):
         entry = AnswerSchema.of(prompt, number_of, after=self._verdict)
         return PromptHeader.of(layout, prompt, entry, self._list)
 
+    def right_reply(self, items: Sequence[int], values: Sequence[Mapping[str, Any]]) -> str:
+        """The right reply about a row or a block."""
+        entries = [self._right_entry(values[item]) for item in items]
+        if self.several(items):
+            numbered_entries = ({self._id: n, **each} for n, each in enumerate(entries, 1))
+            return json_text({self._list: [*numbered_entries]})
+        if self.words is None:
+            return json_text(entries[0])
+        word = entries[0][self._verdict[0][0]]  # yes, no, or a score
+        return str(word if isinstance(word, str) else round(word * _BEST_DIGIT / _BEST)).title()
+
+    def _right_entry(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        entry = {name: values[name] for name, _ in self.node.answers}
+        for name, *_ in self._verdict:
+            keeps = self.node.keyword == "sem_filter"
+            entry[name] = ("yes" if values["keep"] else "no") if keeps else values["score"]
+        return entry
+
     def request(self, work: Work) -> Request:
         """The request for a row or a block."""
-        item, count = work.items[0], len(work.items)
-        header = self.header(self.prompt_of(item), self.layouts[count > 1])
-        if count == 1:
+        item, several = work.items[0], self.several(work.items)
+        header = self.header(self.prompt_of(item), self.layouts[several], work.items)
+        if not several:
             text = header.prompt.item.render(self.values_of(work))
             return self.compose(work, item, header, row=text)
         records = numbered(map(self.record_of, work.items))
@@ -360,9 +379,9 @@ class PairPrompts(ItemPrompts):
 
     def request(self, work: Work) -> Request:
         """The request for a pair or a block."""
-        item, count = work.items[0], len(work.items)
-        header = self.header(self.prompt_of(item), self.layouts[count > 1])
-        if count == 1:
+        item, several = work.items[0], self.several(work.items)
+        header = self.header(self.prompt_of(item), self.layouts[several], work.items)
+        if not several:
             return self.compose(work, item, header, **self._pair_texts(item, header.prompt))
         lists, rights = self._numbers(work)
         first = {self.right[i]: i for i in reversed(work.items)}
@@ -373,6 +392,24 @@ class PairPrompts(ItemPrompts):
         others = numbered([self._other_record(first[r]) for r in rights], _first_right(lists))
         texts = {"lefts": "\n".join(lefts), "rights": "\n".join(others)}
         return self.compose(work, item, header, **texts)
+
+    def right_reply(self, items: Sequence[int], values: Sequence[Mapping[str, Any]]) -> str:
+        """The right reply about a pair or a block."""
+        answers = {
+            item: {name: values[item][name] for name, _ in self.node.answers} for item in items
+        }
+        if self.several(items):
+            lists, rights = self._numbers(Work(tuple(items)))
+            matches = [
+                {self._left_key: n, self._right_key: rights[self.right[item]], **answers[item]}
+                for n, pairs in enumerate(lists, 1)
+                for item in pairs
+                if values[item]["match"]
+            ]
+            return json_text({_LIST: matches})
+        match = values[items[0]]["match"]
+        own = answers[items[0]] if match else dict.fromkeys(answers[items[0]])
+        return ("Yes" if match else "No") if self.words else json_text({"match": match, **own})
 
     def _pair_texts(self, item: int, prompt: Prompt) -> dict[str, str]:
         left, right, number = self.keys.left[item], self.right[item], self.prompt_of(item)
@@ -589,10 +626,19 @@ class WindowPrompts(_WholePrompts):
 
     def request(self, work: Work) -> Request:
         """The request for a window. Raises TooLong."""
-        window = self._windows[work.items[0]]
-        header = self.header(self.prompt_of(window[0]), "window")
+        window = work.items if self.of_examples else self._windows[work.items[0]]
+        header = self.header(self.prompt_of(window[0]), "window", window)
         lines = numbered(map(self.record_of, window))
         return self.compose(work, window[0], header, records="\n".join(lines))
+
+    def of_rows(self, node: Semantic, rows: Rows) -> PromptBuilder:
+        """A builder of the same requests about other rows."""
+        return WindowPrompts(self.ctx, node, rows, ())
+
+    def right_reply(self, items: Sequence[int], values: Sequence[Mapping[str, Any]]) -> str:
+        """The ranking of the rows by their scores."""
+        best = sorted(range(len(items)), key=lambda place: -values[items[place]]["score"])
+        return json_text({_RANKING: [place + 1 for place in best]})
 
     def accept(self, work: Work, reply: Reply | RowError) -> list[Work]:
         """Record the ranking of a window."""
@@ -628,6 +674,7 @@ class WindowPrompts(_WholePrompts):
         The rows of a window that was too long are measured but not sent.
         """
         single = WindowPrompts(self.ctx, self.node, self.rows, [[item] for item in items])
+        single.nearest = self.nearest
         measured = {
             item
             for i, window in enumerate(self._windows)
