@@ -14,7 +14,7 @@ from semgraph.errors import InputError, PlanError
 from semgraph.execution.record import Run
 from semgraph.frontend.load import load_plan
 from semgraph.render.html import page
-from semgraph.render.outcome import outcome
+from semgraph.render.outcome import outcome, run_page
 
 PLAN = """
 plan: notes
@@ -115,6 +115,7 @@ def test_counts_are_in_the_record_the_result_the_report_and_the_output(tmp_path)
     assert found.to_json()["metrics"]["counts"] == counts
     assert "<dt>x is no kind" in page([Run(found.record)])
     assert "  x is no kind: 1 row of sound" in list(outcome(found, plan, 100, 0.0))
+    assert "  x is no kind: 1 row of sound" in list(run_page(Run(found.record), 100))
 
 
 def test_a_requirement_that_counts_says_so_where_it_is_explained(session, tmp_path):

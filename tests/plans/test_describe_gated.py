@@ -146,7 +146,7 @@ async def test_a_pending_fact_that_ends_is_never_told(memory: Memory) -> None:
 
 
 async def test_in_a_burst_facts_wait_until_too_many_do_or_it_ends(memory: Memory) -> None:
-    rules = {"drift": 0.0, "burst": 2, "cap": 3}
+    rules: dict[str, Any] = {"drift": 0.0, "burst": 2, "cap": 3}
     assert await gate(memory, at(0), "Ann works at Luma.", **rules) == "first summary"
     assert await gate(memory, at(1), "Ann lives in Rome.", **rules) == "burst deferral"
     assert (await kept(memory))["_burst_active"]
