@@ -18,7 +18,10 @@ from benchmarks.ingest.streams import made
 from benchmarks.world import StandIn
 from semgraph.execution.result import Result
 from tests.plans.conftest import Graph, Memory, at, both_stores
+from tests.plans.test_cues import FILES, verdicts
 
+DENIED = [next(s for s, cues in verdicts(path).items() if "negated" in cues) for path in FILES]
+"""A sentence of each language that denies something."""
 GATED: dict[str, Any] = {"preset": "summaries_gated"}
 ALWAYS: dict[str, Any] = {"preset": "summaries_always"}
 REFRESHED = {"first summary", "negation", "staleness", "pending facts", "end of a burst", "drift"}
@@ -120,7 +123,7 @@ async def test_facts_near_the_summary_wait_and_are_told_with_novel_ones(memory: 
     assert told["pending"] == []
 
 
-@pytest.mark.parametrize("denied", ["Ann no longer works at Luma.", "Ann has never been to Oslo."])
+@pytest.mark.parametrize("denied", ["Ann no longer works at Luma.", *DENIED])
 async def test_a_denial_is_told_at_once_whatever_else_holds(memory: Memory, denied: str) -> None:
     await gate(memory, at(0), "Ann works at Luma.")
     assert await gate(memory, at(1), denied, drift=2.0, burst=1, cap=99) == "negation"
