@@ -84,7 +84,7 @@ def compare(
     if plan is None:
         hint = "semgraph compare PLAN --step STEP --implementations A,B"
         raise PlanError(Problem("there is no plan to compare", hint=hint))
-    chosen = read_arms(step, implementations, variant or [], grid, arms)
+    chosen = read_arms(implementations, variant or [], grid, arms)
     with options.session() as session:
         prepared = given.prepare(session, plan)
         from semgraph.render.header import header
@@ -121,8 +121,7 @@ def compare(
 
 
 def read_arms(
-    step: str | None,
-    implementations: str | None,
+    implementations: str | None = None,
     variants: Sequence[str] = (),
     grid: str | None = None,
     file: str | None = None,
@@ -130,40 +129,27 @@ def read_arms(
     """The arguments `variants` and `grid` of `Session.compare`, as typed. Raises PlanError with all
     problems.
 
-    >>> read_arms("linked", "nested_loop, block(left=10,right=5)")
+    >>> read_arms("nested_loop, block(left=10,right=5)")
     {'variants': ['nested_loop', 'block(left=10,right=5)']}
-    >>> read_arms(None, None, ["cheap:linked=block,params.window=5", "exact:preset=fused"])
+    >>> read_arms(None, ["cheap:linked=block,params.window=5", "exact:preset=fused"])
     {'variants': {'cheap': {'linked': 'block', 'params.window': 5}, 'exact': {'preset': 'fused'}}}
-    >>> read_arms(None, None, grid="models.default=a,b; linked=block()")
+    >>> read_arms(grid="models.default=a,b; linked=block()")
     {'grid': {'models.default': ['a', 'b'], 'linked': ['block()']}}
     """
-    from semgraph.compare.variants import listed, read_file_of_variants
+    from semgraph.compare.variants import listed
 
-    ways = {
-        "--implementations": implementations,
-        "--variant": variants,
-        "--grid": grid,
-        "--arms": file,
-    }
-    typed = [option for option, value in ways.items() if value]
-    if not typed:
-        hint = (
-            "--step STEP --implementations A,B; or whole plans: "
-            "--variant NAME:KEY=VALUE --variant NAME:KEY=VALUE"
-        )
-        raise PlanError(Problem("there is nothing to compare", hint=hint))
+    given = (implementations, variants, grid, file)
+    options = ("--implementations", "--variant", "--grid", "--arms")
+    typed = [option for option, value in zip(options, given, strict=True) if value]
     if len(typed) > 1:
         what = f"{' and '.join(typed)} each name the variants"
         raise PlanError(Problem(what, hint="give one of them"))
-    if implementations:
-        if step is None:
-            what = "--implementations needs the step that they are for"
-            raise PlanError(Problem(what, hint="--step STEP"))
-        return {"variants": listed(implementations)}
     if grid:
         axes = named_values("--grid", [part.strip() for part in grid.split(";") if part.strip()])
         return {"grid": {key: [_value(key, v) for v in listed(text)] for key, text in axes.items()}}
-    return {"variants": read_file_of_variants(Path(file)) if file else _variants(variants)}
+    if implementations:
+        return {"variants": listed(implementations)}
+    return {"variants": Path(file) if file else _variants(variants)}
 
 
 def _value(key: str, text: str) -> Any:

@@ -253,11 +253,11 @@ class Judge:
                 whole["id"] = str(len(rows))
                 rows.append({name: whole.get(name) for name, _ in spec.columns})
         inputs = {"answers": check_rows(spec, rows)}
-        asked = replace(arm, request=replace(arm.request, inputs=inputs))
+        asked = arm._replace(request=replace(arm.request, inputs=inputs))
         async with Snapshot(arm.plan.graph, {}).copy() as store:
-            physical = bench.compiled(arm.plan, store, arm.opened)
+            physical = bench.compiled(arm, store)
             options = ExecutorOptions("judge", arm.opened.now)
-            outcome, _, _ = await bench.run(physical, store, ledger, options, asked)
+            outcome, _, _ = await bench.run(asked, physical, store, ledger, options)
         if outcome.stopped:
             raise BudgetReached(outcome.stopped)
         said = result_table(arm.plan.returns[self.table], outcome.tables.get(self.table, []))

@@ -8,14 +8,13 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import NamedTuple
 
 from semgraph.compare.comparison import Arm, Comparison, Estimate, Trial
 from semgraph.compare.plans import PlanArms
 from semgraph.compare.preview import admit
 from semgraph.compare.request import ComparisonRecord, ComparisonRequest, Runner
 from semgraph.compare.step import StepArms
-from semgraph.compare.trial import KEPT, Arms, Attempt, Bench
+from semgraph.compare.trial import KEPT, Attempt, Bench
 from semgraph.errors import BudgetReached, Fault, PlanError, Problem
 from semgraph.execution.runtime import Opened, require_prices
 from semgraph.logical.plan import LogicalPlan
@@ -32,7 +31,7 @@ async def compare(request: ComparisonRequest, runner: Runner) -> Comparison:
         record = ComparisonRecord(request, runner, opened)
         try:
             bench = Bench(record, models)
-            arms: Arms = StepArms(bench) if request.step else PlanArms(bench)
+            arms = StepArms(bench) if request.step else PlanArms(bench)
             result = await _compared(arms, bench)
         except BaseException as error:
             interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
@@ -63,12 +62,13 @@ async def opened_arms(
         yield first, {name: await open_(arm.runner, arm.plan) for name, arm in request.arms.items()}
 
 
-async def _compared(arms: Arms, bench: Bench) -> Comparison:
+async def _compared(arms: StepArms | PlanArms, bench: Bench) -> Comparison:
     request, record = bench.request, bench.record
     for arm in bench.arms.values():
         require_prices(arm.plan, arm.opened.budget, arm.opened.llm, arm.opened.embedder)
     bench.say(await arms.prepare())
-    admit(arms.estimates, request.trials, bench.opened.budget)
+    if request.step:  # most costs of whole plans depend on answers
+        admit(arms.estimates, request.trials, bench.opened.budget)
     record.begin()
     attempts: dict[str, list[Attempt]] = {name: [] for name in bench.arms}
     stopped = await _try(arms, bench, attempts)
@@ -81,7 +81,9 @@ async def _compared(arms: Arms, bench: Bench) -> Comparison:
     return record.comparison(result, stopped=stopped, **facts)
 
 
-async def _try(arms: Arms, bench: Bench, attempts: Mapping[str, list[Attempt]]) -> str | None:
+async def _try(
+    arms: StepArms | PlanArms, bench: Bench, attempts: Mapping[str, list[Attempt]]
+) -> str | None:
     """Run all first trials, then all second ones, and so on, so that all arms have about equally
     many trials when a limit is reached. Returns the reason for an early end.
 
@@ -112,23 +114,18 @@ def _done(name: str, trial: Trial, trials: int) -> str:
     return f"✓ {name}{number}: {trial.paid.calls:,} call{'s' * (trial.paid.calls != 1)}{replays}"
 
 
-class Foreseen(NamedTuple):
-    """The expected cost of one trial of each arm, and the same as lines of text. The list is empty if
-    a model has to be called for the rows of the step first.
-    """
-
-    estimates: Sequence[Estimate]
-    lines: Sequence[str]
-
-
-async def foreseen(request: ComparisonRequest, runner: Runner) -> Foreseen:
-    """The expected cost of each arm. No model is called; texts that a search needs are embedded.
+async def foreseen(
+    request: ComparisonRequest, runner: Runner
+) -> tuple[Sequence[Estimate], Sequence[str]]:
+    """The expected cost of one trial of each arm, and the same as lines of text. No model is called;
+    texts that a search needs are embedded. There are no estimates if a model has to be called first
+    for the rows of the step.
 
     Raises:
         PlanError: The request is wrong, or there are no rows.
     """
     async with opened_arms(request, runner) as (opened, models):
         bench = Bench(ComparisonRecord(request, runner, opened), models)
-        arms: Arms = StepArms(bench) if request.step else PlanArms(bench)
-        lines = await arms.foreseen()
-        return Foreseen(arms.estimates, lines)
+        arms = StepArms(bench) if request.step else PlanArms(bench)
+        lines = await arms.prepare(pays=False)
+        return arms.estimates, lines

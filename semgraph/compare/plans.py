@@ -11,11 +11,10 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-from semgraph.compare.comparison import Estimate, Quality, Trial, by_reason, with_differences
+from semgraph.compare.comparison import Quality, Trial, by_reason, with_differences
 from semgraph.compare.labels import Judge, read_labels
 from semgraph.compare.preview import forecasts, of_plan, plans_preview
 from semgraph.compare.trial import (
-    Arms,
     Attempt,
     Attempts,
     Bench,
@@ -33,7 +32,7 @@ from semgraph.logical.prompt import plain
 from semgraph.scores import GraphScore, Score, ScoredGraph, score_graph, tally
 
 
-class PlanArms(Arms):
+class PlanArms:
     """Variants of a whole plan over the same inputs.
 
     Args:
@@ -46,7 +45,6 @@ class PlanArms(Arms):
     def __init__(self, bench: Bench) -> None:
         self.bench, plan, request = bench, bench.request.plan, bench.request
         self.reference = next(iter(bench.arms))
-        self.estimates = tuple(Estimate(name) for name in bench.arms)
         if request.truth is not None and not plan.writes:
             what = f"plan {plan.name} writes no graph to compare with a true one"
             hint = f"compare a step with a truth: {option('step', '...')}"
@@ -59,30 +57,20 @@ class PlanArms(Arms):
         for arm in bench.arms.values():
             bench.record.asks(arm.opened, arm.plan.needs.roles)
 
-    async def prepare(self) -> list[str]:
+    async def prepare(self, *, pays: bool = True) -> list[str]:  # noqa: ARG002 - nothing is paid
         """Check all plans, and return the lines to print before the trials."""
         bench = self.bench
         await bench.read()
-        async with bench.copy(bench.opened) as scratch:
+        async with bench.copy(bench.base) as scratch:
             physical = checked(
-                {
-                    name: partial(bench.compiled, arm.plan, scratch, arm.opened)
-                    for name, arm in bench.arms.items()
-                }
+                {name: partial(bench.compiled, arm, scratch) for name, arm in bench.arms.items()}
             )
-        self.expected = forecasts(bench, physical)
+        expected = forecasts(bench, physical)
+        self.estimates = [of_plan(name, each) for name, each in expected.items()]
         judge, labels = bench.request.judge, self.labels
         of = f"the answers to {len(labels.queries)} queries" if labels else ""
         judging = [f"  after each trial plan {judge.name} judges {of}"] if judge else []
-        return [*plans_preview(bench, self.expected), *judging]
-
-    async def foreseen(self) -> list[str]:
-        """The same lines: whole plans have no rows to compute first. No limit refuses these
-        estimates, since most of them depend on answers.
-        """
-        lines = await self.prepare()
-        self.estimates = tuple(of_plan(name, each) for name, each in self.expected.items())
-        return lines
+        return [*plans_preview(bench, expected), *judging]
 
     async def ready(self, _ledger: Ledger) -> None:
         """Do nothing: each trial computes its vectors."""
@@ -91,9 +79,9 @@ class PlanArms(Arms):
         """Run one trial of a plan in a copy of the store."""
         bench, arm = self.bench, self.bench.arms[name]
         plan, options = arm.plan, ExecutorOptions("comparison", arm.opened.now, again=True)
-        async with bench.copy(arm.opened) as store:
-            physical = bench.compiled(plan, store, arm.opened)
-            outcome, _, seconds = await bench.run(physical, store, ledger, options, arm, number)
+        async with bench.copy(arm) as store:
+            physical = bench.compiled(arm, store)
+            outcome, _, seconds = await bench.run(arm, physical, store, ledger, options, number)
             if outcome.stopped:
                 raise BudgetReached(outcome.stopped)
             trial = Trial(

@@ -270,26 +270,21 @@ def limits(budget: Budget) -> str:
     return f"it stops before it passes {', '.join(limits_set)}" if limits_set else "no limit is set"
 
 
-def variants_preview(bench: Bench, estimates: Sequence[Estimate], before: int) -> list[str]:
+def variants_preview(
+    bench: Bench, what: str, estimates: Sequence[Estimate], reference: str, before: int
+) -> list[str]:
     """Lines printed before implementations run: the cost of one trial of each, and of all trials.
     `before` are the calls that the rows took.
     """
-    opened = bench.opened
-    return [
-        f"one trial of each, {bench.record.model}",
-        *([f"  the rows took {plural(before, 'call')}"] if before else []),
-        *estimate_lines(estimates),
-        f"  {in_all(estimates, bench.request.trials, opened.budget)}",
-        "  answers in the journal cost nothing; invalid answers are requested again",
-    ]
-
-
-def estimate_lines(estimates: Sequence[Estimate], reference: str = "") -> list[str]:
-    """The cost of each variant, one line each."""
     wide = max(len(e.variant) for e in estimates)
     notes = ("   reference" if e.variant == reference else "" for e in estimates)
+    each = zip(estimates, notes, strict=True)
     return [
-        f"  {e.variant:<{wide}}  {expected(e)}{n}" for e, n in zip(estimates, notes, strict=True)
+        f"{what}, one trial of each ({bench.record.model}), estimated",
+        *([f"  the rows took {plural(before, 'call')}"] if before else []),
+        *(f"  {e.variant:<{wide}}  {expected(e)}{note}" for e, note in each),
+        f"  {in_all(estimates, bench.request.trials, bench.opened.budget)}",
+        "  answers in the journal cost nothing; invalid answers are requested again",
     ]
 
 

@@ -78,26 +78,24 @@ class ComparisonRequest:
     runs: Path | None = None
     fresh: bool = False
     times: bool = False
-    say: Say = lambda _line: None
+    say: Say | None = None
     labels: Any = None
     at: str | Sequence[int] = (5, 10)
     judge: LogicalPlan | None = None
 
     def __post_init__(self) -> None:
-        """Refuse labels of a step or beside a truth, and a judge without labels. Raises PlanError."""
+        """Refuse labels of a step or beside a truth, a judge without labels, a number of trials below
+        1, and several of a recording. Raises PlanError.
+        """
         wrong = self.step or self.truth is not None if self.labels is not None else self.judge
         if wrong:
             what = "labels are for the rows of whole plans, in place of a truth; a judge needs them"
             raise PlanError(Problem(what, hint="leave out the step, the truth or the judge"))
-
-
-def require_trials(trials: int, arms: Mapping[str, ArmRequest]) -> None:
-    """Refuse a number of trials below 1, and several of a recording. Raises PlanError."""
-    if trials < 1:
-        raise PlanError(Problem(f"trials is {trials}", hint="at least 1; 3 show a spread"))
-    if trials > 1 and any(arm.runner.replays for arm in arms.values()):
-        what = "a recording has one answer to each question, so all its trials are equal"
-        raise PlanError(Problem(what, hint="trials=1"))
+        if self.trials < 1:
+            raise PlanError(Problem(f"trials is {self.trials}", hint="at least 1; 3 show a spread"))
+        if self.trials > 1 and any(arm.runner.replays for arm in self.arms.values()):
+            what = "a recording has one answer to each question, so all its trials are equal"
+            raise PlanError(Problem(what, hint="trials=1"))
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial
@@ -24,16 +24,13 @@ from semgraph.compare.comparison import (
 )
 from semgraph.compare.preview import (
     StepEstimates,
-    estimate_lines,
     forecasts,
-    in_all,
     rows_preview,
     tokens_seen,
     variants_preview,
 )
 from semgraph.compare.trial import (
     KEPT,
-    Arms,
     Attempt,
     Attempts,
     Bench,
@@ -49,6 +46,7 @@ from semgraph.compare.truth import Truth, about, read_truth, whole_rows
 from semgraph.display import option
 from semgraph.errors import BudgetReached, PlanError, Problem, did_you_mean
 from semgraph.execution.outcome import ExecutorOptions
+from semgraph.explain.estimates import Forecast
 from semgraph.expr.functions import canonical_json
 from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.stack import bound
@@ -245,7 +243,7 @@ def _numbered(parts: Iterable[Tables]) -> Iterator[Tables]:
         yield first.select(names).append_column(INPUT_ROW, numbers), *others
 
 
-class StepArms(Arms):
+class StepArms:
     """Implementations of a step over the same rows.
 
     Args:
@@ -274,50 +272,20 @@ class StepArms(Arms):
         self.basis = library.get(node.keyword, reference)
         self.truth = None if request.truth is None else read_truth(node, request.truth)
 
-    async def prepare(self) -> list[str]:
-        """Compute the rows and the estimates, and return the lines to print before the trials."""
-        await self._prepared(pays=True)
-        return variants_preview(self.bench, self.estimates, self.frozen.before.calls)
-
-    async def foreseen(self) -> list[str]:
-        """The expected cost of each implementation, one line each, if no model is called for the
-        rows.
+    async def prepare(self, *, pays: bool = True) -> list[str]:
+        """Compute the rows and the estimates, and return lines about the cost. Without `pays` nothing is
+        computed if the rows need a model; the lines are then about its calls.
         """
-        self.estimates = []
-        if lines := await self._prepared(pays=False):
-            later = "the cost of the variants depends on these rows: compare prints it before it runs a variant"
-            return [*lines, later]
-        bench, items = self.bench, sum(each.items.num_rows for each in self.items)
-        async with bench.copy(bench.opened) as scratch:
-            physical = {
-                name: bench.compiled(each.arm.plan, scratch, each.arm.opened)
-                for name, each in self.arms.items()
-            }
-        of = forecasts(bench, physical)
-        self.estimates = [
-            replace(each, tokens_seen=tokens_seen(of[each.variant], self.node.step, items))
-            for each in self.estimates
-        ]
-        node, opened = self.node, self.bench.opened
-        counts = " × ".join(f"{n} {count:,}" for n, count in self.frozen.facts()["rows"].items())
-        return [
-            f"{node.step} = {node.keyword}({counts}), one trial of each ({self.bench.record.model}), estimated",
-            *estimate_lines(self.estimates, self.reference),
-            f"  {in_all(self.estimates, self.bench.request.trials, opened.budget)}",
-        ]
-
-    async def _prepared(self, *, pays: bool) -> list[str]:
-        """Compute the rows and the estimates. If the model would be called for the rows, but must
-        not be, returns lines about the cost instead.
-        """
-        bench = self.bench
+        bench, self.estimates = self.bench, []
         await bench.read()
-        async with bench.copy(bench.opened) as scratch:
+        async with bench.copy(bench.base) as scratch:
+            plans = {name: bench.compiled(each.arm, scratch) for name, each in self.arms.items()}
             physical, grown = self._source(scratch)
             if semantic_nodes(physical.roots):
                 lines = rows_preview(bench, self.node.step, physical, whole=grown)
                 if not pays:
-                    return lines
+                    later = "the cost of the variants depends on these rows: compare prints it before it runs a variant"
+                    return [*lines, later]
                 bench.say(lines)
                 bench.record.begin()
             freeze = partial(self._freeze, physical, scratch, grown=grown)
@@ -327,8 +295,10 @@ class StepArms(Arms):
             raise PlanError(Problem(what, hint="use other inputs"))
         if self.truth is not None:
             self.truth = about(self.truth, frozen.rows)
-        await self._estimate()
-        return []
+        await self._estimate(forecasts(bench, plans))
+        rows = " × ".join(f"{name} {count:,}" for name, count in frozen.facts()["rows"].items())
+        what = f"{self.node.step} = {self.node.keyword}({rows})"
+        return variants_preview(bench, what, self.estimates, self.reference, frozen.before.calls)
 
     def _source(self, store: Store) -> tuple[PhysicalPlan, bool]:
         """The plan up to the step, with the reference as the step's implementation; in a loop, up
@@ -338,7 +308,7 @@ class StepArms(Arms):
         bench, node, arm = self.bench, self.node, self.arms[self.reference]
         plan = arm.arm.plan
         plan = replace(plan, use={**plan.use, node.step: arm.choice})
-        physical = bench.compiled(plan, store, arm.arm.opened)
+        physical = bench.compiled(arm.arm, store, plan)
         steps = [n for n in walk(*physical.roots) if n.swappable and n.step == node.step]
         grown = any(source in physical.after_writes for n in steps for source in n.inputs)
         inputs = of_first_round(plan.roots, node)
@@ -347,7 +317,7 @@ class StepArms(Arms):
             writes=plan.writes if grown else (),
             returns={f"input {i}": source for i, source in enumerate(inputs)},
         )
-        return bench.compiled(small, store, bench.opened), grown
+        return bench.compiled(bench.base, store, small), grown
 
     async def _freeze(
         self, physical: PhysicalPlan, store: Store, ledger: Ledger, *, grown: bool
@@ -365,7 +335,7 @@ class StepArms(Arms):
             return times[-1]
 
         options = ExecutorOptions("comparison", now, again=True, write=grown)
-        outcome, partitions, _ = await bench.run(physical, store, ledger, options)
+        outcome, partitions, _ = await bench.run(bench.base, physical, store, ledger, options)
         if outcome.stopped:
             what = f"the rows of step {node.step} are not complete"
             raise BudgetReached(f"{outcome.stopped}; {what}. {KEPT}")
@@ -383,8 +353,8 @@ class StepArms(Arms):
             len(outcome.failures),
         )
 
-    async def _estimate(self) -> None:
-        """Estimate the cost of each implementation."""
+    async def _estimate(self, of: Mapping[str, Forecast]) -> None:
+        """Estimate the cost of each arm, with what was observed in its whole plan."""
         opened = self.bench.opened
         self.items = items = await self.frozen.items(opened.llm, opened.embedder)
         self.expected: dict[str, StepEstimates] = {}
@@ -396,8 +366,13 @@ class StepArms(Arms):
         self.requests = {
             name: await each.at_once(own[name]) for name, each in self.expected.items()
         }
+        step, number = self.node.step, sum(rows.items.num_rows for rows in items)
         self.estimates = [
-            each.of(name, own[name], self.requests[name]) for name, each in self.expected.items()
+            replace(
+                each.of(name, own[name], self.requests[name]),
+                tokens_seen=tokens_seen(of[name], step, number),
+            )
+            for name, each in self.expected.items()
         ]
 
     async def ready(self, ledger: Ledger) -> None:

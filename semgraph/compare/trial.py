@@ -14,11 +14,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from semgraph.compare.comparison import Estimate, Quality, Spent, Trial
+from semgraph.compare.comparison import Spent, Trial
 from semgraph.compare.request import ArmRequest, ComparisonRecord
 from semgraph.errors import PlanError, Problem, StoreUnavailable
 from semgraph.execution.executor import Executor, committed_rows
@@ -155,15 +155,8 @@ def listed_steps(names: Sequence[str]) -> str:
     return "steps that call the model: " + (", ".join(names) or "none")
 
 
-@dataclass(frozen=True)
-class OpenedArm:
-    """An arm with its models.
-
-    Args:
-        name: Its name.
-        request: Its plan and inputs.
-        opened: Its models.
-    """
+class OpenedArm(NamedTuple):
+    """An arm with its name and its models."""
 
     name: str
     request: ArmRequest
@@ -185,6 +178,7 @@ class Bench:
     Attributes:
         request: The request.
         opened: The models of the request without changes, and the budget of all.
+        base: The request without changes, as an arm with the answers of runs.
         arms: The arms with their models.
         library: The implementations.
         source: The rows of the store that the plan may read or write, after `read`.
@@ -194,6 +188,8 @@ class Bench:
 
     def __init__(self, record: ComparisonRecord, opened: Mapping[str, Opened]) -> None:
         self.record, self.request, self.opened = record, record.request, record.noted(record.opened)
+        base = ArmRequest({}, self.request.plan, self.request.inputs, record.runner)
+        self.base = OpenedArm("", base, self.opened)
         noted = {id(each): record.noted(each) for each in opened.values()}
         self.arms = {
             name: OpenedArm(name, arm, noted[id(opened[name])])
@@ -202,32 +198,42 @@ class Bench:
         self.library = Library(record.runner.settings.operators)
         self._replies: Replies = {}
         self._embedders: dict[tuple[int, str], Embedder] = {}
-        self._sources: dict[str, Snapshot] = {}  # by embedder
+        self._sources: dict[str, Snapshot] = {}  # by arm
 
     async def read(self) -> None:
-        """Read the store, and embed its texts for arms with another embedder."""
-        plan, inputs, opened = self.request.plan, self.request.inputs, self.opened
-        self.source = await snapshot(plan, opened.store, partitions_read(plan, inputs), inputs)
-        self.source = replace(self.source, dimensions=await opened.vector_length(plan))
-        self._sources = {opened.embedder.name: self.source}
-        for arm in self.arms.values():
-            embedder = arm.opened.embedder
-            if embedder.name not in self._sources and arm.plan.needs.embeds:
-                embed = partial(self.source.embedded, embedder)
-                self._sources[embedder.name] = await self.pays(embed)
+        """Read the store, once for all arms that read the same, with vectors of their embedders."""
+        read: list[tuple[Any, Snapshot]] = []
+        for arm in (self.base, *self.arms.values()):
+            plan, embedder = arm.plan, arm.opened.embedder
+            partitions = partitions_read(plan, arm.request.inputs)
+            embeds = embedder.name != self.opened.embedder.name and plan.needs.embeds
+            what = plan.graph.canonical_text, uses_store(plan), partitions, embeds and embedder.name
+            own = next((own for asked, own in read if asked == what), None)
+            if own is None:
+                own = await snapshot(plan, self.opened.store, partitions, arm.request.inputs)
+                own = replace(own, dimensions=await arm.opened.vector_length(plan))
+                if embeds:
+                    own = await self.pays(partial(own.embedded, embedder))
+                read.append((what, own))
+            self._sources[arm.name] = own
+        self.source = read[0][1]
 
     def scoped(self, arm: OpenedArm, ledger: Ledger) -> LLM:
         """The models of an arm, counted in `ledger`. The arms share their answers, unless times are
         measured; no run does.
         """
+        if arm is self.base:
+            return ledger.counted(arm.opened.llm)
         if self.request.times:
             return ledger.counted(arm.opened.scoped(f"compare {arm.name}"))
         return ledger.counted(remembering(arm.opened.scoped("compare"), self._replies))
 
     def scoped_embedder(self, arm: OpenedArm, ledger: Ledger, number: int) -> CountedEmbedder:
-        """The embedder of a whole plan, counted in `ledger`, likewise. Trials share no vectors."""
+        """The embedder of an arm, counted in `ledger`, likewise. Trials share no vectors."""
         own = f"{arm.name} " if self.request.times else ""
         key = id(arm.opened), f"compare {own}trial {number}"
+        if arm is self.base:
+            return CountedEmbedder(arm.opened.embedder, ledger)
         if key not in self._embedders:
             self._embedders[key] = arm.opened.scoped_embedder(key[1])
         return CountedEmbedder(self._embedders[key], ledger)
@@ -242,7 +248,7 @@ class Bench:
 
     def say(self, lines: Iterable[str]) -> None:
         """Print lines for the user."""
-        for line in lines:
+        for line in lines if self.request.say is not None else ():
             self.request.say(line)
 
     def estimator(self, physical: PhysicalPlan, inputs: Mapping[str, pa.Table]) -> Estimator:
@@ -250,83 +256,36 @@ class Bench:
         observations = self.record.runner.observations()
         return Estimator.over(physical, inputs, observations, self.source.rows)
 
-    def copy(self, opened: Opened) -> AbstractAsyncContextManager[Store]:
-        """A temporary store with the rows of the source, for some models."""
-        return self._sources.get(opened.embedder.name, self.source).copy()
+    def copy(self, arm: OpenedArm) -> AbstractAsyncContextManager[Store]:
+        """A temporary store with the rows that an arm may read."""
+        return self._sources[arm.name].copy()
 
-    def compiled(self, plan: LogicalPlan, store: Store, opened: Opened) -> PhysicalPlan:
-        """A plan compiled for a store and some models. Raises PlanError for an implementation that
-        is unknown or does not support its step.
+    def compiled(
+        self, arm: OpenedArm, store: Store, plan: LogicalPlan | None = None
+    ) -> PhysicalPlan:
+        """The plan of an arm, or another one, compiled for a store and its models. Raises PlanError for
+        an implementation that is unknown or does not support its step.
         """
-        limits = {role: bound(opened.llm, role).limits for role in plan.needs.roles}
+        plan = plan or arm.plan
+        limits = {role: bound(arm.opened.llm, role).limits for role in plan.needs.roles}
         return compile_plan(optimized(plan, {}), store, self.library, limits)
 
     async def run(
-        self, physical: PhysicalPlan, store: Store, ledger: Ledger, options: ExecutorOptions,
-        arm: OpenedArm | None = None, trial: int = 0,
+        self, arm: OpenedArm, physical: PhysicalPlan, store: Store, ledger: Ledger,
+        options: ExecutorOptions, trial: int = 0,
     ) -> tuple[RunOutcome, Sequence[str], float]:  # fmt: skip
-        """Run a plan over the inputs, charged to `ledger`: for an arm, or with the answers of runs.
+        """Run a plan over the inputs of an arm, charged to `ledger`.
 
         Returns:
             The outcome, the partition values by `_p`, and the seconds.
         """
-        opened = arm.opened if arm else self.opened
-        llm = self.scoped(arm, ledger) if arm else ledger.counted(opened.llm)
-        embedder: Any = (
-            self.scoped_embedder(arm, ledger, trial)
-            if arm
-            else CountedEmbedder(opened.embedder, ledger)
-        )
         runtime = Runtime(
-            physical, llm, embedder, store, Meter(), trial=trial, answered=opened.answered
+            physical, self.scoped(arm, ledger), self.scoped_embedder(arm, ledger, trial), store, Meter(),
+            trial=trial, answered=arm.opened.answered,
         )  # fmt: skip
         began = time.perf_counter()
-        outcome = await Executor(runtime, options).run(
-            (arm.request if arm else self.request).inputs
-        )
+        outcome = await Executor(runtime, options).run(arm.request.inputs)
         return outcome, runtime.partition_of_row, time.perf_counter() - began
-
-
-class Arms(Protocol):
-    """What a comparison tries and scores.
-
-    Attributes:
-        bench: The inputs and the models.
-        reference: The arm that the others are compared with.
-        estimates: The expected cost of one trial of each arm.
-    """
-
-    bench: Bench
-    reference: str
-    estimates: Sequence[Estimate]
-
-    async def prepare(self) -> list[str]:
-        """Compute what all trials share, and return the lines to print before them."""
-        ...
-
-    async def foreseen(self) -> list[str]:
-        """Compute the estimates without a call of a model, and return lines about them."""
-        ...
-
-    async def ready(self, ledger: Ledger) -> None:
-        """Compute what is not part of the time of a trial."""
-        ...
-
-    async def attempt(self, name: str, number: int, ledger: Ledger) -> Attempt:
-        """Run one trial of an arm, numbered from 0, charged to `ledger`.
-
-        Raises:
-            BudgetReached: A limit was reached; the journal has the answers.
-        """
-        ...
-
-    def scored(self, attempts: Attempts) -> dict[str, Quality]:
-        """The quality of each arm."""
-        ...
-
-    def facts(self) -> dict[str, Any]:
-        """The further fields of the result."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -352,19 +311,20 @@ class Snapshot:
     async def embedded(self, embedder: Embedder, ledger: Ledger) -> Snapshot:
         """The same rows with vectors of another embedder, charged to `ledger`."""
         counted, rows = CountedEmbedder(embedder, ledger), dict(self.rows)
+        kind = pa.list_(pa.float32(), await embedder.dimensions())
         for name, table in self.rows.items():
             for text, vector in self.graph.labels[name].vectors.items():
                 if vector not in table.column_names:
                     continue
                 texts = table.column(text).to_pylist()
-                found = (await counted.embed([t for t in texts if t is not None])).vectors
-                each = iter(found)
-                vectors = [None if t is None else next(each) for t in texts]
-                kind = pa.list_(pa.float32(), found.shape[1])
+                distinct = list(dict.fromkeys(t for t in texts if t is not None))
+                found = await counted.embed(distinct)
+                pairs = enumerate(zip(distinct, found.vectors, strict=True))
+                known = dict(pair for i, pair in pairs if i not in found.failed)
+                vectors = pa.array([known.get(t) for t in texts], kind)
                 at = table.column_names.index(vector)
-                table = table.set_column(at, vector, pa.array(vectors, kind))  # noqa: PLW2901
-            rows[name] = table
-        return replace(self, rows=rows, dimensions=await embedder.dimensions())
+                rows[name] = rows[name].set_column(at, vector, vectors)
+        return replace(self, rows=rows, dimensions=kind.list_size)
 
     @asynccontextmanager
     async def copy(self) -> AsyncIterator[SqliteStore]:
@@ -397,6 +357,11 @@ def _named(table: pa.Table, column: str) -> list[str]:
     return sorted({value or "" for value in table.column(column).to_pylist()})
 
 
+def uses_store(plan: LogicalPlan) -> bool:
+    """Whether a plan may read rows of a store, or write some."""
+    return bool(plan.graph.labels) and any(node.reads_store for node in walk(*plan.roots))
+
+
 async def snapshot(
     plan: LogicalPlan,
     store: Store,
@@ -412,7 +377,7 @@ async def snapshot(
         inputs: Rows of the plan's inputs; the already committed ones are counted.
     """
     graph = plan.graph
-    if not graph.labels or not any(node.reads_store for node in walk(*plan.roots)):
+    if not uses_store(plan):
         return Snapshot(graph, {})
     async with _to_read(store, graph) as source:
         if source is None:

@@ -5,23 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from semgraph.compare.trial import checked
+from semgraph.display import command, option
 from semgraph.errors import PlanError, Problem, did_you_mean, nearly
 from semgraph.expr.functions import canonical_json
-from semgraph.frontend.document import read_file
+from semgraph.frontend.document import Document, read_file
 from semgraph.logical.plan import is_portable_model
 
-# as written: implementations of one step; or by name an implementation, or the changes of a variant
-Variants = Sequence[str] | Mapping[str, str] | Mapping[str, Mapping[str, Any]]
+# implementations of one step; by name an implementation, or the changes of a variant; a file of these
+Variants = Sequence[str] | Mapping[str, str] | Mapping[str, Mapping[str, Any]] | Path
 Grid = Mapping[str, Sequence[Any]]
 
 ONE = ("preset", "plan", "llm", "embedder")
 TABLES = ("params", "models", "prompts", "rules", "use")
 KEYS = f"{', '.join(ONE)}, {', '.join(f'{table}.NAME' for table in TABLES[:-1])}, or a step"
-_SWITCHES = {"on": True, "off": False, True: True, False: False}
 
 
 @dataclass(frozen=True)
@@ -30,40 +32,25 @@ class Variant:
 
     Args:
         name: Its name.
-        changes: The changes as written, by key: `preset`, `plan`, `llm`, `embedder`, `params.NAME`,
-            `models.ROLE`, `prompts.NAME`, `rules.NAME`, or a step with its implementation or plan. A
-            step that is named like one of the keys is `use.STEP`.
+        changes: The values by table and name. The table is `params`, `models`, `prompts`, `rules`,
+            `use` (of steps, with their implementation or plan), or "" for `preset`, `plan`, `llm` and
+            `embedder`.
     """
 
     name: str
-    changes: Mapping[str, Any] = field(default_factory=dict)
+    changes: Mapping[tuple[str, str], Any] = field(default_factory=dict)
 
-    def one(self, key: str) -> Any:
-        """The change of `preset`, `plan`, `llm` or `embedder`, or None."""
-        return self.changes.get(key)
-
-    def table(self, name: str) -> dict[str, Any]:
-        """The changes of `params`, `models`, `prompts`, `rules`, or with `use` of steps, by name."""
-        own = {
-            key.partition(".")[2]: value
-            for key, value in self.changes.items()
-            if key.startswith(f"{name}.")
-        }
-        steps = name == "use"
-        return own | {k: v for k, v in self.changes.items() if steps and not _is_reserved(k)}
+    def of(self, table: str = "") -> dict[str, Any]:
+        """The changes of a table, by name."""
+        return {name: value for (own, name), value in self.changes.items() if own == table}
 
     @property
-    def rules(self) -> dict[str, bool]:
-        """The rules of the optimizer that are switched, by name. Raises PlanError."""
-        for name, value in self.table("rules").items():
-            if not isinstance(value, str | bool) or value not in _SWITCHES:
-                what = f"{self.name}: rules.{name} is {value!r}"
-                raise PlanError(Problem(what, hint="write on or off"))
-        return {name: _SWITCHES[value] for name, value in self.table("rules").items()}
-
-
-def _is_reserved(key: str) -> bool:
-    return key in ONE or key.partition(".")[0] in TABLES
+    def texts(self) -> dict[str, str]:
+        """The changes as text, by key."""
+        return {
+            f"{table}.{name}" if table not in ("", "use") else name: _shown(value)
+            for (table, name), value in self.changes.items()
+        }
 
 
 def read_variants(
@@ -71,7 +58,7 @@ def read_variants(
 ) -> dict[str, Variant]:
     """The variants by name. Raises PlanError with all problems.
 
-    >>> [each.changes for each in read_variants(["per_row"], "told").values()]
+    >>> [each.texts for each in read_variants(["per_row"], "told").values()]
     [{'told': 'per_row'}]
     >>> list(read_variants(None, None, {"models.default": ["a", "b"], "told": ["block()"]}))
     ['a, block()', 'b, block()']
@@ -82,21 +69,15 @@ def read_variants(
     if variants and grid:
         what = "a grid makes the variants itself"
         raise PlanError(Problem(what, hint="give variants or grid"))
+    if isinstance(variants, Path):
+        return _of_file(read_file(variants), variants.parent)
     written = dict(_of_grid(grid)) if grid else variants or {}
     by_name = written if isinstance(written, Mapping) else _named(list(written))
     if not by_name:
-        hint = 'name variants: variants=["per_row", "packed(rows=10)"]'
+        typed = "--step STEP --implementations A,B; or whole plans: --variant NAME:KEY=VALUE …"
+        hint = command(typed, 'name variants: variants=["per_row", "packed(rows=10)"]')
         raise PlanError(Problem("there is nothing to compare", hint=hint))
-    problems: list[Problem] = []
-    result: dict[str, Variant] = {}
-    for name, value in by_name.items():
-        try:
-            result[name] = Variant(name, _changes(name, value, step))
-        except PlanError as error:
-            problems += [each for each in error.problems if each not in problems]
-    if problems:
-        raise PlanError(*problems)
-    return result
+    return checked({name: partial(_variant, name, own, step) for name, own in by_name.items()})
 
 
 def _named(variants: list[str]) -> dict[str, str]:
@@ -114,50 +95,55 @@ def _of_grid(grid: Grid) -> Iterator[tuple[str, dict[str, Any]]]:
             hint = f'write a list: grid={{"{key}": [...]}}'
             raise PlanError(Problem(f"the grid has no list of values for {key}", hint=hint))
     for values in product(*grid.values()):
-        yield ", ".join(map(shown, values)), dict(zip(grid, values, strict=True))
+        yield ", ".join(map(_shown, values)), dict(zip(grid, values, strict=True))
 
 
-def shown(value: Any) -> str:
-    """A value of a change as text."""
+def _shown(value: Any) -> str:
     if isinstance(value, str | Path):
         return str(value)
     name = getattr(value, "name", None)
     return name if isinstance(name, str) else canonical_json(value)
 
 
-def _changes(name: str, value: Any, step: str | None) -> dict[str, Any]:
-    """The changes of one variant, with tables as dotted keys. Raises PlanError."""
+def _variant(name: str, value: Any, step: str | None) -> Variant:
+    """A variant as written. Raises PlanError."""
     if isinstance(value, str):
         if step is None:
-            hint = 'name it: step="..."; or compare whole plans: variants={"name": {"step": "implementation"}}'
-            raise PlanError(Problem("these variants do not name their step", hint=hint))
-        return {step: value}
+            what, hint = (
+                "these variants do not name their step",
+                f"name it: {option('step', '...')}",
+            )
+            raise PlanError(Problem(what, hint=f"{hint}; or compare whole plans, by KEY=VALUE"))
+        return Variant(name, {("use", step): value})
     if not isinstance(value, Mapping):
         hint = f'write {{"{name}": {{KEY: VALUE}}}}; keys are {KEYS}'
         raise PlanError(Problem(f"variant {name} is {value!r}", hint=hint))
-    changes: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for key, part in value.items():
-        table = isinstance(part, Mapping) and key in TABLES
-        inner = part.items() if table else ((None, part),)
-        for own, each in inner:
-            changes[_key(name, key if own is None else f"{key}.{own}", each)] = each
-    return changes
+        is_table = isinstance(part, Mapping) and key in TABLES
+        flat |= {f"{key}.{own}": v for own, v in part.items()} if is_table else {str(key): part}
+    return Variant(name, {_place(name, key, part): part for key, part in flat.items()})
 
 
-def _key(name: str, key: str, value: Any) -> str:
-    """A key of a change; `use.STEP` without the table, unless it is reserved. Raises PlanError."""
+def _place(name: str, key: str, value: Any) -> tuple[str, str]:
+    """The table and the name of a key. Raises PlanError."""
     table, dot, rest = key.partition(".")
-    if key in TABLES:
-        hint = f"write {key}.NAME, or a mapping"
-        raise PlanError(Problem(f"variant {name}: {key} is {value!r}", hint=hint))
-    if dot and table not in TABLES:
-        what = f'variant {name}: unknown key "{key}"'
-        raise PlanError(Problem(what, there=f"keys: {KEYS}", hint=did_you_mean(table, TABLES)))
-    if not dot and key not in ONE and (near := [each for each in ONE if nearly(key, each)]):
-        what = f'variant {name}: unknown key "{key}"'
+    near = [each for each in ONE if not dot and nearly(key, each)]
+    what, there, hint = f'variant {name}: unknown key "{key}"', f"keys: {KEYS}", None
+    if key in ONE:
+        return "", key
+    if table in TABLES:
+        if dot and (table != "rules" or value in ("on", "off", True, False)):
+            return table, rest
+        what, there = f"variant {name}: {key} is {value!r}", ""
+        hint = "write on or off" if dot else f"write {key}.NAME, or a mapping"
+    elif dot:
+        hint = did_you_mean(table, TABLES)
+    elif near:
         hint = f'did you mean "{near[0]}"? A step of this name is "use.{key}"'
-        raise PlanError(Problem(what, there=f"keys: {KEYS}", hint=hint))
-    return rest if table == "use" and not _is_reserved(rest) else key
+    else:
+        return "use", key
+    raise PlanError(Problem(what, there=there or None, hint=hint))
 
 
 _COMMA = re.compile(r",(?![^()]*\))")  # outside of parentheses
@@ -168,25 +154,23 @@ def listed(text: str) -> list[str]:
     return [part.strip() for part in _COMMA.split(text) if part.strip()]
 
 
-def read_file_of_variants(path: Path) -> dict[str, dict[str, Any]]:
+def _of_file(document: Document, folder: Path) -> dict[str, Variant]:
     """The variants of a YAML file, by name: `{NAME: {KEY: VALUE}}`. Files of prompts are relative to
     it. Raises PlanError.
 
     A model in a file is a role or PROVIDER:NAME: files that are passed on must not say where requests
     go.
     """
-    document = read_file(path)
-    data, problems = document.data, list[Problem]()
+    data, problems, result = document.data, list[Problem](), dict[str, Variant]()
     if not isinstance(data, Mapping) or not all(isinstance(v, Mapping) for v in data.values()):
         hint = "write NAME: {KEY: VALUE} for each variant"
         raise PlanError(Problem("a mapping of variants", position=document.position(), hint=hint))
-    result: dict[str, dict[str, Any]] = {}
     for name, written in data.items():
-        changes = result[name] = _changes(name, written, None)
-        for key, value in changes.items():
-            if key.startswith("prompts.") and isinstance(value, str):
-                changes[key] = path.parent / value
-            names_a_model = key in ("llm", "embedder") or key.startswith("models.")
+        changes = dict(_variant(name, written, None).changes)
+        for (table, key), value in changes.items():
+            if table == "prompts":
+                changes[table, key] = folder / str(value)
+            names_a_model = table == "models" or (key in ("llm", "embedder") and not table)
             if names_a_model and not (isinstance(value, str) and is_portable_model(value)):
                 what = (
                     f'{name}: a file names a model by its role or as PROVIDER:NAME, not "{value}"'
@@ -195,6 +179,7 @@ def read_file_of_variants(path: Path) -> dict[str, dict[str, Any]]:
                     "bind a role to that model, under [models] in semgraph.toml, and write the role"
                 )
                 problems.append(Problem(what, position=document.position(name), hint=hint))
+        result[name] = Variant(name, changes)
     if problems:
         raise PlanError(*problems)
     return result

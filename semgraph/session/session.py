@@ -63,9 +63,8 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from semgraph.compare.comparison import Comparison, Estimate
-    from semgraph.compare.loop import Foreseen
-    from semgraph.compare.request import ArmRequest, Say
-    from semgraph.compare.variants import Grid, Variant, Variants
+    from semgraph.compare.request import ComparisonRequest, Say
+    from semgraph.compare.variants import Grid, Variants
     from semgraph.session.explaining import ExplainFormat
     from semgraph.session.export import Exported
     from semgraph.session.sharded import ChosenEngine
@@ -423,25 +422,25 @@ class Session:
             inputs: The rows to estimate; default: the plan's example, if it has one.
             more: Further inputs as keyword arguments.
         """
-        from semgraph.compare.step import only_step
-        from semgraph.session.explaining import Explanation
-
         logical = self.prepare(plan)
         refuse_unknown_words("explain", logical, more, Session.explain)
-        rows_by_input = given_rows(plan, {**(inputs or {}), **more})
-        example = logical.document.get("example")
-        has_rows = rows_by_input or not logical.inputs or example or compare is not None
+        given = {**(inputs or {}), **more}
+        if compare is not None:
+            from semgraph.compare.loop import foreseen
+            from semgraph.compare.step import only_step
+
+            name = step or only_step(logical)
+            asked = self._comparison(plan, compare, None, name, given, Cut(), {}, trials=trials)
+            job = foreseen(*asked)
+            return Drawing("\n".join(self._waiting.wait(job, calls_model=False)[1]))
+        rows_by_input = given_rows(plan, given)
+        has_rows = rows_by_input or not logical.inputs or logical.document.get("example")
         tables = typed_inputs(logical, rows_by_input) if has_rows else None
-        whole, logical = (
-            logical,
-            logical if tables is None else without_absent(logical, tables),
-        )
+        logical = logical if tables is None else without_absent(logical, tables)
+
+        from semgraph.session.explaining import Explanation
 
         async def work() -> str:
-            if compare is not None:
-                name = step or only_step(whole)
-                found = await self._foreseen(whole, compare, None, name, trials, rows_by_input)
-                return "\n".join(found.lines)
             rows = tables or {}
             some = sample and await sampled(logical, rows, sample, self._resources)
             explanation = Explanation(
@@ -538,47 +537,41 @@ class Session:
             BudgetReached: The comparison would exceed a limit; nothing was spent.
         """
         from semgraph.compare.loop import compare
-        from semgraph.compare.request import ComparisonRequest, require_trials
-        from semgraph.compare.step import semantic_node
-        from semgraph.compare.variants import read_variants
 
-        by_name = read_variants(variants, step, grid)
-        rows_by_input = given_rows(plan, {**(inputs or {}), **more})
-        options: dict[str, Any] = {
-            "params": params, "preset": preset, "use": use, "prompts": prompts
-        }  # fmt: skip
-        logical = self.prepare(plan, **options)
-        refuse_unknown_words("compare", logical, more, Session.acompare)
-        if step is not None:
-            semantic_node(logical, step)  # raises
-        tables = typed_inputs(logical, rows_by_input, Cut(rows, sample, seed))
-        resources = self._resources.sharing()
-        cut = Cut(rows, sample, seed)
-        arms = self._arms(plan, logical, by_name, options, rows_by_input, cut, resources)
-        require_trials(trials, arms)
-        logical = without_absent(logical, tables)
-        quiet: Say = lambda _line: None  # noqa: E731
-        request = ComparisonRequest(
-            logical, tables, arms, step or "", truth, trials, self.runs, fresh, times, say or quiet,
-            labels, at, None if judge is None else self.prepare(judge),
+        request, resources = self._comparison(
+            plan, variants, grid, step, {**(inputs or {}), **more}, Cut(rows, sample, seed),
+            {"params": params, "preset": preset, "use": use, "prompts": prompts},
+            truth=truth, trials=trials, runs=self.runs, fresh=fresh, times=times, say=say, labels=labels, at=at,
+            judge=None if judge is None else self.prepare(judge),
         )  # fmt: skip
         return await compare(request, resources)
 
-    def _arms(
+    def _comparison(
         self,
         plan: PlanLike,
-        logical: LogicalPlan,
-        variants: Mapping[str, Variant],
-        options: Mapping[str, Any],
-        rows_by_input: Mapping[str, Any],
+        variants: Variants | None,
+        grid: Grid | None,
+        step: str | None,
+        inputs: Mapping[str, Any],
         cut: Cut,
-        resources: Resources,
-    ) -> dict[str, ArmRequest]:
-        """The arms of a comparison. Raises PlanError or InputError."""
+        loading: Mapping[str, Any],
+        **options: Any,
+    ) -> tuple[ComparisonRequest, Resources]:
+        """The request of a comparison, and its models. Raises PlanError or InputError."""
+        from semgraph.compare.request import ComparisonRequest
+        from semgraph.compare.step import semantic_node
+        from semgraph.compare.variants import read_variants
         from semgraph.session.arms import ArmMaker
 
-        tables = partial(typed_inputs, inputs=rows_by_input, cut=cut)
-        return ArmMaker(plan, logical, options, tables, self.prepare, resources).arms(variants)
+        by_name, logical = read_variants(variants, step, grid), self.prepare(plan, **loading)
+        refuse_unknown_words("compare", logical, inputs, Session.acompare)
+        if step is not None:
+            semantic_node(logical, step)  # raises
+        rows = partial(typed_inputs, inputs=given_rows(plan, inputs), cut=cut)
+        tables, resources = rows(logical), self._resources.sharing()
+        maker = ArmMaker(plan, logical, tables, loading, self.prepare, rows, resources)
+        plan, arms = without_absent(logical, tables), maker.arms(by_name)
+        return ComparisonRequest(plan, tables, arms, step or "", **options), resources
 
     @_takes_arguments_of(acompare)
     def compare(self, plan: PlanLike, /, **options: Any) -> Comparison:
@@ -605,31 +598,10 @@ class Session:
         Raises:
             PlanError: The request is wrong.
         """
-        rows = given_rows(plan, {**(inputs or {}), **more})
-        job = self._foreseen(plan, variants, grid, step, 1, rows)
-        return list(self._waiting.wait(job, calls_model=False).estimates)
-
-    async def _foreseen(
-        self,
-        plan: PlanLike,
-        variants: Variants | None,
-        grid: Grid | None,
-        step: str | None,
-        trials: int,
-        rows_by_input: Mapping[str, Any],
-    ) -> Foreseen:
-        """The expected cost of a comparison."""
         from semgraph.compare.loop import foreseen
-        from semgraph.compare.request import ComparisonRequest, require_trials
-        from semgraph.compare.variants import read_variants
 
-        by_name, logical = read_variants(variants, step, grid), self.prepare(plan)
-        tables, resources = typed_inputs(logical, rows_by_input), self._resources.sharing()
-        arms = self._arms(plan, logical, by_name, {}, rows_by_input, Cut(), resources)
-        require_trials(trials, arms)
-        logical = without_absent(logical, tables)
-        request = ComparisonRequest(logical, tables, arms, step or "", trials=trials)
-        return await foreseen(request, resources)
+        asked = self._comparison(plan, variants, grid, step, {**(inputs or {}), **more}, Cut(), {})
+        return list(self._waiting.wait(foreseen(*asked), calls_model=False)[0])
 
     async def arequire_prices(self, plans: Iterable[LogicalPlan]) -> None:
         """Check that limits in dollars can be enforced. Raises PlanError if a model that the plans use

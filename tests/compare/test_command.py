@@ -166,7 +166,7 @@ def test_a_limit_is_exit_4_and_nothing_is_sent(project: Project, model: ModelSer
         (("compare", "add_episode"), "there is nothing to compare"),
         (
             ("compare", "add_episode", "--implementations", "a,b"),
-            "--implementations needs the step",
+            "these variants do not name their step. Name it: --step",
         ),
         (
             ("compare", "add_episode", "--variant", "verdicts=block()"),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import semgraph as sg
-from semgraph.compare.variants import read_file_of_variants
+from semgraph.compare.variants import read_variants
 from semgraph.errors import PlanError
 from semgraph.render.comparison import lines
 from tests.compare.conftest import TRUE, compared, opened
@@ -187,11 +187,10 @@ class TestFiles:
         with pytest.raises(
             PlanError, match=r"arms.yaml:1:\d+ +a: a file names a model by its role"
         ):
-            read_file_of_variants(path)
+            read_variants(path, None)
         path.write_text("b: {llm: small, prompts.q: q.md, steps: per_row}\n")
-        assert read_file_of_variants(path) == {
-            "b": {"llm": "small", "prompts.q": tmp_path / "q.md", "steps": "per_row"}
-        }
+        (found,) = read_variants(path, None).values()
+        assert found.texts == {"llm": "small", "prompts.q": str(tmp_path / "q.md"), "steps": "per_row"}
 
     async def test_a_model_in_a_file_may_be_a_role_of_the_session(self, server, tmp_path, plan):
         at = f"openai:other@{server.base_url}"
