@@ -438,8 +438,7 @@ class Comparison:
         """A data frame with a row for each variant, or for each of its trials: what it changes, its
         cost, its quality with the ends of intervals. Needs pandas.
         """
-        rows = display.exported(self, "trials" if trials else "rows")
-        return pa.Table.from_pylist(rows).to_pandas()
+        return pa.Table.from_pylist(display.exported(self, "rows", trials=trials)).to_pandas()
 
     def to_csv(self) -> str:
         """The rows of `to_pandas` as CSV."""

@@ -7,15 +7,16 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from itertools import cycle
+from statistics import fmean
 from typing import Any
 
-from semgraph.compare.comparison import Arm, Comparison, Quality, Trial, quality_of, ranked
+from semgraph.compare.comparison import Arm, Comparison, Measured, Quality, quality_of, ranked
 from semgraph.errors import PlanError, Problem
 from semgraph.render.chart import MISSING, Bars, drawn_as, measure
 from semgraph.render.comparison import columns, shown_changes
-from semgraph.render.tables import Column
 
 _LATEX = {
     **{letter: f"\\{letter}" for letter in "&%$#_{}"},
@@ -25,82 +26,41 @@ _LATEX = {
 
 
 def export(comparison: Comparison, form: str, **options: Any) -> Any:
-    """The comparison as `rows` or `trials` (mappings), `csv`, `latex`, `markdown`, `sentence`, or
-    `figure`.
-    """
+    """The comparison as `rows` (mappings), `csv`, `latex`, `markdown`, `sentence`, or `figure`."""
     forms: Mapping[str, Callable[..., Any]] = {
-        "rows": rows,
-        "trials": trials,
-        "csv": as_csv,
-        "latex": as_latex,
-        "markdown": as_markdown,
-        "sentence": sentence,
-        "figure": figure,
-    }
+        "rows": rows, "csv": as_csv, "latex": as_latex, "markdown": as_markdown, "sentence": sentence, "figure": figure
+    }  # fmt: skip
     return forms[form](comparison, **options)
 
 
-def rows(comparison: Comparison) -> list[dict[str, Any]]:
-    """A row for each variant: what it changes, the cost of a trial by itself, and its quality."""
-    return [
-        {
-            "variant": arm.name,
-            **{key: arm.changes.get(key) for key in shown_changes(comparison)},
-            **_quality(comparison, arm.quality),
-            "trials": len(arm.trials),
-            **_cost(arm.cold),
-            "seconds": _mean(arm.seconds),
-            "model_seconds": _mean([trial.model_seconds for trial in arm.trials]),
-            "failed": arm.failed,
-        }
-        for arm in ranked(comparison)
-    ]
+def rows(comparison: Comparison, *, trials: bool = False) -> list[dict[str, Any]]:
+    """A row for each variant, or for each of its trials: what it changes, its quality, the cost of a
+    trial by itself. What is known of no row is left out.
+    """
+    keys, found = shown_changes(comparison), list[dict[str, Any]]()
+    for arm in ranked(comparison):
+        changes = {"variant": arm.name, **{key: arm.changes.get(key) for key in keys}}
+        whole = _quality(arm.quality) | {"trials": len(arm.trials)}
+        parts = [({"trial": t.number}, t) for t in arm.trials] if trials else [(whole, arm)]
+        found += [changes | own | _cost(part) for own, part in parts]
+    names = dict.fromkeys(name for row in found for name in row)
+    known = [name for name in names if any(row.get(name) is not None for row in found)]
+    return [{name: row.get(name) for name in known} for row in found]
 
 
-def trials(comparison: Comparison) -> list[dict[str, Any]]:
-    """A row for each trial of each variant, with its cost."""
-    return [
-        {
-            "variant": arm.name,
-            **{key: arm.changes.get(key) for key in shown_changes(comparison)},
-            "trial": trial.number,
-            **_cost(trial.cold),
-            "paid_calls": trial.paid.calls,
-            "seconds": trial.seconds,
-            "model_seconds": trial.model_seconds,
-            "failed": trial.failed,
-        }
-        for arm, trial in _all_trials(comparison)
-    ]
+def _cost(part: Any) -> dict[str, Any]:
+    """The cost of a trial, or the means over those of a variant."""
+    own = part.trials if isinstance(part, Arm) else [part]
+    times = {n: [v for t in own if (v := getattr(t, n))] for n in ("seconds", "model_seconds")}
+    means = {name: fmean(values) if values else None for name, values in times.items()}
+    return asdict(part.cold) | means | {"failed": part.failed}
 
 
-def _all_trials(comparison: Comparison) -> Iterator[tuple[Arm, Trial]]:
-    return ((arm, trial) for arm in ranked(comparison) for trial in arm.trials)
-
-
-def _cost(spent: Any) -> dict[str, Any]:
-    names = ("calls", "tokens_in", "tokens_out", "dollars")
-    return {name: getattr(spent, name) for name in names}
-
-
-def _mean(values: Any) -> float | None:
-    return sum(values) / len(values) if values else None
-
-
-def _quality(comparison: Comparison, quality: Quality) -> dict[str, Any]:
-    """The values of a variant by what is known of any."""
-    every, own = [_values(arm.quality) for arm in comparison], _values(quality)
-    names = dict.fromkeys(name for each in every for name in each)
-    return {n: own.get(n) for n in names if any(each.get(n) is not None for each in every)}
-
-
-def _values(quality: Quality) -> dict[str, Any]:
-    values: dict[str, Any] = {
-        "f1": quality.f1, "precision": quality.precision, "recall": quality.recall, "agreement": quality.same,
-        "node_pairs": quality.pairs, "node_b_cubed": quality.b_cubed, "edges_valid": quality.validity,
-        "edges_ended": quality.ended,
-    }  # fmt: skip
-    whole = {"": (None, quality.interval, quality.difference)}
+def _quality(quality: Quality) -> dict[str, Any]:
+    """The values by name, with the ends of intervals."""
+    values, left_out = {"f1": quality.f1}, ("interval", "spread", "difference", "measures")
+    values |= {name: value for name, value in asdict(quality).items() if name not in left_out}
+    whole = {"": Measured(None, quality.interval, quality.difference)}
     for name, (value, ends, less) in (quality.measures or whole).items():
         each = (value, *(ends or (None,) * 2), *(less or (None,) * 3))
         values |= {f"{name}_{end}".strip("_"): v for end, v in zip(_ENDS, each, strict=True)}
@@ -119,25 +79,30 @@ def as_csv(comparison: Comparison) -> str:
     return out.getvalue()
 
 
-def _table(comparison: Comparison) -> list[Column]:
-    """The columns of a paper: without times, and without what repeats others."""
+def _table(
+    comparison: Comparison, text: Callable[[str], str], best: str
+) -> tuple[list[bool], list[list[str]]]:
+    """The table of a paper, without times and what repeats others: whether each column is aligned to
+    the right, and the lines of cells, with the best of each column as `best` has it.
+    """
     left_out = ("time", "model time", "over trials", "same rows")
-    return [c for c in columns(comparison) if c.title.partition(",")[0] not in left_out]
+    table = [c for c in columns(comparison) if c.title.partition(",")[0] not in left_out]
+    cells = [
+        [text(c.title), *(best.format(text(cell)) if i in c.best else text(cell) for i, cell in enumerate(c.cells))]
+        for c in table
+    ]  # fmt: skip
+    return [c.right for c in table], [list(line) for line in zip(*cells, strict=True)]
 
 
 def as_latex(comparison: Comparison) -> str:
     """The table with the rules of booktabs, the best of each column in bold."""
-    table = _table(comparison)
-    lines = [
-        rf"\begin{{tabular}}{{{''.join('r' if column.right else 'l' for column in table)}}}",
-        r"\toprule",
-        " & ".join(_latex(column.title) for column in table) + r" \\",
-        r"\midrule",
-        *(" & ".join(row) + r" \\" for row in _cells(table, _latex, r"\textbf{{{}}}".format)),
-        r"\bottomrule",
-        r"\end{tabular}",
-    ]
-    return "\n".join(lines) + "\n"
+    right, (head, *lines) = _table(comparison, _latex, r"\textbf{{{}}}")
+    aligned = "".join("r" if each else "l" for each in right)
+    body = [" & ".join(line) + r" \\" for line in lines]
+    return "\n".join([
+        rf"\begin{{tabular}}{{{aligned}}}", r"\toprule", " & ".join(head) + r" \\", r"\midrule", *body,
+        r"\bottomrule", r"\end{tabular}", "",
+    ])  # fmt: skip
 
 
 def _latex(text: str) -> str:
@@ -146,25 +111,14 @@ def _latex(text: str) -> str:
 
 def as_markdown(comparison: Comparison) -> str:
     """The table in Markdown, the best of each column in bold."""
-    table = _table(comparison)
-    lines = [
-        "| " + " | ".join(_markdown(column.title) for column in table) + " |",
-        "|" + "|".join("--:" if column.right else "---" for column in table) + "|",
-        *("| " + " | ".join(row) + " |" for row in _cells(table, _markdown, "**{}**".format)),
-    ]
-    return "\n".join(lines) + "\n"
+    right, (head, *lines) = _table(comparison, _markdown, "**{}**")
+    rule = "|".join("--:" if each else "---" for each in right)
+    first, *body = (f"| {' | '.join(line)} |" for line in (head, *lines))
+    return "\n".join([first, f"|{rule}|", *body, ""])
 
 
 def _markdown(text: str) -> str:
     return re.sub(r"([\\|*_`<\[])", r"\\\1", text)
-
-
-def _cells(
-    table: list[Column], text: Callable[[str], str], best: Callable[[str], str]
-) -> Iterator[list[str]]:
-    for i in range(len(table[0].cells)):
-        cells = [text(column.cells[i]) for column in table]
-        yield [best(c) if i in column.best else c for c, column in zip(cells, table, strict=True)]
 
 
 def sentence(comparison: Comparison) -> str:
@@ -179,18 +133,16 @@ def sentence(comparison: Comparison) -> str:
 
 
 def _sentence(comparison: Comparison, arm: Arm, reference: Arm) -> str:
-    rows = comparison.frozen.get("rows", {})
-    number = comparison.frozen.get("labelled") or next(iter(rows.values()), 0)
-    tried = f", {comparison.trials} trials" if comparison.trials > 1 else ""
-    size = f"n = {number:,}{tried}"
+    frozen, quality, of = comparison.frozen, arm.quality, measure(comparison)
+    number = frozen.get("labelled") or next(iter(frozen.get("rows", {}).values()), 0)
+    size = f"n = {number:,}" + f", {comparison.trials} trials" * (comparison.trials > 1)
     own, base = (each.cold.tokens_in + each.cold.tokens_out for each in (arm, reference))
     cost = f" for {own / base:.2f} of the tokens" if base else ""
-    quality, of = arm.quality, measure(comparison)
+    value, (low, high) = quality_of(arm), quality.interval or (None, None)
+    if value is None:
+        return f"{arm.name} has no known quality{cost}."
     if quality.difference is None:
-        value, (low, high) = quality_of(arm), quality.interval or (None, None)
-        if value is None:
-            return f"{arm.name} has no known quality{cost}."
-        between = f"95 % {low:.3f} to {high:.3f}, " if low is not None and high is not None else ""
+        between = f"95 % {low:.3f} to {high:.3f}, " if quality.interval else ""
         return f"{arm.name} has {of} {value:.3f} ({between}{size}){cost}."
     less, low, high = quality.difference
     if low is None or high is None or low <= 0 <= high:
@@ -199,8 +151,9 @@ def _sentence(comparison: Comparison, arm: Arm, reference: Arm) -> str:
             if low is None or high is None
             else f"95 % {low * 100:+.1f} to {high * 100:+.1f} points, "
         )
-        return f"No difference of {of} is shown between {arm.name} and {reference.name} ({between}{size}){cost}."
-    verb, near, far = ("gains", low, high) if less > 0 else ("loses", -high, -low)
+        both = f"{arm.name} and {reference.name}"
+        return f"No difference of {of} is shown between {both} ({between}{size}){cost}."
+    verb, near, far = ("gains", low, high) if low > 0 else ("loses", -high, -low)
     return (
         f"{arm.name} {verb} {abs(less) * 100:.1f} points of {of} against {reference.name} "
         f"(95 % {near * 100:.1f} to {far * 100:.1f}, {size}){cost}."

@@ -200,7 +200,7 @@ class TestForms:
 
     def test_csv_has_the_same_rows(self) -> None:
         head, first, *_ = made().to_csv().splitlines()
-        assert head.startswith("variant,f1,precision,recall,agreement,low,high,difference")
+        assert head.startswith("variant,f1,precision,recall,same,low,high,difference")
         assert first.startswith("nested_loop,0.94,0.93,0.95,,0.918,0.958,,")
 
     def test_latex_is_a_table_that_escapes_names(self) -> None:

@@ -190,7 +190,11 @@ class TestFiles:
             read_variants(path, None)
         path.write_text("b: {llm: small, prompts.q: q.md, steps: per_row}\n")
         (found,) = read_variants(path, None).values()
-        assert found.texts == {"llm": "small", "prompts.q": str(tmp_path / "q.md"), "steps": "per_row"}
+        assert found.texts == {
+            "llm": "small",
+            "prompts.q": str(tmp_path / "q.md"),
+            "steps": "per_row",
+        }
 
     async def test_a_model_in_a_file_may_be_a_role_of_the_session(self, server, tmp_path, plan):
         at = f"openai:other@{server.base_url}"
