@@ -207,7 +207,7 @@ class Bench:
             plan, embedder = arm.plan, arm.opened.embedder
             partitions = partitions_read(plan, arm.request.inputs)
             embeds = embedder.name != self.opened.embedder.name and plan.needs.embeds
-            what = plan.graph.canonical_text, uses_store(plan), partitions, embeds and embedder.name
+            what = plan.graph.canonical_text, plan.uses_store, partitions, embeds and embedder.name
             own = next((own for asked, own in read if asked == what), None)
             if own is None:
                 own = await snapshot(plan, self.opened.store, partitions, arm.request.inputs)
@@ -357,11 +357,6 @@ def _named(table: pa.Table, column: str) -> list[str]:
     return sorted({value or "" for value in table.column(column).to_pylist()})
 
 
-def uses_store(plan: LogicalPlan) -> bool:
-    """Whether a plan may read rows of a store, or write some."""
-    return bool(plan.graph.labels) and any(node.reads_store for node in walk(*plan.roots))
-
-
 async def snapshot(
     plan: LogicalPlan,
     store: Store,
@@ -377,7 +372,7 @@ async def snapshot(
         inputs: Rows of the plan's inputs; the already committed ones are counted.
     """
     graph = plan.graph
-    if not uses_store(plan):
+    if not plan.graph.labels or not plan.uses_store:
         return Snapshot(graph, {})
     async with _to_read(store, graph) as source:
         if source is None:

@@ -23,7 +23,7 @@ from semgraph.logical.plan import LogicalPlan, without_absent
 from semgraph.logical.sinks import Delete, Merge
 from semgraph.meter import StepMetrics
 from semgraph.options import RunOptions
-from semgraph.session.inputs import Cut, example_rows, sampled_input, typed_inputs
+from semgraph.session.inputs import example_rows, sampled_input, sampled_rows, typed_inputs
 from semgraph.session.resources import Resources
 from semgraph.session.run import RunRequest, run_plan
 from semgraph.stores.base import open_for_reading
@@ -185,7 +185,7 @@ async def sampled(
                 hint=f"give the plan's inputs, with rows, and {option('sample', 20)}",
             )
         )
-    some = Cut(sample=rows).sampled(plan, dict(inputs))
+    some = sampled_rows(plan, dict(inputs), rows)
     from semgraph.compare.trial import partitions_read, snapshot
 
     async with resources.opened_store(plan.graph) as store:

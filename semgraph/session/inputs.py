@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -169,57 +168,6 @@ def given_rows(plan: object, inputs: Mapping[str, Any]) -> dict[str, Any]:
     return own | {name: value for name, value in inputs.items() if value is not None}
 
 
-@dataclass(frozen=True)
-class Cut:
-    """The rows that are taken of all that are given.
-
-    Args:
-        rows: The first rows of the windowed input; without windows, of each input. None: all.
-        sample: So many rows of one input by their hash: of the windowed one, in whole partitions (at
-            least so many rows), or of the longest.
-        seed: Of the hash.
-    """
-
-    rows: int | None = None
-    sample: int | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, least in (("rows", 0), ("sample", 1), ("seed", 0)):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise PlanError(f"{option(name, value)}: use a number from {least}")
-        if self.rows is not None and self.sample is not None:
-            hint = f"give {option('rows', 'N')} or {option('sample', 'N')}"
-            raise PlanError(Problem("the first rows, or a sample of all", hint=hint))
-
-    def sampled(self, plan: LogicalPlan, tables: dict[str, pa.Table]) -> dict[str, pa.Table]:
-        """The tables with the sample of one of them."""
-        name = sampled_input(plan, tables)
-        if self.sample is None or not name or self.sample >= tables[name].num_rows:
-            return tables
-        table, windows = tables[name], plan.windows
-        by = (
-            [windows.partition]
-            if windows is not None
-            else [n for n, _ in plan.inputs[name].columns]
-        )
-        hashes = rows_of(f"SELECT {hashed(by, self.seed).sql} AS hash FROM t", {"t": table})
-        found = hashes.column("hash").to_pylist()
-        if windows is None:
-            order = sorted(range(len(found)), key=lambda i: (found[i], i))
-            kept = sorted(order[: self.sample])
-        else:
-            sizes, chosen, number = Counter(found), set[str](), 0
-            for each in sorted(sizes):
-                if number >= self.sample:
-                    break
-                chosen.add(each)
-                number += sizes[each]
-            kept = [i for i, each in enumerate(found) if each in chosen]
-        return tables | {name: table.take(kept)}
-
-
 def sampled_input(plan: LogicalPlan, tables: Mapping[str, pa.Table]) -> str:
     """The input that a sample is drawn of; "" without rows."""
     if plan.windows is not None:
@@ -227,13 +175,26 @@ def sampled_input(plan: LogicalPlan, tables: Mapping[str, pa.Table]) -> str:
     return max(tables, key=lambda name: tables[name].num_rows, default="")
 
 
+_ALL = RunOptions()
+
+
 def typed_inputs(
-    plan: LogicalPlan, inputs: Mapping[str, Any], cut: Cut = Cut()
+    plan: LogicalPlan, inputs: Mapping[str, Any], options: RunOptions = _ALL
 ) -> dict[str, pa.Table]:
     """Every input as a typed table; without rows, the example's. An input that means all partitions
     of the store has no table. Raises PlanError or InputError.
+
+    Of `options`, `rows` takes the first rows of the windowed input, without windows of each; `sample`
+    and `seed` see `sampled_rows`.
     """
-    rows = cut.rows
+    for name, least in (("rows", 0), ("sample", 1), ("seed", 0)):
+        value = getattr(options, name)
+        if value is not None and value < least:
+            raise PlanError(f"{option(name, value)}: use a number from {least}")
+    if options.rows is not None and options.sample is not None:
+        hint = f"give {option('rows', 'N')} or {option('sample', 'N')}"
+        raise PlanError(Problem("the first rows, or a sample of all", hint=hint))
+    rows = options.rows
     for name in inputs:
         if name not in plan.inputs:
             what = f'plan {plan.name} has no input "{name}"'
@@ -249,7 +210,25 @@ def typed_inputs(
             tables[name] = table if whole else table.slice(0, rows)
     _refuse_schemas(plan, tables)
     _refuse_groups(plan, tables)
-    return cut.sampled(plan, tables)
+    return sampled_rows(plan, tables, options.sample, options.seed)
+
+
+def sampled_rows(
+    plan: LogicalPlan, tables: dict[str, pa.Table], number: int | None, seed: int = 0
+) -> dict[str, pa.Table]:
+    """The tables with so many rows of one of them by their hash: of the windowed one in whole
+    partitions, at least so many, else of the longest.
+    """
+    name, windows = sampled_input(plan, tables), plan.windows
+    if number is None or not name or number >= tables[name].num_rows:
+        return tables
+    by = [windows.partition] if windows else [column for column, _ in plan.inputs[name].columns]
+    order = hashed(by, seed).sql + (", _place" if windows is None else "")
+    ranked = f"SELECT _place, rank() OVER (ORDER BY {order}) AS rank FROM t"
+    sql = f"SELECT _place FROM ({ranked}) WHERE rank <= {number} ORDER BY _place"
+    places = pa.array(range(tables[name].num_rows))
+    kept = rows_of(sql, {"t": tables[name].append_column("_place", places)})
+    return tables | {name: tables[name].take(kept.column("_place"))}
 
 
 def _typed(plan: LogicalPlan, spec: InputSpec, value: Any) -> pa.Table | None:

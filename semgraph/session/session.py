@@ -44,7 +44,6 @@ from semgraph.meter import StepMetrics
 from semgraph.options import RunOptions
 from semgraph.session.examples import run_before, sampled
 from semgraph.session.inputs import (
-    Cut,
     given_rows,
     no_plan,
     refuse_lost,
@@ -331,7 +330,7 @@ class Session:
         if not rows_by_input and logical.inputs:
             resources = resources.sharing()
             first = await run_before(request, self.prepare, resources)
-        tables = typed_inputs(logical, rows_by_input, Cut(rows, sample, seed))
+        tables = typed_inputs(logical, rows_by_input, options)
         if self.group is not None:
             refuse_other_groups(logical, tables, self.group)
         request = replace(request, plan=without_absent(logical, tables), inputs=tables).continuing(
@@ -430,7 +429,9 @@ class Session:
             from semgraph.compare.step import only_step
 
             name = step or only_step(logical)
-            asked = self._comparison(plan, compare, None, name, given, Cut(), {}, trials=trials)
+            asked = self._comparison(
+                plan, compare, None, name, given, RunOptions(), {}, trials=trials
+            )
             job = foreseen(*asked)
             return Drawing("\n".join(self._waiting.wait(job, calls_model=False)[1]))
         rows_by_input = given_rows(plan, given)
@@ -539,7 +540,7 @@ class Session:
         from semgraph.compare.loop import compare
 
         request, resources = self._comparison(
-            plan, variants, grid, step, {**(inputs or {}), **more}, Cut(rows, sample, seed),
+            plan, variants, grid, step, {**(inputs or {}), **more}, RunOptions(rows=rows, sample=sample, seed=seed),
             {"params": params, "preset": preset, "use": use, "prompts": prompts},
             truth=truth, trials=trials, runs=self.runs, fresh=fresh, times=times, say=say, labels=labels, at=at,
             judge=None if judge is None else self.prepare(judge),
@@ -553,7 +554,7 @@ class Session:
         grid: Grid | None,
         step: str | None,
         inputs: Mapping[str, Any],
-        cut: Cut,
+        chosen: RunOptions,
         loading: Mapping[str, Any],
         **options: Any,
     ) -> tuple[ComparisonRequest, Resources]:
@@ -567,7 +568,7 @@ class Session:
         refuse_unknown_words("compare", logical, inputs, Session.acompare)
         if step is not None:
             semantic_node(logical, step)  # raises
-        rows = partial(typed_inputs, inputs=given_rows(plan, inputs), cut=cut)
+        rows = partial(typed_inputs, inputs=given_rows(plan, inputs), options=chosen)
         tables, resources = rows(logical), self._resources.sharing()
         maker = ArmMaker(plan, logical, tables, loading, self.prepare, rows, resources)
         plan, arms = without_absent(logical, tables), maker.arms(by_name)
@@ -600,7 +601,9 @@ class Session:
         """
         from semgraph.compare.loop import foreseen
 
-        asked = self._comparison(plan, variants, grid, step, {**(inputs or {}), **more}, Cut(), {})
+        asked = self._comparison(
+            plan, variants, grid, step, {**(inputs or {}), **more}, RunOptions(), {}
+        )
         return list(self._waiting.wait(foreseen(*asked), calls_model=False)[0])
 
     async def arequire_prices(self, plans: Iterable[LogicalPlan]) -> None:
