@@ -7,11 +7,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import pyarrow as pa
+from pydantic import ConfigDict, TypeAdapter
 
 from semgraph import display
 from semgraph.compare.truth import RowAnswers, answers_of, correct, root
@@ -27,7 +29,8 @@ if TYPE_CHECKING:
     from semgraph.semantic.ask import Failure
 
 FAILED = "\0failed"
-SCHEMA = 1
+SCHEMA = 2
+_WITH_TABLES = ConfigDict(arbitrary_types_allowed=True)
 
 
 Kind = Literal["step", "plan"]
@@ -98,6 +101,8 @@ class Trial:
         answers: Questions and answers, one item per row; `_m` is the number of the frozen row.
         steps: The cost by itself of each step; of vectors under "".
     """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _WITH_TABLES
 
     number: int
     cold: Spent
@@ -313,6 +318,8 @@ class Comparison:
         wanted: The true rows.
     """
 
+    __pydantic_config__: ClassVar[ConfigDict] = _WITH_TABLES
+
     id: str
     plan: str
     step: str
@@ -432,7 +439,8 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """The object that `--format json` prints."""
-        return _as_data(self)
+        data = _shape().dump_python(self, mode="json", exclude=_APART)
+        return {"schema": SCHEMA, "kind": self.kind, **data}
 
     def to_pandas(self, *, trials: bool = False) -> Any:
         """A data frame with a row for each variant, or for each of its trials: what it changes, its
@@ -615,55 +623,24 @@ def _evidence(arm: Arm, number: int, where: Mapping[str, Any]) -> Evidence:
     return Evidence(arm.name, number, tuple(rows[i] for i in sorted(selected)), asked)
 
 
-def _as_data(comparison: Comparison) -> dict[str, Any]:
-    """Everything except the tables, as plain data."""
-    left_out = {"arms", "record", "journal", *_TABLES}
-    names = [f.name for f in fields(comparison) if f.name not in left_out]
-    data = {name: getattr(comparison, name) for name in names}
-    data |= {name: list(data[name]) for name in _LISTS}
-    data |= {name: asdict(data[name]) for name in _SPENT}
-    estimates = map(asdict, comparison.estimates)
-    data["estimates"] = [{"way": each.pop("variant"), **each} for each in estimates]  # stored name
-    data["frozen"] = dict(comparison.frozen)
-    return {
-        "schema": SCHEMA,
-        "kind": comparison.kind,
-        **data,
-        "arms": [_arm(arm) for arm in comparison.arms],
-        "journal": str(comparison.journal) if comparison.journal else None,
-    }
-
-
-def _arm(arm: Arm) -> dict[str, Any]:
-    trials = [
-        {
-            "number": trial.number - 1,  # stored from 0
-            **{name: asdict(getattr(trial, name)) for name in ("cold", "paid")},
-            "seconds": trial.seconds,
-            "model_seconds": trial.model_seconds,
-            "failed": trial.failed,
-            "failures": [each._asdict() for each in trial.failures],
-            "steps": {step: asdict(each) for step, each in trial.steps.items()},
-        }
-        for trial in arm.trials
-    ]
-    quality = asdict(arm.quality)
-    changes = dict(arm.changes)
-    return {"name": arm.name, "changes": changes, "quality": quality, "trials": trials}
-
-
 FILE = "comparison.json"
-_TABLES, _LISTS, _SPENT = ("rows", "wanted"), ("key", "compare", "notes"), ("paid", "before")
+_TABLES = ("rows", "wanted")
+_ARMS = {"comparison": True, "trials": {"__all__": {"rows": True, "answers": True}}}
+_APART: Any = {"record": True, "rows": True, "wanted": True, "arms": {"__all__": _ARMS}}
+
+
+@cache
+def _shape() -> TypeAdapter[Comparison]:
+    return TypeAdapter(Comparison)
 
 
 def save(comparison: Comparison, record: RunRecord) -> None:
     """Write a comparison into its record."""
-    record.text(FILE, json.dumps(comparison.to_json(), indent=1, ensure_ascii=False, default=str))
+    record.text(FILE, json.dumps(comparison.to_json(), indent=1, ensure_ascii=False))
     tables = {name: getattr(comparison, name) for name in _TABLES}
     for i, arm in enumerate(comparison.arms):
-        for trial in arm.trials:
-            place = f"{i}.{trial.number - 1}"
-            tables |= {f"{place}.rows": trial.rows, f"{place}.answers": trial.answers}
+        for n, trial in enumerate(arm.trials):
+            tables |= {f"{i}.{n}.rows": trial.rows, f"{i}.{n}.answers": trial.answers}
     for name, table in tables.items():
         if table is not None:
             write_table(record.folder / f"{name}.parquet", table)
@@ -677,42 +654,30 @@ def load_comparison(ref: str, runs: Path = RUNS) -> Comparison:
         what, hint = f"{run.name} is not a finished comparison", "Show a run: semgraph runs show"
         raise PlanError(Problem(what, hint=hint))
     data = json.loads(file.read_text(encoding="utf-8"))
-    if data.pop("schema") != SCHEMA:
+    schema, _ = data.pop("schema"), data.pop("kind")
+    if schema not in (1, SCHEMA):
         what = f"comparison {run.name} was recorded by another version of semgraph"
         raise PlanError(Problem(what))
-    del data["kind"]
-    data |= {name: tuple(data[name]) for name in _LISTS}
-    data |= {name: Spent(**data[name]) for name in _SPENT}
+    if schema == 1:
+        _from_0_2(data, run.name)
     data |= {name: _table(run.folder, name) for name in _TABLES}
-    data["estimates"] = tuple(Estimate(each.pop("way"), **each) for each in data["estimates"])
-    data["arms"] = tuple(_read_arm(run.folder, i, arm) for i, arm in enumerate(data["arms"]))
-    data["journal"] = Path(data["journal"]) if data["journal"] else None
-    return Comparison(**data, record=run.folder)
+    for i, arm in enumerate(data["arms"]):
+        for n, trial in enumerate(arm["trials"]):
+            trial |= {name: _table(run.folder, f"{i}.{n}.{name}") for name in ("rows", "answers")}
+    return replace(_shape().validate_python(data), record=run.folder)
 
 
-def _read_arm(folder: Path, i: int, data: Mapping[str, Any]) -> Arm:
-    trials = tuple(
-        Trial(
-            t["number"] + 1, Spent(**t["cold"]), Spent(**t["paid"]), t["seconds"], t["failed"],
-            _table(folder, f"{i}.{t['number']}.rows"), _table(folder, f"{i}.{t['number']}.answers"),
-            tuple(Failed(**each) for each in t.get("failures", ())), t.get("model_seconds", 0.0),
-            {step: Spent(**each) for step, each in t.get("steps", {}).items()},
-        )
-        for t in data["trials"]
-    )  # fmt: skip
-    measures = data["quality"].pop("measures", {})  # new in 0.3
-    quality = dict(zip(data["quality"], _tuples(data["quality"].values()), strict=True))
-    quality["measures"] = {name: Measured(*_tuples(each)) for name, each in measures.items()}
-    clusters = [quality.pop(name, None) for name in ("clusters", "modularity")]
-    if clusters != [None, None]:
-        what = f"comparison {folder.name} compared algorithms of a step that clusters"
-        raise PlanError(Problem(what, hint="only semgraph 0.2 shows such a comparison"))
-    changes = data["changes"] if "changes" in data else data["use"]  # before 0.3
-    return Arm(data["name"], changes, trials, Quality(**quality))
-
-
-def _tuples(values: Iterable[Any]) -> Iterator[Any]:
-    return (tuple(value) if isinstance(value, list) else value for value in values)
+def _from_0_2(data: dict[str, Any], name: str) -> None:
+    """Convert the record of a comparison by semgraph 0.2. Raises PlanError."""
+    for estimate in data["estimates"]:
+        estimate["variant"] = estimate.pop("way")
+    for arm in data["arms"]:
+        arm["changes"], quality = arm.pop("use"), arm["quality"]
+        if [quality.pop(key, None) for key in ("clusters", "modularity")] != [None, None]:
+            what = f"comparison {name} compared algorithms of a step that clusters"
+            raise PlanError(Problem(what, hint="only semgraph 0.2 shows such a comparison"))
+        for trial in arm["trials"]:
+            trial["number"] += 1
 
 
 def _table(folder: Path, name: str) -> pa.Table | None:

@@ -13,6 +13,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from semgraph.compare.comparison import (
+    Estimate,
     Quality,
     Spent,
     Trial,
@@ -276,7 +277,8 @@ class StepArms:
         """Compute the rows and the estimates, and return lines about the cost. Without `pays` nothing is
         computed if the rows need a model; the lines are then about its calls.
         """
-        bench, self.estimates = self.bench, []
+        bench = self.bench
+        self.estimates = list[Estimate]()
         await bench.read()
         async with bench.copy(bench.base) as scratch:
             plans = {name: bench.compiled(each.arm, scratch) for name, each in self.arms.items()}

@@ -248,8 +248,9 @@ class Bench:
 
     def say(self, lines: Iterable[str]) -> None:
         """Print lines for the user."""
-        for line in lines if self.request.say is not None else ():
-            self.request.say(line)
+        if (say := self.request.say) is not None:
+            for line in lines:
+                say(line)
 
     def estimator(self, physical: PhysicalPlan, inputs: Mapping[str, pa.Table]) -> Estimator:
         """The estimates of a plan over its inputs."""

@@ -205,7 +205,8 @@ class SampleRows(Node, keyword="sample", sole="n", relational=True, rows="subset
 
     def lowered(self) -> Node:
         """The operators that choose the rows."""
-        place, names = {"step": self.step, "origin": self.origin}, self.input.schema.names
+        place: Any = {"step": self.step, "origin": self.origin}
+        names = self.input.schema.names
         vectors = {f.name for f in self.input.schema if pa.types.is_fixed_size_list(f.type)}
         order = hashed(self.by or [name for name in names if name not in vectors], self.seed)
         if not self.by:
