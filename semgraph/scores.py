@@ -31,29 +31,10 @@ if TYPE_CHECKING:
     import networkx as nx
 
 __all__ = [
-    "Edge",
-    "GraphScore",
-    "Interval",
-    "IntervalEstimate",
-    "Score",
-    "ScoredGraph",
-    "ScoredNode",
-    "Tally",
-    "agreement",
-    "align",
-    "answers",
-    "difference",
-    "exact_match",
-    "holm",
-    "moments",
-    "pooled",
-    "proportion",
-    "ranking",
-    "score",
-    "score_graph",
-    "tally",
-    "word_f1",
-]
+    "Edge", "GraphScore", "Interval", "IntervalEstimate", "Score", "ScoredGraph", "ScoredNode",
+    "Tally", "agreement", "align", "answers", "difference", "exact_match", "holm", "moments",
+    "pooled", "proportion", "ranking", "score", "score_graph", "tally", "word_f1",
+]  # fmt: skip
 
 
 Answers = Mapping[Hashable, Counter[Hashable]]
@@ -231,14 +212,14 @@ def holm(
     while left:
         level = 1 - (1 - _LEVEL) / len(left)
         tried = {i: difference(*p, level, independent=independent) for i, p in left.items()}
-        shown = {i: each for i, each in tried.items() if _excludes_0(each)}
+        shown = {
+            i: e
+            for i, e in tried.items()
+            if e.interval and (e.interval.low > 0 or e.interval.high < 0)
+        }
         result |= shown or tried
         left = {i: pair for i, pair in left.items() if i not in result}
     return [result[i] for i in range(len(pairs))]
-
-
-def _excludes_0(each: IntervalEstimate) -> bool:
-    return each.interval is not None and not each.interval.low <= 0 <= each.interval.high
 
 
 def agreement(*trials: tuple[Answers, Answers]) -> IntervalEstimate:

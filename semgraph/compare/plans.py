@@ -11,7 +11,7 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-from semgraph.compare.comparison import Quality, Trial, by_reason, with_differences
+from semgraph.compare.comparison import Quality, with_differences
 from semgraph.compare.labels import Judge, read_labels
 from semgraph.compare.preview import forecasts, of_plan, plans_preview
 from semgraph.compare.trial import (
@@ -84,16 +84,9 @@ class PlanArms:
             outcome, _, seconds = await bench.run(arm, physical, store, ledger, options, number)
             if outcome.stopped:
                 raise BudgetReached(outcome.stopped)
-            trial = Trial(
-                number + 1,
-                ledger.cold,
-                ledger.paid,
-                None if ledger.replayed or ledger.known else seconds,
-                len(outcome.failed_rows) if plan.windows else len(outcome.failures),
-                failures=by_reason(outcome.failures),
-                model_seconds=ledger.seconds,
-                steps=ledger.steps,
-            )
+            failed = len(outcome.failed_rows) if plan.windows else len(outcome.failures)
+            known = None if ledger.replayed or ledger.known else seconds
+            trial = ledger.trial(number, known, outcome.failures, failed=failed)
             tables = {
                 returned: result_table(node, outcome.tables.get(returned, []))
                 for returned, node in plan.returns.items()

@@ -29,21 +29,13 @@ Batches = Mapping[str, PlannedRequests]
 
 @dataclass(frozen=True)
 class StepEstimates:
-    """Estimates of implementations of a step over its rows. Nothing is sent.
-
-    Args:
-        node: The step.
-        rows: The rows that an implementation answers.
-        llm: The models.
-        embedder: The embedder.
-        seen: The tokens of sample prompts.
-    """
+    """Estimates of implementations of a step over the rows that they answer. Nothing is sent."""
 
     node: Semantic
     rows: Sequence[Rows]
     llm: LLM
     embedder: Embedder
-    seen: Observed | None = None
+    seen: Observed | None = None  # tokens of sample prompts
 
     async def observed(self, reference: Implementation[Any]) -> Self:
         """With the tokens per item of a dry run of the reference over the first items: in total, of

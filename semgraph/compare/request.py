@@ -50,19 +50,12 @@ class Runner(Protocol):
 
 @dataclass(frozen=True)
 class ArmRequest:
-    """One arm: a plan, its inputs, and the models that answer it.
+    """One arm: a plan, its inputs, and the models that answer it."""
 
-    Args:
-        changes: What its variant changes, as text, by key.
-        plan: The plan.
-        inputs: The rows of its inputs.
-        runner: The models. Arms with the same models share the same object.
-    """
-
-    changes: Mapping[str, str]
+    changes: Mapping[str, str]  # of its variant, as text, by key
     plan: LogicalPlan
     inputs: Mapping[str, pa.Table]
-    runner: Runner
+    runner: Runner  # arms with the same models share the same object
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,6 @@ from semgraph.compare.comparison import (
     Estimate,
     Quality,
     Spent,
-    Trial,
-    by_reason,
     range_of,
     spread,
     trial_answers,
@@ -91,26 +89,17 @@ class RowsProbe(Implementation[Any]):
 
 @dataclass(frozen=True)
 class Frozen:
-    """A step's input.
-
-    Args:
-        node: The step.
-        parts: The tables of the inputs of each evaluation of the step, with hidden columns; `_m` of
-            the first input numbers its rows across all parts.
-        now: The value of `$now`.
-        partitions: Partition values by `_p`.
-        column: The column of the partition.
-        before: The cost of computing them.
-        failed: The rows that failed in earlier steps.
+    """A step's input: the tables of the inputs of each evaluation of the step, with hidden columns;
+    `_m` of the first input numbers its rows across all parts.
     """
 
     node: Semantic
     parts: Sequence[Tables]
     now: datetime | None
-    partitions: Sequence[str]
-    column: str
+    partitions: Sequence[str]  # values by `_p`
+    column: str  # of the partition
     before: Spent = Spent()
-    failed: int = 0
+    failed: int = 0  # rows in earlier steps
 
     @cached_property
     def rows(self) -> pa.Table:
@@ -200,19 +189,13 @@ class StepArm:
         """Refuse an arm that changes the rows of the step, or the columns of its answers. Raises
         PlanError.
         """
-        hint = f"compare whole plans: leave {option('step', '...')} out"
-        for what, differs in (
-            (
-                "changes the rows of",
-                [source.fingerprint for source in self.node.inputs]
-                != [source.fingerprint for source in first.inputs],
-            ),
-            ("has other answers at", self.node.schema.names != first.schema.names),
-        ):
-            if differs:
-                raise PlanError(
-                    Problem(f"variant {self.arm.name} {what} step {first.step}", hint=hint)
-                )
+        own, theirs = ([each.fingerprint for each in node.inputs] for node in (self.node, first))
+        others = self.node.schema.names != first.schema.names
+        if own != theirs or others:
+            does = "changes the rows of" if own != theirs else "has other answers at"
+            hint = f"compare whole plans: leave {option('step', '...')} out"
+            what = f"variant {self.arm.name} {does} step {first.step}"
+            raise PlanError(Problem(what, hint=hint))
 
 
 def _joined(lists: Sequence[Sequence[pa.Table]]) -> Tables:
@@ -400,19 +383,9 @@ class StepArms:
             opened.answered(node, answered)
         failures = [failure for part in result for failure in part.failures]
         evidence = [part.evidence for part in result if part.evidence is not None]
-        trial = Trial(
-            number + 1,
-            ledger.cold,
-            ledger.paid,
-            seconds,
-            len(failures),
-            pa.concat_tables([part.table.select(node.schema.names) for part in result]),
-            pa.concat_tables(evidence) if evidence else None,
-            by_reason(failures),
-            ledger.seconds,
-            ledger.steps,
-        )
-        return Attempt(trial)
+        rows = pa.concat_tables([part.table.select(node.schema.names) for part in result])
+        answers = pa.concat_tables(evidence) if evidence else None
+        return Attempt(ledger.trial(number, seconds, failures, rows=rows, answers=answers))
 
     def scored(self, attempts: Attempts) -> dict[str, Quality]:
         """The quality of each implementation against the truth, and its agreement with the

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from semgraph.compare.comparison import Spent, Trial
+from semgraph.compare.comparison import Spent, Trial, by_reason
 from semgraph.compare.request import ArmRequest, ComparisonRecord
 from semgraph.errors import PlanError, Problem, StoreUnavailable
 from semgraph.execution.executor import Executor, committed_rows
@@ -39,6 +39,7 @@ from semgraph.optimizer import optimized
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.physical.planner import compile_plan
 from semgraph.scores import ScoredGraph
+from semgraph.semantic.ask import Failure
 from semgraph.semantic.library import Library
 from semgraph.stores.base import EdgeWrite, NodeWrite, Store, Write, WriteBatch, open_for_reading
 from semgraph.stores.sqlite.store import SqliteStore
@@ -86,6 +87,19 @@ class Ledger:
 
     def _add(self, step: str, spent: Spent) -> None:
         self.steps[step] = self.steps.get(step, Spent()) + spent
+
+    def trial(
+        self, number: int, seconds: float | None, failures: Sequence[Failure], **more: Any
+    ) -> Trial:
+        """The trial of a number from 0, with the cost so far."""
+        facts = {
+            "failed": len(failures),
+            "failures": by_reason(failures),
+            "model_seconds": self.seconds,
+        }
+        return Trial(
+            number + 1, self.cold, self.paid, seconds, **{**facts, **more}, steps=dict(self.steps)
+        )
 
     def counted(self, llm: LLM) -> LLM:
         """The same models, counted in this ledger."""
@@ -169,22 +183,11 @@ class OpenedArm(NamedTuple):
 
 
 class Bench:
-    """What all trials of a comparison share.
-
-    Args:
-        record: The record of the comparison.
-        opened: The models of each arm.
-
-    Attributes:
-        request: The request.
-        opened: The models of the request without changes, and the budget of all.
-        base: The request without changes, as an arm with the answers of runs.
-        arms: The arms with their models.
-        library: The implementations.
-        source: The rows of the store that the plan may read or write, after `read`.
+    """What all trials of a comparison share: its record, the models of each arm, and `base`, the request
+    without changes as an arm with the answers of runs.
     """
 
-    source: Snapshot
+    source: Snapshot  # rows of the store that the plan may read or write, after `read`
 
     def __init__(self, record: ComparisonRecord, opened: Mapping[str, Opened]) -> None:
         self.record, self.request, self.opened = record, record.request, record.noted(record.opened)

@@ -22,25 +22,17 @@ from semgraph.session.resources import Resources
 
 @dataclass(frozen=True)
 class ArmMaker:
-    """Makes the arms of a comparison.
-
-    Args:
-        plan: The plan of the comparison: its name, or itself.
-        base: The same, checked, without changes.
-        inputs: Its rows.
-        loading: The options that load a plan: `params`, `preset`, `use`, `prompts`.
-        load: Loads a plan with such options, for some `resources`.
-        rows: The typed rows of another plan's inputs.
-        resources: The models of the comparison.
+    """Makes the arms of a comparison of a plan, from the plan as given and as checked without changes,
+    the rows of its inputs, and its models.
     """
 
     plan: Any
     base: LogicalPlan
     inputs: Mapping[str, pa.Table]
-    loading: Mapping[str, Any]
-    load: Callable[..., LogicalPlan]
-    rows: Callable[[LogicalPlan], Mapping[str, pa.Table]]
     resources: Resources
+    loading: Mapping[str, Any]  # options that load a plan: params, preset, use, prompts
+    load: Callable[..., LogicalPlan]  # with such options, for some resources
+    rows: Callable[[LogicalPlan], Mapping[str, pa.Table]]  # of another plan
     _models: dict[str, Resources] = field(default_factory=dict)
 
     def arms(self, variants: Mapping[str, Variant]) -> dict[str, ArmRequest]:

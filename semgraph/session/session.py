@@ -460,7 +460,7 @@ class Session:
     def _recorded(self, run: str | None) -> Run | None:
         return None if run is None else recorded_run(run, self.runs)
 
-    async def acompare(
+    async def acompare(  # noqa: D417 - the others are those of `arun`
         self,
         plan: PlanLike,
         /,
@@ -489,48 +489,35 @@ class Session:
         """Compare variants of a step over one frozen input, or of a whole plan. Nothing is written to
         the store.
 
-        With `step`, its input is computed once, in a copy of the groups that are read, and each
-        variant answers the same rows. In a plan that reads its own writes, the reference computes
-        the input, so errors do not accumulate. Without `step`, each variant runs the whole plan in a
-        separate copy, in memory, and is scored by the graph that it writes, or by its rows.
-
-        A request that several variants need is sent once; each is charged for it. Trials share no
-        answers. The journal stores all answers, so a repeated or resumed comparison pays for none
-        twice.
+        With `step`, its input is computed once, in a copy of the groups that are read, by the reference
+        if it depends on what the plan writes. Without, each variant runs the whole plan in a copy of its
+        own, and is scored by the graph that it writes, or by its rows. A request that several variants
+        need is sent once, and each is charged for it; trials share no answers.
 
         Args:
             plan: A path, a name, a loaded plan, or a frame.
-            variants: With `step` implementations as written, `["per_row", "packed(rows=10)"]`, or by
-                name. Or changes by variant, `{"one": {"preset": "fused"}, "two": {"told":
-                "block()", "models.default": "openai:gpt-4.1-nano"}}`: `preset`, `plan`, `llm`,
-                `embedder`, `params.NAME`, `models.ROLE`, `prompts.NAME` (a file), `rules.NAME` (of
-                the optimizer, on or off), or a step with its implementation or plan. The baseline is
-                the operator's reference if it is among them, else the first.
+            variants: With `step` implementations, `["per_row", "packed(rows=10)"]`, or these by name.
+                Or changes by variant, `{"one": {"preset": "fused"}, "two": {"told": "block()"}}`:
+                `preset`, `plan`, `llm`, `embedder`, `params.NAME`, `models.ROLE`, `prompts.NAME` (a
+                file), `rules.NAME` (on or off), or a step. Or the path of a file of these. The reference
+                is the operator's if it is among them, else the first.
             grid: In place of variants: the values of each change, whose product is compared.
             step: The step.
-            truth: The true answers: a file, an Arrow table, a data frame or mappings with columns
-                that identify a row of the step's input, and columns of its answers. For whole plans
-                `{"nodes": ..., "edges": ...}`. None: measure agreement with the reference.
-            labels: For the rows that whole plans return, in place of a truth: columns of an input, which
-                name a query, and either a row's key with its `grade` (nDCG and others, extra
-                `measures`) or the true answer. `{"edges": FILE}` names the returned table.
-            at: The values of k of these measures.
-            judge: A plan that says which answers are right: from `answers`, with `answer`, `truth`, `id`
-                and columns of the row, it returns `correct` beside some of these columns.
+            truth: The true answers: a file, a table or mappings with columns that identify a row of the
+                step's input, and columns of its answers. For whole plans `{"nodes": ..., "edges":
+                ...}`. None: measure agreement with the reference.
+            labels: For the rows that whole plans return: columns of an input, which name a query, and
+                either a row's key with its `grade` (extra `measures`) or the true answer. `{"edges":
+                FILE}` names the returned table.
+            at: The values of k of measures by grades.
+            judge: A plan that says which answers are right: from `answers`, with `answer`, `truth` and
+                columns of the row, it returns `correct` beside some of these columns.
             trials: The number of independent trials of each variant.
-            params: Values of parameters.
-            preset: One of the plan's presets.
-            use: Implementations of the other steps.
-            prompts: Files in the place of prompts, by name, for all variants.
-            rows: Take only the first rows of the input.
-            sample: Take so many rows by their hash, as `arun` does.
-            seed: Another choice of the sample.
-            fresh: Ignore cached answers.
+            params: As for `arun`, for all variants, as `preset`, `use`, `prompts`, `rows`, `sample`,
+                `seed`, `fresh`, `inputs` and further inputs as keyword arguments.
             times: Send all requests of each variant, so that its time can be measured.
             say: Called with the estimated cost and with progress, line by line; default: print to
                 stderr. None: silent.
-            inputs: As for `arun`.
-            more: Further inputs as keyword arguments.
 
         Raises:
             PlanError: The request is wrong; nothing was spent.
@@ -570,7 +557,7 @@ class Session:
             semantic_node(logical, step)  # raises
         rows = partial(typed_inputs, inputs=given_rows(plan, inputs), options=chosen)
         tables, resources = rows(logical), self._resources.sharing()
-        maker = ArmMaker(plan, logical, tables, loading, self.prepare, rows, resources)
+        maker = ArmMaker(plan, logical, tables, resources, loading, self.prepare, rows)
         plan, arms = without_absent(logical, tables), maker.arms(by_name)
         return ComparisonRequest(plan, tables, arms, step or "", **options), resources
 
@@ -589,15 +576,9 @@ class Session:
         inputs: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> list[Estimate]:
-        """The expected cost of one trial of each variant, as `compare` takes them. No model is called;
-        texts that a search needs are embedded.
-
-        Returns:
-            An estimate for each variant; none if a model has to be called first for the rows of the
-            step.
-
-        Raises:
-            PlanError: The request is wrong.
+        """The expected cost of one trial of each variant, as `compare` takes them; empty if a model has
+        to be called first for the rows of the step. No model is called; texts that a search needs are
+        embedded. Raises PlanError.
         """
         from semgraph.compare.loop import foreseen
 
