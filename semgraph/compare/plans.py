@@ -13,7 +13,7 @@ from typing import Any
 
 from semgraph.compare.comparison import Quality, with_differences
 from semgraph.compare.labels import Judge, read_labels
-from semgraph.compare.preview import forecasts, of_plan, plans_preview
+from semgraph.compare.preview import of_plan, plans_preview
 from semgraph.compare.trial import (
     Attempt,
     Attempts,
@@ -65,12 +65,12 @@ class PlanArms:
             physical = checked(
                 {name: partial(bench.compiled, arm, scratch) for name, arm in bench.arms.items()}
             )
-        expected = forecasts(bench, physical)
+        expected = {n: bench.forecast(bench.arms[n], each) for n, each in physical.items()}
         self.estimates = [of_plan(name, each) for name, each in expected.items()]
         judge, labels = bench.request.judge, self.labels
         of = f"the answers to {len(labels.queries)} queries" if labels else ""
         judging = [f"  after each trial plan {judge.name} judges {of}"] if judge else []
-        return [*plans_preview(bench, expected), *judging]
+        return [*plans_preview(expected, bench.opened.budget), *judging]
 
     async def ready(self, _ledger: Ledger) -> None:
         """Do nothing: each trial computes its vectors."""

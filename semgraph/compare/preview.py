@@ -18,7 +18,6 @@ from semgraph.llm.stack import Budget, bound
 from semgraph.llm.tokens import prompt_tokens
 from semgraph.logical.semantic import Semantic
 from semgraph.meter import StepMetrics
-from semgraph.physical.plan import PhysicalPlan
 from semgraph.semantic.context import DryRun, DryRunEnded, PlannedRequests
 from semgraph.semantic.contract import Cost, Keys, Observed, RowEstimate, Rows
 from semgraph.semantic.implementation import Implementation, watched
@@ -173,41 +172,23 @@ def admit(estimates: Sequence[Estimate], trials: int, budget: Budget) -> None:
         )
 
 
-def rows_preview(bench: Bench, step: str, physical: PhysicalPlan, *, whole: bool) -> list[str]:
-    """Lines printed before the rows of a step are computed with model calls: the steps of their
-    plan, or of the whole plan, and their known calls.
+def rows_preview(step: str, expected: Forecast, budget: Budget, *, whole: bool) -> list[str]:
+    """Lines printed before the rows of a step are computed with model calls, by their plan or by the
+    whole plan.
     """
-    amounts = Forecast(bench.estimator(physical, bench.request.inputs)).calls()
-    known = [
-        f"{name} ({_amount(amount)})"
-        for name, amount in amounts.items()
-        if amount.known and amount.value
-    ]
-    unknown = [name for name, amount in amounts.items() if not amount.known]
-    callers = [f"  steps that call the model: {', '.join(known)}"] if known else []
-    later = [f"  calls not known in advance: {', '.join(unknown)}"] if unknown else []
     grown = " by a run of the whole plan, because the step reads what the plan writes"
     return [
         f"first the rows of step {step} are computed{grown if whole else ''}",
-        *callers,
-        *later,
-        f"  answers in the journal cost nothing; {limits(bench.opened.budget)}",
+        f"  {_of_plan(expected.calls())}",
+        f"  answers in the journal cost nothing; {limits(budget)}",
     ]
 
 
-def forecasts(bench: Bench, arms: Mapping[str, PhysicalPlan]) -> dict[str, Forecast]:
-    """What EXPLAIN expects of whole plans."""
-    return {
-        name: Forecast(bench.estimator(plan, bench.arms[name].request.inputs))
-        for name, plan in arms.items()
-    }
-
-
-def plans_preview(bench: Bench, expected: Mapping[str, Forecast]) -> list[str]:
+def plans_preview(expected: Mapping[str, Forecast], budget: Budget) -> list[str]:
     """Lines printed before whole plans run: the calls that EXPLAIN expects, by step."""
     wide = max(map(len, expected))
     lines = [f"  {name:<{wide}}  {_of_plan(each.calls())}" for name, each in expected.items()]
-    return [f"whole plans, one trial of each; {limits(bench.opened.budget)}", *lines]
+    return [f"whole plans, one trial of each; {limits(budget)}", *lines]
 
 
 def of_plan(name: str, forecast: Forecast) -> Estimate:
@@ -239,15 +220,9 @@ def _of_plan(amounts: Mapping[str, Amount]) -> str:
     if not known:
         return "the number of calls depends on the answers"
     calls = total(known.values())
-    number = f"{calls.text()} call{'s' * (calls.value != 1)}"
-    if not later:
-        return number
-    return f"{number} for {', '.join(known)}; those of {plural(later, 'more step')} depend on the answers"
-
-
-def _amount(calls: Amount) -> str:
-    sign = {"seen": "≈ ", "most": "up to ", "least": "at least "}.get(calls.kind, "")
-    return f"{sign}{calls.value:,.0f} call{'s' * (calls.value != 1)}"
+    number = f"{calls.text()} call{'s' * (calls.value != 1)} for {', '.join(known)}"
+    more = f"; those of {plural(later, 'more step')} depend on the answers"
+    return number + (more if later else "")
 
 
 def limits(budget: Budget) -> str:

@@ -23,7 +23,6 @@ from semgraph.compare.comparison import (
 )
 from semgraph.compare.preview import (
     StepEstimates,
-    forecasts,
     rows_preview,
     tokens_seen,
     variants_preview,
@@ -267,7 +266,8 @@ class StepArms:
             plans = {name: bench.compiled(each.arm, scratch) for name, each in self.arms.items()}
             physical, grown = self._source(scratch)
             if semantic_nodes(physical.roots):
-                lines = rows_preview(bench, self.node.step, physical, whole=grown)
+                expected = bench.forecast(bench.base, physical)
+                lines = rows_preview(self.node.step, expected, bench.opened.budget, whole=grown)
                 if not pays:
                     later = "the cost of the variants depends on these rows: compare prints it before it runs a variant"
                     return [*lines, later]
@@ -280,7 +280,7 @@ class StepArms:
             raise PlanError(Problem(what, hint="use other inputs"))
         if self.truth is not None:
             self.truth = about(self.truth, frozen.rows)
-        await self._estimate(forecasts(bench, plans))
+        await self._estimate({n: bench.forecast(bench.arms[n], each) for n, each in plans.items()})
         rows = " × ".join(f"{name} {count:,}" for name, count in frozen.facts()["rows"].items())
         what = f"{self.node.step} = {self.node.keyword}({rows})"
         return variants_preview(bench, what, self.estimates, self.reference, frozen.before.calls)

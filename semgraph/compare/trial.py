@@ -26,7 +26,7 @@ from semgraph.execution.outcome import ExecutorOptions, RunOutcome
 from semgraph.execution.record import noted
 from semgraph.execution.runtime import Opened, Runtime
 from semgraph.execution.windows import prepare
-from semgraph.explain.estimates import Estimator
+from semgraph.explain.estimates import Estimator, Forecast
 from semgraph.llm.base import LLM, Embedder, Embeddings, Reply, Request, Usage, Wrapper
 from semgraph.llm.stack import Replies, bound, remembering
 from semgraph.logical.graph import StoreRead
@@ -255,10 +255,10 @@ class Bench:
             for line in lines:
                 say(line)
 
-    def estimator(self, physical: PhysicalPlan, inputs: Mapping[str, pa.Table]) -> Estimator:
-        """The estimates of a plan over its inputs."""
-        observations = self.record.runner.observations()
-        return Estimator.over(physical, inputs, observations, self.source.rows)
+    def forecast(self, arm: OpenedArm, physical: PhysicalPlan) -> Forecast:
+        """What EXPLAIN expects of a plan over the inputs of an arm."""
+        observations, rows = self.record.runner.observations(), self._sources[arm.name].rows
+        return Forecast(Estimator.over(physical, arm.request.inputs, observations, rows))
 
     def copy(self, arm: OpenedArm) -> AbstractAsyncContextManager[Store]:
         """A temporary store with the rows that an arm may read."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from semgraph.compare.comparison import Arm, Comparison, Quality, graded, ranked
@@ -78,50 +79,35 @@ def _times(arms: Sequence[Arm]) -> Column:
 
 def _qualities(comparison: Comparison, arms: Sequence[Arm]) -> list[Column]:
     """The measures with any known value."""
-    return [column for column in _measures(comparison, arms) if set(column.cells) != {NONE}]
-
-
-def _measures(comparison: Comparison, arms: Sequence[Arm]) -> list[Column]:
     names, of = comparison.measures, "edge " if any(map(graded, arms)) else ""
     agrees = comparison.kind == "step" and not comparison.truth
     title = names[0] if names else "agreement" if agrees else f"{of}F1"
+    first = {"node pairs": "pairs", "node B³": "b_cubed", f"{of}P": "precision", f"{of}R": "recall"}
+    then = {"edges valid": "validity", "edges ended": "ended"}
 
     def score(arm: Arm) -> float | None:
-        of = arm.quality
-        return _value(of, title) if names else of.same if agrees else of.f1
+        own = arm.quality
+        return _value(own, title) if names else own.same if agrees else own.f1
 
-    main = _column(
-        f"{title} [95 %]", arms, lambda a: _with(score(a), a.quality.interval), score, drop=-1
-    )
-    first, less = [main, *_spread(arms)], list[Column]()
-    if comparison.truth and len(arms) > 1:
-        what = f"Δ {title.removeprefix(of)} to reference"
-        less = [_column(what, arms, _difference, lambda _: None)]
-        if any(arm.quality.same is not None for arm in arms):
-            less.append(_column("same rows", arms, _same, lambda a: a.quality.same))
-    if names or agrees:
-        more = (_measure(n, arms, partial(_value, name=n)) for n in names[1:])
-        return [*first, *less, *more]
-    return [
-        _measure("node pairs", arms, lambda q: q.pairs),
-        _measure("node B³", arms, lambda q: q.b_cubed),
-        _measure(f"{of}P", arms, lambda q: q.precision),
-        _measure(f"{of}R", arms, lambda q: q.recall),
-        *first,
-        _measure("edges valid", arms, lambda q: q.validity),
-        _measure("edges ended", arms, lambda q: q.ended),
-        *less,
+    def interval(arm: Arm) -> str:
+        between = f" {_between(arm.quality.interval)}" if arm.quality.interval else ""
+        return share(score(arm), 3) + (between if score(arm) is not None else "")
+
+    same = _column("same rows", arms, _same, lambda a: a.quality.same)
+    found = [
+        *(_measure(what, arms, attrgetter(name)) for what, name in first.items()),
+        _column(f"{title} [95 %]", arms, interval, score, drop=-1),
+        _column("over trials", arms, lambda a: _between(a.quality.spread), lambda _: None),
+        *(_measure(what, arms, attrgetter(name)) for what, name in then.items()),
+        _column(f"Δ {title.removeprefix(of)} to reference", arms, _difference, lambda _: None),
+        *([] if agrees else [same]),
+        *(_measure(name, arms, partial(_value, name=name)) for name in names[1:]),
     ]
+    return [column for column in found if set(column.cells) != {NONE}]
 
 
 def _value(quality: Quality, name: str) -> float | None:
     return quality.measures[name].value if name in quality.measures else None
-
-
-def _spread(arms: Sequence[Arm]) -> list[Column]:
-    if all(arm.quality.spread is None for arm in arms):
-        return []
-    return [_column("over trials", arms, lambda a: _between(a.quality.spread), lambda _: None)]
 
 
 def _measure(title: str, arms: Sequence[Arm], of: Callable[[Quality], float | None]) -> Column:
@@ -164,19 +150,12 @@ def _quickest(times: Sequence[float]) -> float | None:
     return -sum(times) / len(times) if times else None
 
 
-def _with(value: float | None, interval: tuple[float, float] | None) -> str:
-    between = f" {_between(interval)}" if interval else ""
-    return share(value, 3) + (between if value is not None else "")
-
-
 def _between(interval: tuple[float, float] | None) -> str:
     return f"[{share(interval[0], 3)} {share(interval[1], 3)}]" if interval else NONE
 
 
 def _signed(value: float) -> str:
-    return ("−" if value < 0 else "+" if value > 0 else "±") + f"{abs(value):.3f}".replace(
-        "0.", ".", 1
-    )
+    return ("−" if value < 0 else "+" if value > 0 else "±") + share(abs(value), 3)
 
 
 def _difference(arm: Arm) -> str:
