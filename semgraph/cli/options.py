@@ -151,7 +151,9 @@ class CommonOptions:
     config: Annotated[str | None, _common("--config FILE", "Instead of ./semgraph.toml.")] = None
     format: Annotated[
         Literal["text", "json", "csv", "latex", "markdown"] | None,
-        _common("--format", "json: one document, an object or a list. Of compare also the others."),
+        _common(
+            "--format", "json: one document on stdout, an object or a list. The others: of compare."
+        ),
     ] = None
     verbose: Annotated[bool | None, _common("-v --verbose", "Say more; show tracebacks.")] = None
     quiet: Annotated[bool | None, _common("-q --quiet", "Results and errors only.")] = None

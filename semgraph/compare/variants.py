@@ -99,6 +99,8 @@ def _of_grid(grid: Grid) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, Path) and value.is_relative_to(Path.cwd()):
+        value = value.relative_to(Path.cwd())
     if isinstance(value, str | Path):
         return str(value)
     name = getattr(value, "name", None)

@@ -551,6 +551,8 @@ class Session:
         from semgraph.compare.variants import read_variants
         from semgraph.session.arms import ArmMaker
 
+        if isinstance(variants, Path):
+            variants = self.folder / variants
         by_name, logical = read_variants(variants, step, grid), self.prepare(plan, **loading)
         refuse_unknown_words("compare", logical, inputs, Session.acompare)
         if step is not None:
