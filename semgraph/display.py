@@ -117,15 +117,8 @@ def command(shell: str, python: str) -> str:
 
 
 @singledispatch
-def as_chart(value: object, kind: str) -> Any:
-    """A value as a chart of a kind: a figure, or text."""
-    drawing = _registered(as_chart, value)
-    return drawing(value, kind) if drawing else as_text(value)
-
-
-@singledispatch
 def exported(value: object, form: str, **options: Any) -> Any:
-    """A value in another form: the text of a format, rows, or a figure."""
+    """A value in another form: the text of a format, rows, a chart, or a figure."""
     drawing = _registered(exported, value)
     if drawing is None:
         raise TypeError(f"{type(value).__name__} has no form {form}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -147,36 +147,19 @@ def read_arms(
     if grid:
         axes = named_values("--grid", [part.strip() for part in grid.split(";") if part.strip()])
         return {"grid": {key: [_value(key, v) for v in listed(text)] for key, text in axes.items()}}
-    if implementations:
-        return {"variants": listed(implementations)}
-    return {"variants": Path(file) if file else _variants(variants)}
+    if implementations or file:
+        return {"variants": listed(implementations) if implementations else Path(file or "")}
+    changes = {
+        name: named_values("--variant", listed(text))
+        for name, text in named_values("--variant", variants, ":").items()
+    }
+    return {
+        "variants": {n: {k: _value(k, v) for k, v in own.items()} for n, own in changes.items()}
+    }
 
 
 def _value(key: str, text: str) -> Any:
     return json_or_text(text) if key.startswith("params.") else text
-
-
-def _variants(texts: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
-    from semgraph.compare.variants import listed
-
-    changes: dict[str, dict[str, Any]] = {}
-    problems: list[Problem] = []
-    for text in texts:
-        name, colon, rest = text.partition(":")
-        if not colon or not name or "=" in name:
-            hint = "Write --variant NAME:KEY=VALUE,KEY=VALUE"
-            problems.append(Problem(f'--variant "{text}" has no name', hint=hint))
-        elif name in changes:
-            problems.append(Problem(f"--variant {name}: is given twice"))
-        else:
-            try:
-                typed = named_values("--variant", listed(rest))
-                changes[name] = {key: _value(key, value) for key, value in typed.items()}
-            except PlanError as error:
-                problems += error.problems
-    if problems:
-        raise PlanError(*problems)
-    return changes
 
 
 def _print(options: CommonOptions, comparison: Comparison, chart: str) -> None:

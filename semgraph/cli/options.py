@@ -519,21 +519,25 @@ def _numbers() -> list[signal.Signals]:
     ]
 
 
-def named_values(option: str, texts: Sequence[str] | None) -> dict[str, str]:
-    """Parse an option that is given once per name. Raises PlanError.
+def named_values(option: str, texts: Sequence[str] | None, mark: str = "=") -> dict[str, str]:
+    """Parse an option that is given once per name, which ends at `mark`. Raises PlanError with all
+    problems.
 
     >>> named_values("--use", ["linked=block(left=10)", "told=packed"])
     {'linked': 'block(left=10)', 'told': 'packed'}
     """
-    values: dict[str, str] = {}
+    values, problems = dict[str, str](), list[Problem]()
     for text in texts or ():
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            hint = f"Write {option} NAME=VALUE" + f", or --llm {text}" * (option == "--model")
-            raise PlanError(Problem(f'{option} "{text}" sets nothing', hint=hint))
-        if name in values:
-            raise PlanError(Problem(f"{option} {name}= is given twice"))
-        values[name] = value
+        name, found, value = text.partition(mark)
+        if not found or not name:
+            hint = f"Write {option} NAME{mark}VALUE" + f", or --llm {text}" * (option == "--model")
+            problems.append(Problem(f'{option} "{text}" sets nothing', hint=hint))
+        elif name in values:
+            problems.append(Problem(f"{option} {name}{mark} is given twice"))
+        else:
+            values[name] = value
+    if problems:
+        raise PlanError(*problems)
     return values
 
 

@@ -435,7 +435,7 @@ class Comparison:
         Args:
             kind: `quality` over cost; `time` over cost; the cost of one trial by `steps`.
         """
-        return display.as_chart(self, kind)
+        return display.exported(self, "chart", kind=kind)
 
     def to_json(self) -> dict[str, Any]:
         """The object that `--format json` prints."""

@@ -403,20 +403,19 @@ class Settings:
         assert isinstance(value, ModelSpec)
         return value
 
-    def choosing(self, models: Mapping[str, str]) -> Settings:
+    def choosing(self, models: Mapping[str, str | ModelSpec]) -> Settings:
         """These settings with other models, by role, step or `embed`; `llm` is that of all roles. Raises
         PlanError.
         """
-        problems: list[Problem] = []
-        options = {
-            "llm": models.get("llm"),
-            "models": {k: v for k, v in models.items() if k != "llm"},
+        keys = {
+            name if name == "llm" else f"models.{name}": model for name, model in models.items()
         }
-        source = from_options(options, self.cwd, problems)
-        chosen = {key: _spec(source, key, problems) for key in source.values}
+        problems, texts = list[Problem](), {k: m for k, m in keys.items() if isinstance(m, str)}
+        source = from_options(texts, self.cwd, problems)
+        specs = {k: Setting(m, OPTION) for k, m in keys.items() if isinstance(m, ModelSpec)}
+        specs |= {k: found for k in source.values if (found := _spec(source, k, problems))}
         if problems:
             raise PlanError(*problems)
-        specs = {key: setting for key, setting in chosen.items() if setting is not None}
         every = specs.pop("llm", None)
         kept = {
             key: value

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from semgraph.compare.comparison import Comparison, Evidence
-from semgraph.display import Drawing, as_chart, as_html, as_text, exported, preformatted
+from semgraph.display import Drawing, as_html, as_text, exported, preformatted
 from semgraph.errors import PlanError
 from semgraph.execution.record import Run, exchanges, read_answers
 from semgraph.execution.result import Result
@@ -154,11 +154,12 @@ def _comparison_text(value: Comparison) -> str:
     return comparison.plain(value, _columns())
 
 
-exported.register(Comparison, export)
+@exported.register
+def _comparison_form(value: Comparison, form: str, **options: Any) -> Any:
+    return _chart(value, **options) if form == "chart" else export(value, form, **options)
 
 
-@as_chart.register
-def _comparison_chart(value: Comparison, kind: str) -> Drawing:
+def _chart(value: Comparison, kind: str) -> Drawing:
     result = Drawing(chart.text(value, _columns(), kind))
     drawing = chart.svg(value, f"chart-{value.id}", kind)
     if drawing is not None:

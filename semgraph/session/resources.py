@@ -472,7 +472,7 @@ class Resources:
         own = {key: model for key, model in found.items() if not isinstance(model, str | ModelSpec)}
         for role, model in own.items():
             require_model(role, model)
-        named = {key: str(model) for key, model in found.items() if key not in own}
+        named: dict[str, Any] = {k: model for k, model in found.items() if k not in own}
         kept = {} if "llm" in found else dict(self.objects.models)
         embedder: Any = None if "embed" in named else own.pop("embed", self.objects.embedder)
         if "llm" in own:

@@ -170,7 +170,7 @@ def test_a_limit_is_exit_4_and_nothing_is_sent(project: Project, model: ModelSer
         ),
         (
             ("compare", "add_episode", "--variant", "verdicts=block()"),
-            "has no name. Write --variant NAME:KEY=VALUE",
+            "sets nothing. Write --variant NAME:VALUE",
         ),
         (
             ("compare", "add_episode", "--variant", "a:x=y", "--variant", "a:x=y"),
@@ -193,7 +193,7 @@ def test_a_limit_is_exit_4_and_nothing_is_sent(project: Project, model: ModelSer
                 "--variant",
                 "told=block()",
             ),
-            '"told=block()" has no name',
+            '"told=block()" sets nothing',
         ),
         (("compare", "--show", "ffff"), 'there is no run "ffff"'),
     ],
