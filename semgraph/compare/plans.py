@@ -14,14 +14,7 @@ from typing import Any
 from semgraph.compare.comparison import Quality, with_differences
 from semgraph.compare.labels import Judge, read_labels
 from semgraph.compare.preview import of_plan, plans_preview
-from semgraph.compare.trial import (
-    Attempt,
-    Attempts,
-    Bench,
-    Ledger,
-    checked,
-    known_rows,
-)
+from semgraph.compare.trial import Attempt, Attempts, Bench, Ledger, checked, known_rows
 from semgraph.compare.truth import RowAnswers, comparable, graph_of, read_graph_truth
 from semgraph.display import option
 from semgraph.errors import BudgetReached, PlanError, Problem

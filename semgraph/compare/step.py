@@ -21,12 +21,7 @@ from semgraph.compare.comparison import (
     trial_answers,
     with_differences,
 )
-from semgraph.compare.preview import (
-    StepEstimates,
-    rows_preview,
-    tokens_seen,
-    variants_preview,
-)
+from semgraph.compare.preview import StepEstimates, rows_preview, tokens_seen, variants_preview
 from semgraph.compare.trial import (
     KEPT,
     Attempt,

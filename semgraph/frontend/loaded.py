@@ -10,11 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from semgraph.expr.canonical import canonical
-from semgraph.frontend.document import (
-    Stamp,
-    noticing,
-    stamp,
-)
+from semgraph.frontend.document import Stamp, noticing, stamp
 from semgraph.frontend.load import load_plan
 from semgraph.logical.plan import LogicalPlan
 

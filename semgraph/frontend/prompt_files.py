@@ -99,12 +99,9 @@ Described = tuple[tuple[str, str], ...]
 class Prompts:
     """The prompts of one plan: files in `prompts/` of its folder, with its parameters substituted.
 
-    Args:
-        folder: The plan's folder.
-        params: The plan's parameters.
-        confined: Whether files outside the plan's folder are refused, also through symbolic links.
-        replaced: The user's files in the place of prompts, by name.
-        named: Where the names of all prompts that are read are added.
+    With `confined`, files outside the plan's folder are refused, also through symbolic links.
+    `replaced` are the user's files in the place of prompts; the names of all that are read are added to
+    `named`.
     """
 
     def __init__(

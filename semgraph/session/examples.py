@@ -12,11 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.display import option
-from semgraph.errors import (
-    BudgetReached,
-    PlanError,
-    Problem,
-)
+from semgraph.errors import BudgetReached, PlanError, Problem
 from semgraph.execution.result import Result
 from semgraph.formats import dollars, plural
 from semgraph.logical.plan import LogicalPlan, without_absent

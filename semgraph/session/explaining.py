@@ -98,11 +98,7 @@ class Explanation:
         return compile_plan(plan, store, Library(self.resources.settings.operators), {})
 
     async def _estimated(
-        self,
-        physical: PhysicalPlan,
-        names: list[str],
-        form: ExplainFormat,
-        note: str,
+        self, physical: PhysicalPlan, names: list[str], form: ExplainFormat, note: str
     ) -> str:
         memory = self.resources.observations()
         forecast, batched, skipped = None, await self._batched_operators(physical), ""

@@ -12,14 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.display import option
-from semgraph.errors import (
-    Fault,
-    InputError,
-    PlanError,
-    Problem,
-    RowError,
-    did_you_mean,
-)
+from semgraph.errors import Fault, InputError, PlanError, Problem, RowError, did_you_mean
 from semgraph.execution.result import Result
 from semgraph.execution.windows import without_nul
 from semgraph.expr.duckdb import rows_of

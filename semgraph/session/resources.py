@@ -26,14 +26,7 @@ from typing import Any
 from semgraph.errors import PlanError, Problem, SemgraphError, StoreUnavailable
 from semgraph.execution.observations import ObservationFile
 from semgraph.execution.runtime import Clock, Opened, require_prices
-from semgraph.llm.base import (
-    LLM,
-    Borrowed,
-    Embedder,
-    Limits,
-    ModelSpec,
-    falls_back,
-)
+from semgraph.llm.base import LLM, Borrowed, Embedder, Limits, ModelSpec, falls_back
 from semgraph.llm.endpoints import (
     Endpoints,
     MakeLimiter,

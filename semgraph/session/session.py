@@ -18,12 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeAlias, TypeVar
 
 from semgraph.display import Drawing, Wrapped
-from semgraph.errors import (
-    BudgetReached,
-    PlanError,
-    Problem,
-    interruptible,
-)
+from semgraph.errors import BudgetReached, PlanError, Problem, interruptible
 from semgraph.execution.record import Run
 from semgraph.execution.result import OnProgress, Result
 from semgraph.folders import plans_folder
@@ -445,13 +440,7 @@ class Session:
             rows = tables or {}
             some = sample and await sampled(logical, rows, sample, self._resources)
             explanation = Explanation(
-                logical,
-                self._resources,
-                tables,
-                self._recorded(run),
-                some or None,
-                width,
-                expand,
+                logical, self._resources, tables, self._recorded(run), some or None, width, expand
             )
             return await explanation.text(format)
 
@@ -746,12 +735,7 @@ class Session:
         return save(names or ["last"], self.folder / to, runs)
 
     def why(
-        self,
-        what: str,
-        record: Result | str = "last",
-        *,
-        messages: bool = False,
-        width: int = 100,
+        self, what: str, record: Result | str = "last", *, messages: bool = False, width: int = 100
     ) -> str:
         """Trace a row of a run back to its answers, the calls and the source rows.
 
