@@ -138,6 +138,33 @@ async def model() -> AsyncIterator[StandIn]:
         yield server
 
 
+STORED = """
+plan: stored
+graph: graph.yaml
+inputs: {tickets: {id: int64, text: string}}
+steps:
+  known:
+    - from: {label: Person, partition: all}
+    - project: [name]
+  complaints:
+    - from: tickets
+    - join: {other: known, alias: who, where: "true"}
+    - sem_filter: {prompt: "Does “{text}” of {who.name} complain?"}
+returns: [complaints]
+"""
+
+
+async def test_a_plan_that_reads_the_store_finds_its_rows(session, server, plan):
+    """Also where the plan of the comparison does not read it."""
+    fixtures = Path(__file__).parents[1] / "fixtures" / "optimizer"
+    (plan.parent / "graph.yaml").write_text((fixtures / "graph.yaml").read_text())
+    (plan.parent / "stored.yaml").write_text(STORED)
+    await session.arun(fixtures / "fill.yaml")
+    found = await whole(session, plan, {"a": {}, "b": {"plan": "stored.yaml"}})
+    assert found["a"].cold.calls == 2
+    assert found["b"].cold.calls > 2
+
+
 class TestOfAStep:
     async def test_prompts_and_models_answer_the_same_rows(self, session, server, plan):
         found = await whole(
