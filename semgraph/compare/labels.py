@@ -25,10 +25,10 @@ from semgraph.execution.runtime import require_prices
 from semgraph.expr.types import Type
 from semgraph.extras import lacking
 from semgraph.frontend.rows import check_rows
-from semgraph.logical.node import Node, walk
+from semgraph.logical.node import Node
 from semgraph.logical.plan import InputSpec, LogicalPlan
 from semgraph.provenance import as_text
-from semgraph.scores import exact_match, ranking, word_f1
+from semgraph.scores import Tally, exact_match, ranking, word_f1
 
 GRADE, BY_HAND = "grade", "judged"
 Query = Hashable  # the values of the columns that name it
@@ -52,10 +52,10 @@ class Labels:
     def found(self, tables: Mapping[str, pa.Table]) -> list[Rows]:
         """The returned rows of each query, by `rank` if they have one."""
         rows, table = defaultdict[Query, Rows](list), tables[self.table]
+        if "rank" in table.column_names:
+            table = table.sort_by("rank")
         for query, row in zip(names_of(table, self.asked), table.to_pylist(), strict=True):
             rows[query].append(row)
-        for own in rows.values() if "rank" in table.column_names else ():
-            own.sort(key=lambda row: (row["rank"] is None, row["rank"]))
         return [rows[query] for query in self.queries]
 
     def _measured(self, attempt: Attempt) -> Mapping[str, Sequence[float]]:
@@ -64,13 +64,13 @@ class Labels:
         labels = list(self.queries.values())
         if self.at:
             return ranking(labels, found, self.at)
-        values: dict[str, Sequence[float]] = {"judged": attempt.verdicts}
+        values = {"judged": attempt.verdicts} if attempt.verdicts else {}
         for name, of in {"word F1": word_f1, "exact match": exact_match}.items():
             values[name] = [
                 fmean([max(of(answer, true) for true in truths) for answer in own] or [0.0])
                 for own, truths in zip(found, labels, strict=True)
             ]
-        return {name: each for name, each in values.items() if each}
+        return values
 
     def scored(self, attempts: Attempts, reference: str) -> dict[str, Quality]:
         """The quality of each variant: means over queries, which are drawn with all their trials."""
@@ -78,9 +78,8 @@ class Labels:
         found: dict[str, dict[str, Quality]] = {name: {} for name in values}
         for of in next((list(own[0]) for own in values.values() if own), []):
             tallies = {
-                name: [{q: (v, 1, 1) for q, v in zip(self.queries, t[of], strict=True)} for t in own]
-                for name, own in values.items()
-            }  # fmt: skip
+                name: [self._tally(trial[of]) for trial in own] for name, own in values.items()
+            }
             plain = {name: Quality.of(own) for name, own in tallies.items()}
             for name, quality in with_differences(plain, tallies, reference).items():
                 found[name] |= {of: quality} if quality.f1 is not None else {}
@@ -91,14 +90,17 @@ class Labels:
             result[name] = replace(first, f1=None, precision=None, recall=None, measures=measures)
         return result
 
+    def _tally(self, values: Sequence[float]) -> Tally:
+        return {query: (value, 1, 1) for query, value in zip(self.queries, values, strict=True)}
+
     def agreement(self, trials: Sequence[Attempt], reference: str) -> list[str]:
         """A note on the agreement of the judge with verdicts by hand on the reference."""
         said = [dict(zip(self.queries, t.verdicts, strict=True)) for t in trials if t.verdicts]
-        hand = {q: right for q, right in self.by_hand.items() if said and q in self.queries}
+        hand = {q: right for q, right in self.by_hand.items() if q in self.queries}
         same = Quality.of([{q: (own[q] == hand[q], 1, 1) for q in hand} for own in said])
         ends = " [{:.3f} {:.3f}]".format(*same.interval) if same.interval else ""
-        what = f"the judge agrees with {len(hand)} verdicts by hand on {reference}: {same.f1 or 0:.3f}{ends}"
-        return [what] if hand else []
+        what = f"the judge agrees with {len(hand)} verdicts by hand on {reference}: "
+        return [] if same.f1 is None else [f"{what}{same.f1:.3f}{ends}"]
 
 
 def _text(value: Any) -> str:
@@ -229,7 +231,7 @@ class Judge:
             f"answers have no {', '.join(sorted(wanted))}": bool(wanted),
             "it must return one table with correct, a boolean": len(tables) != 1,
             "the table with correct must have columns of answers": not key,
-            "it must not use the store": any(node.reads_store for node in walk(*plan.roots)),
+            "it must not use the store": plan.uses_store,
         }.items():
             if holds:
                 raise PlanError(Problem(f"plan {plan.name} cannot judge: {what}"))
@@ -248,16 +250,15 @@ class Judge:
         found, rows, each = self.labels.found(tables), Rows(), self.labels.queries.items()
         for (query, truths), own in zip(each, found, strict=True):
             for row in own:
-                answer, truth = _text(row[self.labels.item]), " or ".join(truths)
-                whole = {**self.labels.given[query], **row, "answer": answer, "truth": truth}
-                whole["id"] = str(len(rows))
+                asked = {"answer": _text(row[self.labels.item]), "truth": " or ".join(truths)}
+                whole = {**self.labels.given[query], **row, **asked, "id": str(len(rows))}
                 rows.append({name: whole.get(name) for name, _ in spec.columns})
         inputs = {"answers": check_rows(spec, rows)}
-        asked = arm._replace(request=replace(arm.request, inputs=inputs))
+        arm = arm._replace(request=replace(arm.request, inputs=inputs))
         async with Snapshot(arm.plan.graph, {}).copy() as store:
             physical = bench.compiled(arm, store)
             options = ExecutorOptions("judge", arm.opened.now)
-            outcome, _, _ = await bench.run(asked, physical, store, ledger, options)
+            outcome, _, _ = await bench.run(arm, physical, store, ledger, options)
         if outcome.stopped:
             raise BudgetReached(outcome.stopped)
         said = result_table(arm.plan.returns[self.table], outcome.tables.get(self.table, []))
