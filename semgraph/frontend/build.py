@@ -350,7 +350,7 @@ class _Arguments:
         if "prompt" in values:
             refuse_unnamed(self.cls, values["prompt"].first, refs)
         if "prompt" in values and not refs:
-            values["prompt"] = checked_examples(self.cls, values, step)
+            values["prompt"] = checked_examples(self.cls, values)
         if refs:
             return with_refs(shared_node, refs, values, step, origin)
         return shared_node(self.cls, step, origin, **values)
@@ -564,7 +564,7 @@ def with_refs(
     if values.get("check") is not None:
         own["check"] = _over_named_rows(values["check"], answers, rows_of)
     with _naming_no_other(collected.values()):
-        shown = checked_examples(SemMap, {**values, **own}, step)
+        shown = checked_examples(SemMap, {**values, **own})
         asked = build(SemMap, step, origin, **{**values, **own, "prompt": shown})
     columns = [(name, f'"{name}"') for name in source.schema.names if name not in dict(answers)]
     columns += [(name, _named_rows(f'"{name}"', kind, rows_of)) for name, kind in answers]

@@ -21,12 +21,12 @@ from semgraph.frontend.document import (
     Trail,
     find_plan,
     inside,
+    is_file,
     read_file,
     read_text,
     shown,
     walk_paths,
 )
-from semgraph.frontend.example_rows import file_of
 from semgraph.frontend.functions import Functions
 from semgraph.frontend.graph_files import read_graph
 from semgraph.frontend.kinds import whole_parameter
@@ -222,9 +222,9 @@ def _example_files(
     steps = [(home, value) for _, value in walk_paths(document) if isinstance(value, dict)]
     for folder, keys in [*steps, *((path.parent, front_of(path).data) for path in prompts)]:
         value = keys.get("examples")
-        file = file_of(params.get(whole_parameter(value), value))
-        path = folder / str(params.get(whole_parameter(file), file))
-        if file and inside(path, (home,)) and path.is_file():
+        value = value.get("file") if isinstance(value, dict) else value
+        path = folder / str(params.get(whole_parameter(value), value))
+        if is_file(path) and inside(path, (home,)):
             yield path
 
 

@@ -77,11 +77,7 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "add": "typed answers stand in returns",
     },
     "sem_join": {**_PROMPT, **_PAIRS, "when": "where says which pairs are asked about"},
-    "sem_agg": {
-        **_PROMPT,
-        **_GROUPS,
-        "examples": "a row is no group: write them in words, in # examples of a prompt file",
-    },
+    "sem_agg": {**_PROMPT, **_GROUPS, "examples": "write them in # examples of a prompt file"},
     "sem_search": {**_COLUMN, **_COUNT, "n_rerank": 'did you mean "rerank"?'},
     "sem_sim_join": {**_COUNT, "score_suffix": "the score is the column similarity"},
     "sem_dedup": _COLUMN,

@@ -76,16 +76,6 @@ def json_rows(path: Path) -> Any:
     return reading(_existing(path), json_lines if path.suffix.lower() in _LINES else json_list)
 
 
-def lines_of(path: Path) -> list[int]:
-    """The line of each row of a file that is read by lines or cells; [] for other files."""
-    suffix = path.suffix.lower()
-    raw = path.read_bytes().removeprefix(BOM_UTF8) if suffix in (*_LINES, *_DELIMITERS) else b""
-    if suffix in _LINES:
-        return [n for n, line in enumerate(raw.split(b"\n"), 1) if line.strip()]
-    between = _DELIMITERS.get(suffix, ",").encode()
-    return [line for _, line, _, _ in _records(raw, between)][1:]
-
-
 def parquet_rows(path: Path) -> pa.Table:
     """The rows of a Parquet file with any name. Raises InputError."""
     return reading(_existing(path), parquet)

@@ -69,6 +69,14 @@ class Check:
         return self.where.roots | self.message.roots
 
 
+# The verdict of operators about rows and pairs: the column in examples beside the answers.
+VERDICTS = {
+    "sem_filter": {"keep": Type("boolean")},
+    "sem_join": {"match": Type("boolean")},
+    "sem_topk": {"score": Type("double", limits='{"maximum":100,"minimum":0}')},
+}
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Semantic(Node, calls_model=True, returns_types=True):
     """A semantic operator. `on_error: null` keeps a row whose answer failed, with NULL answers.
