@@ -46,13 +46,7 @@ def right_reply(node: Semantic, row: Mapping[str, Any], *, word: bool) -> str:
     """The right reply about an example: one word, or JSON in the order of a sketch."""
     verdict = next((row[name] for name in VERDICTS.get(node.keyword, ())), None)
     if word:
-        return (
-            str(round(verdict * 9 / 100))
-            if node.keyword == "sem_topk"
-            else "Yes"
-            if verdict
-            else "No"
-        )
+        return ("No", "Yes")[verdict] if isinstance(verdict, bool) else f"{verdict * 9 / 100:.0f}"
     values = {name: as_json(kind, row[name]) for name, kind in node.answers}
     if node.keyword == "sem_join":
         values = {"match": verdict, **(values if verdict else dict.fromkeys(values))}

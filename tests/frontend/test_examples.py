@@ -70,7 +70,8 @@ class Copycat(Oracle):
         elif question.startswith("Records:"):
             rows = [json.loads(line.partition(". ")[2]) for line in question.split("\n")[1:]]
             replies = [
-                json.loads(shown.split(f"{row['body']}?\n", 1)[1].split("\n\n")[0]) for row in rows
+                json.loads(shown.split(f"{row['body']}?\n", 1)[1].split("\n\n", maxsplit=1)[0])
+                for row in rows
             ]
             best = sorted(range(len(rows)), key=lambda n: -replies[n].get("score", 0))
             answers = [{"id": n, **reply} for n, reply in enumerate(replies, 1)]
@@ -78,7 +79,7 @@ class Copycat(Oracle):
             text = json.dumps({"ranking": [n + 1 for n in best]} if ranks else {"answers": answers})
         else:
             assert f"{question}\n" in shown, (question, shown)
-            text = shown.split(f"{question}\n", 1)[1].split("\n\n")[0]
+            text = shown.split(f"{question}\n", 1)[1].split("\n\n", maxsplit=1)[0]
         chances = tuple(0.0 if word == text.lower() else -9.0 for word in request.words)
         return Reply(text, Usage(1, 0, 1), call_id=request.fingerprint[:12], logprobs=chances)
 
