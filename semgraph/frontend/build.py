@@ -315,13 +315,7 @@ class _Arguments:
                 return one_of(*f.metadata["choices"]).read(value, self.scope)
             case "prompt":
                 given = {key: self.data.get(key) for key in plan_keys(self.cls)}
-                return read_prompt(
-                    value,
-                    self.scope,
-                    given.get("returns"),
-                    given.get("role"),
-                    given.get("examples"),
-                )
+                return read_prompt(value, self.scope, *map(given.get, _BESIDE["prompt"]))
             case "refs":
                 return read_refs(value, self.scope)
             case "body":

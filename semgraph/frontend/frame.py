@@ -64,7 +64,7 @@ from semgraph.frontend.head import (
 from semgraph.frontend.load import Loader, dump, load_document
 from semgraph.frontend.prompt_files import answer_types
 from semgraph.frontend.renamed import ELSEWHERE
-from semgraph.frontend.row_files import (
+from semgraph.frontend.row_files import (  # fmt: skip
     delimited_rows,
     json_rows,
     parquet_rows,
@@ -324,13 +324,7 @@ class Frame:
 
     @operator
     def intersect(self, *others: Frame) -> Frame:
-        """∩: the rows that all `others` have too, equal rows once; NULL equals NULL.
-
-        >>> from semgraph.frontend.frame import table
-        >>> a, b = table([{"id": 1}], name="a"), table([{"id": 2}], name="b")
-        >>> a.intersect(b)
-        Frame(intersect: id int64)
-        """
+        """∩: the rows that all `others` have too, equal rows once; NULL equals NULL."""
         return _combined(Intersect, [self, *others])
 
     @operator
