@@ -27,13 +27,11 @@ def sem_search(
     prompt: str | None = None,
 ) -> Frame:
     """The `k` rows whose text in `column` is nearest to `query`, nearest first, with `similarity`,
-    the cosine; then the `rerank` best of these, as the model scores them, with `rank` and `score`.
-
-    `filter`, `embed`, `add`, `limit` and `sort`; `sem_topk` with `prompt`, which by default asks how
-    well the text answers the query. Without `k` the model scores all rows. NULL is no hit.
+    the cosine (`filter`, `embed`, `add`, `limit`, `sort`); then the `rerank` best of these, or without
+    `k` of all, by `sem_topk`. Its `prompt` asks how well a text answers the query. NULL is no hit.
     """
     text = _sql("sem_search", self, column)
-    if k is None and rerank is None:
+    if k is rerank is None:
         raise PlanError(Problem("sem_search needs k, rerank, or both"))
     found = self.filter(f"{text} IS NOT NULL")
     if k is not None:
@@ -58,9 +56,8 @@ def sem_sim_join(
     how: Literal["inner", "left"] = "inner",
 ) -> Frame:
     """Each row with the `k` rows of `other` whose text in `right_on` is nearest to its text in
-    `left_on`, as the struct `alias`, and `similarity`, the cosine, which is at least `above`.
-
-    `search` over the other frame, and `add`.
+    `left_on`, as the struct `alias`, and `similarity`, the cosine, which is at least `above`: by
+    `search` and `add`.
     """
     _sql("sem_sim_join", other, right_on)
     method = {"nearest": right_on, "to": _sql("sem_sim_join", self, left_on)}
@@ -72,9 +69,8 @@ def sem_sim_join(
 
 def sem_dedup(self: Frame, column: str, threshold: float) -> Frame:
     """The rows without those whose text in `column` resembles that of an earlier row: of rows that
-    are connected by pairs with a cosine of at least `threshold`, the first. NULL resembles nothing.
-
-    `search` of the rows over themselves, `cluster` and `distinct`.
+    are connected by pairs with a cosine of at least `threshold`, the first: by `search` of the rows
+    over themselves, `cluster` and `distinct`. NULL resembles nothing.
     """
     _sql("sem_dedup", self, column)
     rows, key = _keyed(self)
@@ -87,9 +83,8 @@ def sem_dedup(self: Frame, column: str, threshold: float) -> Frame:
 
 def sem_cluster_by(self: Frame, column: str, n: int, alias: str = "cluster") -> Frame:
     """The rows with one of at most `n` clusters of near texts in `column`, as the column `alias`: the
-    smallest key of the cluster, or the number of its first row. A text must not be NULL.
-
-    `embed` and `cluster` by kmeans, which needs `pip install "semgraph[kmeans]"`.
+    smallest key of the cluster, or the number of its first row. A text must not be NULL. By `embed`
+    and `cluster`, whose kmeans needs `pip install "semgraph[kmeans]"`.
     """
     text, (rows, key) = _sql("sem_cluster_by", self, column), _keyed(self)
     vector, by = _free(rows, "vector"), {"kmeans": {"k": n, "cosine": True}}
@@ -107,10 +102,8 @@ def sem_classify(
     on_error: OnError = "raise",
     role: str | None = None,
 ) -> Frame:
-    """The rows with one of `labels` as the column `alias`. `of` is a column, or a prompt; labels may
-    have descriptions, `{"bug": "something is broken"}`. The rest is that of `sem_map`.
-
-    `sem_map` with an enum as its answer.
+    """The rows with one of `labels` as the column `alias`, by `sem_map`. `of` is a column, or a prompt;
+    labels may have descriptions, `{"bug": "something is broken"}`.
     """
     if not any(sign.isspace() or sign == "{" for sign in of):
         _sql("sem_classify", self, of)
@@ -129,11 +122,8 @@ def sem_extract(
     on_error: OnError = "raise",
     role: str | None = None,
 ) -> Frame:
-    """The rows with `fields` that the model reads from the texts in `columns`. A field has a type,
-    `"int64 null"` or `int`, or a description, with which it is a text or NULL; or both, as in
-    `returns`. The rest is that of `sem_map`.
-
-    `sem_map` with several answers.
+    """The rows with `fields` that the model reads from the texts in `columns`, by `sem_map`. A field
+    has a type, `"int64 null"` or `int`, or a description, with which it is a text or NULL; or both.
     """
     prompt, returns = "Read the fields from this record.", dict(fields)
     for name in [columns] if isinstance(columns, str) else columns:

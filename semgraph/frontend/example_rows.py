@@ -5,8 +5,7 @@ read from a file or a list, and checked against the prompt and the columns of it
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,18 +42,18 @@ def plain_examples(value: Any) -> Any:
     """Examples of Python in the notation of plans: paths as texts, rows of any kind as mappings.
     Raises Fault.
     """
+    if isinstance(value, Mapping):
+        given = {"file", "rows"}
+        return {key: plain_examples(v) if key in given else v for key, v in value.items()}
     if isinstance(value, (str, Path)):
         return str(value)
-    if isinstance(value, Mapping) and value.keys() <= EXAMPLES.keys():
-        parts = {key: plain_examples(value[key]) for key in ("file", "rows") if key in value}
-        return {**value, **parts}
     columns = columns_of(value)
     return [columns.row(place) for place in range(columns.count)]
 
 
 def read_examples(value: Any, folder: Path, home: Path | None) -> Examples:
-    """Examples as a plan has them, unchecked: a file of a folder, rows, or a mapping of `EXAMPLES`.
-    The file must be in `home`, if any. Raises Fault.
+    """Examples as a plan has them: a file of a folder, rows, or a mapping of `EXAMPLES`. The file must
+    be in `home`, if any. `checked_examples` reads it. Raises Fault.
     """
     if not isinstance(value, Mapping):
         value = {"file" if isinstance(value, str) else "rows": value}
@@ -64,18 +63,12 @@ def read_examples(value: Any, folder: Path, home: Path | None) -> Examples:
     if ("nearest" in values) != ("by" in values):
         hint = "write {file: gold.csv, nearest: 4, by: COLUMN}"
         raise Fault("nearest and by belong together", hint=hint)
-    path = folder / values["file"] if "file" in values else None
-    if path is not None:
+    rows, path = tuple(map(canonical_json, values.get("rows", ()))), None
+    if "file" in values:
+        path = folder / values["file"]
         if home is not None:
             require_inside(path, (home,), f'the examples "{path.name}"')
         notice(path)
-    with _as_faults():
-        columns = columns_of(values["rows"] if path is None else rows_of(path))
-        if columns.unreadable:
-            raise InputError(*(row.problem for row in columns.unreadable.values()))
-    if not columns.count:
-        raise Fault("the examples have no rows", hint="write a row with the right answer")
-    rows = tuple(canonical_json(columns.row(place)) for place in range(columns.count))
     return Examples(rows, values.get("nearest", 0), values.get("by", ""), str(path or ""))
 
 
@@ -106,14 +99,20 @@ def _checked(cls: type[Node], values: Mapping[str, Any], prompt: Prompt) -> Prom
         name: replace(kind, nullable=may_lack or kind.nullable) for name, kind in prompt.returns
     }
     types |= VERDICTS.get(cls.keyword, {})
-    rows: list[dict[str, Any]] = [json.loads(row) for row in examples.rows]
-    for name in types:
-        if name not in rows[0]:
-            there, hint = "columns: " + ", ".join(rows[0]), did_you_mean(name, rows[0])
-            raise Fault(f'the examples lack "{name}" of the prompt', there=there, hint=hint)
-    with _as_faults():
+    try:
+        file = Path(examples.file) if examples.file else None
+        rows = columns_of(rows_of(file) if file else [json.loads(row) for row in examples.rows])
+        if not rows.count:
+            raise Fault("the examples have no rows", hint="write a row with the right answer")
+        for name in types:
+            if name not in rows.values:
+                there, hint = "columns: " + ", ".join(rows.values), did_you_mean(name, rows.values)
+                raise Fault(f'the examples lack "{name}" of the prompt', there=there, hint=hint)
         spec = InputSpec("examples", tuple(types.items()))
-        typed = python_rows(check_rows(spec, rows, source=Path(examples.file).name))
+        typed = python_rows(check_rows(spec, rows, source=file.name if file else ""))
+    except InputError as error:
+        faults = (Fault(p.what, there=p.there, hint=p.hint) for p in error.problems)
+        raise Faults(faults) from None
     for n, row in enumerate(typed, 1):
         for name, kind in types.items():
             if row[name] is not None and not limits.meets(kind, row[name]):
@@ -126,13 +125,3 @@ def _checked(cls: type[Node], values: Mapping[str, Any], prompt: Prompt) -> Prom
 def _type(path: str, relation: Node) -> Type:
     kind = type_of_path(path, relation.schema)
     return replace(type_of_arrow(kind or pa.string()), nullable=True)
-
-
-@contextmanager
-def _as_faults() -> Iterator[None]:
-    """Raise the problems of rows as faults."""
-    try:
-        yield
-    except InputError as error:
-        found = (Fault(p.what, there=p.there, hint=p.hint) for p in error.problems)
-        raise Faults(found) from None

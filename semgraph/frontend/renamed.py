@@ -86,7 +86,6 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
     "sem_extract": {
         "input_cols": 'did you mean "columns"?',
         **dict.fromkeys(("output_cols", "returns"), 'did you mean "fields"?'),
-        "extract_quotes": 'ask for it: fields={"quote": "the words of the text that say so"}',
     },
     "sem_topk": {
         **_PROMPT,
@@ -129,9 +128,7 @@ ELSEWHERE: Mapping[str, str] = {
     "rename": 'columns are renamed by project: {"new": "old"}',
     "map": "the model answers about each row in sem_map",
     "topk": "the model ranks rows in sem_topk",
-    **dict.fromkeys(
-        ("sem_index", "load_sem_index"), "no index is needed: sem_search and search embed texts"
-    ),
+    "sem_index": "no index is needed: sem_search and search embed texts",
     "concat": "rows of several frames: union([a, b])",
     **dict.fromkeys(
         ("run", "collect", "execute", "compute", "to_pandas", "to_polars", "to_arrow", "rows"),

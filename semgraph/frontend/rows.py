@@ -685,7 +685,11 @@ def _cast(kind: Type, values: Any) -> Any:
 
     plain = kind.name == "vector" or not pa.types.is_nested(kind.arrow)
     try:
-        if not plain or kind.name == "json" or type_of_arrow(array.type).arrow != kind.arrow:
+        if (
+            not plain
+            or kind.name in {"json", "enum"}
+            or type_of_arrow(array.type).arrow != kind.arrow
+        ):
             return None
         if pa.types.is_dictionary(array.type):
             array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array

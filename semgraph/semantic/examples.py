@@ -8,17 +8,17 @@ earlier ones.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from semgraph.expr.types import Type
-from semgraph.logical.prompt import Examples
 from semgraph.logical.semantic import VERDICTS, Semantic
 from semgraph.semantic.answers import Own, as_json, free_name
 from semgraph.semantic.calls import NodeCalls
-from semgraph.semantic.contract import cosines
+from semgraph.semantic.contract import Rows, by_key, column_texts, cosines
 
 _REPLY_FIELDS = {
     # Small models understand yes and no, but misread a boolean called "keep" as advice about the
@@ -56,15 +56,21 @@ def right_reply(node: Semantic, row: Mapping[str, Any], *, word: bool) -> str:
 
 
 async def nearest(
-    ctx: NodeCalls, texts: Sequence[str], partition: str, examples: Examples
-) -> list[list[int]]:
-    """The nearest examples of each text; without an embedder the first ones, which cost as much."""
-    if not ctx.embeds:
-        return [[*range(len(examples.rows))][: examples.nearest]] * len(texts)
-    known = await ctx.embed([json.loads(row)[examples.by] or "" for row in examples.rows])
-    found = []
-    for vector in await ctx.embed(texts, partition):
-        same = known.shape[1] == len(vector)  # otherwise no text of one side has a vector
-        near = np.nan_to_num(cosines(known, vector) if same else np.zeros(len(known)), nan=-2.0)
-        found.append(np.argsort(-near.round(6), kind="stable")[: examples.nearest].tolist())
+    ctx: NodeCalls, node: Semantic, rows: Rows, lefts: Iterable[int]
+) -> dict[int, list[int]]:
+    """The nearest examples of left rows; without an embedder the first ones, which cost as much."""
+    found: dict[int, list[int]] = {}
+    for own in by_key(lefts, list(zip(rows.partition, rows.prompt, strict=True))):
+        shown = node.prompt.all[rows.prompt[own[0]]].shown
+        if shown is None or not shown.nearest:
+            continue
+        order = np.tile(np.arange(len(shown.rows)), (len(own), 1))
+        if ctx.embeds:
+            texts = column_texts(rows.left.take(pa.array(own, pa.int64())), shown.by)
+            known = await ctx.embed([json.loads(row)[shown.by] or "" for row in shown.rows])
+            vectors = await ctx.embed(texts, rows.partition[own[0]])
+            if known.shape[1] == vectors.shape[1]:  # else no text of one side has a vector
+                near = np.nan_to_num([cosines(known, vector) for vector in vectors], nan=-2.0)
+                order = np.argsort(-near.round(6), axis=1, kind="stable")
+        found |= zip(own, order[:, : shown.nearest].tolist(), strict=True)
     return found

@@ -39,7 +39,6 @@ from semgraph.semantic.contract import (
     Rows,
     Words,
     by_key,
-    column_texts,
     split_by_key,
 )
 from semgraph.semantic.examples import nearest, right_reply
@@ -391,7 +390,9 @@ class PromptBuilder(ABC):
 
     async def send_all(self, works: Iterable[Work]) -> None:
         """Send requests until every item has an outcome."""
-        await self._find_nearest()
+        if self.node.embeds and not self.nearest:
+            lefts = dict.fromkeys(self.keys.left)
+            self.nearest = await nearest(self.ctx, self.node, self.rows, lefts)
         todo = works
         while True:
             sent: list[Work] = []
@@ -480,17 +481,6 @@ class PromptBuilder(ABC):
         other = prompt.other.render({n: row[f"{prompt.alias}.{n}"] for n in prompt.other.fields})
         texts = {"context": prompt.context.render(row), "item": prompt.item.render(row)}
         return filled("example", **texts, other=other), right_reply(self.node, row, word=word)
-
-    async def _find_nearest(self) -> None:
-        """Find the nearest examples of all rows, by partition and prompt."""
-        kinds = list(zip(self.rows.partition, self.rows.prompt, strict=True))
-        for lefts in () if self.nearest else by_key(dict.fromkeys(self.keys.left), kinds):
-            partition, prompt = kinds[lefts[0]]
-            shown = self.node.prompt.all[prompt].shown
-            if shown and shown.nearest:
-                texts = column_texts(self.rows.left.take(pa.array(lefts, pa.int64())), shown.by)
-                found = await nearest(self.ctx, texts, partition, shown)
-                self.nearest |= zip(lefts, found, strict=True)
 
     def compose(self, work: Work, item: int, header: PromptHeader, **texts: str) -> Request:
         """The request for some work. `item` is one of its items; `texts` are the texts of the
