@@ -562,20 +562,12 @@ def rows_given(spec: InputSpec, value: Any, cut: Windowing | None) -> Any:
         InputError: The file cannot be read, or the input has no single text column.
     """
     if isinstance(value, Path):
-        source = _RowSource(str(value), partial(row_batches, _existing(value)))
-        return _loaded(spec, [source], source.name, cut)
-    texts = texts_of(value)
-    if not texts:
+        return _loaded(spec, [_source(spec, str(_existing(value)), cut)], str(value), cut)
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, (list, tuple)) or {*map(type, texts)} != {str}:
         return value
     hint = f"a file: {spec.name}=Path({texts[0][:60]!r}); rows: {spec.name}=[{{...}}]"
     return _loaded(spec, [_texts(spec, texts, "the text", cut, hint)], "the text", cut)
-
-
-def texts_of(value: Any) -> list[str]:
-    """The rows of a value that is a text or a list of texts; [] for others."""
-    texts = [value] if isinstance(value, str) else value
-    bare = isinstance(texts, (list, tuple)) and all(isinstance(text, str) for text in texts)
-    return list(texts) if bare else []
 
 
 def _loaded(
