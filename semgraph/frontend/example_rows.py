@@ -43,8 +43,7 @@ def plain_examples(value: Any) -> Any:
     Raises Fault.
     """
     if isinstance(value, Mapping):
-        given = {"file", "rows"}
-        return {key: plain_examples(v) if key in given else v for key, v in value.items()}
+        return {k: plain_examples(v) if k in ("file", "rows") else v for k, v in value.items()}
     if isinstance(value, (str, Path)):
         return str(value)
     columns = columns_of(value)
@@ -63,12 +62,12 @@ def read_examples(value: Any, folder: Path, home: Path | None) -> Examples:
     if ("nearest" in values) != ("by" in values):
         hint = "write {file: gold.csv, nearest: 4, by: COLUMN}"
         raise Fault("nearest and by belong together", hint=hint)
-    rows, path = tuple(map(canonical_json, values.get("rows", ()))), None
-    if "file" in values:
-        path = folder / values["file"]
-        if home is not None:
-            require_inside(path, (home,), f'the examples "{path.name}"')
+    path = folder / values["file"] if "file" in values else None
+    if path and home:
+        require_inside(path, (home,), f'the examples "{path.name}"')
+    if path:
         notice(path)
+    rows = tuple(map(canonical_json, values.get("rows", ())))
     return Examples(rows, values.get("nearest", 0), values.get("by", ""), str(path or ""))
 
 
@@ -94,11 +93,10 @@ def _checked(cls: type[Node], values: Mapping[str, Any], prompt: Prompt) -> Prom
         what = f'no placeholder "{examples.by}" has a text'
         raise Fault(what, there=there, hint=did_you_mean(examples.by, texts))
     types |= {f"{asked.alias}.{path}": _type(path, values["other"]) for path in asked.other_fields}
-    may_lack = cls.keyword == "sem_join"  # a pair that does not match has no answers
-    types |= {
-        name: replace(kind, nullable=may_lack or kind.nullable) for name, kind in prompt.returns
-    }
-    types |= VERDICTS.get(cls.keyword, {})
+    answers = dict(prompt.returns)
+    if cls.keyword == "sem_join":  # a pair that does not match has no answers
+        answers = {name: replace(kind, nullable=True) for name, kind in prompt.returns}
+    types |= {**answers, **VERDICTS.get(cls.keyword, {})}
     try:
         file = Path(examples.file) if examples.file else None
         rows = columns_of(rows_of(file) if file else [json.loads(row) for row in examples.rows])
@@ -108,8 +106,8 @@ def _checked(cls: type[Node], values: Mapping[str, Any], prompt: Prompt) -> Prom
             if name not in rows.values:
                 there, hint = "columns: " + ", ".join(rows.values), did_you_mean(name, rows.values)
                 raise Fault(f'the examples lack "{name}" of the prompt', there=there, hint=hint)
-        spec = InputSpec("examples", tuple(types.items()))
-        typed = python_rows(check_rows(spec, rows, source=file.name if file else ""))
+        spec, source = InputSpec("examples", tuple(types.items())), file.name if file else ""
+        typed = python_rows(check_rows(spec, rows, source=source))
     except InputError as error:
         faults = (Fault(p.what, there=p.there, hint=p.hint) for p in error.problems)
         raise Faults(faults) from None

@@ -5,7 +5,7 @@ parameters, presets and steps.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -214,12 +214,10 @@ def _prompt_files(document: Mapping[str, Any], home: Path) -> Iterator[Path]:
             yield from (path for path in files if inside(path, (home,)) and path.is_file())
 
 
-def _example_files(
-    document: Mapping[str, Any], home: Path, prompts: Iterable[Path]
-) -> Iterator[Path]:
+def _example_files(plan: Mapping[str, Any], home: Path, prompts: Sequence[Path]) -> Iterator[Path]:
     """The files of examples of steps and of prompt files."""
-    params = document.get("params") or {}
-    steps = [(home, value) for _, value in walk_paths(document) if isinstance(value, dict)]
+    params = plan.get("params") or {}
+    steps = [(home, value) for _, value in walk_paths(plan) if isinstance(value, dict)]
     for folder, keys in [*steps, *((path.parent, front_of(path).data) for path in prompts)]:
         value = keys.get("examples")
         value = value.get("file") if isinstance(value, dict) else value

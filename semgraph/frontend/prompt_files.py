@@ -215,9 +215,8 @@ class Prompts:
             what = f'examples: stands beside the prompt "{prompt.name}", which has examples'
             raise Fault(what, "examples", hint="keep one of the two")
         home = self.folder.parent if self.confined else None
-        return replace(
-            prompt, shown=kinds.at_key("examples", read_examples, examples, folder, home)
-        )
+        read = kinds.at_key("examples", read_examples, examples, folder, home)
+        return replace(prompt, shown=read)
 
 
 def front_of(path: Path) -> Document:

@@ -32,15 +32,7 @@ from semgraph.logical.prompt import Prompt, Template, plain
 from semgraph.logical.semantic import Semantic
 from semgraph.semantic.answers import AnswerSchema, Invalid, read_word
 from semgraph.semantic.calls import NodeCalls
-from semgraph.semantic.contract import (
-    Block,
-    Keys,
-    Outcome,
-    Rows,
-    Words,
-    by_key,
-    split_by_key,
-)
+from semgraph.semantic.contract import Block, Keys, Outcome, Rows, Words, by_key, split_by_key
 from semgraph.semantic.examples import nearest, right_reply
 
 # Line separators that JSON does not escape.
