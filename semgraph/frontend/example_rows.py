@@ -18,7 +18,7 @@ from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type, python_rows, type_of_arrow
 from semgraph.frontend import kinds
 from semgraph.frontend.document import notice, require_inside
-from semgraph.frontend.kinds import Key, Keys
+from semgraph.frontend.kinds import Key, Keys, at_key
 from semgraph.frontend.row_files import rows_of
 from semgraph.frontend.rows import check_rows, columns_of
 from semgraph.logical import limits
@@ -27,6 +27,7 @@ from semgraph.logical.plan import InputSpec
 from semgraph.logical.prompt import Examples, Prompt, PromptSet, plain
 from semgraph.logical.semantic import VERDICTS
 
+_SCORE = Type("double", limits='{"maximum":100,"minimum":0}')
 _ROWS: kinds.Schema = {"type": "array", "items": {"type": "object"}}
 # The keys of examples that are a mapping.
 EXAMPLES: Keys = {
@@ -76,13 +77,12 @@ def checked_examples(cls: type[Node], values: Mapping[str, Any]) -> PromptSet:
     the types of its columns, answers those of the prompt. Raises Fault.
     """
     prompts: PromptSet = values["prompt"]
-    return prompts.each(lambda prompt: kinds.at_key("examples", _checked, cls, values, prompt))
+    return prompts.each(lambda p: at_key("examples", _checked, cls, values, p) if p.shown else p)
 
 
 def _checked(cls: type[Node], values: Mapping[str, Any], prompt: Prompt) -> Prompt:
     asked, examples = replace(prompt, alias=values.get("alias", "")), prompt.shown
-    if examples is None:
-        return prompt
+    assert examples is not None
     if cls.keyword == "sem_agg":
         hint = "write them in words, in a section # examples"
         raise Fault("sem_agg answers about groups, and a row is no group", hint=hint)
@@ -96,7 +96,9 @@ def _checked(cls: type[Node], values: Mapping[str, Any], prompt: Prompt) -> Prom
     answers = dict(prompt.returns)
     if cls.keyword == "sem_join":  # a pair that does not match has no answers
         answers = {name: replace(kind, nullable=True) for name, kind in prompt.returns}
-    types |= {**answers, **VERDICTS.get(cls.keyword, {})}
+    types |= answers
+    if verdict := VERDICTS.get(cls.keyword):
+        types[verdict] = _SCORE if verdict == "score" else Type("boolean")
     try:
         file = Path(examples.file) if examples.file else None
         rows = columns_of(rows_of(file) if file else [json.loads(row) for row in examples.rows])

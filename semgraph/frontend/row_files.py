@@ -556,10 +556,7 @@ def _read(plan: LogicalPlan, spec: InputSpec, value: str) -> LoadedInput:
 
 def rows_given(spec: InputSpec, value: Any, cut: Windowing | None) -> Any:
     """The rows that a value of Python stands for: a path is read as a file, a text or a list of texts
-    are rows of the input's text column. Other values are unchanged.
-
-    Raises:
-        InputError: The file cannot be read, or the input has no single text column.
+    are rows of the input's text column. Other values are unchanged. Raises InputError.
     """
     if isinstance(value, Path):
         return _loaded(spec, [_source(spec, str(_existing(value)), cut)], str(value), cut)

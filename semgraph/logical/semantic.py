@@ -69,12 +69,8 @@ class Check:
         return self.where.roots | self.message.roots
 
 
-# The verdict of operators about rows and pairs: the column in examples beside the answers.
-VERDICTS = {
-    "sem_filter": {"keep": Type("boolean")},
-    "sem_join": {"match": Type("boolean")},
-    "sem_topk": {"score": Type("double", limits='{"maximum":100,"minimum":0}')},
-}
+# The column with the verdict, beside the answers in examples.
+VERDICTS = {"sem_filter": "keep", "sem_join": "match", "sem_topk": "score"}
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

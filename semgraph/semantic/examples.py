@@ -44,7 +44,7 @@ def verdict_of(node: Semantic, taken: Sequence[str]) -> list[Own]:
 
 def right_reply(node: Semantic, row: Mapping[str, Any], *, word: bool) -> str:
     """The right reply about an example: one word, or JSON in the order of a sketch."""
-    verdict = next((row[name] for name in VERDICTS.get(node.keyword, ())), None)
+    verdict: Any = row.get(VERDICTS.get(node.keyword, ""))
     if word:
         return ("No", "Yes")[verdict] if isinstance(verdict, bool) else f"{verdict * 9 / 100:.0f}"
     values = {name: as_json(kind, row[name]) for name, kind in node.answers}

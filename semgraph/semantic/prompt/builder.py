@@ -449,12 +449,11 @@ class PromptBuilder(ABC):
         if header is None:
             own = self.node.prompt.all[prompt]
             header = self.make_header(own, layout)
+            pairs = [self.example(own, place, word=bool(header.words)) for place in shown]
             if header.words:
-                pairs = (self.example(own, place, word=True) for place in shown)
                 header = replace(header, examples=(*header.examples, *pairs))
-            elif shown and layout != "review":  # its replies have another form
-                texts = "\n\n".join("\n".join(self.example(own, place)) for place in shown)
-                text = filled("shown", shown=texts)
+            elif pairs and layout != "review":  # its replies have another form
+                text = filled("shown", shown="\n\n".join(map("\n".join, pairs)))
                 header = self.make_header(replace(own, examples=text), layout)
             self._headers[prompt, layout, *shown] = header
         return header
