@@ -60,8 +60,8 @@ def sem_sim_join(
     `search` and `add`.
     """
     _sql("sem_sim_join", other, right_on)
-    method = {"nearest": right_on, "to": _sql("sem_sim_join", self, left_on)}
-    method |= {} if above is None else {"above": above}
+    least = {} if above is None else {"above": above}
+    method = {"nearest": right_on, "to": _sql("sem_sim_join", self, left_on), **least}
     rows, key = _keyed(other)
     hits = self.search(rows, alias, k, methods=method, fuse="none", key=key, how=how)
     return hits.add({"similarity": f"{alias}.score"})

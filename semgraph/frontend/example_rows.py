@@ -106,8 +106,8 @@ def _checked(cls: type[Node], values: Mapping[str, Any], prompt: Prompt) -> Prom
             raise Fault("the examples have no rows", hint="write a row with the right answer")
         for name in types:
             if name not in rows.values:
-                there, hint = "columns: " + ", ".join(rows.values), did_you_mean(name, rows.values)
-                raise Fault(f'the examples lack "{name}" of the prompt', there=there, hint=hint)
+                there, near = "columns: " + ", ".join(rows.values), did_you_mean(name, rows.values)
+                raise Fault(f'the examples lack "{name}" of the prompt', there=there, hint=near)
         spec, source = InputSpec("examples", tuple(types.items())), file.name if file else ""
         typed = python_rows(check_rows(spec, rows, source=source))
     except InputError as error:

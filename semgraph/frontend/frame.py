@@ -199,12 +199,10 @@ class Frame:
             PlanError: The arguments are wrong.
         """
         cls = _CLASSES[keyword]
-        if isinstance(arguments, Mapping) and "returns" in arguments:
-            with errors_of(keyword, "returns"):
-                arguments = {**arguments, "returns": answer_types(arguments["returns"])}
-        if isinstance(arguments, Mapping) and arguments.get("examples") is not None:
-            with errors_of(keyword, "examples"):
-                arguments = {**arguments, "examples": plain_examples(arguments["examples"])}
+        for name, plainly in (("returns", answer_types), ("examples", plain_examples)):
+            if isinstance(arguments, Mapping) and arguments.get(name) is not None:
+                with errors_of(keyword, name):
+                    arguments = {**arguments, name: plainly(arguments[name])}
         world, plain = joined(self.world, arguments)
         if not is_shorthand(cls, plain):
             keys = plan_keys(cls)

@@ -8,7 +8,7 @@ earlier ones.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,12 +55,12 @@ def right_reply(node: Semantic, row: Mapping[str, Any], *, word: bool) -> str:
     return json.dumps(values, ensure_ascii=False)
 
 
-async def nearest(
-    ctx: NodeCalls, node: Semantic, rows: Rows, lefts: Iterable[int]
-) -> dict[int, list[int]]:
+async def nearest(ctx: NodeCalls, node: Semantic, rows: Rows) -> dict[int, list[int]]:
     """The nearest examples of left rows; without an embedder the first ones, which cost as much."""
     found: dict[int, list[int]] = {}
-    for own in by_key(lefts, list(zip(rows.partition, rows.prompt, strict=True))):
+    for own in by_key(
+        dict.fromkeys(rows.lefts), list(zip(rows.partition, rows.prompt, strict=True))
+    ):
         shown = node.prompt.all[rows.prompt[own[0]]].shown
         if shown is None or not shown.nearest:
             continue

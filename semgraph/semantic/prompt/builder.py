@@ -383,8 +383,7 @@ class PromptBuilder(ABC):
     async def send_all(self, works: Iterable[Work]) -> None:
         """Send requests until every item has an outcome."""
         if self.node.embeds and not self.nearest:
-            lefts = dict.fromkeys(self.keys.left)
-            self.nearest = await nearest(self.ctx, self.node, self.rows, lefts)
+            self.nearest = await nearest(self.ctx, self.node, self.rows)
         todo = works
         while True:
             sent: list[Work] = []
