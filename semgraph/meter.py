@@ -143,8 +143,9 @@ class Meter:
     """The counters of one run, by step name. Single-threaded: all layers report from the event
     loop.
 
-    `counted` are the notes with a count; `paid` are the ids of counted calls. `replayed` counts
-    calls of earlier runs that the journal answered, each once, as if issued.
+    `counts` are the rows that a plan counts, by step and text. `counted` are the notes with a
+    count; `paid` are the ids of counted calls. `replayed` counts calls of earlier runs that the
+    journal answered, each once, as if issued.
     """
 
     steps: dict[str, StepMetrics] = field(default_factory=dict)
@@ -152,6 +153,7 @@ class Meter:
     paid: set[str] = field(default_factory=set)
     replayed: StepMetrics = field(default_factory=StepMetrics)
     counted: CountedNotes = field(default_factory=CountedNotes)
+    counts: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def step(self, name: str) -> StepMetrics:
         """The counters of a step, created on first use."""
@@ -191,6 +193,9 @@ class Meter:
                 own.add(step)
             for name, operators in part.by_operator.items():
                 merged._merge_operators(name, operators)
+            for name, counts in part.counts.items():
+                together = merged.counts.setdefault(name, {})
+                together |= {text: together.get(text, 0) + n for text, n in counts.items()}
         return merged
 
     def _merge_operators(self, name: str, operators: Mapping[object, OperatorMetrics]) -> None:
@@ -213,3 +218,16 @@ class Meter:
         for step in list(self.steps.values()):  # progress is drawn by another thread
             total.add(step)
         return total
+
+    def as_dict(self) -> dict[str, Any]:
+        """The counters as plain data, for JSON: in total, by step, by operator of steps with
+        several, and what the plan counts.
+        """
+        return {
+            "total": self.total().as_dict(),
+            "steps": {name: step.as_dict() for name, step in self.steps.items()},
+            "operators": {
+                name: [part.as_dict() for part in parts] for name, parts in self.operators().items()
+            },
+            "counts": self.counts,
+        }

@@ -77,11 +77,14 @@ ON_NEO4J = {line.strip() for line in """
     test_a_property_of_nodes_may_be_named_source[neo4j]
     test_a_document_that_is_saved_elsewhere_is_the_same_document[neo4j]
     test_texts_are_those_of_the_group_in_the_order_of_the_episodes[neo4j]
+    test_the_gate_sees_the_end_of_a_fact_at_both_its_ends[neo4j]
     test_a_recording_gives_the_same_result_on_both_stores[neo4j]
     test_facts_go_that_no_other_episode_states_and_the_others_forget_it[neo4j]
     test_what_is_found_is_merged_and_a_merge_is_undone_exactly[neo4j]
     test_every_preset_finds_its_scopes_in_two_round_trips_each[neo4j]
     test_words_name_columns_in_every_place[neo4j]
+    test_announced_facts_and_deadlines_behave_as_in_english[neo4j]
+    test_two_things_of_one_name_and_two_types_are_told_apart[neo4j]
     test_what_a_stranger_s_plan_does_stays_in_the_group[the graph itself-neo4j]
 """.splitlines()}  # fmt: skip
 """Scenarios of runs, plans and memories that run on Neo4j every time, the others nightly: that stores

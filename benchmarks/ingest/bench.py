@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.frame import Benchmark, Case, Chart, Table
 from benchmarks.ingest.ours import graphiti, grown, run
-from benchmarks.ingest.streams import MADE
+from benchmarks.ingest.streams import made
 
 STORES = {"SQLite": "memory", "Neo4j": "neo4j-local"}
 LATENCY = 0.2
@@ -30,6 +30,16 @@ WAYS: dict[str, dict[str, Any]] = {
     "bulk, packed by 5": {"preset": "bulk", "use": {"graphs": "packed(rows=5)"}},
 }
 """Variants of add_episode, with their options."""
+SUMMARIES: dict[str, dict[str, Any]] = {
+    "appended": {},
+    "always": {"preset": "summaries_always"},
+    "always, one by one": {"preset": "summaries_always", "use": {"from_messages": "per_row"}},
+    "always, from facts": {"use": {"describe": "describe_by_model(by=facts)"}},
+    "gated": {"preset": "summaries_gated"},
+    "gated, one by one": {"preset": "summaries_gated", "use": {"written": "per_row"}},
+}
+"""Variants of its summaries."""
+TOLD = {"forty messages of a world": "grown 40", "twenty meetings in twenty minutes": "meetings 20"}
 PEERS: dict[str, dict[str, Any]] = {
     GRAPHITI: {},
     "graphiti-core, bulk": {"bulk": True},
@@ -63,7 +73,7 @@ GROWING = {SHIPPED: 100, "bulk": 1_000, "lean": 0}
 @cache
 def stream_of(short: str) -> str:
     """A stream's name in the tables."""
-    return MADE[short](0).name
+    return made(short, 0).name
 
 
 def _case(stream: str, name: str, store: str, latency: float, **more: Any) -> Case:
@@ -89,6 +99,7 @@ def cases() -> Sequence[Case]:
     many = ("bulk", "bulk, packed by 5")
     found += [_case("meetings 1000", way, "Neo4j", LATENCY, trials=1, seconds=900) for way in many]
     found += _growing()
+    found += _summaries()
     found += [_case("small world", way, "SQLite", 0) for way in (*STREAM, "bulk, packed by 5")]
     found += [_case("small world", way, "Neo4j", 0) for way in (GRAPHITI, "graphiti-core, bulk")]
     for stream in WORLDS[1:]:
@@ -113,6 +124,15 @@ def _growing() -> Iterator[Case]:
         once = count > 10
         more = {"trials": 1 if once else trials, "full": once, "seconds": 60 + 4 * count}
         yield Case(_grown(count, GRAPHITI, "Neo4j"), measure, {"latency_s": 0}, **more)
+
+
+def _summaries() -> Iterator[Case]:
+    """A message of a world every day or so, and a burst."""
+    for told, stream in TOLD.items():
+        for way, options in SUMMARIES.items():
+            key = {"what": "summaries", "stream": told, "way": way, "store": "SQLite"}
+            measure = partial(run, "add_episode", stream, STORES["SQLite"], options, 0)
+            yield Case(key, measure, {"plan": "add_episode", "latency_s": 0, **options})
 
 
 def _grown(count: int, way: str, store: str) -> Mapping[str, Any]:
@@ -153,6 +173,15 @@ BENCHMARK = Benchmark(
             note="The first messages of a world as large as they need; the model answers immediately, so the time is that of "
             "engine, store and simulator. Each row is a process of its own; from 1,000 on (graphiti-core: 100) once. "
             "semgraph writes to SQLite, graphiti-core to Neo4j.",
+        ),
+        Table(
+            "What do summaries cost, and how many are stale?", "stream, way",
+            """calls; calls for summaries=summary_calls; tokens in=tokens_in; tokens for summaries=summary_tokens;
+            stale=stale:.2f; missing=missing:.2f; outdated=outdated:.2f""",
+            {"what": "summaries"},
+            note="Windows of one message. Stale: the share of the entities with facts whose summary, at the end, misses a "
+            "fact that holds or has one that ended. The simulated model writes facts in their own words, so this can be "
+            "counted. “Always” is a call for the entities of a message; “one by one” a call for each entity.",
         ),
         Table(
             "Is the graph right?", "stream, way",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import cache
@@ -38,6 +38,8 @@ from semgraph.stores.sqlite.store import SqliteStore
 
 LABELS = ("Episodic", "Entity", "MENTIONS", "RELATES_TO")
 Figures = dict[str, Any]
+Row = Mapping[str, Any]
+_READ = {"Entity": ["uuid", "summary"], "RELATES_TO": ["source", "target", "fact", "invalid_at"]}
 _WARM: set[str] = set()
 
 
@@ -109,7 +111,13 @@ async def _run(
         wire, total = on_wire(server), result.meter.total()
         same_as_counted(total, wire)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
-        more = {"queries": total.round_trips, "peak_mib": round(peak)}
+        described = [m for step, m in result.meter.steps.items() if step.startswith("describe/")]
+        more = {
+            "queries": total.round_trips,
+            "peak_mib": round(peak),
+            "summary_calls": sum(m.calls_issued for m in described),
+            "summary_tokens": sum(m.tokens_in for m in described if m.calls_issued),
+        }
         return _by_episode({**wire, **watch.figures(), **more}, stream) | await _left(store, stream)
 
 
@@ -177,6 +185,11 @@ async def _left(store: Store, stream: Stream) -> Figures:
     counts = {name: (await store.scan(name, [], stream.groups, ())).num_rows for name in LABELS}
     said = ", ".join(f"{count} {label}" for label, count in sorted(counts.items()))
     figures = {"graph": said, "entities": counts["Entity"], "facts": counts["RELATES_TO"]}
+    rows = {
+        label: (await store.scan(label, columns, stream.groups, ())).to_pylist()
+        for label, columns in _READ.items()
+    }
+    figures |= staleness(rows["Entity"], rows["RELATES_TO"])
     if stream.world is None:
         return figures
     truth = as_graph(stream.world.gold(after=len(stream.rows)))
@@ -189,6 +202,22 @@ async def _left(store: Store, stream: Stream) -> Figures:
         "ended_recall": score.ended.recall,
     }
     return figures | {name: rounded(share) for name, share in shares.items()}
+
+
+def staleness(entities: Sequence[Row], facts: Sequence[Row]) -> Figures:
+    """Of the entities with facts, the shares whose summary misses a fact that holds, has one that
+    ended, or either.
+    """
+    about: dict[str, list[Row]] = {}
+    for fact in facts:
+        for end in {fact["source"], fact["target"]}:
+            about.setdefault(end, []).append(fact)
+    told = [(e["summary"] or "", about[e["uuid"]]) for e in entities if e["uuid"] in about]
+    missing = [any(f["fact"] not in s for f in own if f["invalid_at"] is None) for s, own in told]
+    outdated = [any(f["fact"] in s for f in own if f["invalid_at"] is not None) for s, own in told]
+    stale = [a or b for a, b in zip(missing, outdated, strict=True)]
+    shares = {"stale": stale, "missing": missing, "outdated": outdated}
+    return {name: rounded(sum(each) / (len(told) or 1)) for name, each in shares.items()}
 
 
 def _opened(where: str) -> Store:

@@ -236,7 +236,8 @@ def _read(path: Path, changed: int) -> Prompt:
     """A prompt, read once for all simulated models of a process, as long as its file is the same."""
     del changed
     said = "when the text was said" if path.stem == "read_episode" else "when it was said"
-    return read_prompt(path, {"instructions": "", "undated": said})
+    language = "the language of the text"
+    return read_prompt(path, {"instructions": "", "undated": said, "language": language})
 
 
 def _told_apart(prompt: Prompt, rules: str) -> bool:

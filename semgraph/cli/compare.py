@@ -39,7 +39,7 @@ def compare(
         list[str] | None,
         flag(
             "--variant NAME:STEP=IMPLEMENTATION,…",
-            "A whole plan with implementations of its steps; give two or more.",
+            "A whole plan with implementations of its steps, or NAME:preset=PRESET; give two or more.",
         ),
     ] = None,
     truth: Annotated[

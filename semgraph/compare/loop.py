@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from semgraph.compare.comparison import Arm, Comparison, Trial
-from semgraph.compare.plans import PlanArms
+from semgraph.compare.plans import PlanArms, with_choices
 from semgraph.compare.preview import admit
 from semgraph.compare.request import ComparisonRecord, ComparisonRequest, Runner
 from semgraph.compare.step import StepArms
@@ -45,7 +45,7 @@ async def compare(request: ComparisonRequest, runner: Runner) -> Comparison:
 async def _compared(arms: Arms, bench: Bench) -> Comparison:
     request, record, opened = bench.request, bench.record, bench.opened
     for use in arms.uses.values():
-        require_prices(request.plan.using(use), opened.budget, opened.llm, opened.embedder)
+        require_prices(with_choices(request.plan, use), opened.budget, opened.llm, opened.embedder)
     bench.say(await arms.prepare())
     admit(arms.estimates, request.trials, opened.budget)
     record.begin()

@@ -34,6 +34,17 @@ from semgraph.logical.plan import Choice, LogicalPlan, match_steps
 from semgraph.logical.prompt import plain
 from semgraph.scores import GraphScore, Score, ScoredGraph, score_graph, tally
 
+PRESET = "preset"  # in a variant: a preset of the plan, in place of an implementation of a step
+
+
+def with_choices(plan: LogicalPlan, use: Mapping[str, str]) -> LogicalPlan:
+    """The plan with the choices of a variant, and with its preset. Raises PlanError."""
+    steps = {step: choice for step, choice in use.items() if step != PRESET}
+    if len(steps) == len(use):
+        return plan.using(steps)
+    assert plan.load is not None  # a plan is loaded from a document
+    return plan.load(steps, preset=use[PRESET])
+
 
 def uses(
     plan: LogicalPlan, variants: Mapping[str, Mapping[str, str]]
@@ -45,7 +56,9 @@ def uses(
     names = [*dict.fromkeys(node.step for node in nodes), *plan.called]
     known = {*names, *(name.rsplit("/", 1)[-1] for name in names)}
     swapping = {  # their steps belong to other plans
-        arm for arm, use in variants.items() if any(match_steps(s, plan.called) for s in use)
+        arm
+        for arm, use in variants.items()
+        if PRESET in use or any(match_steps(step, plan.called) for step in use)
     }
 
     def read(arm: str, step: str, text: str) -> Choice:
@@ -90,7 +103,7 @@ class PlanArms(Arms):
             hint = f"compare a step with a truth: {option('step', '...')}"
             raise PlanError(Problem(what, hint=hint))
         self.truth = None if request.truth is None else read_graph_truth(request.truth)
-        self.plans = {name: plan.using(use) for name, use in request.variants.items()}
+        self.plans = {name: with_choices(plan, use) for name, use in request.variants.items()}
         bench.record.roles = [role for each in self.plans.values() for role in each.needs.roles]
 
     async def prepare(self) -> list[str]:

@@ -175,8 +175,26 @@ class _HeldLoop:
                 self.known[group] = ended
 
 
+@dataclass(frozen=True)
+class _HeldCounts:
+    """Rows to be counted by step and text, and the counts of the run."""
+
+    counted: Sequence[Failure]
+    counts: dict[str, dict[str, int]]
+
+    def record(self, rows: InputRowSet) -> None:
+        """Record nothing."""
+
+    def count(self, rows: InputRowSet) -> None:
+        """Count those of some input rows."""
+        for each in self.counted:
+            if rows is None or each.input_row is None or each.input_row in rows:
+                own = self.counts.setdefault(each.step, {})
+                own[each.error] = own.get(each.error, 0) + 1
+
+
 # What an evaluation counts and records as soon as the input rows are known.
-_Held = _HeldRows | _HeldAnswers | _HeldLineage | _HeldLoop
+_Held = _HeldRows | _HeldAnswers | _HeldLineage | _HeldLoop | _HeldCounts
 
 
 class _RaisedByProgress(BaseException):
@@ -471,6 +489,10 @@ class Evaluation:
         """Set rows aside; add a note for rows that derive from no current input row."""
         rows = {row for window in self._windows for row in window.rows}
         self.failures += [f for f in failures if not self.runtime.note_if_left_out(f, rows)]
+
+    def count(self, rows: Sequence[Failure]) -> None:
+        """Count rows by step and text."""
+        self._hold(_HeldCounts(rows, self.runtime.meter.counts))
 
     @property
     def traced(self) -> bool:

@@ -237,14 +237,7 @@ class Result:
                 name: [plain(row) for row in python_rows(table)]
                 for name, table in self.tables.items()
             },
-            "metrics": {
-                "total": self.meter.total().as_dict(),
-                "steps": {name: step.as_dict() for name, step in self.meter.steps.items()},
-                "operators": {
-                    name: [m.as_dict() for m in parts]
-                    for name, parts in self.meter.operators().items()
-                },
-            },
+            "metrics": self.meter.as_dict(),
             "cost": self.cost._asdict(),
             "costs": {by: self.costs(by) for by in parts},
             "written": dict(self.written),

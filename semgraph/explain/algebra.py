@@ -221,7 +221,7 @@ def _(node: Iterate, name: Name) -> str:
 
 @symbol.register
 def _(node: Require, name: Name) -> str:
-    return f"require_{{{_text(node.where)}}}"
+    return f"{'require' if node.fails else 'count'}_{{{_text(node.where if node.fails else node.says)}}}"
 
 
 @symbol.register

@@ -280,6 +280,23 @@ def overlaid(held: str, more: str) -> str:
     return canonical_json(_object(held) | laid)
 
 
+def listed(values: str) -> str:
+    """The values of a JSON object as text, without blank ones and those whose name begins with `_`.
+
+    >>> listed('{"age": 36, "title": "engineer", "_state": 1, "home": null}')
+    'age: 36; title: engineer'
+    """
+    shown = {
+        name: value
+        for name, value in _object(values).items()
+        if not (name.startswith("_") or _blank(value))
+    }
+    return "; ".join(
+        f"{name}: {value if isinstance(value, str) else canonical_json(value)}"
+        for name, value in shown.items()
+    )
+
+
 def shorten(text: str, limit: int, schema: str = "{}") -> str:
     """A JSON object whose texts are cut to `limit` characters, as `cut` does. A field with a
     `maxLength` in an answer schema, or in that of its entries (`FIELD[]`), is cut to that.
@@ -335,6 +352,7 @@ TEXT_FUNCTIONS: dict[str, TextFunction] = {
     "uuid5": TextFunction(uuid5, ("VARCHAR",), "VARCHAR", pa.string()),
     "overlap": TextFunction(overlap, ("VARCHAR", "VARCHAR"), "DOUBLE", pa.float64()),
     "overlaid": TextFunction(overlaid, ("VARCHAR", "VARCHAR"), "VARCHAR", pa.string()),
+    "listed": TextFunction(listed, ("VARCHAR",), "VARCHAR", pa.string()),
     "shorten": TextFunction(shorten, ("VARCHAR", "BIGINT"), "VARCHAR", pa.string()),
     "shorten_by": TextFunction(shorten, ("VARCHAR", "BIGINT", "VARCHAR"), "VARCHAR", pa.string()),
 }

@@ -240,9 +240,10 @@ class Frame:
         """σ: the rows for which `where` is true; in a list of conditions, all must be true."""
 
     @operator
-    def require(self, where: str, says: str, ends: bool = True) -> Frame:
+    def require(self, where: str, says: str, ends: bool = True, fails: bool = True) -> Frame:
         """The rows for which `where` is true; other rows fail with the text of the expression
-        `says`. A row of no window ends the run, or is left out with a note if `ends` is false.
+        `says`. A row of no window ends the run, or is left out with a note if `ends` is false. If
+        `fails` is false, all rows stay, and the metrics count the others by their texts.
 
         >>> from semgraph.frontend.frame import table
         >>> table([{"id": 1}]).require("id > 0", "concat(id, ' is no id')").columns

@@ -968,7 +968,13 @@ def load_document(
     head.attempt(partial(_check_allow, head))
     head.attempt(partial(_check_example, head))
 
-    def load(more: Mapping[str, Any], params: Any = params, *, blame: bool = True) -> LogicalPlan:
+    def load(
+        more: Mapping[str, Any],
+        params: Any = params,
+        *,
+        preset: str | None = preset,
+        blame: bool = True,
+    ) -> LogicalPlan:
         return load_document(
             document, path, params=params, preset=preset, use=choices_over(more, use or {}), blame=blame,
             folders=folders, graphs=graphs, confined=confined, functions=functions,

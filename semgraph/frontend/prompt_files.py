@@ -268,7 +268,7 @@ def _prompt_of(parts: _Parts, name: str, params: Mapping[str, Any]) -> Prompt:
         describe,
         role,
         max_tokens,
-        rules=sections.get("rules", Template()).render({}),
+        rules=sections.get("rules", Template()).render({}).strip(),
         examples=sections.get("examples", Template()).render({}),
         context=sections.get("context", Template()),
         item=sections["item"],

@@ -307,7 +307,8 @@ class LogicalPlan:
     """A checked plan. `document` is the plan as plain data, which `to_yaml` writes; all other
     fields are built from it.
 
-    `called` holds the calls by step; `load` reloads the plan with more entries of `use`. A plan
+    `called` holds the calls by step; `load` reloads the plan with more entries of `use`, and with
+    another `preset`. A plan
     with `warnings` can run. Plans are compared by identity, as nodes are, so that derived values
     can be cached by plan.
     """
@@ -328,7 +329,7 @@ class LogicalPlan:
     document: Mapping[str, Any] = field(default_factory=dict, compare=False)
     file: str = field(default="", compare=False)
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
-    load: Callable[[Mapping[str, Any]], LogicalPlan] | None = field(default=None, compare=False)
+    load: Callable[..., LogicalPlan] | None = field(default=None, compare=False)
 
     def using(self, use: Mapping[str, Any]) -> LogicalPlan:
         """The plan with other implementations of steps, and with called plans replaced by other
@@ -503,5 +504,5 @@ def without_absent(plan: LogicalPlan, given: Collection[str]) -> LogicalPlan:
         writes=cast("tuple[Sink, ...]", tuple(new[node] for node in plan.writes)),
         returns={name: new[node] for name, node in plan.returns.items()},
         called={step: call.over(new) for step, call in plan.called.items()},
-        load=load and (lambda use: without_absent(load(use), given)),
+        load=load and (lambda use, **more: without_absent(load(use, **more), given)),
     )

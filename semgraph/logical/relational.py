@@ -630,13 +630,15 @@ class Require(Node, keyword="require", rows="subset", carries=True):
 
     A failed row is set aside with its input row, like a row without an answer. In a plan with
     windows, the run ends if the failed row derives from no row of the input that is cut; with
-    `ends: false`, that row is left out, with a note.
+    `ends: false`, that row is left out, with a note. With `fails: false` all rows stay, and the
+    metrics of the run count the texts of those for which `where` is not true.
     """
 
     input: Node = argument("input")
     where: Scalar = argument("scalar")
     says: Scalar = argument("scalar")
     ends: bool = argument("flag", default=True, added=True)
+    fails: bool = argument("flag", default=True, added=True)
 
     def infer(self) -> pa.Schema:
         for name, scalar, kind in (

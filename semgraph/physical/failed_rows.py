@@ -43,7 +43,7 @@ async def required(
         error or "it is not as it must be"
         for error in (await column_of(node.says, node.input, bad, now)).column("x")
     ]
-    if windows and node.ends and not rows.has_input_rows:
+    if windows and node.ends and node.fails and not rows.has_input_rows:
         raise InputError(
             *(Problem(error, node.step or None, node.origin) for error in dict.fromkeys(errors))
         )

@@ -116,6 +116,10 @@ class ExecutionContext(Protocol):
         """Set rows aside; add a note for rows that derive from no current input row."""
         ...
 
+    def count(self, rows: Sequence[Failure]) -> None:
+        """Count rows by step and text."""
+        ...
+
     @property
     def traced(self) -> bool:
         """Whether lineage is recorded: all rows have ids."""
@@ -475,16 +479,20 @@ class ClusterRows(PhysicalNode):
 
 @dataclass(frozen=True, eq=False)
 class RequireRows(PhysicalNode):
-    """The rows that meet a requirement; the others fail."""
+    """The rows that meet a requirement; the others fail, or all rows, and the others are counted."""
 
     logical: Require
 
     async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
-        """Set aside the rows that violate the requirement."""
+        """Set aside, or count, the rows that violate the requirement."""
         rows, failures = await required(
             self.logical, inputs[0], evaluation.now, windows=evaluation.has_windows
         )
-        (evaluation.fail if self.logical.ends else evaluation.leave_out)(failures)
+        if not self.logical.fails:
+            evaluation.count(failures)
+            rows = inputs[0]
+        else:
+            (evaluation.fail if self.logical.ends else evaluation.leave_out)(failures)
         return rows.derived_from(rows)
 
 

@@ -72,6 +72,7 @@ def outcome(
         idle = sum(bool(m.operator) for m in counted.values()) - len(steps[0].cells)
         if idle > 0:
             yield f"  {plural(idle, 'more step')} without rows"
+    yield from _counted_lines(result.meter.counts)
     if wrote:
         yield f"  {written(result.written)}       {plural(failures(result), 'row')} failed"
     if result.skipped:
@@ -378,6 +379,19 @@ def counters(run: Run) -> tuple[dict[str, StepMetrics], dict[str, list[StepMetri
     )
 
 
+def counted_rows(counts: Mapping[str, Mapping[str, int]]) -> list[tuple[str, str]]:
+    """The texts that a plan counts, each with its number of rows, and their step."""
+    return [
+        (text, f"{plural(rows, 'row')} of {step}")
+        for step, own in counts.items()
+        for text, rows in own.items()
+    ]
+
+
+def _counted_lines(counts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    yield from (f"  {text}: {rows}" for text, rows in counted_rows(counts))
+
+
 def _metrics(counters: Mapping[str, Any]) -> StepMetrics:
     return StepMetrics(**{name: value for name, value in counters.items() if name in _NAMES})
 
@@ -440,6 +454,7 @@ def run_page(run: Run, width: int) -> Iterator[str]:
     if steps:
         yield ""
         yield from _step_lines(step_columns(split(steps, parts), every=True), width)
+        yield from _counted_lines(run.metrics.get("counts") or {})
         yield f"  {written(run.facts.get('written') or {})}"
         yield cost(total(run), seconds(run) or 0.0)
 

@@ -216,7 +216,7 @@ def _typed(plan: LogicalPlan, spec: InputSpec, value: Any) -> pa.Table | None:
 
 def _refuse_groups(plan: LogicalPlan, tables: Mapping[str, pa.Table]) -> None:
     """Refuse inputs without any row of a group that the plan takes. Raises InputError."""
-    for rule in (node for node in walk(*plan.roots) if isinstance(node, Require)):
+    for rule in (n for n in walk(*plan.roots) if isinstance(n, Require) and n.fails):
         if rule.where.columns != rule.says.columns or len(rule.where.columns) != 1:
             continue
         own = rule.where.columns[0]

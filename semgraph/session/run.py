@@ -426,12 +426,7 @@ def asked_facts(request: RunRequest) -> dict[str, Any]:
 
 def record_metrics(record: RunRecord, meter: Meter) -> None:
     """Write the counters of a run into its record."""
-    steps = {name: step.as_dict() for name, step in meter.steps.items()}
-    operators = {
-        name: [part.as_dict() for part in parts] for name, parts in meter.operators().items()
-    }
-    counted = {"total": meter.total().as_dict(), "steps": steps, "operators": operators}
-    record.text("metrics.json", json.dumps(counted, indent=1))
+    record.text("metrics.json", json.dumps(meter.as_dict(), indent=1))
 
 
 def plan_facts(logical: LogicalPlan, fingerprint: str, resources: Resources) -> dict[str, Any]:

@@ -469,7 +469,8 @@ class Session:
             plan: A path, a name, a loaded plan, or a frame.
             variants: For a step: implementations as written, `["per_row", "packed(rows=10)"]`, or
                 by name. For whole plans: the implementations of steps, by variant, `{"one":
-                {"told": "block()"}}`. The baseline is the operator's reference if it is among them,
+                {"told": "block()"}}`, or one of the plan's presets, `{"preset": "seed"}`; `{}` is
+                the plan as it is. The baseline is the operator's reference if it is among them,
                 else the first.
             step: The step.
             truth: The true answers: a file, an Arrow table, a data frame or mappings with columns

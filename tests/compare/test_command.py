@@ -120,6 +120,19 @@ def test_whole_plans(project: Project, standin: StandIn) -> None:
     assert found["arms"][1]["quality"]["f1"] == 1.0
 
 
+def test_presets_of_a_plan(project: Project, standin: StandIn) -> None:
+    project.env |= {
+        "SEMGRAPH_LLM": f"openai:standin@{standin.base_url}",
+        "SEMGRAPH_EMBEDDER": f"openai:vectors@{standin.base_url}",
+    }
+    arms = ("--variant", "shipped:", "--variant", "lean:preset=lean")
+    done = project("compare", "plans/add_episode.yaml", *arms, "--format", "json")
+    assert done.code == 0
+    shipped, lean = json.loads(done.out)["arms"]
+    assert (shipped["use"], lean["use"]) == ({}, {"preset": "lean"})
+    assert lean["quality"]["f1"] == 1.0
+
+
 def test_asked_anew(project: Project, model: ModelServer) -> None:
     for sent, options in ((4, ()), (4, ()), (8, ("--no-cache",))):
         assert project(*STEP, *WAYS, *options).code == 0

@@ -67,6 +67,34 @@ async def test_plans_that_answer_alike_leave_the_same_graph(model, tmp_path):
     assert not (tmp_path / "graph.db").exists()
 
 
+async def test_a_variant_may_be_a_preset_of_the_plan(model, tmp_path):
+    """As written, the algebra does not ask whether a second job ends the first."""
+    seed = {"preset": "seed", "resolve": "resolve_apart"}
+    variants = {"shipped": {}, "seed": seed, "all": {**seed, "ask": "ask_seed(related=false)"}}
+    async with opened(model, tmp_path, store="memory") as session:
+        found = await whole(session, variants=variants)
+    assert [arm.use for arm in found.arms] == [*variants.values()]
+    assert (found["all"].quality.f1, found["all"].quality.validity) == (1.0, 1.0)
+    assert found["seed"].quality.validity < 1.0
+    assert found["all"].cold.calls > found["seed"].cold.calls
+
+
+@pytest.mark.parametrize(
+    ("plan", "use", "said"),
+    [
+        (PLAN, {"preset": "sede"}, 'no preset "sede".*Did you mean "seed"'),
+        (PLAN, {"preset": "seed", "contradicte": "packed()"}, 'no step "contradicte"'),
+        ("names_of", {"preset": "seed"}, "this plan has none"),
+        (sg.table([{"id": 1}]), {"preset": "seed"}, "this plan has none"),
+    ],
+)
+async def test_a_preset_that_the_plan_lacks_is_refused(model, tmp_path, plan, use, said):
+    async with opened(model, tmp_path, store="memory") as session:
+        with pytest.raises(PlanError, match=said):
+            await session.acompare(plan, variants={"shipped": {}, "other": use}, say=None)
+    assert model.requests == []
+
+
 async def test_what_is_known_of_the_calls_is_said_before_the_first(model, tmp_path):
     """Three episodes; whatever comes after their extraction depends on what is found in them."""
     told: list[tuple[int, str]] = []

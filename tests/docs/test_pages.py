@@ -61,6 +61,10 @@ NOT_RUN = {
         "needs a model; tests/plans/test_graphiti_classes.py runs the classes of that page"
     ],
     "resume.md": ["of a run with failed rows"],
+    "seeds.md": [
+        "it calls a model of yours; tests/docs/test_seed_page.py runs it with a simulated one",
+        "part of the output of that comparison",
+    ],
     "telemetry.md": [
         "sets the exporter of the whole process; tests/execution/test_telemetry.py runs it"
     ],

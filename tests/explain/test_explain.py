@@ -290,7 +290,7 @@ async def test_what_a_plan_allows_is_told_from_what_is_exact(
 
 
 def test_segments_that_duckdb_computes_over_few_rows_too_are_named_with_the_reason() -> None:
-    plan = load_plan(plans_folder() / "gated_summaries.yaml")
+    plan = load_plan(plans_folder() / "describe_gated.yaml")
     physical = compile_plan(plan, SqliteStore(":memory:"), Library(()), {})
     assert 'on DuckDB, also over few rows (format="queries" shows why): ' in tree(physical)
     reasons = [one["why"] for step in steps_of(physical) for one in step["segments"] if one["why"]]

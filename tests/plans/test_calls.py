@@ -155,13 +155,37 @@ async def saga(memory: Memory) -> tuple[Result, list[Numbers]]:
     return await memory.run("summarize_saga", sagas=sagas), [{"unread": 23}, {"unread": 8}]
 
 
-async def gate(memory: Memory) -> tuple[Result, list[Numbers]]:
-    people = [{"uuid": f"p{i}", "group_id": "g", "name": f"P{i}", "summary": ""} for i in range(40)]
-    await memory.run(memory.here("planted.yaml"), entities=people, facts=[])
-    fact = {"group_id": "g", "target": "x", "fact": "P is new."}
-    told = [{**fact, "uuid": f"f{i}", "source": f"p{i}"} for i in range(35)]
-    rows = [{"uuid": p["uuid"], "group_id": "g", "at": at(0)} for p in people]
-    return await memory.run("gated_summaries", entities=rows, stated=told), [{"refreshed": 35}]
+async def describe_many(memory: Memory, plan: str, **numbers: int) -> tuple[Result, list[Numbers]]:
+    """Forty stored entities, of which thirty-five have a new fact."""
+    row = {
+        "episode": "e",
+        "group_id": "g",
+        "turn": 1,
+        "content": "",
+        "history": [],
+        "type": "Entity",
+    }
+    people = [
+        row | {"uuid": f"p{i}", "nth": i, "name": f"P{i}", "entity": f"p{i}", "new": False, "summary": "P."}
+        for i in range(40)
+    ]  # fmt: skip
+    known = [
+        {"group_id": "g", "summary": "P.", "name": p["name"], "uuid": p["uuid"]} for p in people
+    ]
+    await memory.run(memory.here("planted.yaml"), entities=known, facts=[])
+    told = [
+        {"turn": 1, "nth": i, "fact": f"P{i} is new.", "source": f"p{i}", "target": "x"}
+        for i in range(35)
+    ]
+    inputs = {"named": people, "fresh": told}
+    return await memory.run(plan, inputs=inputs), [{"typed": 0} | numbers]
+
+
+async def fill_in(memory: Memory) -> tuple[Result, list[Numbers]]:
+    example = loaded("entities_of").document["example"]["inputs"]
+    named = [{**row, "type": "Person"} for row in example["named"]]
+    types = [{"name": "Person", "fields": '{"employer": "string null"}'}]
+    return await memory.run("entities_of", inputs={"named": named, "types": types}), [{"typed": 1}]
 
 
 async def mention(memory: Memory) -> tuple[Result, list[Numbers]]:
@@ -228,11 +252,16 @@ async def find_and_merge(memory: Memory, name: str) -> tuple[Result, list[Number
 
 CASES: dict[str, list[Case]] = {
     "ask_apart": [example_of("ask_apart", undated=1, compared=1)],
+    "ask_seed": [example_of("ask_seed", related_facts=1, pairs=1)],
+    "ask_seed_fused": [example_of("ask_seed_fused", open_facts=1)],
     "ask_together": [example_of("ask_together", open_facts=1)],
     "describe_entities": [
         example_of("describe_entities", typed=0, rewritten=0),
         describe_one_without_facts,
     ],
+    "describe_by_model": [partial(describe_many, plan="describe_by_model", entities=40)],
+    "describe_gated": [partial(describe_many, plan="describe_gated", refreshed=35)],
+    "entities_of": [example_of("entities_of", typed=0), fill_in],
     "describe_facts": [example_of("describe_facts", typed=0), describe_a_typed_fact],
     "find_duplicates": [partial(find_and_merge, name="find_duplicates")],
     "merge_entities": [partial(find_and_merge, name="merge_entities")],
@@ -246,7 +275,6 @@ CASES: dict[str, list[Case]] = {
     "add_episode_lean": [add_lean],
     "add_triplet": [add_triplet],
     "build_communities": [build],
-    "gated_summaries": [gate],
     "judge_episode": [judge, judge_an_undated_one],
     "mention_graph": [mention, mention_nothing],
     "remove_episode": [remove],

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import semgraph
+from semgraph.expr.types import Type
 from semgraph.frontend.plan_files import PlanFile
 from semgraph.llm.tokens import TokenCounter
 from semgraph.logical.node import walk
@@ -71,12 +72,36 @@ def test_every_prompt_file_is_asked_by_some_plan() -> None:
     assert asked == {path.stem for path in PLANS.rglob("prompts/*.md")}
 
 
-def test_instructions_are_part_of_what_extraction_is_told() -> None:
-    rule = {"instructions": "Colours are things too."}
-    for preset in (None, "combined"):
-        asked = list(asked_in(loaded("add_episode", params=rule, preset=preset)))
-        told = {p.name for p in asked if "Colours are things too." in p.rules}
-        assert told == {p.name for p in asked if p.name.startswith("extract_")} != set()
+OWN = [
+    name for name in NAMES if not name.startswith("memories/") or name == "memories/graphiti/write"
+]
+"""All but the plans of other memories, whose prompts are theirs."""
+AS_SAID = {"extract_mentions"}
+"""Prompts whose answers are words of the text, in whatever language."""
+
+
+def is_text(kind: Type) -> bool:
+    """Whether a part of an answer is text of the model's own."""
+    parts = [kind.item, *(field for _, field in kind.fields)]
+    return kind.name in {"string", "json"} or any(is_text(part) for part in parts if part)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_every_question_has_the_instructions_and_the_language_of_what_it_writes(name: str) -> None:
+    plan = loaded(name)
+    told = {"instructions": "Colours are things too.", "language": "Esperanto"}
+    told = {key: value for key, value in told.items() if key in plan.document.get("params", {})}
+    for preset in (None, *plan.document.get("presets", {})):
+        asked = list(asked_in(loaded(name, params=told, preset=preset)))
+        written = [p for p in asked if any(is_text(kind) for _, kind in p.returns)]
+        assert {p.name for p in asked if not p.rules.endswith("Colours are things too.")} == set()
+        assert {p.name for p in written if " in Esperanto." not in p.rules} <= AS_SAID
+        # no rules are left behind by an empty value, and without one the text says the language
+        plain = list(asked_in(loaded(name, preset=preset)))
+        assert {p.name for p in plain if p.rules != p.rules.strip()} == set()
+        assert {p.name for p in plain if " in the language of the text." in p.rules} == {
+            p.name for p in written if p.name not in AS_SAID
+        }
 
 
 @pytest.mark.parametrize("reach", ["group", "shared_end"])

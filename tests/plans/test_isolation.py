@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
+from semgraph.execution.result import Result
 from tests.plans.conftest import Memory, at, both_stores
 from tests.plans.test_add_triplet import triplet
 
@@ -52,6 +54,19 @@ async def theirs(memory: Memory) -> dict[str, list[str]]:
     }
 
 
+async def _describe(memory: Memory, of: dict[str, str], plan: str) -> Result:
+    """News about Ann of group g; facts of both groups end."""
+    named = {
+        "uuid": "m", "episode": "g9", "group_id": "g", "turn": 9, "nth": 1, "name": "Ann", "content": "Ann is here.",
+        "history": [], "type": "Entity", "entity": of["ann"], "new": False, "known_name": "Ann",
+    }  # fmt: skip
+    ends = {"source": of["ann"], "target": of["ann"]}
+    facts = [
+        {"turn": 9, "nth": 1, "group_id": group, "fact": f"{group} says.", **ends} for group in "gh"
+    ]
+    return await memory.run(plan, inputs={"named": [named], "fresh": facts, "ended": facts})
+
+
 async def merge_and_undo(memory: Memory, of: dict[str, Any]) -> Any:
     """Two entities become one, and two again."""
     graph = await memory.graph()
@@ -70,14 +85,7 @@ CASES: dict[str, Case] = {
     "retrieve_episodes": lambda m, _: m.run(
         "retrieve_episodes", queries=[{"group_ids": ["g"]}], params={"last_n": 9}
     ),
-    "gated_summaries": lambda m, of: m.run(
-        "gated_summaries",
-        entities=[{"uuid": of["ann"], "group_id": "g", "at": at(9)}],
-        stated=[
-            {"uuid": "f", "group_id": g, "source": of["ann"], "target": "x", "fact": f"{g} says."}
-            for g in "gh"
-        ],
-    ),
+    **{plan: partial(_describe, plan=plan) for plan in ("describe_by_model", "describe_gated")},
     "build_communities": lambda m, _: m.run("build_communities", groups=[{"group_id": "g"}]),
     "update_communities": lambda m, of: m.run(
         "update_communities",

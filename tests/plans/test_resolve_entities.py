@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from typing import Any
 
 import pytest
 
 from semgraph.expr.functions import key
+from semgraph.llm.tokens import TokenCounter
 from tests.plans.conftest import Memory, both_stores
 from tests.stores.test_names import NAMES, forms
 
@@ -160,3 +162,90 @@ async def asked(memory: Memory, stored: str, name: str) -> int:
     }  # fmt: skip
     await memory.run("resolve_entities", of=[mention])
     return memory.model.calls["match"]
+
+
+TYPES = [
+    {"name": "Planet", "description": "a body that orbits a star"},
+    {"name": "Singer", "description": "who sings"},
+]
+
+
+async def typed(memory: Memory, **more: Any) -> None:
+    """A planet in the graph."""
+    planet = {"uuid": "u0", "group_id": "g", "name": "Mercury", "labels": ["Planet"]}
+    await memory.run("save_nodes", entities=[{**planet, "summary": "", **more}])
+
+
+def mentioned(kind: str, name: str = "Mercury") -> dict[str, Any]:
+    """A mention of a type."""
+    return {
+        "uuid": "m", "episode": "e", "group_id": "g", "turn": 1, "nth": 1, "name": name, "name_key": key(name),
+        "content": f"{name} is great.", "history": [], "type": kind,
+    }  # fmt: skip
+
+
+async def resolved(memory: Memory, *mention: str, **params: Any) -> str:
+    """The entity of a mention."""
+    rows = [mentioned(*mention)]
+    found = await memory.run("resolve_entities", of=rows, known_types=TYPES, params=params)
+    (row,) = found.tables["named"].to_pylist()
+    return str(row["entity"])
+
+
+@both_stores
+async def test_two_things_of_one_name_and_two_types_are_told_apart(memory: Memory) -> None:
+    await typed(memory)
+    assert await resolved(memory, "Singer") == "m"
+    assert memory.model.calls["match"] == 1
+    assert await resolved(memory, "Planet") == "u0"
+    assert await resolved(memory, "Entity") == "u0"
+    assert memory.model.calls["match"] == 1, "spelling decides where no type speaks against it"
+
+
+@both_stores
+async def test_an_entity_of_another_type_may_be_no_candidate(memory: Memory) -> None:
+    await typed(memory)
+    for kind, entity in (("Singer", "m"), ("Planet", "u0"), ("Entity", "u0")):
+        assert await resolved(memory, kind, types="same") == entity
+    assert await resolved(memory, "Singer", "Mercury One", types="same") == "m"
+    assert memory.model.calls["match"] == 0
+
+
+async def test_types_are_any_or_same(memory: Memory) -> None:
+    found = await memory.run(
+        "resolve_entities", of=[mentioned("Singer")], params={"types": "equal"}
+    )
+    assert [failed.error for failed in found.failed] == ["types is any or same"]
+
+
+@both_stores
+async def test_the_model_may_decide_about_names_that_are_spelled_alike(memory: Memory) -> None:
+    await typed(memory)
+    assert await resolved(memory, "Planet", spelling=False) == "u0"
+    assert memory.model.calls["match"] == 1
+
+
+async def test_the_model_sees_types_attributes_and_the_whole_summary(memory: Memory) -> None:
+    summary = "Mercury is the first planet. " + "It has no moon. " * 30 + "It is hot."
+    held = {"radius": 2440, "a/b~c": "x", "_checked": "yes"}
+    await typed(memory, summary=summary, attributes=json.dumps(held))
+    await resolved(memory, "Singer")
+    shown = memory.model.requests[-1]["messages"][-1]["content"]
+    for text in (
+        "Singer: who sings",
+        "Planet: a body that orbits a star",
+        "radius: 2440",
+        "a/b~c: x",
+        summary,
+    ):
+        assert text in shown
+    assert "_checked" not in shown
+
+
+async def test_what_is_shown_of_an_entity_takes_at_most_300_tokens(memory: Memory) -> None:
+    await typed(memory, summary="Much is said of it. " * 400, attributes='{"radius": 2440}')
+    await resolved(memory, "Singer")
+    shown = memory.model.requests[-1]["messages"][-1]["content"]
+    known = shown[shown.index("Known entity") :]
+    assert "radius: 2440" in known
+    assert 200 < TokenCounter("gpt-4.1-mini").count(known) <= 300

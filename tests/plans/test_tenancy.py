@@ -5,7 +5,7 @@ request holds two.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ SAID = (
 )
 WAYS = {
     "sem_map": ("packed", "per_row", "reflexion", "vote"),
+    "sem_filter": ("packed", "per_row", "cascade", "vote"),
     "sem_join": ("block", "nested_loop", "cascade(jaccard=null)"),
     "sem_agg": ("tree", "fold", "single"),
 }
@@ -120,6 +121,18 @@ PAIRS = rows(
 )
 
 
+def _describe(
+    plan: str, memory: Memory, _: dict[str, str], use: dict[str, str], **more: Any
+) -> Awaitable[Any]:
+    """New entities of each group, with facts."""
+    inputs = {
+        "named": [{**row, "entity": f"{row['uuid']} {plan}", "new": True, **more} for row in NAMES],
+        "fresh": FACTS if more else [],
+        "types": [{"name": "Person", "fields": '{"employer": "string null"}'}],
+    }
+    return memory.run(plan, inputs=inputs, use=use)
+
+
 async def _merge(memory: Memory, use: dict[str, str]) -> Any:
     """Two entities of each group become one, with a summary from both."""
     people = [
@@ -142,6 +155,8 @@ CASES: dict[str, Case] = {
     "resolve_entities": lambda m, _, use: m.run("resolve_entities", of=MENTIONS, use=use),
     "settle_facts": lambda m, _, use: m.run("settle_facts", facts=FACTS, use=use),
     "ask_apart": lambda m, _, use: m.run("ask_apart", facts=FACTS, pairs=PAIRS, use=use),
+    "ask_seed": lambda m, _, use: m.run("ask_seed", facts=FACTS, pairs=PAIRS, use=use),
+    "ask_seed_fused": lambda m, _, use: m.run("ask_seed_fused", facts=FACTS, pairs=PAIRS, use=use),
     "ask_together": lambda m, _, use: m.run("ask_together", facts=FACTS, pairs=PAIRS, use=use),
     "resolve_apart": lambda m, _, use: m.run("resolve_apart", names=NAMES, use=use),
     "resolve_together": lambda m, _, use: m.run("resolve_together", names=NAMES, use=use),
@@ -151,11 +166,8 @@ CASES: dict[str, Case] = {
         "read_documents", episodes=[{**row, "content": f"{row['content']} " * 9} for row in HEARD], params={"piece_tokens": 60, "overlap_tokens": 20}, use=use
     ),
     "read_lean": lambda m, _, use: m.run("read_lean", episodes=HEARD, use=use),
-    "describe_entities": lambda m, _, use: m.run(
-        "describe_entities",
-        named=[{**row, "entity": row["uuid"], "new": True} for row in NAMES],
-        use=use,
-    ),
+    **{plan: partial(_describe, plan) for plan in ("describe_entities", "describe_by_model", "describe_gated")},
+    "entities_of": lambda m, known, use: _describe("entities_of", m, known, use, type="Person"),
     "describe_facts": lambda m, _, use: m.run(
         "describe_facts",
         inputs={
@@ -186,15 +198,6 @@ CASES: dict[str, Case] = {
     "build_communities": lambda m, _, use: m.run("build_communities", groups=[{"group_id": g} for g in GROUPS], use=use),
     "update_communities": lambda m, ann, use: m.run(
         "update_communities", entities=_of(ann, name="Ann Weber{c}", summary="Ann Weber{c} is new."), use=use
-    ),
-    "gated_summaries": lambda m, ann, use: m.run(
-        "gated_summaries",
-        entities=_of(ann, at=at(40)),
-        stated=[
-            row | {"source": ann[row["group_id"]]}
-            for row in rows(*({"uuid": f"{{g}}s{n}", "target": "x", "fact": f"Ann Weber{{c}} says {n}."} for n in range(6)))
-        ],
-        use=use,
     ),
     "find_duplicates": lambda m, _, use: m.run("find_duplicates", groups="all", params={"similar": 0.0}, use=use),
     "remove_episode": lambda m, _, use: m.run(

@@ -56,6 +56,23 @@ async def test_entities_have_the_label_of_their_type_and_its_attributes(memory: 
     assert memory.model.calls["attributes"] == 1
 
 
+@pytest.mark.parametrize(
+    "way", [{}, {"use": {"resolve": "resolve_apart(types=same)"}}, {"preset": "bulk"}]
+)
+async def test_a_person_and_a_city_of_one_name_are_two_entities(
+    memory: Memory, way: dict[str, Any]
+) -> None:
+    await hear(memory, "I live in Paris.", "Paris works at Luma.", **way)
+    graph = await memory.graph()
+    assert sorted((e["name"], *e["labels"]) for e in graph.entities) == [
+        ("Ann", "Person"),
+        ("Luma",),
+        ("Paris", "City"),
+        ("Paris", "Person"),
+    ]
+    assert graph.arrows == [("Ann", "LIVES_IN", "Paris"), ("Paris", "WORKS_AT", "Luma")]
+
+
 async def test_what_is_told_overlays_what_is_known_and_blanks_keep_it(memory: Memory) -> None:
     await hear(memory, "I work at Luma.", "I live in Rome.")
     assert attributes((await memory.graph()).entity("Ann")) == {"employer": "Luma", "town": "Rome"}

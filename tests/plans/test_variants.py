@@ -21,6 +21,8 @@ BULK: dict[str, Any] = {"preset": "bulk"}
 AT_MOST_TWO: dict[str, Any] = {"preset": "fused"}
 JUDGED: dict[str, Any] = {"use": {"judge": "judge_episode(fuse_dates=false)"}}
 JUDGED_AND_DATED: dict[str, Any] = {"use": {"judge": "judge_episode", "ask": "ask_together"}}
+SEED: dict[str, Any] = {"preset": "seed"}
+SEED_FUSED: dict[str, Any] = {"preset": "seed_fused"}
 LEAN: dict[str, Any] = {"use": {"read": "read_lean", "resolve": "resolve_together"}}
 
 
@@ -35,6 +37,8 @@ LEAN: dict[str, Any] = {"use": {"read": "read_lean", "resolve": "resolve_togethe
         (JUDGED, 8),
         (BULK, 4),
         (LEAN, 3),
+        (SEED, 19),
+        (SEED_FUSED, 17),
     ],
 )
 async def test_every_variant_builds_the_graph_of_the_example(

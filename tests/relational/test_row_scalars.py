@@ -56,7 +56,7 @@ SCALARS = [
     "list_concat(l, [s])", "list_concat(k, [1])", "list_append(l, s)", "list_append(k, m)", "flatten(ll)", "list_slice(k, m, m + 1)",
     "list_slice(l, 1, 2)", "list_distinct(flatten([[array_to_string(list_slice(l, i, i + j), ' ') FOR j IN range(0, 2)] FOR i IN range(1, len(l) + 1)]))",
     "key(s)", "words(s)", "word_count(s)", "name_keys(s)", "name_signs(s)", "alike(s, t)", "char_entropy(s)", "cut(s, 3)", "cut(s, m)", "uuid5(s)", "overlap(s, t)",
-    "overlaid(s, '{\"b\": 2}')", "shorten(s, 3)", "shorten_by(s, 3, '{\"a\": {\"maxLength\": 9}}')", "mmr(v, vs, 0.5)", "mmr(v, vs, 1)", "mmr_static(v, vs, 0.25)",
+    "overlaid(s, '{\"b\": 2}')", "listed(s)", "shorten(s, 3)", "shorten_by(s, 3, '{\"a\": {\"maxLength\": 9}}')", "mmr(v, vs, 0.5)", "mmr(v, vs, 1)", "mmr_static(v, vs, 0.25)",
 ]  # fmt: skip
 WINDOWS = [
     "row_number() OVER ()", "row_number() OVER (PARTITION BY s ORDER BY n, d DESC)", "row_number() OVER (PARTITION BY r, l ORDER BY at DESC NULLS FIRST) - 1",

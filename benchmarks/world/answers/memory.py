@@ -13,8 +13,10 @@ from benchmarks.world.answers.gathering import heading
 from benchmarks.world.answers.judging import same, verdict
 from benchmarks.world.answers.mentions import mentions, relations
 from benchmarks.world.answers.reading import entities, facts, graph, linked, listed
+from benchmarks.world.answers.words import distinct
 from benchmarks.world.claims import read
 from benchmarks.world.dates import dated
+from benchmarks.world.messages import claims_in
 from benchmarks.world.requests import Record
 
 Answer = dict[str, Any]
@@ -62,20 +64,36 @@ def placed(record: Record) -> Answer:
 
 
 def summary(record: Record) -> Answer:
-    """The known statements, each once, without ended ones; if there are none, the sentences with
-    the name.
+    """The known statements, each once, without ended and contradicted ones; if there are none, the
+    sentences with the name.
     """
     if "gone" in record:
         over = set(listed(record["gone"]))
         told = re.split(r"(?<=[.!?])\s+", record["before"] or "") + listed(record["pending"])
         left = dict.fromkeys(line for line in told if line and line not in over)
         return {"summary": " ".join(left)}
+    if "history" in record:
+        return {"summary": " ".join(_mended(record))}
     lines = [line.strip() for line in (record["text"] or "").splitlines() if line.strip()]
     if not lines:
         said = [re.split(r"(?<=[.!?])\s+", text) for text in listed(record["heard"])]
         name = record["name"].lower()
         lines = [part for parts in said for part in parts if name in part.lower()]
     return {"summary": " ".join(dict.fromkeys(lines))}
+
+
+def _mended(record: Record) -> list[str]:
+    """The sentences of a summary after new messages: their claims about the name replace those that
+    they contradict. If there are none at all, the sentences with the name.
+    """
+    name, history, heard = record["name"], listed(record["history"]), listed(record["heard"])
+    left = distinct([record["known"] or ""])
+    for claim in (claim for text in heard for claim in claims_in(text, history)):
+        if name in {claim.subject, claim.target}:
+            verdicts = {line: verdict(claim.text, line) for line in left}
+            left = [line for line in left if verdicts[line] != "contradicts"]
+            left += [] if "duplicate" in verdicts.values() else [claim.text]
+    return left or [line for line in distinct(heard) if name.lower() in line.lower()]
 
 
 def named(record: Record) -> Answer:
@@ -89,16 +107,38 @@ def compared(left: Record, right: Record) -> Answer | None:
     return {"verdict": found} if found else None
 
 
+def weighed(record: Record) -> Answer:
+    """The related facts that state the same, and the candidates that a new fact ends."""
+    said = {
+        name: [(k["number"], verdict(record["fact"], k["fact"])) for k in listed(record[name])]
+        for name in ("related", "candidates")
+    }
+    return {
+        "identical": [n for n, told in said["related"] if told == "duplicate"],
+        "contradicted": [n for n, told in said["candidates"] if told == "contradicts"],
+    }
+
+
 def matched(left: Record, right: Record) -> Answer | None:
-    """An empty answer where a name in a message is that of a known entity."""
+    """An empty answer where two facts say the same, or a name in a message is that of a known entity
+    of no other type.
+    """
+    if "old.fact" in right:
+        return {} if verdict(left["fact"], right["old.fact"]) == "duplicate" else None
+    mine, kinds = (str(side.get("kind") or "").partition(":")[0] for side in (left, right))
+    if mine and kinds and mine not in kinds.split(", "):
+        return None
     known = right["cand.name"], right.get("known") or ""
-    return {} if same(left["name"], left["content"], *known) else None
+    said, spoken = [left["content"]], f"{left['name']}("
+    if said[0].startswith(spoken):  # a speaker is the one who spoke before
+        said += [text for text in listed(left["history"]) if text.startswith(spoken)]
+    return {} if same(left["name"], "\n".join(said), *known) else None
 
 
 ROWS: Mapping[str, Callable[[Record], Answer]] = {
     "entities": entities, "facts": facts, "entities facts": graph, "since until": dates,
-    "since until duplicates contradicts": judged, "names facts": placed, "summary": summary, "name": named,
-    "mentions": mentions, "relations": relations, **mem0.ROWS,
+    "since until duplicates contradicts": judged, "names facts": placed, "identical contradicted": weighed,
+    "summary": summary, "name": named, "mentions": mentions, "relations": relations, **mem0.ROWS,
     **amem.ROWS, **graphrag.ROWS, **hipporag.ROWS, **lightmem.ROWS, **memoryos.ROWS,
 }  # fmt: skip
 DATED: Mapping[str, Callable[..., Answer]] = {

@@ -34,7 +34,7 @@ from semgraph.render.chart import svg
 from semgraph.render.comparison import columns, footer
 from semgraph.render.html.dag import ORIGINS, Operators, drawings, origin, timeline
 from semgraph.render.html.graph import graph
-from semgraph.render.outcome import at, counters, seconds, total
+from semgraph.render.outcome import at, counted_rows, counters, seconds, total
 from semgraph.render.picture import Picture, borrow_names, pictures
 from semgraph.render.tables import Column, cell, of_arrow, page_table
 
@@ -439,6 +439,7 @@ def _summary(run: RecordedRun) -> Data:
         ("began", at(run.run.started, " UTC")),
         ("ended", f"{facts.get('status', 'unknown')}{after}"),
         ("semgraph", facts.get("semgraph") or UNKNOWN),
+        *counted_rows(run.run.metrics.get("counts") or {}),
     ]
     return {
         "numbers": _numbers(run, metrics, lasted),
