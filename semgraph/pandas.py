@@ -51,8 +51,8 @@ __all__ = ["Semantics", "session", "usage", "use"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_ROW = "_row"  # the position of a row in its data frame
-_OTHER = "_other_row"  # the position of the other row of a pair
+_ROW = "_semgraph_row"  # the position of a row in its data frame
+_OTHER = "_semgraph_other_row"  # the position of the other row of a pair
 _STEP = "answers"
 _session: Session | None = None
 
@@ -443,10 +443,11 @@ def _refuse_arguments(arguments: Mapping[str, Any], use: object) -> None:
 def _problems(error: PlanError, rows: _Rows, arguments: Mapping[str, Any]) -> list[Problem]:
     """The problems of a question; for a column that no plan can have, the reason."""
     texts = repr([value for value in arguments.values() if not isinstance(value, Frame)])
+    texts += "".join(problem.what for problem in error.problems)
     named = {
         name: problem
         for name, problem in rows.left_out.items()
-        if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", texts)
+        if re.search(rf"""no column "{(own := re.escape(name))}"|\{{{own}(?!\w)""", texts)
     }
     found = [
         replace(problem, there=_columns_of_users(problem.there or "") or None)

@@ -572,7 +572,7 @@ def rows_given(spec: InputSpec, value: Any, cut: Windowing | None) -> Any:
         InputError: The file cannot be read, or the input has no single text column.
     """
     if isinstance(value, Path):
-        source = _RowSource(str(value), partial(row_batches, _existing(value)))
+        source = _RowSource(str(value), partial(row_batches, _existing(value), name=spec.name))
         return _loaded(spec, [source], source.name, cut)
     texts = texts_of(value)
     if not texts:
