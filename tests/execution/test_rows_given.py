@@ -91,12 +91,10 @@ def test_a_path_that_cannot_be_read_is_named(tmp_path: Path, name: str, said: st
         read(tmp_path, TWO, tmp_path / name)
 
 
-def test_a_table_takes_texts_for_its_only_column_and_no_text_as_a_path(tmp_path: Path) -> None:
-    table = semgraph.table(["It leaks", "Thanks"], types={"body": str})
-    assert table.tables["table"].to_pylist() == [{"body": "It leaks"}, {"body": "Thanks"}]
+def test_a_table_takes_a_path_and_no_text_as_a_path(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("body\nIt leaks\n")
     assert semgraph.table(tmp_path / "rows.csv").columns == ["body"]
-    with pytest.raises(InputError, match=r"a text needs the name of its column. A file: Path\("):
+    with pytest.raises(InputError, match=r"rows are no text. The rows of a file: Path\("):
         semgraph.table(str(tmp_path / "rows.csv"))
 
 
