@@ -654,8 +654,8 @@ def _is_name(tokens: Sequence[Token], i: int) -> bool:
     word, before = _word(tokens, i), [token.text.upper() for token in tokens[max(i - 2, 0) : i]]
     if " " in word or (word, before[-1:]) == ("WHEN", ["CASE"]) or before == ["FILTER", "("]:
         return False
-    if word in {"ROWS", "RANGE"} and "BETWEEN" in map(_word, tokens[i + 1 : i + 2]):
-        return False  # a frame
+    if word in {"ROWS", "RANGE"} and _word(tokens, i + 1) == "BETWEEN":  # a frame
+        return False
     opens = before[-1:] in ([], ["("])
     if word in {"NOT", "CASE", "ARRAY", "INTERVAL"} or (word in {"DISTINCT", "SELECT"} and opens):
         following, sign = _word(tokens, i + 1), "".join(t.text for t in tokens[i + 1 : i + 2])

@@ -1208,7 +1208,7 @@ def call(
     arguments: dict[str, Any] = {"plan": plan, "inputs": dict(inputs)}
     arguments |= {"params": dict(params)} if params else {}
     arguments |= {"preset": preset} if preset else {}
-    worlds = [frame.world for frame in inputs.values()] if graph is None else []
+    worlds = [each.world for each in inputs.values() if graph is None and isinstance(each, Frame)]
     world, plain = joined(worlds[0] if worlds else _world(graph, None), arguments)
     state = LoadState(functions=world.functions)
     head = Head(state, Document("", {}), world.folder, confined=False, graph=world.graph)
