@@ -79,7 +79,7 @@ def sem_dedup(self: Frame, column: str, threshold: float) -> Frame:
         raise PlanError(Problem("sem_dedup: threshold is a cosine below 1", hint=hint))
     rows, key = _keyed(self)
     hit, end, cluster, null = (
-        _free(rows, name) for name in ("similar", "other_end", "cluster", "without")
+        _free(rows, name) for name in ("similar", "other_end", "cluster", "no_text")
     )
     firsts = rows.add({null: f"if({text} IS NULL, {key}, NULL)"}).distinct([column, null])
     texts = firsts.project(list({key: None, column: None}))
@@ -149,6 +149,11 @@ def _sql(operator: str, frame: Frame, column: str, new: str = "") -> str:
     """A column of the frame as an expression. Raises PlanError if the frame lacks it, or has the new
     one.
     """
+    if not hasattr(frame, "made"):
+        hint = "write semgraph.table(rows, name=...)"
+        raise PlanError(
+            Problem(f"{operator}: other is {type(frame).__name__}, no frame", hint=hint)
+        )
     if new in frame.columns:
         hint = "rename it, or leave it out"
         raise PlanError(Problem(f'{operator} adds "{new}", which is a column already', hint=hint))
