@@ -360,7 +360,7 @@ class _Question:
     def pairs(self, right: _Rows, alias: str) -> pd.DataFrame:
         """The pairs that a join returns, with its answers."""
         new = [name for name in self.frame.columns if name not in {*self.own, alias}]
-        columns = {**dict.fromkeys([_ROW, *new]), _OTHER: f"{alias}.{_ROW}"}
+        columns = {**dict.fromkeys([_ROW, *new]), _OTHER: f'"{alias}".{_ROW}'}
         theirs = {
             name: f"{name}_{alias}" if name in self.source.columns else name
             for name in right.source.columns

@@ -65,7 +65,7 @@ def sem_sim_join(
     method = {"nearest": right_on, "to": _sql("sem_sim_join", self, left_on, "similarity"), **least}
     rows, key = _keyed(other)
     hits = self.search(rows, alias, k, methods=method, fuse="none", key=key, how=how)
-    return hits.add({"similarity": f"{alias}.score"})
+    return hits.add({"similarity": f"{_name(alias)}.score"})
 
 
 def sem_dedup(self: Frame, column: str, threshold: float) -> Frame:
@@ -81,7 +81,7 @@ def sem_dedup(self: Frame, column: str, threshold: float) -> Frame:
     hit, end, cluster, null = (
         _free(rows, name) for name in ("similar", "other_end", "cluster", "no_text")
     )
-    firsts = rows.add({null: f"if({text} IS NULL, {key}, NULL)"}).distinct([column, null])
+    firsts = rows.add({null: f"if({text} IS NULL, {_name(key)}, NULL)"}).distinct([column, null])
     texts = firsts.project(list({key: None, column: None}))
     pairs = texts.search(texts, hit, _ALL, {"nearest": column, "above": threshold}, key=key)
     edges = pairs.project({key: None, end: f"{hit}.{key}"})
@@ -161,6 +161,11 @@ def _sql(operator: str, frame: Frame, column: str, new: str = "") -> str:
         there, hint = ", ".join(frame.columns), did_you_mean(str(column), frame.columns)
         what = f'{operator}: no column "{column}"'
         raise PlanError(Problem(what, there=f"columns here: {there}", hint=hint))
+    return _name(column)
+
+
+def _name(column: str) -> str:
+    """A column as an expression; a word of SQL that is a value is quoted."""
     return column if column in parse_scalar(column).columns else f'"{column}"'
 
 

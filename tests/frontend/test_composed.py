@@ -273,8 +273,13 @@ def test_columns_are_named_by_words_of_sql(session: sg.Session, name: str) -> No
     found = session.run(rows.sem_search(name, "lamp", k=1)).rows()
     assert [row[name] for row in found] == ["lamp"]
     assert len(session.run(rows.sem_dedup(name, 0.6)).rows()) == 2
-    pairs = session.run(rows.sem_sim_join(rows, name, name, 1)).rows()
-    assert [row["other"][name] for row in pairs] == ["kettle", "lamp", "kettle leak"]
+    pairs = session.run(
+        rows.sem_sim_join(rows.project({"text": f'"{name}"'}), name, "text", 1)
+    ).rows()
+    assert [row["other"]["text"] for row in pairs] == ["kettle", "lamp", "kettle leak"]
+    texts = sg.table([{"text": "kettle"}], name="texts")
+    (pair,) = session.run(texts.sem_sim_join(rows, "text", name, 1, alias=name)).rows()
+    assert (pair[name][name], pair["similarity"]) == ("kettle", pytest.approx(1))
 
 
 def test_rows_of_a_ranking_are_deduplicated(session: sg.Session, notes: Frame) -> None:
