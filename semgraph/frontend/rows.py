@@ -24,6 +24,7 @@ from semgraph.errors import Fault, InputError, Problem, did_you_mean
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type, python_values, type_of_arrow
 from semgraph.frontend.classes import schema_of_class
+from semgraph.frontend.kinds import one_of
 from semgraph.logical.plan import InputSpec
 from semgraph.logical.prompt import plain
 
@@ -47,7 +48,7 @@ def convert(value: Any, kind: Type) -> Any:
         return _struct(value, kind)
     if kind.name == "vector":
         return _vector(value, kind)
-    return _one_of(kind.values, _ATOMS[kind.name](value))
+    return one_of(*kind.values).read(value, None) if kind.values else _ATOMS[kind.name](value)
 
 
 def _items(values: list[Any], kind: Type) -> list[Any]:
@@ -255,16 +256,8 @@ def _vector(value: Any, kind: Type) -> list[float]:
     return vector
 
 
-def _one_of(words: Sequence[str], value: Any) -> Any:
-    if words and value not in words:
-        there, hint = f"words: {', '.join(words)}", did_you_mean(str(value), words)
-        raise Fault(f"{shown(value)} is none of its words", there=there, hint=hint)
-    return value
-
-
 _ATOMS: dict[str, Callable[[Any], Any]] = {
     "string": _text,
-    "enum": _text,
     "int64": _whole,
     "double": _number,
     "boolean": _truth,
