@@ -71,7 +71,7 @@ def sem_sim_join(
 def sem_dedup(self: Frame, column: str, threshold: float) -> Frame:
     """The rows without those whose text in `column` resembles that of an earlier row: of rows that
     are connected by pairs with a cosine above `threshold`, the first: by `search` of the rows over
-    themselves, `cluster` and `distinct`. NULL resembles nothing.
+    themselves, `cluster` and `distinct`. NULL resembles nothing; groups do not mix.
     """
     text = _sql("sem_dedup", self, column)
     if not isinstance(threshold, (int, float)) or not threshold < 1:
@@ -81,8 +81,10 @@ def sem_dedup(self: Frame, column: str, threshold: float) -> Frame:
     hit, end, cluster, null = (
         _free(rows, name) for name in ("similar", "other_end", "cluster", "no_text")
     )
-    firsts = rows.add({null: f"if({text} IS NULL, {_name(key)}, NULL)"}).distinct([column, null])
-    texts = firsts.project(list({key: None, column: None}))
+    own = [column, *({self.world.graph.partition} & {*self.columns} - {column})]
+    marked = rows.add({null: f"if({text} IS NULL, {_name(key)}, NULL)"})
+    firsts = marked.distinct([*own, null])  # of equal texts
+    texts = firsts.project(list(dict.fromkeys([key, *own])))
     pairs = texts.search(texts, hit, _ALL, {"nearest": column, "above": threshold}, key=key)
     edges = pairs.project({key: None, end: f"{hit}.{key}"})
     grouped = edges.cluster(nodes=firsts, key=key, source=key, target=end, alias=cluster)

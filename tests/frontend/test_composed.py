@@ -137,6 +137,16 @@ def test_deduplication_keeps_the_first_of_connected_rows(session: sg.Session, no
     assert ids(session.run(keyed).rows()) == [7, 9, 10, 11]
 
 
+def test_rows_of_two_groups_are_no_duplicates(session: sg.Session) -> None:
+    rows = [
+        {"group_id": group, "body": text}
+        for group in "ab"
+        for text in ("kettle", "kettle leak", "kettle")
+    ]
+    found = session.run(sg.table(rows, name="groups").sem_dedup("body", 0.5)).rows()
+    assert found == [rows[0], rows[3]]
+
+
 def test_equal_texts_are_compared_once(session: sg.Session) -> None:
     many = sg.table([{"body": "kettle leak"}] * 4000, name="many").sem_dedup("body", 0.5)
     peak = tracemalloc_peak(lambda: session.run(many).rows())
