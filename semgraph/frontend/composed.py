@@ -152,17 +152,18 @@ def _sql(operator: str, frame: Frame, column: str, new: str = "") -> str:
     one.
     """
     if not hasattr(frame, "made"):
-        hint = "write semgraph.table(rows, name=...)"
-        raise PlanError(
-            Problem(f"{operator}: other is {type(frame).__name__}, no frame", hint=hint)
+        what, hint = (
+            f"other is {type(frame).__name__}, no frame",
+            "write semgraph.table(rows, name=...)",
         )
+        raise PlanError(Problem(f"{operator}: {what}", hint=hint))
+    there = f"columns here: {', '.join(frame.columns)}"
     if new in frame.columns:
-        hint = "rename it, or leave it out"
-        raise PlanError(Problem(f'{operator} adds "{new}", which is a column already', hint=hint))
+        what = f'{operator} adds "{new}", which is a column already'
+        raise PlanError(Problem(what, there=there, hint="rename it, or leave it out"))
     if column not in frame.columns:
-        there, hint = ", ".join(frame.columns), did_you_mean(str(column), frame.columns)
-        what = f'{operator}: no column "{column}"'
-        raise PlanError(Problem(what, there=f"columns here: {there}", hint=hint))
+        near = did_you_mean(str(column), frame.columns)
+        raise PlanError(Problem(f'{operator}: no column "{column}"', there=there, hint=near))
     return _name(column)
 
 
