@@ -94,11 +94,15 @@ def _checks(operator: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def _of_frame(operator: str) -> Callable[..., pd.DataFrame]:
-    """The method of data frames that runs a composed method of `Frame` on their rows."""
+    """The method of data frames that runs a method of `Frame` on their rows; `use` is beside it."""
     method = getattr(Frame, operator)
+    signature = inspect.signature(method)
 
     def run(self: Semantics, *args: Any, use: str | None = None, **options: Any) -> pd.DataFrame:
-        asked = inspect.signature(method).bind(self, *args, **options).arguments
+        try:
+            asked = signature.bind(self, *args, **options).arguments
+        except TypeError as error:
+            raise TypeError(f"{operator}: {error}") from None
         del asked["self"]
         if "other" not in asked:
             return _Question(_Rows(self._frame), operator, asked, use).rows()
@@ -106,6 +110,10 @@ def _of_frame(operator: str) -> Callable[..., pd.DataFrame]:
         question = _Question(_Rows(self._frame), operator, {**asked, "other": right.frame}, use)
         return question.pairs(right, asked.get("alias", "other"))
 
+    own = [each for name, each in signature.parameters.items() if name != "step"]
+    kind = inspect.Parameter.KEYWORD_ONLY
+    own.append(inspect.Parameter("use", kind, default=None, annotation="str | None"))
+    run.__signature__ = inspect.Signature(own, return_annotation="pd.DataFrame")  # type: ignore[attr-defined]
     run.__doc__ = method.__doc__
     return _checks(operator)(run)
 
@@ -125,48 +133,6 @@ class Semantics:
 
     def __init__(self, frame: pd.DataFrame) -> None:
         self._frame = frame
-
-    @_checks("sem_filter")
-    def filter(
-        self,
-        prompt: str | Mapping[str, str],
-        *,
-        returns: Any = None,
-        on_error: Literal["raise", "null"] = "raise",
-        use: str | None = None,
-        **options: Any,
-    ) -> pd.DataFrame:
-        """The rows for which the model says yes, with the typed answers of `returns` as new columns."""
-        asked = {"prompt": prompt, "returns": returns, "on_error": on_error, **options}
-        return _Question(_Rows(self._frame), "sem_filter", asked, use).rows()
-
-    @_checks("sem_map")
-    def map(
-        self,
-        prompt: str | Mapping[str, str],
-        returns: Any = None,
-        *,
-        on_error: Literal["raise", "null"] = "raise",
-        use: str | None = None,
-        **options: Any,
-    ) -> pd.DataFrame:
-        """All rows, with the typed answers of the model as new columns: `returns={"topic": str}`."""
-        asked = {"prompt": prompt, "returns": returns, "on_error": on_error, **options}
-        return _Question(_Rows(self._frame), "sem_map", asked, use).rows()
-
-    @_checks("sem_topk")
-    def topk(
-        self,
-        prompt: str | Mapping[str, str],
-        k: int,
-        by: str | Sequence[str] | None = None,
-        *,
-        use: str | None = None,
-        **options: Any,
-    ) -> pd.DataFrame:
-        """The `k` best rows, per group of equal `by`, best first, with `rank` and `score`."""
-        asked = {"prompt": prompt, "k": k, "by": by, **options}
-        return _Question(_Rows(self._frame), "sem_topk", asked, use).rows()
 
     @_checks("sem_join")
     def join(
@@ -212,6 +178,9 @@ class Semantics:
         asked = {"prompt": prompt, "returns": returns, "by": by, "add": own, **options}
         return _Question(_Rows(self._frame), "sem_agg", asked, use).groups()
 
+    filter = _of_frame("sem_filter")
+    map = _of_frame("sem_map")
+    topk = _of_frame("sem_topk")
     search = _of_frame("sem_search")
     dedup = _of_frame("sem_dedup")
     cluster_by = _of_frame("sem_cluster_by")
