@@ -416,7 +416,7 @@ def _problems(error: PlanError, rows: _Rows, arguments: Mapping[str, Any]) -> li
     named = {
         name: problem
         for name, problem in rows.left_out.items()
-        if re.search(rf"""no column "{(own := re.escape(name))}"|\{{{own}(?!\w)""", texts)
+        if re.search(rf"""["{{]{re.escape(name)}(?!\w)""", texts)
     }
     found = [
         replace(problem, there=_columns_of_users(problem.there or "") or None)
