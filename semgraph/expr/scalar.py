@@ -612,8 +612,8 @@ _AFTER = _NEGATED | frozenset(
     ["AND", "OR", "IS", "ISNULL", "NOTNULL", "THEN", "ELSE", "END", "WHEN", "ASC", "DESC", "NULLS", "FOR", "ORDER BY",
      "AS", "AT", "COLLATE", "ESCAPE", "NOT"]
 )  # fmt: skip
-# Names already, words that are values, or that begin a frame of a window function.
-_KEPT = {TokenType.VAR, TokenType.TRUE, TokenType.FALSE, TokenType.NULL, TokenType.ROWS, TokenType.RANGE,
+# Names already, and words that are values.
+_KEPT = {TokenType.VAR, TokenType.TRUE, TokenType.FALSE, TokenType.NULL,
          *_DIALECT.parser_class.NO_PAREN_FUNCTIONS}  # fmt: skip
 
 
@@ -634,7 +634,7 @@ def _name_words(tokens: Sequence[Token]) -> None:
         elif not word:
             due = kind not in {TokenType.VAR, TokenType.DCOLON, *_CLOSING, *_NO_WORDS}
         elif before == TokenType.DOT or (due and _is_name(tokens, i)):
-            if (kind not in _KEPT or word == "LAMBDA") and not opens:
+            if (kind not in _KEPT or word in {"IF", "LAMBDA"}) and not opens:
                 token.token_type = TokenType.IDENTIFIER
             due = False
         elif word not in {"NOT", "DISTINCT"}:
@@ -653,6 +653,8 @@ def _is_name(tokens: Sequence[Token], i: int) -> bool:
     """Whether a word where an operand is due is one, and no syntax before an operand."""
     word, before = _word(tokens, i), [token.text.upper() for token in tokens[max(i - 2, 0) : i]]
     if " " in word or (word, before[-1:]) == ("WHEN", ["CASE"]) or before == ["FILTER", "("]:
+        return False
+    if word in {"ROWS", "RANGE"} and _word(tokens, i + 1) == "BETWEEN":  # a frame
         return False
     opens = before[-1:] in ([], ["("])
     if word in {"NOT", "CASE", "ARRAY", "INTERVAL"} or (word in {"DISTINCT", "SELECT"} and opens):

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.expr.scalar import parse_scalar
 from semgraph.expr.types import Type
 from semgraph.frontend.build import is_type
 
@@ -30,9 +31,9 @@ def sem_search(
     the cosine (`filter`, `embed`, `add`, `limit`, `sort`); then the `rerank` best of these, or without
     `k` of all, by `sem_topk`. Its `prompt` asks how well a text answers the query. NULL is no hit.
     """
-    text = _sql("sem_search", self, column)
-    if k is rerank is None:
-        raise PlanError(Problem("sem_search needs k, rerank, or both"))
+    text = _sql("sem_search", self, column, "" if k is None else "similarity")
+    if k is rerank is None or not isinstance(query, str):
+        raise PlanError(Problem("sem_search needs a text as its query, and k, rerank, or both"))
     found = self.filter(f"{text} IS NOT NULL")
     if k is not None:
         own, wanted = _free(self, "text_vector"), _free(self, "query_vector")
@@ -56,28 +57,37 @@ def sem_sim_join(
     how: Literal["inner", "left"] = "inner",
 ) -> Frame:
     """Each row with the `k` rows of `other` whose text in `right_on` is nearest to its text in
-    `left_on`, as the struct `alias`, and `similarity`, the cosine, which is at least `above`: by
+    `left_on`, as the struct `alias`, and `similarity`, the cosine, if it is above `above`: by
     `search` and `add`.
     """
     _sql("sem_sim_join", other, right_on)
     least = {} if above is None else {"above": above}
-    method = {"nearest": right_on, "to": _sql("sem_sim_join", self, left_on), **least}
+    method = {"nearest": right_on, "to": _sql("sem_sim_join", self, left_on, "similarity"), **least}
     rows, key = _keyed(other)
     hits = self.search(rows, alias, k, methods=method, fuse="none", key=key, how=how)
-    return hits.add({"similarity": f"{alias}.score"})
+    return hits.add({"similarity": f"{_name(alias)}.score"})
 
 
 def sem_dedup(self: Frame, column: str, threshold: float) -> Frame:
     """The rows without those whose text in `column` resembles that of an earlier row: of rows that
-    are connected by pairs with a cosine of at least `threshold`, the first: by `search` of the rows
-    over themselves, `cluster` and `distinct`. NULL resembles nothing.
+    are connected by pairs with a cosine above `threshold`, the first: by `search` of the rows over
+    themselves, `cluster` and `distinct`. NULL resembles nothing; groups do not mix.
     """
-    _sql("sem_dedup", self, column)
+    text = _sql("sem_dedup", self, column)
+    if not isinstance(threshold, (int, float)) or not threshold < 1:
+        hint = f'equal texts: distinct("{column}")'
+        raise PlanError(Problem("sem_dedup: threshold is a cosine below 1", hint=hint))
     rows, key = _keyed(self)
-    hit, end, cluster = (_free(rows, name) for name in ("similar", "other_end", "cluster"))
-    pairs = rows.search(rows, hit, _ALL, {"nearest": column, "above": threshold}, key=key)
+    hit, end, cluster, null = (
+        _free(rows, name) for name in ("similar", "other_end", "cluster", "no_text")
+    )
+    own = [column, *({self.world.graph.partition} & {*self.columns} - {column})]
+    marked = rows.add({null: f"if({text} IS NULL, {_name(key)}, NULL)"})
+    firsts = marked.distinct([*own, null])  # of equal texts
+    texts = firsts.project(list(dict.fromkeys([key, *own])))
+    pairs = texts.search(texts, hit, _ALL, {"nearest": column, "above": threshold}, key=key)
     edges = pairs.project({key: None, end: f"{hit}.{key}"})
-    grouped = edges.cluster(nodes=rows, key=key, source=key, target=end, alias=cluster)
+    grouped = edges.cluster(nodes=firsts, key=key, source=key, target=end, alias=cluster)
     return grouped.distinct(cluster).project(self.columns)
 
 
@@ -105,43 +115,61 @@ def sem_classify(
     """The rows with one of `labels` as the column `alias`, by `sem_map`. `of` is a column, or a prompt;
     labels may have descriptions, `{"bug": "something is broken"}`.
     """
-    if not any(sign.isspace() or sign == "{" for sign in of):
+    if isinstance(labels, str) or not labels or not all(isinstance(each, str) for each in labels):
+        raise PlanError(Problem("sem_classify: labels are texts", hint='write ["bug", "praise"]'))
+    if "{" not in of:
         _sql("sem_classify", self, of)
         of = f"Which label fits this: {{{of}}}"
     answer = {"type": str(Type("enum", values=tuple(labels)))}
     if isinstance(labels, Mapping):
-        answer["describe"] = "; ".join(f"{label}: {says}" for label, says in labels.items())
+        answer["describe"] = "; ".join(f"{each}: {says}" for each, says in labels.items() if says)
     return self.sem_map(of, returns={alias: answer}, when=when, on_error=on_error, role=role)
 
 
 def sem_extract(
     self: Frame,
     columns: Sequence[str] | str,
-    fields: Mapping[str, Any],
+    fields: Any,
     when: str | None = None,
     on_error: OnError = "raise",
     role: str | None = None,
 ) -> Frame:
     """The rows with `fields` that the model reads from the texts in `columns`, by `sem_map`. A field
     has a type, `"int64 null"` or `int`, or a description, with which it is a text or NULL; or both.
+    They may be a class, as in `returns`.
     """
-    prompt, returns = "Read the fields from this record.", dict(fields)
-    for name in [columns] if isinstance(columns, str) else columns:
+    prompt, returns = "Read the fields from this record.", fields
+    for name in [columns] if isinstance(columns, str) else columns or [""]:
         _sql("sem_extract", self, name)
         prompt += f"\n{name}: {{{name}}}"
-    for name, value in fields.items():
-        if value is None or (isinstance(value, str) and not is_type(value)):
-            returns[name] = {"type": "string null", **({"describe": value} if value else {})}
+    if isinstance(fields, Mapping):
+        returns = {name: _answer(value) for name, value in fields.items()}
     return self.sem_map(prompt, returns=returns, when=when, on_error=on_error, role=role)
 
 
-def _sql(operator: str, frame: Frame, column: str) -> str:
-    """A column of the frame as an expression. Raises PlanError if the frame lacks it."""
+def _sql(operator: str, frame: Frame, column: str, new: str = "") -> str:
+    """A column of the frame as an expression. Raises PlanError if the frame lacks it, or has the new
+    one.
+    """
+    if not hasattr(frame, "made"):
+        what, hint = (
+            f"other is {type(frame).__name__}, no frame",
+            "write semgraph.table(rows, name=...)",
+        )
+        raise PlanError(Problem(f"{operator}: {what}", hint=hint))
+    there = f"columns here: {', '.join(frame.columns)}"
+    if new in frame.columns:
+        what = f'{operator} adds "{new}", which is a column already'
+        raise PlanError(Problem(what, there=there, hint="rename it, or leave it out"))
     if column not in frame.columns:
-        there, hint = ", ".join(frame.columns), did_you_mean(column, frame.columns)
-        what = f'{operator}: no column "{column}"'
-        raise PlanError(Problem(what, there=f"columns here: {there}", hint=hint))
-    return column if column.lower() not in {"true", "false", "null"} else f'"{column}"'
+        near = did_you_mean(str(column), frame.columns)
+        raise PlanError(Problem(f'{operator}: no column "{column}"', there=there, hint=near))
+    return _name(column)
+
+
+def _name(column: str) -> str:
+    """A column as an expression; a word of SQL that is a value is quoted."""
+    return column if column in parse_scalar(column).columns else f'"{column}"'
 
 
 def _keyed(frame: Frame) -> tuple[Frame, str]:
@@ -157,3 +185,10 @@ def _free(frame: Frame, name: str) -> str:
     while name in {column.lower() for column in frame.columns}:
         name += "_"
     return name
+
+
+def _answer(value: Any) -> Any:
+    """The type of a field, with its description."""
+    if value is None or (isinstance(value, str) and not is_type(value)):
+        return {"type": "string null", **({"describe": value} if value else {})}
+    return value

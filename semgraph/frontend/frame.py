@@ -205,11 +205,12 @@ class Frame:
                     arguments = {**arguments, name: plainly(arguments[name])}
         world, plain = joined(self.world, arguments)
         if not is_shorthand(cls, plain):
-            keys = plan_keys(cls)
+            defaults = {key: each.default for key, each in plan_keys(cls).items()}
             plain = {
-                k: v
-                for k, v in plain.items()
-                if v is not None and (k not in keys or v != keys[k].default)
+                key: value
+                for key, value in plain.items()
+                if value is not None
+                and not (type(default := defaults.get(key)) is type(value) and default == value)
             }
         with errors_of(keyword):
             node = build(cls, plain, world, source=self.node)
@@ -1212,7 +1213,7 @@ def call(
     arguments: dict[str, Any] = {"plan": plan, "inputs": dict(inputs)}
     arguments |= {"params": dict(params)} if params else {}
     arguments |= {"preset": preset} if preset else {}
-    worlds = [frame.world for frame in inputs.values()] if graph is None else []
+    worlds = [each.world for each in inputs.values() if graph is None and isinstance(each, Frame)]
     world, plain = joined(worlds[0] if worlds else _world(graph, None), arguments)
     state = LoadState(functions=world.functions)
     head = Head(state, Document("", {}), world.folder, confined=False, graph=world.graph)

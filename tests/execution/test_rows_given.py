@@ -43,6 +43,12 @@ def test_a_path_is_read_as_the_command_line_reads_it(tmp_path: Path, ending: str
     assert bodies(read(tmp_path, TWO, file)) == [("It leaks", 8), ("Thanks", 6)]
 
 
+def test_a_json_file_may_have_several_inputs_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "inputs.json"
+    file.write_text(json.dumps({"tickets": ROWS, "others": []}))
+    assert bodies(read(tmp_path, TWO, file)) == [("It leaks", 8), ("Thanks", 6)]
+
+
 def test_a_row_of_a_file_that_cannot_be_read_is_set_aside_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text('{"id": "a", "body": "It leaks"}\nnonsense\n')

@@ -141,7 +141,8 @@ class TooLong(RowError):
         super().__init__(
             "too_long",
             f"the request has {sent:,} tokens and its answer may have {answer:,}, but the model takes {limit:,} in all. "
-            "Send less of the row (cut(column, n)), lower max_tokens in the prompt, or use a model that takes more",
+            "Send less of the row (cut(column, n)) or fewer examples, lower max_tokens in the prompt, or use a model that "
+            "takes more",
         )
 
 
