@@ -36,6 +36,20 @@ def as_html(value: object) -> str:
     return str(drawing(value)) if drawing else preformatted(as_text(value))
 
 
+class Displayed:
+    """A value that is shown by its drawings, in print and in notebooks."""
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    def __repr__(self) -> str:
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        """The HTML for notebooks."""
+        return as_html(self)
+
+
 _PRE = (
     'font-family: var(--jp-code-font-family, ui-monospace), "DejaVu Sans Mono", monospace; '
     "font-size: 13px; line-height: 1.35; padding: 5px 0; "

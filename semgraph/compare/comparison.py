@@ -215,8 +215,8 @@ def spread(values: Iterable[float | None]) -> Range | None:
     return (min(known), max(known)) if len(known) > 1 else None
 
 
-@dataclass(frozen=True)
-class Evidence:
+@dataclass(frozen=True, repr=False)
+class Evidence(display.Displayed):
     """The questions about some frozen rows in one trial (from 1) of a variant, with their answers.
 
     Its text has the exact prompts.
@@ -226,16 +226,6 @@ class Evidence:
     trial: int
     rows: tuple[Row, ...]
     asked: tuple[AskedItem, ...]
-
-    def __str__(self) -> str:
-        return display.as_text(self)
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        """The HTML for notebooks."""
-        return display.as_html(self)
 
 
 @dataclass(frozen=True)
@@ -288,9 +278,10 @@ class Arm:
         return _evidence(self, trial, where)
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Variants compared over the same rows, or whole plans over the same inputs.
+@dataclass(frozen=True, repr=False)
+class Comparison(display.Displayed):
+    """Variants compared over the same rows, or whole plans over the same inputs. Its text is the table
+    that `semgraph compare` prints, as wide as the terminal.
 
     Args:
         id: The id of its record.
@@ -422,13 +413,6 @@ class Comparison:
         )
         return pa.Table.from_pylist(different, schema=pa.schema(schema))
 
-    def __str__(self) -> str:
-        """The table as `semgraph compare` prints it, as wide as the terminal."""
-        return display.as_text(self)
-
-    def __repr__(self) -> str:
-        return str(self)
-
     def chart(self, kind: ChartKind = "quality") -> Any:
         """A chart: SVG in notebooks, characters in print. Raises PlanError for another kind.
 
@@ -467,10 +451,6 @@ class Comparison:
     def figure(self, kind: ChartKind = "quality") -> Any:
         """The chart of a kind as a figure of matplotlib, which has to be installed."""
         return display.exported(self, "figure", kind=kind)
-
-    def _repr_html_(self) -> str:
-        """The HTML for notebooks."""
-        return display.as_html(self)
 
 
 def _mean(spent: Sequence[Spent]) -> Spent:

@@ -213,21 +213,13 @@ VERDICTS = {"sem_filter": "keep", "sem_join": "match"}
 
 @dataclass(frozen=True)
 class Truth:
-    """True rows, by the paths of the step's columns.
-
-    Args:
-        node: The step.
-        columns: The columns that identify a row, and the compared columns.
-        rows: The true rows; for labelled rows, the boolean column `_true` is the label.
-        source: Its name in messages.
-        notes: Notes on its coverage of the rows.
-    """
+    """True rows, by the paths of the step's columns."""
 
     node: Semantic
     columns: Columns
-    rows: pa.Table
-    source: str = "truth"
-    notes: tuple[str, ...] = ()
+    rows: pa.Table  # for labelled rows, the boolean column `_true` is the label
+    source: str = "truth"  # its name in messages
+    notes: tuple[str, ...] = ()  # on its coverage of the rows
 
     @property
     def labelled(self) -> bool:
