@@ -134,7 +134,7 @@ def sentence(comparison: Comparison) -> str:
 
 def _sentence(comparison: Comparison, arm: Arm, reference: Arm) -> str:
     frozen, quality, of = comparison.frozen, arm.quality, measure(comparison)
-    number = frozen.get("labelled") or next(iter(frozen.get("rows", {}).values()), 0)
+    number = frozen.get("labelled") or next(filter(None, frozen.get("rows", {}).values()), 0)
     size = f"n = {number:,}" + f", {comparison.trials} trials" * (comparison.trials > 1)
     own, base = (each.cold.tokens_in + each.cold.tokens_out for each in (arm, reference))
     cost = f" for {own / base:.2f} of the tokens" if base else ""

@@ -46,7 +46,7 @@ class ArmMaker:
             k: model for k, model in named.items() if model is not None
         }
         if models:  # arms with the same models share the same object
-            key = repr(sorted(models.items(), key=str))
+            key = str(sorted((k, m if isinstance(m, str) else id(m)) for k, m in models.items()))
             resources = self._models.get(key) or resources.choosing(models)
             self._models[key] = resources
         plan = self._plan(variant, resources)
