@@ -26,13 +26,8 @@ from semgraph.scores import GraphScore, Score, ScoredGraph, score_graph, tally
 
 
 class PlanArms:
-    """Variants of a whole plan over the same inputs.
-
-    Args:
-        bench: The inputs and the models.
-
-    Raises:
-        PlanError: A variant or the truth is wrong.
+    """Variants of a whole plan over the same inputs. Raises PlanError if the truth, the labels or the
+    judge are wrong.
     """
 
     def __init__(self, bench: Bench) -> None:
@@ -50,10 +45,10 @@ class PlanArms:
         for arm in bench.arms.values():
             bench.record.asks(arm.opened, arm.plan.needs.roles)
 
-    async def prepare(self, *, pays: bool = True) -> list[str]:  # noqa: ARG002 - nothing is paid
+    async def prepare(self, *, pays: bool = True) -> list[str]:
         """Check all plans, and return the lines to print before the trials."""
         bench = self.bench
-        await bench.read()
+        await bench.read(pays=pays)
         async with bench.copy(bench.base) as scratch:
             physical = checked(
                 {name: partial(bench.compiled, arm, scratch) for name, arm in bench.arms.items()}

@@ -222,24 +222,14 @@ def _numbered(parts: Iterable[Tables]) -> Iterator[Tables]:
 
 
 class StepArms:
-    """Implementations of a step over the same rows.
-
-    Args:
-        bench: The inputs and the models.
-
-    Raises:
-        PlanError: The step, an implementation or the truth is wrong; all errors of implementations
-            at once.
+    """Implementations of a step over the same rows. Raises PlanError if the step, an implementation or
+    the truth is wrong, with all errors of implementations.
     """
 
     def __init__(self, bench: Bench) -> None:
         self.bench, request, library = bench, bench.request, bench.library
-        self.arms = checked(
-            {
-                name: partial(StepArm.of, arm, request.step, library)
-                for name, arm in bench.arms.items()
-            }
-        )
+        of = {n: partial(StepArm.of, arm, request.step, library) for n, arm in bench.arms.items()}
+        self.arms = checked(of)
         self.node = node = semantic_node(next(iter(bench.arms.values())).plan, request.step)
         checked({name: partial(each.require_same_rows, node) for name, each in self.arms.items()})
         for each in self.arms.values():
@@ -256,10 +246,10 @@ class StepArms:
         """
         bench = self.bench
         self.estimates = list[Estimate]()
-        await bench.read()
+        await bench.read(pays=pays)
         async with bench.copy(bench.base) as scratch:
             plans = {name: bench.compiled(each.arm, scratch) for name, each in self.arms.items()}
-            physical, grown = self._source(scratch)
+            physical, grown = self._source(scratch, plans[self.reference])
             if semantic_nodes(physical.roots):
                 expected = bench.forecast(bench.base, physical)
                 lines = rows_preview(self.node.step, expected, bench.opened.budget, whole=grown)
@@ -280,15 +270,13 @@ class StepArms:
         what = f"{self.node.step} = {self.node.keyword}({rows})"
         return variants_preview(bench, what, self.estimates, self.reference, frozen.before.calls)
 
-    def _source(self, store: Store) -> tuple[PhysicalPlan, bool]:
-        """The plan up to the step, with the reference as the step's implementation; in a loop, up
-        to the input of its first round. If the input depends on what the plan writes, it is the
-        whole plan, and the second value is true. Raises PlanError.
+    def _source(self, store: Store, physical: PhysicalPlan) -> tuple[PhysicalPlan, bool]:
+        """The plan of the reference up to the step; in a loop, up to the input of its first round. If
+        the input depends on what the plan writes, it is the whole plan, and the second value is true.
         """
         bench, node, arm = self.bench, self.node, self.arms[self.reference]
         plan = arm.arm.plan
         plan = replace(plan, use={**plan.use, node.step: arm.choice})
-        physical = bench.compiled(arm.arm, store, plan)
         steps = [n for n in walk(*physical.roots) if n.swappable and n.step == node.step]
         grown = any(source in physical.after_writes for n in steps for source in n.inputs)
         inputs = of_first_round(plan.roots, node)

@@ -203,8 +203,10 @@ class Bench:
         self._embedders: dict[tuple[int, str], Embedder] = {}
         self._sources: dict[str, Snapshot] = {}  # by arm
 
-    async def read(self) -> None:
-        """Read the store, once for all arms that read the same, with vectors of their embedders."""
+    async def read(self, *, pays: bool) -> None:
+        """Read the store, once for all arms that read the same; if it `pays`, with vectors of their
+        embedders.
+        """
         read: list[tuple[Any, Snapshot]] = []
         for arm in (self.base, *self.arms.values()):
             plan, embedder = arm.plan, arm.opened.embedder
@@ -215,7 +217,7 @@ class Bench:
             if own is None:
                 own = await snapshot(plan, self.opened.store, partitions, arm.request.inputs)
                 own = replace(own, dimensions=await arm.opened.vector_length(plan))
-                if embeds:
+                if embeds and pays:
                     own = await self.pays(partial(own.embedded, embedder))
                 read.append((what, own))
             self._sources[arm.name] = own
