@@ -454,7 +454,12 @@ def test_a_plan_that_asks_nothing_has_no_prompts_and_says_so(project: Project) -
 def test_a_sample_is_asked_for_real_and_nothing_is_written(
     project: Project, serving: Serving
 ) -> None:
-    done = project("explain", "people", "--sample", "2")
+    rows = [
+        {"group_id": group, "at": "2025-01-11T09:00:00Z", "text": "Ann knows Bob."}
+        for group in "abc"  # of a plan with windows whole groups are taken
+    ]
+    project.write("notes.jsonl", "\n".join(map(json.dumps, rows)))
+    done = project("explain", "people", "-i", "notes=notes.jsonl", "--sample", "2")
     assert done.code == 0
     assert serving.calls == 2
     assert "sample: 2 of 3 rows of " in done.out
