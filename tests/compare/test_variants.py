@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -116,10 +117,14 @@ class TestWhatMayChange:
         async with with_graph(model, tmp_path) as session:
             await session.arun(PLAN, episodes=episodes()[:2])
             other = f"openai:other@{model.base_url}?dimensions=32"
+            variants = {"a": {"embedder": f"openai:stand-in@{model.base_url}?dimensions=64"}, "b": {"embedder": other}}  # fmt: skip
+            texts = model.counters.embedding_texts
+            given = {"variants": variants, "episodes": episodes()[2:]}
+            assert len(await asyncio.to_thread(session.estimate, PLAN, **given)) == 2
+            assert model.counters.embedding_texts == texts, "an estimate embeds no stored text"
             found = await session.acompare(
-                PLAN, say=None, episodes=episodes()[2:],
-                variants={"a": {"embedder": f"openai:stand-in@{model.base_url}?dimensions=64"}, "b": {"embedder": other}},
-            )  # fmt: skip
+                PLAN, say=None, episodes=episodes()[2:], variants=variants
+            )
         assert [arm.failed for arm in found] == [0, 0]
         assert found["b"].quality.b_cubed == 1.0
 
