@@ -188,7 +188,7 @@ def test_the_word_is_for_inputs_of_all_groups(place: Place, tmp_path: Path) -> N
     with semgraph.Session(store="memory", journal=False, runs="", folder=tmp_path) as session:
         found = session.run(tmp_path / "counted.yaml", groups="some")
         assert found.rows("named") == [{"group_id": "some"}], "any other text is a row"
-        with pytest.raises(InputError, match="cannot be read from str"):
+        with pytest.raises(InputError, match="least has no text column"):
             session.run(tmp_path / "counted.yaml", least="all")
 
 
