@@ -303,7 +303,11 @@ HOME, NEW, JOB, OTHER = "I live in Rome.", "I live in Oslo.", "I work at Luma.",
         [[(1, JOB)], [(5, OTHER), (10, JOB)]],
         [[(21, HOME + " " + NEW)], [(3, HOME), (27, HOME)]],  # a stored fact says what is over
         [[(1, JOB), (5, OTHER), (10, JOB)], [(3, OTHER)]],  # what ended before ends earlier
-        [[(8, JOB), (9, JOB), (25, OTHER)], [(2, JOB)], [(5, OTHER)]],  # a part of a stored fact has its end
+        [
+            [(8, JOB), (9, JOB), (25, OTHER)],
+            [(2, JOB)],
+            [(5, OTHER)],
+        ],  # a part of a stored fact has its end
     ],
 )
 async def test_a_summary_tells_what_holds_whatever_the_order_of_arrival(
