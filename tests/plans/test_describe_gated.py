@@ -325,6 +325,15 @@ async def test_a_summary_tells_what_holds_whatever_the_order_of_arrival(
         assert told | {*state["pending"]} == holds
 
 
+async def test_episodes_that_are_processed_again_are_no_news(memory: Memory) -> None:
+    episodes = [memory.episode(f"Ann Day(user): {text}") for text in (JOB, HOME, OTHER)]
+    await memory.hear(*episodes, **GATED)
+    before = told(await memory.graph())
+    again = await memory.hear(*episodes, **GATED, again=True)
+    assert {*counted(again)} == {"summary_skipped: unchanged hash"}
+    assert told(await memory.graph()) == before
+
+
 async def test_over_forty_episodes_the_gate_saves_calls_and_its_summaries_are_not_staler(
     model: StandIn, tmp_path: Path
 ) -> None:
