@@ -251,6 +251,19 @@ async def test_a_pending_fact_of_a_removed_episode_is_never_told(memory: Memory)
     assert "Project Kite" in summary
 
 
+async def test_a_fact_that_holds_again_after_a_removal_is_told_at_both_its_ends(
+    memory: Memory,
+) -> None:
+    first = memory.episode("Ann Day(user): I work at Luma.")
+    later = memory.episode("Ann Day(user): I work at Acme.", uuid="e2")
+    await memory.hear(first, later, **GATED)
+    assert (await kept(memory, "Luma"))["summary"] == ""
+    await memory.run("remove_episode", episodes=[{"uuid": "e2"}])
+    assert (await kept(memory, "Luma"))["pending"] == ["Ann Day works at Luma."]
+    await memory.hear("Luma(user): I know Bob Ray.", **GATED)
+    assert "Ann Day works at Luma." in (await kept(memory, "Luma"))["summary"]
+
+
 async def test_a_merged_entity_tells_what_was_pending_and_has_its_state_again_when_undone(
     memory: Memory,
 ) -> None:
