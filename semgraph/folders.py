@@ -142,26 +142,23 @@ def plans_folder() -> Path:
 
 def graph_names() -> list[str]:
     """The names of the shipped graphs: their files below the shipped plans, without `.yaml`."""
-    home = plans_folder()
-    return sorted(
-        file.relative_to(home).with_suffix("").as_posix()
-        for file in home.rglob("*.yaml")
-        if (text := file.read_text(encoding="utf-8", errors="replace"))
-        and _IS_GRAPH.search(text)
-        and not _IS_PLAN.search(text)
-    )
+    return _names_of(_IS_GRAPH, plans_folder())
 
 
 def plan_names() -> list[str]:
     """The names of the plans in `./plans` and of the shipped ones, including subfolders. The key
     `plan` distinguishes plans from other YAML files; no plan is loaded.
     """
+    return _names_of(_IS_PLAN, Path("plans"), plans_folder())
+
+
+def _names_of(kind: re.Pattern[str], *folders: Path) -> list[str]:
     return sorted(
         {
             file.relative_to(folder).with_suffix("").as_posix()
-            for folder in (Path("plans"), plans_folder())
+            for folder in folders
             for file in folder.rglob("*.yaml")
-            if _IS_PLAN.search(file.read_text(encoding="utf-8", errors="replace"))
+            if kind.search(file.read_text(encoding="utf-8", errors="replace"))
         }
     )
 

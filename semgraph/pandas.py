@@ -51,8 +51,8 @@ __all__ = ["Semantics", "session", "usage", "use"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_ROW = "_row"  # the position of a row in its data frame
-_OTHER = "_other_row"  # the position of the other row of a pair
+_ROW = "_semgraph_row"  # the position of a row in its data frame
+_OTHER = "_semgraph_other_row"  # the position of the other row of a pair
 _STEP = "answers"
 _session: Session | None = None
 
@@ -94,11 +94,15 @@ def _checks(operator: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def _of_frame(operator: str) -> Callable[..., pd.DataFrame]:
-    """The method of data frames that runs a composed method of `Frame` on their rows."""
+    """The method of data frames that runs a method of `Frame` on their rows; `use` is beside it."""
     method = getattr(Frame, operator)
+    signature = inspect.signature(method)
 
     def run(self: Semantics, *args: Any, use: str | None = None, **options: Any) -> pd.DataFrame:
-        asked = inspect.signature(method).bind(self, *args, **options).arguments
+        try:
+            asked = signature.bind(self, *args, **options).arguments
+        except TypeError as error:
+            raise TypeError(f"{operator}: {error}") from None
         del asked["self"]
         if "other" not in asked:
             return _Question(_Rows(self._frame), operator, asked, use).rows()
@@ -106,6 +110,10 @@ def _of_frame(operator: str) -> Callable[..., pd.DataFrame]:
         question = _Question(_Rows(self._frame), operator, {**asked, "other": right.frame}, use)
         return question.pairs(right, asked.get("alias", "other"))
 
+    own = [each for name, each in signature.parameters.items() if name != "step"]
+    kind = inspect.Parameter.KEYWORD_ONLY
+    own.append(inspect.Parameter("use", kind, default=None, annotation="str | None"))
+    run.__signature__ = inspect.Signature(own, return_annotation="pd.DataFrame")  # type: ignore[attr-defined]
     run.__doc__ = method.__doc__
     return _checks(operator)(run)
 
@@ -125,48 +133,6 @@ class Semantics:
 
     def __init__(self, frame: pd.DataFrame) -> None:
         self._frame = frame
-
-    @_checks("sem_filter")
-    def filter(
-        self,
-        prompt: str | Mapping[str, str],
-        *,
-        returns: Any = None,
-        on_error: Literal["raise", "null"] = "raise",
-        use: str | None = None,
-        **options: Any,
-    ) -> pd.DataFrame:
-        """The rows for which the model says yes, with the typed answers of `returns` as new columns."""
-        asked = {"prompt": prompt, "returns": returns, "on_error": on_error, **options}
-        return _Question(_Rows(self._frame), "sem_filter", asked, use).rows()
-
-    @_checks("sem_map")
-    def map(
-        self,
-        prompt: str | Mapping[str, str],
-        returns: Any = None,
-        *,
-        on_error: Literal["raise", "null"] = "raise",
-        use: str | None = None,
-        **options: Any,
-    ) -> pd.DataFrame:
-        """All rows, with the typed answers of the model as new columns: `returns={"topic": str}`."""
-        asked = {"prompt": prompt, "returns": returns, "on_error": on_error, **options}
-        return _Question(_Rows(self._frame), "sem_map", asked, use).rows()
-
-    @_checks("sem_topk")
-    def topk(
-        self,
-        prompt: str | Mapping[str, str],
-        k: int,
-        by: str | Sequence[str] | None = None,
-        *,
-        use: str | None = None,
-        **options: Any,
-    ) -> pd.DataFrame:
-        """The `k` best rows, per group of equal `by`, best first, with `rank` and `score`."""
-        asked = {"prompt": prompt, "k": k, "by": by, **options}
-        return _Question(_Rows(self._frame), "sem_topk", asked, use).rows()
 
     @_checks("sem_join")
     def join(
@@ -212,6 +178,9 @@ class Semantics:
         asked = {"prompt": prompt, "returns": returns, "by": by, "add": own, **options}
         return _Question(_Rows(self._frame), "sem_agg", asked, use).groups()
 
+    filter = _of_frame("sem_filter")
+    map = _of_frame("sem_map")
+    topk = _of_frame("sem_topk")
     search = _of_frame("sem_search")
     dedup = _of_frame("sem_dedup")
     cluster_by = _of_frame("sem_cluster_by")
@@ -360,7 +329,7 @@ class _Question:
     def pairs(self, right: _Rows, alias: str) -> pd.DataFrame:
         """The pairs that a join returns, with its answers."""
         new = [name for name in self.frame.columns if name not in {*self.own, alias}]
-        columns = {**dict.fromkeys([_ROW, *new]), _OTHER: f"{alias}.{_ROW}"}
+        columns = {**dict.fromkeys([_ROW, *new]), _OTHER: f'"{alias}".{_ROW}'}
         theirs = {
             name: f"{name}_{alias}" if name in self.source.columns else name
             for name in right.source.columns
@@ -443,10 +412,11 @@ def _refuse_arguments(arguments: Mapping[str, Any], use: object) -> None:
 def _problems(error: PlanError, rows: _Rows, arguments: Mapping[str, Any]) -> list[Problem]:
     """The problems of a question; for a column that no plan can have, the reason."""
     texts = repr([value for value in arguments.values() if not isinstance(value, Frame)])
+    texts += "".join(problem.what for problem in error.problems)
     named = {
         name: problem
         for name, problem in rows.left_out.items()
-        if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", texts)
+        if re.search(rf"""["{{]{re.escape(name)}(?!\w)""", texts)
     }
     found = [
         replace(problem, there=_columns_of_users(problem.there or "") or None)

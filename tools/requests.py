@@ -41,6 +41,7 @@ from semgraph.stores.registry import lasts
 PLANS = Path(__file__).parents[1] / "plans"
 WAYS = {
     "sem_map": ("packed", "per_row", "reflexion", "vote"),
+    "sem_filter": ("per_row", "packed"),
     "sem_join": ("block", "nested_loop", "cascade(jaccard=null)"),
     "sem_agg": ("tree", "fold", "single"),
 }

@@ -11,14 +11,7 @@ from typing import Annotated
 
 import typer
 
-from semgraph.cli.options import (
-    Commands,
-    CommonOptions,
-    PlanOptions,
-    argument,
-    everywhere,
-    flag,
-)
+from semgraph.cli.options import Commands, CommonOptions, PlanOptions, argument, everywhere, flag
 from semgraph.errors import PlanError, Problem
 
 app = Commands(help="Records of runs: list, show, remove.", no_args_is_help=True)

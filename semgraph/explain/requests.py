@@ -45,7 +45,6 @@ from semgraph.semantic.ask import Asking
 from semgraph.semantic.context import Context, DryRun, DryRunEnded
 from semgraph.semantic.contract import Part, Rows
 from semgraph.semantic.dispatch import answer
-from semgraph.semantic.examples import shown_of
 from semgraph.semantic.implementation import Implementation
 from semgraph.stores.base import Observable, Store
 
@@ -118,13 +117,7 @@ async def tokens_of_inputs(
     """Tokens of the first prompts that depend only on the inputs, by node; the store is not read."""
     closed: Any = _Closed(store, "takes")
     prompts = await first_prompts(plan, llm, closed, inputs, now)
-    return {each.node: each.tokens + _embedded(each.node, llm) for each in prompts if each.real}
-
-
-def _embedded(node: Semantic, llm: LLM) -> float:
-    """The tokens of a row's text that is embedded to find its nearest examples: those of an example."""
-    near = (shown for shown in shown_of(node).values() if shown.examples.nearest)
-    return max((sum(map(llm.count_tokens, e.texts)) / len(e.texts) for e in near), default=0.0)
+    return {each.node: float(each.tokens) for each in prompts if each.real}
 
 
 async def first_prompts(

@@ -54,11 +54,11 @@ def steps_of(
                     for name, scalar in n.add
                 ]
                 + [
-                    f"{shown.by} and {len(shown.rows)} examples, {shown.nearest} nearest a row"
+                    f"{p.shown.by} and {len(p.shown.rows)} examples, {p.shown.nearest} nearest a row"
                     for n in own
                     if isinstance(n, Semantic)
-                    for shown in (prompt.shown for prompt in n.prompt.all)
-                    if shown and shown.nearest
+                    for p in n.prompt.all
+                    if p.shown and p.shown.nearest
                 ],
                 "segments": segments.get(step, []),
                 "part": "ordered" if any(n in plan.after_writes for n in own) else "ahead",

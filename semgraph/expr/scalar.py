@@ -612,8 +612,8 @@ _AFTER = _NEGATED | frozenset(
     ["AND", "OR", "IS", "ISNULL", "NOTNULL", "THEN", "ELSE", "END", "WHEN", "ASC", "DESC", "NULLS", "FOR", "ORDER BY",
      "AS", "AT", "COLLATE", "ESCAPE", "NOT"]
 )  # fmt: skip
-# Names already, words that are values, or that begin a frame of a window function.
-_KEPT = {TokenType.VAR, TokenType.TRUE, TokenType.FALSE, TokenType.NULL, TokenType.ROWS, TokenType.RANGE,
+# Names already, and words that are values.
+_KEPT = {TokenType.VAR, TokenType.TRUE, TokenType.FALSE, TokenType.NULL,
          *_DIALECT.parser_class.NO_PAREN_FUNCTIONS}  # fmt: skip
 
 
@@ -624,7 +624,7 @@ def _name_words(tokens: Sequence[Token]) -> None:
     """
     due, of_type, before = True, 0, None  # of_type: 1 and the open brackets of a type
     for i, token in enumerate(tokens):
-        word, kind = _word(token), token.token_type
+        word, kind = _word(tokens, i), token.token_type
         opens = i + 1 < len(tokens) and tokens[i + 1].token_type == TokenType.L_PAREN
         if of_type:
             of_type += (kind == TokenType.L_PAREN) - (kind == TokenType.R_PAREN)
@@ -634,7 +634,7 @@ def _name_words(tokens: Sequence[Token]) -> None:
         elif not word:
             due = kind not in {TokenType.VAR, TokenType.DCOLON, *_CLOSING, *_NO_WORDS}
         elif before == TokenType.DOT or (due and _is_name(tokens, i)):
-            if (kind not in _KEPT or word == "LAMBDA") and not opens:
+            if (kind not in _KEPT or word in {"IF", "LAMBDA"}) and not opens:
                 token.token_type = TokenType.IDENTIFIER
             due = False
         elif word not in {"NOT", "DISTINCT"}:
@@ -642,37 +642,35 @@ def _name_words(tokens: Sequence[Token]) -> None:
         before = token.token_type
 
 
-def _word(token: Token) -> str:
-    """The word of a token in upper case; "" for signs, values and quoted names."""
-    is_word = token.token_type not in _NO_WORDS and token.text[:1].isalpha()
-    return token.text.upper() if is_word else ""
+def _word(tokens: Sequence[Token], i: int) -> str:
+    """The word at a place in upper case; "" for signs, values, quoted names and beyond the end."""
+    token = tokens[i] if i < len(tokens) else None
+    named = token and token.token_type not in _NO_WORDS and token.text[:1].isalpha()
+    return token.text.upper() if token and named else ""
 
 
 def _is_name(tokens: Sequence[Token], i: int) -> bool:
     """Whether a word where an operand is due is one, and no syntax before an operand."""
-    word, before = _word(tokens[i]), [_word(t) or t.text for t in tokens[max(i - 2, 0) : i]]
+    word, before = _word(tokens, i), [token.text.upper() for token in tokens[max(i - 2, 0) : i]]
     if " " in word or (word, before[-1:]) == ("WHEN", ["CASE"]) or before == ["FILTER", "("]:
+        return False
+    if word in {"ROWS", "RANGE"} and _word(tokens, i + 1) == "BETWEEN":  # a frame
         return False
     opens = before[-1:] in ([], ["("])
     if word in {"NOT", "CASE", "ARRAY", "INTERVAL"} or (word in {"DISTINCT", "SELECT"} and opens):
-        following = tokens[i + 1] if i + 1 < len(tokens) else None
-        if following is not None and following.text in {"+", "-", "*", "~", "@", "["}:
-            return False
-        another = _word(following) if following is not None else ""
-        if (word, another) == ("CASE", "WHEN") or (another and _follows(tokens, i + 2)):
+        following, sign = _word(tokens, i + 1), "".join(t.text for t in tokens[i + 1 : i + 2])
+        another = (word, following) == ("CASE", "WHEN") or (following and _follows(tokens, i + 2))
+        if another or sign in {"+", "-", "*", "~", "@", "["}:
             return False
     return _follows(tokens, i + 1)
 
 
 def _follows(tokens: Sequence[Token], i: int) -> bool:
     """Whether the token at a place can only stand after an operand."""
-    if i >= len(tokens):
-        return True
-    if word := _word(tokens[i]):
-        negated = i + 1 < len(tokens) and _word(tokens[i + 1]) in _NEGATED
-        return word in _AFTER and (word != "NOT" or negated)
-    kind = tokens[i].token_type
-    return kind not in {TokenType.L_PAREN, TokenType.L_BRACE, TokenType.PARAMETER, *_NO_WORDS}
+    if word := _word(tokens, i):
+        return word in _AFTER and (word != "NOT" or _word(tokens, i + 1) in _NEGATED)
+    opening = {TokenType.L_PAREN, TokenType.L_BRACE, TokenType.PARAMETER, *_NO_WORDS}
+    return i >= len(tokens) or tokens[i].token_type not in opening
 
 
 @lru_cache(maxsize=256)

@@ -169,6 +169,8 @@ def shared_node(cls: type[N], step: str, origin: Position | None, **values: Any)
     presets share most nodes. Over other relations with the same columns it needs no checks. Raises
     Fault.
     """
+    if "prompt" in values:
+        values["prompt"] = checked_examples(cls, values)
     # a graph cannot be hashed; the node keeps it, so no other has its id
     parts = [(name, id(v) if isinstance(v, Graph) else v) for name, v in values.items()]
     key = (cls, step, origin, *parts)
@@ -315,13 +317,7 @@ class _Arguments:
                 return one_of(*f.metadata["choices"]).read(value, self.scope)
             case "prompt":
                 given = {key: self.data.get(key) for key in plan_keys(self.cls)}
-                return read_prompt(
-                    value,
-                    self.scope,
-                    given.get("returns"),
-                    given.get("role"),
-                    given.get("examples"),
-                )
+                return read_prompt(value, self.scope, *map(given.get, _BESIDE["prompt"]))
             case "refs":
                 return read_refs(value, self.scope)
             case "body":
@@ -349,8 +345,6 @@ class _Arguments:
         refs = values.pop("refs", {})
         if "prompt" in values:
             refuse_unnamed(self.cls, values["prompt"].first, refs)
-        if "prompt" in values and not refs:
-            values["prompt"] = checked_examples(self.cls, values, step)
         if refs:
             return with_refs(shared_node, refs, values, step, origin)
         return shared_node(self.cls, step, origin, **values)
@@ -564,8 +558,7 @@ def with_refs(
     if values.get("check") is not None:
         own["check"] = _over_named_rows(values["check"], answers, rows_of)
     with _naming_no_other(collected.values()):
-        shown = checked_examples(SemMap, {**values, **own}, step)
-        asked = build(SemMap, step, origin, **{**values, **own, "prompt": shown})
+        asked = build(SemMap, step, origin, **{**values, **own})
     columns = [(name, f'"{name}"') for name in source.schema.names if name not in dict(answers)]
     columns += [(name, _named_rows(f'"{name}"', kind, rows_of)) for name, kind in answers]
     project = tuple((name, parse_scalar(text)) for name, text in columns)

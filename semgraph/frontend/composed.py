@@ -10,10 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.expr.scalar import parse_scalar
 from semgraph.expr.types import Type
 from semgraph.frontend.build import is_type
 
 Frame = Any  # of `semgraph.frontend.frame`, which imports this module
+OnError = Literal["raise", "null"]
 _ALL = 1_000_000_000  # more hits than a search can have
 
 
@@ -26,32 +28,22 @@ def sem_search(
     prompt: str | None = None,
 ) -> Frame:
     """The `k` rows whose text in `column` is nearest to `query`, nearest first, with `similarity`,
-    the cosine; then the `rerank` best of these, as the model scores them, with `rank` and `score`.
-
-    `filter`, `embed`, `add`, `limit` and `sort`; `sem_topk` with `prompt`, which by default asks how
-    well the text answers the query. Without `k` the model scores all rows. NULL is no hit.
-
-    >>> from semgraph.frontend.frame import table
-    >>> notes = table([{"id": 1, "body": "It leaks."}])
-    >>> notes.sem_search("body", "a leak", k=3).columns
-    ['id', 'body', 'similarity']
+    the cosine (`filter`, `embed`, `add`, `limit`, `sort`); then the `rerank` best of these, or without
+    `k` of all, by `sem_topk`. Its `prompt` asks how well a text answers the query. NULL is no hit.
     """
-    _check_columns("sem_search", self, column)
-    if k is None and rerank is None:
-        raise PlanError(Problem("sem_search needs k, rerank, or both"))
-    found = self.filter(f"{_sql(column)} IS NOT NULL")
+    text = _sql("sem_search", self, column, "" if k is None else "similarity")
+    if k is rerank is None or not isinstance(query, str):
+        raise PlanError(Problem("sem_search needs a text as its query, and k, rerank, or both"))
+    found = self.filter(f"{text} IS NOT NULL")
     if k is not None:
-        text, wanted = _free(self, "text_vector"), _free(self, "query_vector")
-        quoted = "'" + query.replace("'", "''") + "'"
-        found = found.embed({text: _sql(column), wanted: quoted})
-        found = found.add({"similarity": f"list_cosine_similarity({text}, {wanted})"})
+        own, wanted = _free(self, "text_vector"), _free(self, "query_vector")
+        found = found.embed({own: text, wanted: "'" + query.replace("'", "''") + "'"})
+        found = found.add({"similarity": f"list_cosine_similarity({own}, {wanted})"})
         found = found.limit(k, order="similarity desc").sort("similarity desc")
         found = found.project([*self.columns, "similarity"])
-    if rerank is None:
-        return found
     shown = query.replace("{", "{{").replace("}", "}}")
     asked = prompt or f"How well does this answer “{shown}”: {{{column}}}"
-    return found.sem_topk(asked, k=rerank)
+    return found if rerank is None else found.sem_topk(asked, k=rerank)
 
 
 def sem_sim_join(
@@ -65,48 +57,49 @@ def sem_sim_join(
     how: Literal["inner", "left"] = "inner",
 ) -> Frame:
     """Each row with the `k` rows of `other` whose text in `right_on` is nearest to its text in
-    `left_on`, as the struct `alias`, and `similarity`, the cosine, which is at least `above`.
-
-    `search` over the other frame, and `add`.
+    `left_on`, as the struct `alias`, and `similarity`, the cosine, if it is above `above`: by
+    `search` and `add`.
     """
-    _check_columns("sem_sim_join", self, left_on)
-    _check_columns("sem_sim_join", other, right_on)
-    rows, key = _keyed(other)
+    _sql("sem_sim_join", other, right_on)
     least = {} if above is None else {"above": above}
-    method = {"nearest": right_on, "to": _sql(left_on), **least}
+    method = {"nearest": right_on, "to": _sql("sem_sim_join", self, left_on, "similarity"), **least}
+    rows, key = _keyed(other)
     hits = self.search(rows, alias, k, methods=method, fuse="none", key=key, how=how)
-    return hits.add({"similarity": f"{alias}.score"})
+    return hits.add({"similarity": f"{_name(alias)}.score"})
 
 
 def sem_dedup(self: Frame, column: str, threshold: float) -> Frame:
     """The rows without those whose text in `column` resembles that of an earlier row: of rows that
-    are connected by pairs with a cosine of at least `threshold`, the first. NULL resembles nothing.
-
-    `search` of the rows over themselves, `cluster` and `distinct`.
+    are connected by pairs with a cosine above `threshold`, the first: by `search` of the rows over
+    themselves, `cluster` and `distinct`. NULL resembles nothing; groups do not mix.
     """
-    _check_columns("sem_dedup", self, column)
+    text = _sql("sem_dedup", self, column)
+    if not isinstance(threshold, (int, float)) or not threshold < 1:
+        hint = f'equal texts: distinct("{column}")'
+        raise PlanError(Problem("sem_dedup: threshold is a cosine below 1", hint=hint))
     rows, key = _keyed(self)
-    hit, end, cluster = (_free(rows, name) for name in ("similar", "other_end", "cluster"))
-    near = {"nearest": column, "above": threshold}
-    pairs = rows.search(rows, hit, _ALL, methods=near, key=key)
+    hit, end, cluster, null = (
+        _free(rows, name) for name in ("similar", "other_end", "cluster", "no_text")
+    )
+    own = [column, *({self.world.graph.partition} & {*self.columns} - {column})]
+    marked = rows.add({null: f"if({text} IS NULL, {_name(key)}, NULL)"})
+    firsts = marked.distinct([*own, null])  # of equal texts
+    texts = firsts.project(list(dict.fromkeys([key, *own])))
+    pairs = texts.search(texts, hit, _ALL, {"nearest": column, "above": threshold}, key=key)
     edges = pairs.project({key: None, end: f"{hit}.{key}"})
-    grouped = edges.cluster(nodes=rows, key=key, source=key, target=end, alias=cluster)
+    grouped = edges.cluster(nodes=firsts, key=key, source=key, target=end, alias=cluster)
     return grouped.distinct(cluster).project(self.columns)
 
 
 def sem_cluster_by(self: Frame, column: str, n: int, alias: str = "cluster") -> Frame:
     """The rows with one of at most `n` clusters of near texts in `column`, as the column `alias`: the
-    smallest key of the cluster, or the number of its first row. A text must not be NULL.
-
-    `embed` and `cluster` by kmeans, which needs `pip install "semgraph[kmeans]"`.
+    smallest key of the cluster, or the number of its first row. A text must not be NULL. By `embed`
+    and `cluster`, whose kmeans needs `pip install "semgraph[kmeans]"`.
     """
-    _check_columns("sem_cluster_by", self, column)
-    rows, key = _keyed(self)
-    vector = _free(rows, "vector")
-    by = {"kmeans": {"k": n, "cosine": True}}
-    clusters = rows.embed({vector: _sql(column)}).cluster(
-        key=key, vector=vector, algorithm=by, alias=alias
-    )
+    text, (rows, key) = _sql("sem_cluster_by", self, column), _keyed(self)
+    vector, by = _free(rows, "vector"), {"kmeans": {"k": n, "cosine": True}}
+    embedded = rows.embed({vector: text})
+    clusters = embedded.cluster(key=key, vector=vector, algorithm=by, alias=alias)
     return clusters.project([*self.columns, alias])
 
 
@@ -116,62 +109,67 @@ def sem_classify(
     labels: Sequence[str] | Mapping[str, str],
     alias: str = "label",
     when: str | None = None,
-    on_error: Literal["raise", "null"] = "raise",
+    on_error: OnError = "raise",
     role: str | None = None,
 ) -> Frame:
-    """The rows with one of `labels` as the column `alias`. `of` is a column, or a prompt; labels may
-    have descriptions, `{"bug": "something is broken"}`. The rest is that of `sem_map`.
-
-    `sem_map` with an enum as its answer.
-
-    >>> from semgraph.frontend.frame import table
-    >>> table([{"id": 1, "body": "It leaks."}]).sem_classify("body", ["bug", "praise"])
-    Frame(sem_map: id int64, body string, label string)
+    """The rows with one of `labels` as the column `alias`, by `sem_map`. `of` is a column, or a prompt;
+    labels may have descriptions, `{"bug": "something is broken"}`.
     """
-    prompt = of
-    if not any(sign.isspace() or sign == "{" for sign in of):
-        _check_columns("sem_classify", self, of)
-        prompt = f"Which label fits this: {{{of}}}"
+    if isinstance(labels, str) or not labels or not all(isinstance(each, str) for each in labels):
+        raise PlanError(Problem("sem_classify: labels are texts", hint='write ["bug", "praise"]'))
+    if "{" not in of:
+        _sql("sem_classify", self, of)
+        of = f"Which label fits this: {{{of}}}"
     answer = {"type": str(Type("enum", values=tuple(labels)))}
     if isinstance(labels, Mapping):
-        answer["describe"] = "; ".join(f"{label}: {says}" for label, says in labels.items())
-    return self.sem_map(prompt, returns={alias: answer}, when=when, on_error=on_error, role=role)
+        answer["describe"] = "; ".join(f"{each}: {says}" for each, says in labels.items() if says)
+    return self.sem_map(of, returns={alias: answer}, when=when, on_error=on_error, role=role)
 
 
 def sem_extract(
     self: Frame,
     columns: Sequence[str] | str,
-    fields: Mapping[str, Any],
+    fields: Any,
     when: str | None = None,
-    on_error: Literal["raise", "null"] = "raise",
+    on_error: OnError = "raise",
     role: str | None = None,
 ) -> Frame:
-    """The rows with `fields` that the model reads from the texts in `columns`. A field has a type,
-    `"int64 null"` or `int`, or a description, with which it is a text or NULL; or both, as in
-    `returns`. The rest is that of `sem_map`.
-
-    `sem_map` with several answers.
-
-    >>> from semgraph.frontend.frame import table
-    >>> notes = table([{"id": 1, "body": "Two kettles leak."}])
-    >>> notes.sem_extract("body", {"product": "what it is about", "count": "int64 null"})
-    Frame(sem_map: id int64, body string, product string, count int64)
+    """The rows with `fields` that the model reads from the texts in `columns`, by `sem_map`. A field
+    has a type, `"int64 null"` or `int`, or a description, with which it is a text or NULL; or both.
+    They may be a class, as in `returns`.
     """
-    names = [columns] if isinstance(columns, str) else list(columns)
-    _check_columns("sem_extract", self, *names)
-    shown = "\n".join(f"{name}: {{{name}}}" for name in names)
-    returns = {name: _answer(value) for name, value in fields.items()}
-    prompt = f"Read the fields from this record.\n{shown}"
+    prompt, returns = "Read the fields from this record.", fields
+    for name in [columns] if isinstance(columns, str) else columns or [""]:
+        _sql("sem_extract", self, name)
+        prompt += f"\n{name}: {{{name}}}"
+    if isinstance(fields, Mapping):
+        returns = {name: _answer(value) for name, value in fields.items()}
     return self.sem_map(prompt, returns=returns, when=when, on_error=on_error, role=role)
 
 
-def _check_columns(operator: str, frame: Frame, *columns: str) -> None:
-    """Refuse columns that the frame lacks. Raises PlanError."""
-    for column in columns:
-        if column not in frame.columns:
-            there, hint = ", ".join(frame.columns), did_you_mean(column, frame.columns)
-            what = f'{operator}: no column "{column}"'
-            raise PlanError(Problem(what, there=f"columns here: {there}", hint=hint))
+def _sql(operator: str, frame: Frame, column: str, new: str = "") -> str:
+    """A column of the frame as an expression. Raises PlanError if the frame lacks it, or has the new
+    one.
+    """
+    if not hasattr(frame, "made"):
+        what, hint = (
+            f"other is {type(frame).__name__}, no frame",
+            "write semgraph.table(rows, name=...)",
+        )
+        raise PlanError(Problem(f"{operator}: {what}", hint=hint))
+    there = f"columns here: {', '.join(frame.columns)}"
+    if new in frame.columns:
+        what = f'{operator} adds "{new}", which is a column already'
+        raise PlanError(Problem(what, there=there, hint="rename it, or leave it out"))
+    if column not in frame.columns:
+        near = did_you_mean(str(column), frame.columns)
+        raise PlanError(Problem(f'{operator}: no column "{column}"', there=there, hint=near))
+    return _name(column)
+
+
+def _name(column: str) -> str:
+    """A column as an expression; a word of SQL that is a value is quoted."""
+    return column if column in parse_scalar(column).columns else f'"{column}"'
 
 
 def _keyed(frame: Frame) -> tuple[Frame, str]:
@@ -187,11 +185,6 @@ def _free(frame: Frame, name: str) -> str:
     while name in {column.lower() for column in frame.columns}:
         name += "_"
     return name
-
-
-def _sql(column: str) -> str:
-    """A column as an expression."""
-    return column if column.lower() not in {"true", "false", "null"} else f'"{column}"'
 
 
 def _answer(value: Any) -> Any:

@@ -56,7 +56,7 @@ def kind_of(value: object) -> str:
     if isinstance(value, Mapping):
         return "a mapping"
     if isinstance(value, (list, tuple)):
-        return "a list"
+        return "a list" if value else "an empty list"
     if value is None:
         return "nothing"
     return str(value).lower() if isinstance(value, bool) else repr(value)

@@ -51,7 +51,8 @@ class World:
             return value.node
         if isinstance(value, str) and value in self.graph.labels:
             return Scan(graph=self.graph, label=value)
-        raise Fault(f"expected a frame, found {value!r}")
+        found = repr(value) if isinstance(value, str) else type(value).__name__
+        raise Fault(f"expected a frame, found {found}", hint="write semgraph.table(rows, name=...)")
 
     def is_relation(self, name: str) -> bool:
         """False: relations have no names here."""

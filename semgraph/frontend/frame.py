@@ -64,13 +64,7 @@ from semgraph.frontend.head import (
 from semgraph.frontend.load import Loader, dump, load_document
 from semgraph.frontend.prompt_files import answer_types
 from semgraph.frontend.renamed import ELSEWHERE
-from semgraph.frontend.row_files import (
-    delimited_rows,
-    json_rows,
-    parquet_rows,
-    rows_of_path,
-    texts_of,
-)
+from semgraph.frontend.row_files import delimited_rows, json_rows, parquet_rows, rows_of_path
 from semgraph.frontend.rows import (
     RowColumns,
     columns_of,
@@ -205,19 +199,18 @@ class Frame:
             PlanError: The arguments are wrong.
         """
         cls = _CLASSES[keyword]
-        if isinstance(arguments, Mapping) and "returns" in arguments:
-            with errors_of(keyword, "returns"):
-                arguments = {**arguments, "returns": answer_types(arguments["returns"])}
-        if isinstance(arguments, Mapping) and arguments.get("examples") is not None:
-            with errors_of(keyword, "examples"):
-                arguments = {**arguments, "examples": plain_examples(arguments["examples"])}
+        for name, plainly in (("returns", answer_types), ("examples", plain_examples)):
+            if isinstance(arguments, Mapping) and arguments.get(name) is not None:
+                with errors_of(keyword, name):
+                    arguments = {**arguments, name: plainly(arguments[name])}
         world, plain = joined(self.world, arguments)
         if not is_shorthand(cls, plain):
-            keys = plan_keys(cls)
+            defaults = {key: each.default for key, each in plan_keys(cls).items()}
             plain = {
-                k: v
-                for k, v in plain.items()
-                if v is not None and (k not in keys or v != keys[k].default)
+                key: value
+                for key, value in plain.items()
+                if value is not None
+                and not (type(default := defaults.get(key)) is type(value) and default == value)
             }
         with errors_of(keyword):
             node = build(cls, plain, world, source=self.node)
@@ -325,13 +318,7 @@ class Frame:
 
     @operator
     def intersect(self, *others: Frame) -> Frame:
-        """∩: the rows that all `others` have too, equal rows once; NULL equals NULL.
-
-        >>> from semgraph.frontend.frame import table
-        >>> a, b = table([{"id": 1}], name="a"), table([{"id": 2}], name="b")
-        >>> a.intersect(b)
-        Frame(intersect: id int64)
-        """
+        """∩: the rows that all `others` have too, equal rows once; NULL equals NULL."""
         return _combined(Intersect, [self, *others])
 
     @operator
@@ -885,8 +872,8 @@ def table(
 
     Args:
         rows: A data frame of pandas or Polars, an Arrow table or any object with Arrow's stream
-            interface, a list of mappings, or a `Path` of a file; with one column in `types`, a text
-            or a list of texts. The index of pandas is left out: `reset_index()` makes it a column.
+            interface, a list of mappings, or the `Path` of a file. The index of pandas is left out:
+            `reset_index()` makes it a column.
         key: The key column; its values must be distinct.
         name: The name of the input in plans; default: the name of the file, or `table`.
         types: Types of columns, of plans or of Python: `{"at": "timestamp"}`. Other types are
@@ -911,12 +898,9 @@ def table(
     if isinstance(rows, Path):
         rows, name = rows_of_path(rows, types or ()), name or _named_after(rows)
     name = name or "table"
-    if texts := texts_of(rows):
-        if len(types or {}) != 1:
-            what = f"input {name}: a text needs the name of its column"
-            write = f'a file: Path({texts[0][:60]!r}); texts: types={{"text": "string"}}'
-            raise InputError(Problem(what, hint=write))
-        rows = [dict.fromkeys(types or {}, text) for text in texts]
+    if isinstance(rows, str):
+        what = f"input {name}: rows are no text"
+        raise InputError(Problem(what, hint=f"the rows of a file: Path({rows[:60]!r})"))
     world = _world(graph, folder, functions)
     data, spec = _spec(rows, name, types or {})
     if key is not None and key not in dict(spec.columns):
@@ -1225,7 +1209,7 @@ def call(
     arguments: dict[str, Any] = {"plan": plan, "inputs": dict(inputs)}
     arguments |= {"params": dict(params)} if params else {}
     arguments |= {"preset": preset} if preset else {}
-    worlds = [frame.world for frame in inputs.values()] if graph is None else []
+    worlds = [each.world for each in inputs.values() if graph is None and isinstance(each, Frame)]
     world, plain = joined(worlds[0] if worlds else _world(graph, None), arguments)
     state = LoadState(functions=world.functions)
     head = Head(state, Document("", {}), world.folder, confined=False, graph=world.graph)

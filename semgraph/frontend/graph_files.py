@@ -13,17 +13,9 @@ from semgraph.errors import Fault, Faults, PlanError, did_you_mean, each
 from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.expr.types import Type, parse_type
 from semgraph.folders import graph_names, plans_folder
+from semgraph.frontend import document as documents
 from semgraph.frontend import kinds
-from semgraph.frontend.document import (
-    is_file,
-    mapping,
-    notice,
-    parse,
-    read_text,
-    shown,
-    unknown,
-    wrong,
-)
+from semgraph.frontend.document import mapping, parse, read_text, shown, unknown, wrong
 from semgraph.frontend.kinds import Key, Keys, Schema, ValueKind
 from semgraph.logical.schema import NAME, Derived, Draw, Graph, Label
 
@@ -148,9 +140,9 @@ def graph_file(name: str | Path, folder: Path = Path()) -> Path:
     Raises Fault.
     """
     path = folder / name
-    if is_file(path):
+    if documents.is_file(path):
         return path
-    notice(path)
+    documents.notice(path)
     shipped = graph_names()
     if isinstance(name, str) and name in shipped:
         return plans_folder() / f"{name}.yaml"

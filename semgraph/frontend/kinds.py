@@ -589,9 +589,7 @@ def read_pattern(value: Any, scope: Scope) -> Pattern:
     return parse_pattern(_LENGTH.sub(length, value))
 
 
-def read_prompt(
-    value: Any, scope: Scope, returns: Any, role: Any, examples: Any = None
-) -> PromptSet:
+def read_prompt(value: Any, scope: Scope, returns: Any, role: Any, examples: Any) -> PromptSet:
     """A prompt file, an inline question, or one of several by a column; for the model of `role`, if
     set, with `examples`, if any.
     """

@@ -397,9 +397,6 @@ class Loader:
             return build(cls, value, self, source=source, step=self._step, origin=origin)
         except Fault as fault:
             raise Faults(map(self.prompts.located, each(fault))) from None
-        except PlanError as error:  # of a file of examples
-            self.head.report_all(error)
-            raise Reported from None
 
     def _switch(self, value: Any) -> Relation:
         """The form of a step that a parameter selects. Raises Fault or Pruned."""

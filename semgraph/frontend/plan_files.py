@@ -5,7 +5,7 @@ parameters, presets and steps.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,12 +21,12 @@ from semgraph.frontend.document import (
     Trail,
     find_plan,
     inside,
+    is_file,
     read_file,
     read_text,
     shown,
     walk_paths,
 )
-from semgraph.frontend.example_rows import file_of
 from semgraph.frontend.functions import Functions
 from semgraph.frontend.graph_files import read_graph
 from semgraph.frontend.kinds import whole_parameter
@@ -214,17 +214,15 @@ def _prompt_files(document: Mapping[str, Any], home: Path) -> Iterator[Path]:
             yield from (path for path in files if inside(path, (home,)) and path.is_file())
 
 
-def _example_files(
-    document: Mapping[str, Any], home: Path, prompts: Iterable[Path]
-) -> Iterator[Path]:
+def _example_files(plan: Mapping[str, Any], home: Path, prompts: Sequence[Path]) -> Iterator[Path]:
     """The files of examples of steps and of prompt files."""
-    params = document.get("params") or {}
-    steps = [(home, value) for _, value in walk_paths(document) if isinstance(value, dict)]
+    params = plan.get("params") or {}
+    steps = [(home, value) for _, value in walk_paths(plan) if isinstance(value, dict)]
     for folder, keys in [*steps, *((path.parent, front_of(path).data) for path in prompts)]:
         value = keys.get("examples")
-        file = file_of(params.get(whole_parameter(value), value))
-        path = folder / str(params.get(whole_parameter(file), file))
-        if file and inside(path, (home,)) and path.is_file():
+        value = value.get("file") if isinstance(value, dict) else value
+        path = folder / str(params.get(whole_parameter(value), value))
+        if is_file(path) and inside(path, (home,)):
             yield path
 
 

@@ -203,19 +203,16 @@ class Prompts:
             raise Fault(f'no prompt file "{name}.md"', there=there, hint=hint)
         prompt, front = read_prompt(path, self.params), front_of(path)
         try:
-            examples = _of_plan((front.data or {}).get("examples"), self.params)
-            return self._showing(prompt, examples, path.parent)
+            return self._showing(prompt, (front.data or {}).get("examples"), path.parent)
         except Fault as fault:
             raise PlanError(*map(front.problem, each(fault))) from None
 
     def _showing(self, prompt: Prompt, examples: Any, folder: Path) -> Prompt:
-        """The prompt with examples, if there are any. Raises Fault, or PlanError for bad rows."""
+        """The prompt with examples, if there are any. Raises Fault."""
         if examples is None:
             return prompt
-        has = "a section # examples" if prompt.examples.strip() else ""
-        has = "other examples" if prompt.shown else has
-        if has:
-            what = f'examples: stands beside the prompt "{prompt.name}", which has {has}'
+        if prompt.shown or prompt.examples.strip():
+            what = f'examples: stands beside the prompt "{prompt.name}", which has examples'
             raise Fault(what, "examples", hint="keep one of the two")
         home = self.folder.parent if self.confined else None
         read = kinds.at_key("examples", read_examples, examples, folder, home)
@@ -225,16 +222,6 @@ class Prompts:
 def front_of(path: Path) -> Document:
     """The front matter of a prompt file. Raises PlanError."""
     return _parts(read_text(path, "prompt"), shown(path)).front
-
-
-def _of_plan(value: Any, params: Mapping[str, Any]) -> Any:
-    """A value of a front matter, with the values of parameters. Raises Fault."""
-    if isinstance(value, Mapping):
-        return {key: _of_plan(inner, params) for key, inner in value.items()}
-    name = kinds.whole_parameter(value)
-    if name and name not in params:
-        raise kinds.unknown_parameter(name, params, "examples", value=True)
-    return params[name] if name else value
 
 
 _prompts: dict[tuple[str, ...], Prompt] = {}  # by text, file, name and values of parameters

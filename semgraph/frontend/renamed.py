@@ -77,11 +77,7 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
         "add": "typed answers stand in returns",
     },
     "sem_join": {**_PROMPT, **_PAIRS, "when": "where says which pairs are asked about"},
-    "sem_agg": {
-        **_PROMPT,
-        **_GROUPS,
-        "examples": "a row is no group: write them in words, in # examples of a prompt file",
-    },
+    "sem_agg": {**_PROMPT, **_GROUPS, "examples": "write them in # examples of a prompt file"},
     "sem_search": {**_COLUMN, **_COUNT, "n_rerank": 'did you mean "rerank"?'},
     "sem_sim_join": {**_COUNT, "score_suffix": "the score is the column similarity"},
     "sem_dedup": _COLUMN,
@@ -90,7 +86,6 @@ INSTEAD: Mapping[str, Mapping[str, str]] = {
     "sem_extract": {
         "input_cols": 'did you mean "columns"?',
         **dict.fromkeys(("output_cols", "returns"), 'did you mean "fields"?'),
-        "extract_quotes": 'ask for it: fields={"quote": "the words of the text that say so"}',
     },
     "sem_topk": {
         **_PROMPT,
@@ -133,9 +128,7 @@ ELSEWHERE: Mapping[str, str] = {
     "rename": 'columns are renamed by project: {"new": "old"}',
     "map": "the model answers about each row in sem_map",
     "topk": "the model ranks rows in sem_topk",
-    **dict.fromkeys(
-        ("sem_index", "load_sem_index"), "no index is needed: sem_search and search embed texts"
-    ),
+    "sem_index": "no index is needed: sem_search and search embed texts",
     "concat": "rows of several frames: union([a, b])",
     **dict.fromkeys(
         ("run", "collect", "execute", "compute", "to_pandas", "to_polars", "to_arrow", "rows"),

@@ -76,16 +76,6 @@ def json_rows(path: Path) -> Any:
     return reading(_existing(path), json_lines if path.suffix.lower() in _LINES else json_list)
 
 
-def lines_of(path: Path) -> list[int]:
-    """The line of each row of a file that is read by lines or cells; [] for other files."""
-    suffix = path.suffix.lower()
-    raw = path.read_bytes().removeprefix(BOM_UTF8) if suffix in (*_LINES, *_DELIMITERS) else b""
-    if suffix in _LINES:
-        return [n for n, line in enumerate(raw.split(b"\n"), 1) if line.strip()]
-    between = _DELIMITERS.get(suffix, ",").encode()
-    return [line for _, line, _, _ in _records(raw, between)][1:]
-
-
 def parquet_rows(path: Path) -> pa.Table:
     """The rows of a Parquet file with any name. Raises InputError."""
     return reading(_existing(path), parquet)
@@ -566,26 +556,15 @@ def _read(plan: LogicalPlan, spec: InputSpec, value: str) -> LoadedInput:
 
 def rows_given(spec: InputSpec, value: Any, cut: Windowing | None) -> Any:
     """The rows that a value of Python stands for: a path is read as a file, a text or a list of texts
-    are rows of the input's text column. Other values are unchanged.
-
-    Raises:
-        InputError: The file cannot be read, or the input has no single text column.
+    are rows of the input's text column. Other values are unchanged. Raises InputError.
     """
     if isinstance(value, Path):
-        source = _RowSource(str(value), partial(row_batches, _existing(value)))
-        return _loaded(spec, [source], source.name, cut)
-    texts = texts_of(value)
-    if not texts:
+        return _loaded(spec, [_source(spec, str(_existing(value)), cut)], str(value), cut)
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, (list, tuple)) or {*map(type, texts)} != {str}:
         return value
     hint = f"a file: {spec.name}=Path({texts[0][:60]!r}); rows: {spec.name}=[{{...}}]"
     return _loaded(spec, [_texts(spec, texts, "the text", cut, hint)], "the text", cut)
-
-
-def texts_of(value: Any) -> list[str]:
-    """The rows of a value that is a text or a list of texts; [] for others."""
-    texts = [value] if isinstance(value, str) else value
-    bare = isinstance(texts, (list, tuple)) and all(isinstance(text, str) for text in texts)
-    return list(texts) if bare else []
 
 
 def _loaded(

@@ -24,6 +24,7 @@ from semgraph.errors import Fault, InputError, Problem, did_you_mean
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type, python_values, type_of_arrow
 from semgraph.frontend.classes import schema_of_class
+from semgraph.frontend.kinds import one_of
 from semgraph.logical.plan import InputSpec
 from semgraph.logical.prompt import plain
 
@@ -43,9 +44,11 @@ def convert(value: Any, kind: Type) -> Any:
         return None
     if kind.item is not None:
         return _items(_list(value, kind), kind.item)
-    if kind.name in _OF_PARTS:
-        return _OF_PARTS[kind.name](value, kind)
-    return _ATOMS[kind.name](value)
+    if kind.name == "struct":
+        return _struct(value, kind)
+    if kind.name == "vector":
+        return _vector(value, kind)
+    return one_of(*kind.values).read(value, None) if kind.values else _ATOMS[kind.name](value)
 
 
 def _items(values: list[Any], kind: Type) -> list[Any]:
@@ -253,18 +256,6 @@ def _vector(value: Any, kind: Type) -> list[float]:
     return vector
 
 
-def _word(value: Any, kind: Type) -> str:
-    if value not in kind.values:
-        there, hint = f"words: {', '.join(kind.values)}", did_you_mean(str(value), kind.values)
-        raise Fault(f"{shown(value)} is none of its words", there=there, hint=hint)
-    return str(value)
-
-
-_OF_PARTS: dict[str, Callable[[Any, Type], Any]] = {
-    "struct": _struct,
-    "vector": _vector,
-    "enum": _word,
-}
 _ATOMS: dict[str, Callable[[Any], Any]] = {
     "string": _text,
     "int64": _whole,
@@ -687,7 +678,11 @@ def _cast(kind: Type, values: Any) -> Any:
 
     plain = kind.name == "vector" or not pa.types.is_nested(kind.arrow)
     try:
-        if not plain or kind.name == "json" or type_of_arrow(array.type).arrow != kind.arrow:
+        if (
+            not plain
+            or kind.name in {"json", "enum"}
+            or type_of_arrow(array.type).arrow != kind.arrow
+        ):
             return None
         if pa.types.is_dictionary(array.type):
             array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array

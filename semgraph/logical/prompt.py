@@ -124,14 +124,8 @@ def plain(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Examples:
-    """Rows with their right answers, which requests show.
-
-    Args:
-        rows: The rows, each as JSON: values by placeholder (those of the other row of a pair with its
-            alias before the name) and by answer.
-        nearest: The number of rows that a request shows for each of its rows; 0: all.
-        by: The column of texts by which they are near.
-        file: Their file; "" if the plan holds them.
+    """Rows with right answers, each as JSON, by placeholder and answer; a request shows all, or of
+    each of its rows those with the `nearest` texts in the column `by`. `file` is "" for a plan's own.
     """
 
     tag: ClassVar[str] = "Examples"

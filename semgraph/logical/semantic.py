@@ -69,6 +69,10 @@ class Check:
         return self.where.roots | self.message.roots
 
 
+# The column with the verdict, beside the answers in examples.
+VERDICTS = {"sem_filter": "keep", "sem_join": "match", "sem_topk": "score"}
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Semantic(Node, calls_model=True, returns_types=True):
     """A semantic operator. `on_error: null` keeps a row whose answer failed, with NULL answers.

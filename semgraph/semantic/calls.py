@@ -37,9 +37,6 @@ class NodeCalls:
 
     The engine opens it as an async context manager: closing it ends all its requests.
 
-    Attributes:
-        embeds: Whether texts are embedded; in a dry run they may not be.
-
     Args:
         llm: The model, or the models of all roles. Limits and token counts come from the role of
             the node's first prompt.
@@ -54,7 +51,7 @@ class NodeCalls:
         progress: Called with the (left) rows of each reply.
     """
 
-    embeds = True
+    embeds = True  # whether texts are embedded; in a dry run they may not be
 
     def __init__(
         self,

@@ -367,9 +367,9 @@ def _blocks(
             )
 
 
-def by_key(items: Sequence[int], keys: Sequence[int]) -> list[list[int]]:
+def by_key(items: Iterable[int], keys: Sequence[Hashable]) -> list[list[int]]:
     """Items grouped by key, in order of first appearance."""
-    groups: dict[int, list[int]] = {}
+    groups: dict[Hashable, list[int]] = {}
     for item in items:
         groups.setdefault(keys[item], []).append(item)
     return list(groups.values())

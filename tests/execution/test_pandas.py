@@ -407,6 +407,24 @@ def test_a_mixed_column_is_left_out_without_a_proposal_that_sem_does_not_take() 
         frame.sem.filter("{m}?")
 
 
+def test_a_column_may_be_named_row(model: ModelServer) -> None:
+    frame = pd.DataFrame({"_row": ["It leaks.", "Thanks."], "_other_row": ["a", "b"]})
+    assert frame.sem.filter("Does it say so: {_row}").index.tolist() == [0]
+    assert "It leaks." in model.requests[0]["messages"][-1]["content"]
+
+
+def test_an_error_names_a_column_that_no_plan_can_have_only_if_it_is_meant(
+    tickets: pd.DataFrame,
+) -> None:
+    with pytest.raises(PlanError) as caught:
+        tickets.sem.search("body", "what is open?", k=-1)
+    assert str(caught.value) == "limit, n: -1 is negative"
+    with pytest.raises(PlanError, match='column "open": type duration'):
+        tickets.sem.search("open", "x", k=1)
+    with pytest.raises(PlanError, match="'my col' cannot name a column"):
+        tickets.sem.classify("my col", ["a", "b"])
+
+
 def test_composed_methods_keep_the_index_of_the_rows(tickets: pd.DataFrame) -> None:
     found = tickets.sem.search("body", "The kettle leaks.", k=2, rerank=1, use="packed")
     assert (found.index.tolist(), list(found.columns)) == (

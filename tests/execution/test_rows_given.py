@@ -43,6 +43,12 @@ def test_a_path_is_read_as_the_command_line_reads_it(tmp_path: Path, ending: str
     assert bodies(read(tmp_path, TWO, file)) == [("It leaks", 8), ("Thanks", 6)]
 
 
+def test_a_json_file_may_have_several_inputs_by_name(tmp_path: Path) -> None:
+    file = tmp_path / "inputs.json"
+    file.write_text(json.dumps({"tickets": ROWS, "others": []}))
+    assert bodies(read(tmp_path, TWO, file)) == [("It leaks", 8), ("Thanks", 6)]
+
+
 def test_a_row_of_a_file_that_cannot_be_read_is_set_aside_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
     file.write_text('{"id": "a", "body": "It leaks"}\nnonsense\n')
@@ -91,12 +97,10 @@ def test_a_path_that_cannot_be_read_is_named(tmp_path: Path, name: str, said: st
         read(tmp_path, TWO, tmp_path / name)
 
 
-def test_a_table_takes_texts_for_its_only_column_and_no_text_as_a_path(tmp_path: Path) -> None:
-    table = semgraph.table(["It leaks", "Thanks"], types={"body": str})
-    assert table.tables["table"].to_pylist() == [{"body": "It leaks"}, {"body": "Thanks"}]
+def test_a_table_takes_a_path_and_no_text_as_a_path(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("body\nIt leaks\n")
     assert semgraph.table(tmp_path / "rows.csv").columns == ["body"]
-    with pytest.raises(InputError, match=r"a text needs the name of its column. A file: Path\("):
+    with pytest.raises(InputError, match=r"rows are no text. The rows of a file: Path\("):
         semgraph.table(str(tmp_path / "rows.csv"))
 
 

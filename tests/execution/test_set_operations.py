@@ -48,7 +48,7 @@ def test_a_plan_has_the_rows_of_all_or_of_the_first_alone(tmp_path: Path) -> Non
 def test_explain_writes_them_as_algebra(tmp_path: Path) -> None:
     equations = algebra(load_plan(written(tmp_path, PLAN))).splitlines()
     assert "both = a ∩ b" in equations
-    assert "only = τ_{id↑} a − (σ_{id < 3} b) − b" in equations
+    assert "only = τ_{id↑} (a − (σ_{id < 3} b) − b)" in equations
 
 
 @pytest.mark.parametrize("word", ["intersect", "except"])

@@ -23,8 +23,8 @@ WORDS = sorted(
     if word not in {"true", "false", "null"}
 )
 ALSO = [
-    "begin", "by", "call", "commit", "delete", "drop", "execute", "fetch", "insert", "into", "last", "month", "over",
-    "partition", "rename", "row", "rows", "set", "show", "text", "type", "update", "use", "value", "year",
+    "begin", "by", "call", "if", "commit", "delete", "drop", "execute", "fetch", "insert", "into", "last", "month", "over",
+    "partition", "rename", "row", "rows", "set", "show", "text", "range", "type", "update", "use", "value", "year",
 ]  # fmt: skip
 PLACES = [
     "{0}", "{0} = 'x'", "'x' = {0}", "{0} <> 'x' AND {0} IS NOT NULL", "({0})", "upper({0})", "coalesce(n, {0}, 'x')",
@@ -33,6 +33,7 @@ PLACES = [
     "count(*) FILTER (WHERE {0} = 'x')", "list({0} ORDER BY {0} DESC)", "count(DISTINCT {0})", "o.{0}", "o.{0} = {0}",
     "max({0}) OVER (PARTITION BY {0} ORDER BY {0})", "{0}[1]", "[x FOR x IN o.l IF x <> {0}]", "{0} IS DISTINCT FROM {0}",
     "list_filter(l, lambda x: x = {0})", "substring({0}, 1, 2)", "{0} IS NULL", "'x' > {0} OR {0} > 'x'", "n % 2 = 0 AND {0} = n",
+    "({0} > 'x') AND ({0} < n)",
 ]  # fmt: skip
 # Where SQL has another meaning, or another word may be the operand: there the column is quoted.
 _PLACES_OF_SYNTAX = {"{0}[1]", "list({0} ORDER BY {0} DESC)", "CASE WHEN {0} = 'x' THEN {0} ELSE {0} END"}  # fmt: skip

@@ -77,7 +77,7 @@ def test_all_wrong_arguments_are_told_at_once_each_with_its_path():
         ('sample has no argument "of"', ("of",), None),
         ('sample needs "n"', (), None),
         ("expected a name, found 3", ("per", 1), None),
-        ("expected an SQL expression, found a list", ("where",), None),
+        ("expected an SQL expression, found an empty list", ("where",), None),
         ('"spred" is none of: first, spread', ("how",), 'did you mean "spread"?'),
     ]
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from pydantic import BaseModel
 
 import semgraph as sg
 from semgraph.conformance.cases import Mind, Oracle
@@ -79,6 +81,13 @@ def products() -> Frame:
     return sg.table([{"name": "a lamp"}, {"name": "a kettle"}], name="products")
 
 
+def tracemalloc_peak(run: Callable[[], object]) -> int:
+    """The most bytes that a call holds."""
+    tracemalloc.start()
+    run()
+    return (tracemalloc.get_traced_memory()[1], tracemalloc.stop())[0]
+
+
 def ids(rows: Sequence[dict[str, Any]]) -> list[int]:
     return [row["id"] for row in rows]
 
@@ -120,9 +129,34 @@ def test_a_similarity_join_has_the_nearest_rows_of_the_other(
 def test_deduplication_keeps_the_first_of_connected_rows(session: sg.Session, notes: Frame) -> None:
     assert ids(session.run(notes.sem_dedup("body", 0.8)).rows()) == [7, 9, 10, 11]
     assert ids(session.run(notes.sem_dedup("body", 0.99)).rows()) == [7, 8, 9, 10, 11]
+    empty = [*NOTES, {"id": 13, "body": None}, {"id": 14, "body": "thank"}]
+    all_empty = sg.table(empty, name="notes").sem_dedup("body", 0.99)
+    assert ids(session.run(all_empty).rows()) == [7, 8, 9, 10, 11, 13]
     keyed = sg.table(NOTES, key="id", name="notes").sem_dedup("body", 0.8)
     assert keyed.columns == ["id", "body"]
     assert ids(session.run(keyed).rows()) == [7, 9, 10, 11]
+
+
+def test_rows_of_two_groups_are_no_duplicates(session: sg.Session) -> None:
+    rows = [
+        {"group_id": group, "body": text}
+        for group in "ab"
+        for text in ("kettle", "kettle leak", "kettle")
+    ]
+    found = session.run(sg.table(rows, name="groups").sem_dedup("body", 0.5)).rows()
+    assert found == [rows[0], rows[3]]
+
+
+def test_equal_texts_are_compared_once(session: sg.Session) -> None:
+    many = sg.table([{"body": "kettle leak"}] * 4000, name="many").sem_dedup("body", 0.5)
+    peak = tracemalloc_peak(lambda: session.run(many).rows())
+    assert peak < 100 << 20  # 16 million pairs of rows take gigabytes
+
+
+@pytest.mark.parametrize("threshold", [1, 1.5, None, "0.9", float("nan")])
+def test_a_threshold_is_a_cosine_below_one(notes: Frame, threshold: Any) -> None:
+    with pytest.raises(PlanError, match='a cosine below 1. Equal texts: distinct."body".'):
+        notes.sem_dedup("body", threshold)
 
 
 def test_clusters_are_named_by_their_first_row(session: sg.Session, notes: Frame) -> None:
@@ -153,6 +187,21 @@ def test_fields_have_types_or_descriptions(
     (row,) = session.run(read).rows()
     assert row["product"] == "kettle"
     assert "what leaks" in oracle.requests[0].schema
+
+
+def test_a_description_that_is_empty_is_not_shown(
+    session: sg.Session, oracle: Oracle, notes: Frame
+) -> None:
+    session.run(notes.sem_classify("body", {"bug": "it broke", "praise": ""})).rows()
+    assert '"bug: it broke"' in oracle.requests[0].schema
+
+
+def test_fields_are_a_class_too(notes: Frame) -> None:
+    class Read(BaseModel):
+        product: str | None
+
+    read = notes.sem_extract("body", Read)
+    assert read.columns == ["id", "body", "product"]
 
 
 COMPOSITIONS: dict[str, tuple[Callable[[Frame, Frame], Frame], list[str]]] = {
@@ -206,9 +255,46 @@ def test_arguments_of_lotus_are_refused_with_ours(
         call(notes)
 
 
-def test_a_search_needs_a_number(notes: Frame) -> None:
-    with pytest.raises(PlanError, match="sem_search needs k, rerank, or both"):
-        notes.sem_search("body", "x")
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda f: f.sem_search("body", "x"), "sem_search needs a text as its query, and k, rerank"),
+        (lambda f: f.sem_search("body", None, k=1), "sem_search needs a text as its query"),
+        (lambda f: f.sem_search("body", "x", k=2).sem_search("body", "y", k=1), 'sem_search adds "similarity", which is'),
+        (lambda f: f.sem_classify("my body", ["a"]), 'sem_classify: no column "my body"'),
+        (lambda f: f.sem_classify("body", "bug"), 'labels are texts. Write ."bug", "praise".'),
+        (lambda f: f.sem_classify("body", []), "labels are texts"),
+        (lambda f: f.sem_classify("body", [1, 2]), "labels are texts"),
+        (lambda f: f.sem_extract([], {"a": "x"}), 'sem_extract: no column ""'),
+        (lambda f: f.sem_sim_join([{"body": "x"}], "body", "body", 1), "other is list, no frame. Write semgraph.table"),
+        (lambda f: f.sem_search(0, "x", k=1), 'sem_search: no column "0"'),
+    ],
+)  # fmt: skip
+def test_wrong_arguments_are_refused(
+    call: Callable[[Frame], Frame], message: str, notes: Frame
+) -> None:
+    with pytest.raises(PlanError, match=message):
+        call(notes)
+
+
+@pytest.mark.parametrize("name", ["current_date", "if", "not", "null", "localtime", "order"])
+def test_columns_are_named_by_words_of_sql(session: sg.Session, name: str) -> None:
+    rows = sg.table([{name: "kettle"}, {name: "lamp"}, {name: "kettle leak"}], name="words")
+    found = session.run(rows.sem_search(name, "lamp", k=1)).rows()
+    assert [row[name] for row in found] == ["lamp"]
+    assert len(session.run(rows.sem_dedup(name, 0.6)).rows()) == 2
+    pairs = session.run(
+        rows.sem_sim_join(rows.project({"text": f'"{name}"'}), name, "text", 1)
+    ).rows()
+    assert [row["other"]["text"] for row in pairs] == ["kettle", "lamp", "kettle leak"]
+    texts = sg.table([{"text": "kettle"}], name="texts")
+    (pair,) = session.run(texts.sem_sim_join(rows, "text", name, 1, alias=name)).rows()
+    assert (pair[name][name], pair["similarity"]) == ("kettle", pytest.approx(1))
+
+
+def test_rows_of_a_ranking_are_deduplicated(session: sg.Session, notes: Frame) -> None:
+    ranked = notes.sem_search("body", "kettle", k=3, rerank=3).sem_dedup("body", 0.8)
+    assert [row["rank"] for row in session.run(ranked).rows()] == [0]
 
 
 def test_columns_of_the_names_that_are_used_inside_are_kept(session: sg.Session) -> None:

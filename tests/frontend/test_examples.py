@@ -1,9 +1,10 @@
-"""`examples`: rows with right answers, which requests show in the form in which they are asked."""
+"""`examples`: rows with right answers, which requests show as requests about one row and replies."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,9 @@ TICKETS = [
 
 
 class Copycat(Oracle):
-    """A model that answers only what its prompt shows: the reply after an equal question."""
+    """A model that answers only what its prompt shows: the reply after an equal question, and about
+    several records the replies after questions that begin with their values.
+    """
 
     def __init__(self, **more: Any) -> None:
         super().__init__(Mind(), **more)
@@ -59,14 +62,24 @@ class Copycat(Oracle):
         """The reply after the question, among the messages or in the system message."""
         self.requests.append(request)
         await asyncio.sleep(0)
-        system, question = request.messages[0].content, request.messages[-1].content
+        question = request.messages[-1].content
         before = [message.content for message in request.messages[1:-1]]
-        shown = system.partition("the answer that is right:\n\n")[2]
+        shown = f"{shown_in(request)}\n\n"
         if question in before:
             text = before[before.index(question) + 1]
+        elif question.startswith("Records:"):
+            rows = [json.loads(line.partition(". ")[2]) for line in question.split("\n")[1:]]
+            replies = [
+                json.loads(shown.split(f"{row['body']}?\n", 1)[1].split("\n\n", maxsplit=1)[0])
+                for row in rows
+            ]
+            best = sorted(range(len(rows)), key=lambda n: -replies[n].get("score", 0))
+            answers = [{"id": n, **reply} for n, reply in enumerate(replies, 1)]
+            ranks = "ranking" in request.schema
+            text = json.dumps({"ranking": [n + 1 for n in best]} if ranks else {"answers": answers})
         else:
             assert f"{question}\n" in shown, (question, shown)
-            text = shown.split(f"{question}\n", 1)[1].split("\n\n")[0]
+            text = shown.split(f"{question}\n", 1)[1].split("\n\n", maxsplit=1)[0]
         chances = tuple(0.0 if word == text.lower() else -9.0 for word in request.words)
         return Reply(text, Usage(1, 0, 1), call_id=request.fingerprint[:12], logprobs=chances)
 
@@ -97,7 +110,8 @@ def topics(folder: Folder) -> Folder:
 
 
 def shown_in(request: Request) -> str:
-    return request.messages[0].content.partition("the answer that is right:\n\n")[2]
+    shown = request.messages[0].content.partition("the answer that is right:\n\n")[2]
+    return re.split(r"\n\n(?:Answer with one JSON|Numbered records follow)", shown)[0]
 
 
 def test_the_rows_of_a_file_are_in_the_static_part_of_every_request(topics: Folder) -> None:
@@ -163,8 +177,8 @@ FORMS += [
 def test_each_operator_shows_them_as_it_asks_and_is_answered(
     tmp_path: Path, frame: Frame, use: str, limits: Limits
 ) -> None:
-    """The model knows nothing but the examples, so each question must occur among them, word for
-    word, and its reply must be valid.
+    """The model knows nothing but the examples, so each question about one row must occur among them,
+    word for word, and its reply must be valid.
     """
     model = Copycat(limits=limits)
     named = frame.step("asked")
@@ -184,17 +198,18 @@ def test_each_operator_shows_them_as_it_asks_and_is_answered(
             assert [row["body"] for row in rows] == ["It is late"]
 
 
-def test_a_block_of_pairs_shows_a_block_of_pairs(tmp_path: Path) -> None:
-    model = Copycat()
+def test_a_block_of_pairs_shows_them_pair_by_pair(tmp_path: Path) -> None:
+    model = Oracle(Mind())
     left = table([{"body": "It leaks", "k": 1}, {"body": "It is late", "k": 2}], name="tickets")
     right = table([{"name": "kettle", "k": 1}, {"name": "kettle", "k": 2}], name="names")
     examples = [PAIRS[0], PAIRS[3]]
     frame = left.sem_join(right, "o", "{body}: {o.name}?", using="k", examples=examples, step="on")
     with session(tmp_path, model) as opened:
-        rows = opened.run(frame, use={"on": "block"}).rows()
-    assert [row["body"] for row in rows] == ["It leaks"]
-    assert len(model.requests) == 1
-    assert shown_in(model.requests[0]).endswith('{"matches": [{"left": 1, "right": 101}]}')
+        opened.run(frame, use={"on": "block"})
+    (request,) = model.requests
+    assert shown_in(request) == (
+        'It leaks: kettle?\n{"match": true}\n\nIt is late: kettle?\n{"match": false}'
+    )
 
 
 def test_both_sections_of_a_join_have_columns_of_their_own(folder: Folder) -> None:
@@ -233,10 +248,7 @@ def test_each_row_is_shown_the_nearest_and_each_text_is_embedded_once(tmp_path: 
 
 def test_rows_that_share_a_call_show_those_of_all_in_the_order_of_the_file(tmp_path: Path) -> None:
     (shown,), _ = near("packed", tmp_path, ["rye bread", "plum cakes", "apple pies"])
-    assert shown == (
-        'Records:\n1. {"body":"apple pie"}\n2. {"body":"plum cake"}\n3. {"body":"rye"}\n'
-        '{"answers": [{"id": 1, "n": 9}, {"id": 2, "n": 9}, {"id": 3, "n": 3}]}'
-    )
+    assert shown == 'apple pie\n{"n": 9}\n\nplum cake\n{"n": 9}\n\nrye\n{"n": 3}'
 
 
 def test_a_call_takes_as_many_rows_as_fit_with_their_examples(tmp_path: Path) -> None:
@@ -340,16 +352,18 @@ def test_a_comparison_varies_the_rows_of_a_called_plan(folder: Folder) -> None:
     ]
 
 
-def test_a_parameter_in_a_prompt_file_names_it_too(topics: Folder) -> None:
-    topics.write("plan.yaml", PLAN + "params: {gold: gold.csv, k: 1}\n")
+def test_a_prompt_file_asks_for_the_nearest(topics: Folder) -> None:
     topics.write(
-        "prompts/topic.md", PROMPT.replace("gold.csv", "{file: $gold, nearest: $k, by: body}")
+        "prompts/topic.md", PROMPT.replace("gold.csv", "{file: gold.csv, nearest: 1, by: body}")
     )
     (prompt,) = load_plan("plan.yaml").steps["topics"].prompt.all  # type: ignore[attr-defined]
     assert (prompt.shown.nearest, len(prompt.shown.rows)) == (1, 3)
-    topics.write("plan.yaml", PLAN)
-    with pytest.raises(PlanError, match=r'prompts/topic.md:3:\d+ .*no parameter "gold"'):
-        load_plan("plan.yaml")
+
+
+def test_a_copy_of_a_plan_has_the_file_that_a_parameter_names(topics: Folder) -> None:
+    topics.write("gold.csv", "body,keep\nx,true\n")
+    topics.write("plan.yaml", VARIED.replace("gold: null", "gold: gold.csv"))
+    assert topics.path / "copy/gold.csv" in copied("plan.yaml", topics.path / "copy")
 
 
 def test_a_copy_of_a_plan_has_its_files(topics: Folder) -> None:
@@ -397,17 +411,16 @@ def test_an_implementation_that_cannot_show_them_is_refused(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("examples", "said"),
     [
-        ("none.csv", "sem_filter, examples: none.csv: there is no such file"),
+        ("none.csv", "sem_filter, examples: none.csv: No such file"),
         ("gold.xlsx", "sem_filter, examples: gold.xlsx: "),
         ([], "sem_filter, examples: the examples have no rows"),
         ({"rows": KEPT, "nearest": 1}, "nearest and by belong together"),
         ({"nearest": 1, "by": "body"}, "examples are a file or rows"),
         ({"rows": KEPT, "nearest": 0, "by": "body"}, "examples, nearest: expected a number from 1"),
         ({"rows": KEPT, "nearest": 1, "by": "text"}, 'no placeholder "text" has a text'),
-        ([{"body": "x", "keep": None}], 'row 1, no "keep". Write the right answer'),
-        ([{"body": "x", "keep": "maybe"}], 'row 1, column "keep": "maybe" is not true or false'),
-        ([{"body": "x"}], 'the examples lack "keep", an answer of the prompt'),
-        ([{**KEPT[0], "id": 1}], '"id" is no placeholder and no answer of the prompt'),
+        ([{"body": "x", "keep": None}], "row 1, column keep: is NULL"),
+        ([{"body": "x", "keep": "maybe"}], 'row 1, column keep: "maybe" is not true or false'),
+        ([{"body": "x"}], 'the examples lack "keep" of the prompt. Columns: body'),
         (7, "cannot be read from int"),
     ],
 )
@@ -421,7 +434,7 @@ def test_what_is_wrong_with_examples(folder: Folder, examples: Any, said: str) -
 def test_a_bare_pair_names_the_column_of_the_other_row(folder: Folder) -> None:
     del folder
     gold = [{"body": "x", "name": "y", "match": True}]
-    with pytest.raises(PlanError, match='Rename "name" to "o.name"'):
+    with pytest.raises(PlanError, match='lack "o.name" of the prompt. Columns: body, match, name'):
         TEXTS.sem_join(NAMES, "o", "{body}: {o.name}?", examples=gold)
 
 

@@ -38,6 +38,20 @@ def again(made, path: Path = Path("again.yaml")):
     return load_document(parse(dump(made), "again.yaml"), path)
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda frame, other: frame.sem_join(other, "o", "{body}: {o.body}?"),
+        lambda frame, other: frame.join(other, "o", using="body"),
+        lambda frame, other: frame.intersect(other),
+        lambda _, other: call("search", {"queries": other}, graph="graph"),
+    ],
+)
+def test_rows_that_are_no_frame_are_refused(use, tickets):
+    with pytest.raises(PlanError, match="found DataFrame. Write semgraph.table.rows, name="):
+        use(tickets, pd.DataFrame(TICKETS))
+
+
 @pytest.mark.parametrize("cls", [*OPERATORS, *SINKS], ids=lambda cls: cls.keyword)
 def test_each_operator_is_a_method_with_the_argument_names_of_the_language(cls):
     parameters = dict(inspect.signature(getattr(Frame, cls.keyword)).parameters)

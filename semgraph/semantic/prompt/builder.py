@@ -33,7 +33,7 @@ from semgraph.logical.semantic import Semantic
 from semgraph.semantic.answers import AnswerSchema, Invalid, read_word
 from semgraph.semantic.calls import NodeCalls
 from semgraph.semantic.contract import Block, Keys, Outcome, Rows, Words, by_key, split_by_key
-from semgraph.semantic.examples import nearest, shown_of
+from semgraph.semantic.examples import nearest, right_reply
 
 # Line separators that JSON does not escape.
 _LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
@@ -83,11 +83,6 @@ def json_line(values: Mapping[str, Any]) -> str:
         f"{canonical_json(name)}:{canonical_json(plain(value))}" for name, value in values.items()
     )
     return "{" + inner.translate(_LINE_ENDS) + "}"
-
-
-def json_text(value: Any) -> str:
-    """A reply as JSON, in its order, as a sketch writes it."""
-    return json.dumps(value, ensure_ascii=False)
 
 
 def numbered(records: Iterable[str], first: int = 1) -> list[str]:
@@ -146,7 +141,8 @@ class TooLong(RowError):
         super().__init__(
             "too_long",
             f"the request has {sent:,} tokens and its answer may have {answer:,}, but the model takes {limit:,} in all. "
-            "Send less of the row (cut(column, n)), lower max_tokens in the prompt, or use a model that takes more",
+            "Send less of the row (cut(column, n)) or fewer examples, lower max_tokens in the prompt, or use a model that "
+            "takes more",
         )
 
 
@@ -380,17 +376,15 @@ class PromptBuilder(ABC):
         self.unusable = 0  # replies about several items that did not answer all of them
         self.temperature = 0.0  # of samples
         self.on_answer: Callable[[Iterable[int]], object] | None = None
-        self.of_examples = False  # whether it only writes the examples of another builder
-        self.layout = ""  # of its requests; "": by the number of their items
         self._headers: dict[tuple[Any, ...], PromptHeader] = {}
-        self._shown = shown_of(node)
-        self.nearest: dict[int, dict[int, list[int]]] = {}  # examples by prompt and left row
+        self.nearest: dict[int, list[int]] = {}  # the nearest examples of each left row
         self._most = sys.maxsize  # the token limit of an answer that the endpoint accepted
         self._halves: dict[Work, Outcome] = {}
 
     async def send_all(self, works: Iterable[Work]) -> None:
         """Send requests until every item has an outcome."""
-        await self._find_examples()
+        if self.node.embeds and not self.nearest:
+            self.nearest = await nearest(self.ctx, self.node, self.rows)
         todo = works
         while True:
             sent: list[Work] = []
@@ -438,14 +432,6 @@ class PromptBuilder(ABC):
             sent.append(work)
             yield request
 
-    def of_rows(self, node: Semantic, rows: Rows) -> PromptBuilder:
-        """A builder of the same requests about other rows."""
-        return type(self)(self.ctx, node, rows)
-
-    def right_reply(self, items: Sequence[int], values: Sequence[Mapping[str, Any]]) -> str:
-        """The right reply to a request about items, from the values of each."""
-        return json_text({name: values[items[0]][name] for name, _ in self.node.answers})
-
     def prompt_of(self, item: int) -> int:
         """The index of an item's prompt."""
         return self.rows.prompt[self.keys.left[item]]
@@ -458,48 +444,34 @@ class PromptBuilder(ABC):
         """The static part of a prompt's requests, cached, with the examples of `items`. A layout is
         one template, except that `rows` and `parts` of a group are both `group`.
         """
-        chosen = self._examples_of(prompt, items)
-        header = self._headers.get((prompt, layout, *chosen))
+        shown = self.shown_to(prompt, items)
+        header = self._headers.get((prompt, layout, *shown))
         if header is None:
-            header = self.make_header(self.node.prompt.all[prompt], layout)
-            if chosen and layout != "review":  # its replies have another form
-                header = self._with_examples(header, prompt, layout, chosen)
-            self._headers[prompt, layout, *chosen] = header
+            own = self.node.prompt.all[prompt]
+            header = self.make_header(own, layout)
+            pairs = [self.example(own, place, word=bool(header.words)) for place in shown]
+            if header.words:
+                header = replace(header, examples=(*header.examples, *pairs))
+            elif pairs and layout != "review":  # its replies have another form
+                text = filled("shown", shown="\n\n".join(map("\n".join, pairs)))
+                header = self.make_header(replace(own, examples=text), layout)
+            self._headers[prompt, layout, *shown] = header
         return header
 
-    def _examples_of(self, prompt: int, items: Iterable[int]) -> tuple[int, ...]:
-        """The examples that a request about these items shows, in their order."""
-        shown = self._shown.get(prompt)
-        if shown is None or not shown.examples.nearest:
-            return tuple(range(len(shown.values) if shown else 0))
-        near = self.nearest.get(prompt, {})
-        return tuple(sorted({n for item in items for n in near.get(self.keys.left[item], ())}))
+    def shown_to(self, prompt: int, items: Iterable[int]) -> list[int]:
+        """The numbers of the examples that a request about these items shows."""
+        shown = self.node.prompt.all[prompt].shown
+        if shown is None or not shown.nearest:
+            return list(range(len(shown.rows) if shown else 0))
+        return sorted({n for item in items for n in self.nearest.get(self.keys.left[item], ())})
 
-    async def _find_examples(self) -> None:
-        """Find the nearest examples of all rows."""
-        for prompt, shown in self._shown.items():
-            if shown.examples.nearest and prompt not in self.nearest:
-                lefts = [n for n in dict.fromkeys(self.keys.left) if self.rows.prompt[n] == prompt]
-                self.nearest[prompt] = await nearest(self.ctx, self.rows, lefts, shown)
-
-    def _with_examples(
-        self, header: PromptHeader, prompt: int, layout: str, chosen: Sequence[int]
-    ) -> PromptHeader:
-        """A header with examples: after the instructions, or for one word before the question."""
-        shown = self._shown[prompt]
-        builder = self.of_rows(shown.node, shown.rows)
-        builder.of_examples, builder.layout = True, layout
-        blocks = split_by_key(builder.keys, chosen)
-        if layout in {"row", "pair"}:
-            blocks = [[place] for place in chosen]
-        pairs = [
-            (builder.request(Work(tuple(block))).messages[-1].content,
-             builder.right_reply(block, shown.values)) for block in blocks
-        ]  # fmt: skip
-        if header.words:
-            return replace(header, examples=(*header.examples, *pairs))
-        text = "\n\n".join(f"{question}\n{reply}" for question, reply in pairs)
-        return replace(header, system=f"{header.system}\n\n{filled('shown', shown=text)}")
+    def example(self, prompt: Prompt, place: int, *, word: bool = False) -> tuple[str, str]:
+        """An example as a request about one item, and the right reply."""
+        assert prompt.shown is not None
+        row = json.loads(prompt.shown.rows[place])
+        other = prompt.other.render({n: row[f"{prompt.alias}.{n}"] for n in prompt.other.fields})
+        texts = {"context": prompt.context.render(row), "item": prompt.item.render(row)}
+        return filled("example", **texts, other=other), right_reply(self.node, row, word=word)
 
     def compose(self, work: Work, item: int, header: PromptHeader, **texts: str) -> Request:
         """The request for some work. `item` is one of its items; `texts` are the texts of the
@@ -510,7 +482,7 @@ class PromptBuilder(ABC):
         left, ctx = self.keys.left[item], self.ctx.of(header.prompt.role)
         limits = ctx.limits
         context, tokens = self.keys.context(left), header.answer_tokens(len(work.items), limits)
-        if len(work.items) == 1 and not self.of_examples:
+        if len(work.items) == 1:
             reasons = self.rows.reasons[item] if self.rows.reasons else ()
             sent = [
                 context,
@@ -671,14 +643,6 @@ class ItemPrompts(PromptBuilder):
     # The templates of requests about one item, and about several.
     layouts: ClassVar[tuple[str, str]]
 
-    def of_rows(self, node: Semantic, rows: Rows) -> PromptBuilder:
-        """A builder of the same requests about other rows."""
-        return type(self)(self.ctx, node, rows, self.words)
-
-    def several(self, items: Sequence[int]) -> bool:
-        """Whether a request about items has the form for several."""
-        return self.layout == self.layouts[1] or (not self.layout and len(items) > 1)
-
     def __init__(
         self, ctx: NodeCalls, node: Semantic, rows: Rows, words: Words | None = None
     ) -> None:
@@ -704,17 +668,17 @@ class ItemPrompts(PromptBuilder):
         block: list[int] = []
         shown: set[int] = set()
         prompt, near = self.prompt_of(items[0]), set[int]()
+        examples = self.node.prompt.all[prompt]
         while lists:
             own = lists.popleft()
             if buffer is None:
                 header = self.header(prompt, self.layouts[1])
                 context = self.keys.context(self.keys.left[own[0]])
                 buffer, shown = RequestBuffer(self.ctx, header, context, *header.headings), set()
-                near = set(self._examples_of(prompt, ()))
-            lines = self.lines(own, shown, len(items))
-            for place in set(self._examples_of(prompt, own)) - near:
-                near.add(place)
-                lines.append(f"0000. 0000. {self._shown[prompt].examples.rows[place]}\n")
+                near = set(self.shown_to(prompt, ()))
+            lines, new = self.lines(own, shown, len(items)), {*self.shown_to(prompt, own)} - near
+            lines += chain.from_iterable(self.example(examples, place) for place in new)
+            near |= new
             if buffer.takes(len(block) + len(own), *lines):
                 block += own
                 continue

@@ -31,7 +31,6 @@ from semgraph.semantic.answers import (
     Invalid,
     Note,
     Numbers,
-    Own,
     UnknownNumber,
     by_default,
     checked_numbers,
@@ -43,6 +42,7 @@ from semgraph.semantic.answers import (
 )
 from semgraph.semantic.calls import NodeCalls
 from semgraph.semantic.contract import Block, Outcome, Part, Ranking, Rows, Words, by_key
+from semgraph.semantic.examples import verdict_of
 from semgraph.semantic.prompt.builder import (
     UNASKED,
     ItemPrompts,
@@ -54,33 +54,12 @@ from semgraph.semantic.prompt.builder import (
     halved_column,
     halves,
     json_line,
-    json_text,
     lists_only,
     numbered,
     question,
 )
 
-_REPLY_FIELDS = {
-    # Small models understand yes and no, but misread a boolean called "keep" as advice about the
-    # row.
-    "sem_filter": ("answer", Type("enum", values=("yes", "no")), ""),
-    "sem_topk": (
-        "score",
-        Type("double"),
-        "how well it fits, from 0 (not at all) to 100 (perfectly)",
-    ),
-}
-_BEST, _BEST_DIGIT = 100, 9
-
-
-def _verdict_of(node: Semantic, taken: Sequence[str]) -> list[Own]:
-    """The verdict field of the operator. Answers precede it, so that a model reasons before it
-    decides.
-    """
-    if node.keyword not in _REPLY_FIELDS:
-        return []
-    name, kind, meaning = _REPLY_FIELDS[node.keyword]
-    return [(free_name(name, taken), kind, meaning)]
+_BEST = 100
 
 
 class RowPrompts(ItemPrompts):
@@ -93,7 +72,7 @@ class RowPrompts(ItemPrompts):
     ) -> None:
         super().__init__(ctx, node, rows, words or by_default(node, ctx.limits.yes_no))
         taken = [name for name, _ in node.answers]
-        self._verdict = _verdict_of(node, taken)
+        self._verdict = verdict_of(node, taken)
         self._id, self._list = free_name("id", taken), "answers"
         numbers, first = dense(self.keys.left)
         # A row in several groups of sem_topk is sent once.
@@ -130,29 +109,11 @@ class RowPrompts(ItemPrompts):
         entry = AnswerSchema.of(prompt, number_of, after=self._verdict)
         return PromptHeader.of(layout, prompt, entry, self._list)
 
-    def right_reply(self, items: Sequence[int], values: Sequence[Mapping[str, Any]]) -> str:
-        """The right reply about a row or a block."""
-        entries = [self._right_entry(values[item]) for item in items]
-        if self.several(items):
-            numbered_entries = ({self._id: n, **each} for n, each in enumerate(entries, 1))
-            return json_text({self._list: [*numbered_entries]})
-        if self.words is None:
-            return json_text(entries[0])
-        word = entries[0][self._verdict[0][0]]  # yes, no, or a score
-        return str(word if isinstance(word, str) else round(word * _BEST_DIGIT / _BEST)).title()
-
-    def _right_entry(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        entry = {name: values[name] for name, _ in self.node.answers}
-        for name, *_ in self._verdict:
-            keeps = self.node.keyword == "sem_filter"
-            entry[name] = ("yes" if values["keep"] else "no") if keeps else values["score"]
-        return entry
-
     def request(self, work: Work) -> Request:
         """The request for a row or a block."""
-        item, several = work.items[0], self.several(work.items)
-        header = self.header(self.prompt_of(item), self.layouts[several], work.items)
-        if not several:
+        item, count = work.items[0], len(work.items)
+        header = self.header(self.prompt_of(item), self.layouts[count > 1], work.items)
+        if count == 1:
             text = header.prompt.item.render(self.values_of(work))
             return self.compose(work, item, header, row=text)
         records = numbered(map(self.record_of, work.items))
@@ -379,9 +340,9 @@ class PairPrompts(ItemPrompts):
 
     def request(self, work: Work) -> Request:
         """The request for a pair or a block."""
-        item, several = work.items[0], self.several(work.items)
-        header = self.header(self.prompt_of(item), self.layouts[several], work.items)
-        if not several:
+        item, count = work.items[0], len(work.items)
+        header = self.header(self.prompt_of(item), self.layouts[count > 1], work.items)
+        if count == 1:
             return self.compose(work, item, header, **self._pair_texts(item, header.prompt))
         lists, rights = self._numbers(work)
         first = {self.right[i]: i for i in reversed(work.items)}
@@ -392,24 +353,6 @@ class PairPrompts(ItemPrompts):
         others = numbered([self._other_record(first[r]) for r in rights], _first_right(lists))
         texts = {"lefts": "\n".join(lefts), "rights": "\n".join(others)}
         return self.compose(work, item, header, **texts)
-
-    def right_reply(self, items: Sequence[int], values: Sequence[Mapping[str, Any]]) -> str:
-        """The right reply about a pair or a block."""
-        answers = {
-            item: {name: values[item][name] for name, _ in self.node.answers} for item in items
-        }
-        if self.several(items):
-            lists, rights = self._numbers(Work(tuple(items)))
-            matches = [
-                {self._left_key: n, self._right_key: rights[self.right[item]], **answers[item]}
-                for n, pairs in enumerate(lists, 1)
-                for item in pairs
-                if values[item]["match"]
-            ]
-            return json_text({_LIST: matches})
-        match = values[items[0]]["match"]
-        own = answers[items[0]] if match else dict.fromkeys(answers[items[0]])
-        return ("Yes" if match else "No") if self.words else json_text({"match": match, **own})
 
     def _pair_texts(self, item: int, prompt: Prompt) -> dict[str, str]:
         left, right, number = self.keys.left[item], self.right[item], self.prompt_of(item)
@@ -626,19 +569,10 @@ class WindowPrompts(_WholePrompts):
 
     def request(self, work: Work) -> Request:
         """The request for a window. Raises TooLong."""
-        window = work.items if self.of_examples else self._windows[work.items[0]]
+        window = self._windows[work.items[0]]
         header = self.header(self.prompt_of(window[0]), "window", window)
         lines = numbered(map(self.record_of, window))
         return self.compose(work, window[0], header, records="\n".join(lines))
-
-    def of_rows(self, node: Semantic, rows: Rows) -> PromptBuilder:
-        """A builder of the same requests about other rows."""
-        return WindowPrompts(self.ctx, node, rows, ())
-
-    def right_reply(self, items: Sequence[int], values: Sequence[Mapping[str, Any]]) -> str:
-        """The ranking of the rows by their scores."""
-        best = sorted(range(len(items)), key=lambda place: -values[items[place]]["score"])
-        return json_text({_RANKING: [place + 1 for place in best]})
 
     def accept(self, work: Work, reply: Reply | RowError) -> list[Work]:
         """Record the ranking of a window."""
