@@ -735,7 +735,7 @@ METHODS: Mapping[str, Keys] = {
     "nearest": {
         "nearest": Key(_PROPERTY, "the property", required=True),
         **_METHOD,
-        "above": Key(DECIMAL, "the lowest cosine"),
+        "above": Key(DECIMAL, "hits have a greater cosine"),
     },
 }
 CHECK: Keys = {
