@@ -542,6 +542,13 @@ class Loader:
         if not steps:
             if not option and any(match_steps(name, each.steps) for each in replaced.values()):
                 return  # a step of the plan that was replaced
+            last = {step: chosen for step, chosen, _ in self.head.use}
+            if not option and any(
+                last[step] != chosen
+                for step, chosen, _ in self.head.use
+                if match_steps(step, replaced)
+            ):
+                return  # or of a plan that the plan or the preset chose, and a later choice replaced
             if self.has_pruned(name) or any(isinstance(b, Reported) for b in self.built.values()):
                 return  # or it may be in an unchecked part
             calls = [step.removeprefix(prefix) for step, _ in self.plans_called()]

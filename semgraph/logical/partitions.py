@@ -1,7 +1,8 @@
 """Refusal of prompts that may contain text of two partitions.
 
 A row belongs to the partition of its window or, without windows, to the partition in its partition
-column. A row without either belongs to no partition, and any prompt may contain its text.
+column. A row without either belongs to no partition, and any prompt may contain its text, unless it is in
+a struct that names a partition.
 
 - A join may add text of another partition, unless both sides have windows, or it compares the
   partition columns.
@@ -17,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import singledispatch
 
+import pyarrow as pa
 from sqlglot import exp
 
 from semgraph.errors import Problem
@@ -101,24 +103,34 @@ def _fed_back(nodes: Iterable[Node], known: dict[Node, PartitionsOf]) -> bool:
 def _problems(
     node: Semantic, below: list[PartitionsOf], partitions: frozenset[str]
 ) -> Iterator[Problem]:
-    for owners, fields in zip(below, (node.prompt.fields, node.prompt.other_fields), strict=False):
-        shown = sorted(path for path in fields if path.split(".")[0] in owners.external)
-        if shown:
-            yield _problem(
-                node,
-                f'its prompt shows "{shown[0]}", which may be of another partition than its row',
-                partitions,
-            )
-            return
+    name = min(partitions, default="")
+    asked = zip(node.inputs, below, (node.prompt.fields, node.prompt.other_fields), strict=False)
+    for rows, owners, fields in asked:
+        for path in sorted(fields):
+            column = path.split(".")[0]
+            says = f'{node.keyword}: its prompt shows "{path}", '
+            hint = ""
+            if column in owners.external:
+                says += "which may be of another partition than its row"
+                hint = (
+                    f"join or group by the partition: using: {name}, by: [{name}]; or, if such rows belong to "
+                    f"everybody, project {name} away first"
+                )
+            elif not owners.owned and (inside := partitions & _fields(rows, column)):
+                says += f"which is of a partition, but its rows have no column {min(inside)}"
+                hint = (
+                    f"project {min(inside)}: {column}.{min(inside)}; or, if it belongs to everybody, "
+                    "project what is shown"
+                )
+            if hint:
+                yield Problem(says, node.step or None, node.origin, hint=hint)
+                return
 
 
-def _problem(node: Node, what: str, partitions: frozenset[str]) -> Problem:
-    name = min(partitions)
-    hint = (
-        f"join or group by the partition: using: {name}, by: [{name}]; or, if such rows belong to everybody, "
-        f"project {name} away first"
-    )
-    return Problem(f"{node.keyword}: {what}", node.step or None, node.origin, hint=hint)
+def _fields(node: Node, column: str) -> set[str]:
+    """The fields of a column that is a struct."""
+    kind = node.schema.field(column).type
+    return {field.name for field in kind} if pa.types.is_struct(kind) else set()
 
 
 @singledispatch

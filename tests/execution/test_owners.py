@@ -295,6 +295,28 @@ async def test_a_join_by_the_partition_may_be_shown(bench: Bench, join: str, win
     assert_apart(bench)
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "sem_filter: {prompt: 'Is {f.fact} so?'}",
+        "sem_join: {prompt: 'Is {f.fact} like {g.fact}?', other: facts, alias: g}",
+    ],
+)
+async def test_rows_that_name_their_partition_in_a_struct_alone_are_refused_in_a_prompt(
+    bench: Bench, asked: str
+) -> None:
+    """Else rows of several partitions would share a request."""
+    steps = (
+        "  found:\n    - from: notes\n    - join: {other: facts, alias: f, using: group_id}\n"
+        f"    - project: {{uuid, f}}\n    - {asked}\n"
+    )
+    with pytest.raises(PlanError, match=r"no column group_id.* Project group_id: f\.group_id"):
+        await bench.run(steps, windows=False)
+    assert not bench.oracle.requests
+    await bench.run(steps.replace("{uuid, f}", "{uuid, f, group_id: f.group_id}"), windows=False)
+    assert_apart(bench)
+
+
 async def test_rows_that_belong_to_everybody_may_be_shown_to_everybody(bench: Bench) -> None:
     """Who leaves the partition column out says so."""
     steps = "  common: [{from: facts}, {project: [fact]}]\n  found:\n    - from: notes\n    - join: {other: common, alias: f, where: 'TRUE'}\n"

@@ -269,6 +269,18 @@ def test_choices_for_steps_that_the_other_plan_lacks_are_refused_as_options_only
     assert 'use names no step "asked"' in refused(preset="fast", use={"asked": "packed()"})
 
 
+def test_an_option_may_put_another_plan_in_place_of_that_of_a_preset_with_choices_for_its_steps(
+    folder: Path,
+) -> None:
+    other = PLANS["read_slow"].replace("asked", "questioned")
+    Path("read_other.yaml").write_text(f"plan: read_other{other}", encoding="utf-8")
+    chosen = "fast: {use: {read: read_other, questioned: packed(rows=2)}}"
+    text = PLANS["main"].replace("fast: {use: {read: read_fast(shown=4)}}", chosen)
+    Path("main.yaml").write_text(f"plan: main{text}", encoding="utf-8")
+    assert load_plan("main.yaml", preset="fast").use
+    assert not load_plan("main.yaml", preset="fast", use={"read": "read_fast"}).use
+
+
 def test_a_step_that_calls_and_asks_cannot_be_chosen() -> None:
     assert 'step "read" calls a plan and asks' in refused("both")
 

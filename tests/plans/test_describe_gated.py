@@ -5,6 +5,7 @@ that it stores, and how it agrees with the plans that always ask.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -250,6 +251,19 @@ async def test_a_pending_fact_of_a_removed_episode_is_never_told(memory: Memory)
     assert "Project Kite" in summary
 
 
+async def test_a_fact_that_holds_again_after_a_removal_is_told_at_both_its_ends(
+    memory: Memory,
+) -> None:
+    first = memory.episode("Ann Day(user): I work at Luma.")
+    later = memory.episode("Ann Day(user): I work at Acme.", uuid="e2")
+    await memory.hear(first, later, **GATED)
+    assert (await kept(memory, "Luma"))["summary"] == ""
+    await memory.run("remove_episode", episodes=[{"uuid": "e2"}])
+    assert (await kept(memory, "Luma"))["pending"] == ["Ann Day works at Luma."]
+    await memory.hear("Luma(user): I know Bob Ray.", **GATED)
+    assert "Ann Day works at Luma." in (await kept(memory, "Luma"))["summary"]
+
+
 async def test_a_merged_entity_tells_what_was_pending_and_has_its_state_again_when_undone(
     memory: Memory,
 ) -> None:
@@ -289,6 +303,48 @@ async def test_windows_agree_on_what_is_told_and_pending(
     await many.hear(*said, **GATED, params={"window": window})
     assert told(await many.graph()) == told(await one.graph())
     await many.session.aclose()
+
+
+HOME, NEW, JOB, OTHER = "I live in Rome.", "I live in Oslo.", "I work at Luma.", "I work at Acme."
+
+
+@pytest.mark.parametrize("window", [1, "all"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        [[(1, JOB)], [(10, JOB)], [(5, OTHER)]],  # what ended at 5 holds again from 10
+        [[(1, JOB)], [(5, OTHER), (10, JOB)]],
+        [[(21, HOME + " " + NEW)], [(3, HOME), (27, HOME)]],  # a stored fact says what is over
+        [[(1, JOB), (5, OTHER), (10, JOB)], [(3, OTHER)]],  # what ended before ends earlier
+        [
+            [(8, JOB), (9, JOB), (25, OTHER)],
+            [(2, JOB)],
+            [(5, OTHER)],
+        ],  # a part of a stored fact has its end
+    ],
+)
+async def test_a_summary_tells_what_holds_whatever_the_order_of_arrival(
+    memory: Memory, said: list[list[tuple[int, str]]], window: Any
+) -> None:
+    for part in said:
+        episodes = [memory.episode(f"Ann Day(user): {text}", at(0, day=day)) for day, text in part]
+        await memory.hear(*episodes, **GATED, params={"window": window})
+    graph = await memory.graph()
+    for entity in graph.entities:
+        state = json.loads(entity["_graphiti_meta"])
+        told = {line for line in re.split(r"(?<=[.]) ", entity["summary"]) if line}
+        own = [f for f in graph.facts if entity["uuid"] in (f["source"], f["target"])]
+        holds = {f["fact"] for f in own if f["invalid_at"] is None}
+        assert told | {*state["pending"]} == holds
+
+
+async def test_episodes_that_are_processed_again_are_no_news(memory: Memory) -> None:
+    episodes = [memory.episode(f"Ann Day(user): {text}") for text in (JOB, HOME, OTHER)]
+    await memory.hear(*episodes, **GATED)
+    before = told(await memory.graph())
+    again = await memory.hear(*episodes, **GATED, again=True)
+    assert {*counted(again)} == {"summary_skipped: unchanged hash"}
+    assert told(await memory.graph()) == before
 
 
 async def test_over_forty_episodes_the_gate_saves_calls_and_its_summaries_are_not_staler(

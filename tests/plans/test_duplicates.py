@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -177,6 +178,32 @@ async def test_an_earlier_merge_is_undone_beside_a_later_one(memory: Memory) -> 
     assert set(entities) == {"a1", "a2", "luma", "rome"}
     assert json.loads(entities["a1"]["attributes"])["_merged"] == ["a3"]
     assert fact_of(graph, "f3")["source"] == "a2"
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([("a1", "a2"), ("a1", "a3")], "several merges into a1: undo them run by run"),
+        ([("a2", "a3"), ("a1", "a2")], "there is no entity a2 .* undo that first"),
+    ],
+)
+async def test_merges_that_cannot_be_undone_together_are_not_undone_in_part(
+    memory: Memory, rows: list[tuple[str, str]], says: str
+) -> None:
+    await planted(memory)
+    before = await everything(memory)
+    moved = []
+    for keep, drop in rows:
+        row = {"group_id": "g", "keep": keep, "drop": drop}
+        moved.append((await memory.run("merge_entities", clusters=[row])).rows("moved"))
+    merged = await everything(memory)
+    refused = await memory.run("unmerge_entities", moved=[*moved[0], *moved[1]])
+    assert len(refused.failed) == len(moved[0]) + len(moved[1])
+    assert all(re.search(says, failure.error) for failure in refused.failed)
+    assert await everything(memory) == merged
+    for one in reversed(moved):
+        await memory.run("unmerge_entities", moved=one)
+    assert await everything(memory) == before
 
 
 @pytest.mark.parametrize(
