@@ -145,7 +145,7 @@ def costs(comparison: Comparison) -> tuple[str, Callable[[Spent], float], Callab
 
 def times(arms: Sequence[Arm]) -> tuple[str, list[tuple[float, ...]]]:
     """The wall times of the trials; the sums of the times of their requests if one has no wall time."""
-    if all(arm.seconds for arm in arms if arm.trials):
+    if all(len(arm.seconds) == len(arm.trials) for arm in arms):
         return "time", [arm.seconds for arm in arms]
     return "model time", [arm.model_seconds for arm in arms]
 
