@@ -11,7 +11,7 @@ ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 EXTRAS := local,neo4j-local,pandas,docs,dev
 
 # every extra at once; LOTUS takes numpy below 2, so they have an environment of their own (7 GB: torch brings CUDA)
-EVERY := local,neo4j-local,sentence-transformers,cross-encoder,lotus,minhash,kmeans,leiden,pandas,dev
+EVERY := local,neo4j-local,sentence-transformers,cross-encoder,lotus,minhash,measures,kmeans,leiden,pandas,dev
 VENV_EXTRAS := .venv-extras
 
 # graphiti-core, whose databases semgraph shares; and Ray

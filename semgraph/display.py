@@ -36,6 +36,20 @@ def as_html(value: object) -> str:
     return str(drawing(value)) if drawing else preformatted(as_text(value))
 
 
+class Displayed:
+    """A value that is shown by its drawings, in print and in notebooks."""
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    def __repr__(self) -> str:
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        """The HTML for notebooks."""
+        return as_html(self)
+
+
 _PRE = (
     'font-family: var(--jp-code-font-family, ui-monospace), "DejaVu Sans Mono", monospace; '
     "font-size: 13px; line-height: 1.35; padding: 5px 0; "
@@ -117,15 +131,17 @@ def command(shell: str, python: str) -> str:
 
 
 @singledispatch
-def as_chart(value: object) -> Any:
-    """A value as a chart: a figure, or text."""
-    drawing = _registered(as_chart, value)
-    return drawing(value) if drawing else as_text(value)
+def exported(value: object, form: str, **options: Any) -> Any:
+    """A value in another form: the text of a format, rows, a chart, or a figure."""
+    drawing = _registered(exported, value)
+    if drawing is None:
+        raise TypeError(f"{type(value).__name__} has no form {form}")
+    return drawing(value, form, **options)
 
 
-def _registered(function: Any, value: object) -> Callable[[object], Any] | None:
+def _registered(function: Any, value: object) -> Callable[..., Any] | None:
     """The drawing of a type, after all drawings are loaded."""
     while _unloaded:
         _unloaded.pop()()
-    drawing: Callable[[object], Any] = function.dispatch(type(value))
+    drawing: Callable[..., Any] = function.dispatch(type(value))
     return None if drawing is function.dispatch(object) else drawing

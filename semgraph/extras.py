@@ -22,6 +22,7 @@ PURPOSES: Mapping[str, str] = {
     "kmeans": "cluster by kmeans",
     "leiden": "cluster by leiden",
     "minhash": "sem_join by cascade with jaccard",
+    "measures": "nDCG, MRR and others of ranked rows (compare --labels)",
     "lotus": "LOTUS's own operators, in an environment of their own",
 }
 

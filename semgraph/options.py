@@ -53,6 +53,10 @@ class RunOptions:
     rows: int | None = _option(
         None, "--rows N", "Only the first rows of the first input.", _ROWS, 1
     )
+    sample: int | None = _option(
+        None, "--sample N", "N rows by their hash; of a plan with windows whole groups.", _ROWS, 1
+    )
+    seed: int = _option(0, "--seed S", "Another choice of --sample.", _ROWS, 0)
     until: str | None = _option(
         None, "--until STEP", "Stop behind this step; nothing is written.", _RUN, recorded=True
     )

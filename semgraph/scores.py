@@ -1,13 +1,22 @@
 """Scores with intervals: rows against true rows, graphs against true graphs.
 
-Rows: `answers` and `tally` count hits for each unit (such as a row), which the bootstrap resamples.
-    `score` computes precision, recall and F1 of a tally, `difference` compares two tallies of the
-    same units, `agreement` is the share of units with the same answers. Graphs: `score_graph`
-    compares a `ScoredGraph` with the true one.
+Rows: `answers` and `tally` count hits for each unit (such as a row). `score` computes precision,
+    recall and F1 of a tally, `difference` compares two tallies of the same units, `agreement` is the
+    share of units with the same answers. Graphs: `score_graph` compares a `ScoredGraph` with the
+    true one. Labels: `ranking` measures ranked results, `exact_match` and `word_f1` an answer in words;
+    the value of a unit by such a measure, from 0 to 1, is its tally (value, 1, 1).
+
+Intervals have 95 %. They are exact (Clopper and Pearson, 1934) where each unit is right or wrong:
+    F1 >= f is the same as TP / (TP + FP + FN) >= f / (2 - f), a share of the units that are no true
+    negatives. Elsewhere they are bootstrap intervals over units. Where every unit is right, or every
+    unit wrong, resampling shows no variance: the interval is then the exact one, whose only uncertain
+    end has the whole error of 5 %.
 """
 
 from __future__ import annotations
 
+import re
+import string
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -22,28 +31,14 @@ if TYPE_CHECKING:
     import networkx as nx
 
 __all__ = [
-    "Edge",
-    "GraphScore",
-    "Interval",
-    "IntervalEstimate",
-    "Score",
-    "ScoredGraph",
-    "ScoredNode",
-    "Tally",
-    "agreement",
-    "align",
-    "answers",
-    "difference",
-    "moments",
-    "pooled",
-    "score",
-    "score_graph",
-    "tally",
-]
+    "Edge", "GraphScore", "Interval", "IntervalEstimate", "Score", "ScoredGraph", "ScoredNode",
+    "Tally", "agreement", "align", "answers", "difference", "exact_match", "holm", "moments",
+    "pooled", "proportion", "ranking", "score", "score_graph", "tally", "word_f1",
+]  # fmt: skip
 
 
 Answers = Mapping[Hashable, Counter[Hashable]]
-Tally = Mapping[Hashable, tuple[int, int, int]]  # for each unit: hits, answers, true answers
+Tally = Mapping[Hashable, tuple[float, int, int]]  # for each unit: hits, answers, true answers
 
 
 @dataclass(frozen=True)
@@ -132,9 +127,9 @@ def tally(ours: Answers, truth: Answers) -> dict[Hashable, tuple[int, int, int]]
     }
 
 
-def pooled(tallies: Iterable[Tally]) -> dict[Hashable, tuple[int, int, int]]:
+def pooled(tallies: Iterable[Tally]) -> dict[Hashable, tuple[float, int, int]]:
     """Several trials as one tally: a unit is resampled with all its trials."""
-    result: dict[Hashable, tuple[int, int, int]] = {}
+    result: dict[Hashable, tuple[float, int, int]] = {}
     for each in tallies:
         for unit, counts in each.items():
             hits, own, true = result.get(unit, (0, 0, 0))
@@ -142,27 +137,96 @@ def pooled(tallies: Iterable[Tally]) -> dict[Hashable, tuple[int, int, int]]:
     return result
 
 
-def score(units: Tally) -> Score:
+def score(units: Tally, *, independent: bool = True) -> Score:
     """Precision, recall and F1 over all units (micro-averaged), with the interval of F1.
 
     If no unit has or should have an answer, F1 is 1; without units it is None.
+
+    Args:
+        units: A tally.
+        independent: Whether units were drawn independently, as rows are and edges of one graph are
+            not. Otherwise the interval is by the bootstrap, and None if it has no width.
     """
-    hits, own, true = (sum(counts[i] for counts in units.values()) for i in range(3))
-    result = Score.of(hits, own, true, estimate(list(units.values()), _f1).interval)
+    hits, own, true = (sum(each[i] for each in units.values()) for i in range(3))
+    counts = list(units.values())
+    drawn = _exact(counts) if independent else None
+    drawn = drawn or estimate(counts, _f1).interval
+    if drawn and drawn.low == drawn.high:
+        drawn = None
+    result = Score.of(hits, own, true, drawn)
     return replace(result, f1=1.0) if units and result.f1 is None else result
 
 
-def difference(ours: Tally, theirs: Tally) -> IntervalEstimate:
-    """The difference of two F1 scores, paired: each sample draws the same units of both."""
+def _exact(units: Sequence[tuple[float, int, int]]) -> Interval | None:
+    """The exact interval of F1, if units are right or wrong, or are all alike."""
+    answered = [counts for counts in units if counts[1] or counts[2]]
+    right = sum(hits == own == true for hits, own, true in answered)
+    if not answered:
+        return None
+    if {(0, 1, 1), (1, 1, 1)}.issuperset(units):  # one answer each: F1 is a share of the rows
+        return proportion(right, len(answered))
+    if all(own + true - hits == 1 for hits, own, true in answered):  # rows that are kept or dropped
+        return Interval(*(2 * end / (1 + end) for end in proportion(right, len(answered))))
+    alike = right == len(answered) or not any(hits for hits, _, _ in answered)
+    return proportion(right, len(answered)) if alike else None
+
+
+def difference(
+    ours: Tally, theirs: Tally, level: float = 0.95, *, independent: bool = True
+) -> IntervalEstimate:
+    """The difference of two F1 scores, paired: each sample draws the same units of both.
+
+    Where no unit differs, the interval is that of none of so many units.
+
+    Args:
+        ours: A tally.
+        theirs: The tally of the same units that it is compared with.
+        level: The level of the interval; see `holm`.
+        independent: As for `score`.
+    """
     none = (0, 0, 0)
     both = [
         (*ours.get(unit, none), *theirs.get(unit, none)) for unit in dict.fromkeys([*ours, *theirs])
     ]
-    return estimate(both, lambda sums: _f1(sums) - _f1(sums[:, 3:]))
+    if both and all(counts[:3] == counts[3:] for counts in both):
+        number = sum(any(counts) for counts in both)
+        high = proportion(0, number, level).high if number else 0.0
+        return IntervalEstimate(0.0, Interval(-high, high) if independent else None)
+    return estimate(both, lambda sums: _f1(sums) - _f1(sums[:, 3:]), level)
+
+
+def holm(
+    pairs: Sequence[tuple[Tally, Tally]], *, independent: bool = True
+) -> list[IntervalEstimate]:
+    """The differences of several pairs of tallies, corrected for their number (Holm, 1979).
+
+    An interval has the level 1 - 0.05 / n at which its difference is shown, n being the number of
+    differences that are not shown at a lower level: at most 5 % of such comparisons show any
+    difference where there is none.
+
+    >>> one, none = {i: (1, 1, 1) for i in range(50)}, {i: (0, 1, 1) for i in range(50)}
+    >>> [round(each.value) for each in holm([(one, one), (one, none)])]
+    [0, 1]
+    """
+    left, result = dict(enumerate(pairs)), dict[int, IntervalEstimate]()
+    while left:
+        level = 1 - (1 - _LEVEL) / len(left)
+        tried = {i: difference(*p, level, independent=independent) for i, p in left.items()}
+        shown = {
+            i: e
+            for i, e in tried.items()
+            if e.interval and (e.interval.low > 0 or e.interval.high < 0)
+        }
+        result |= shown or tried
+        left = {i: pair for i, pair in left.items() if i not in result}
+    return [result[i] for i in range(len(pairs))]
 
 
 def agreement(*trials: tuple[Answers, Answers]) -> IntervalEstimate:
-    """The share of units with the same answers in two sets, over all trials; 1 without units.
+    """The mean share of equal answers of a unit in two sets, over all trials; 1 without units.
+
+    A unit with one answer, or none, agrees or does not; lists agree by their elements: twice the
+    common ones over all.
 
     >>> agreement((answers([{"id": 1}], ["id"]), answers([{"id": 1}, {"id": 2}], ["id"]))).value
     0.5
@@ -171,9 +235,71 @@ def agreement(*trials: tuple[Answers, Answers]) -> IntervalEstimate:
     result: dict[Hashable, tuple[float, float]] = {}
     for ours, theirs in trials:
         for unit in dict.fromkeys([*ours, *theirs]):
+            one, other = ours.get(unit, none), theirs.get(unit, none)
+            both = one.total() + other.total()
+            share = 2 * (one & other).total() / both if both else 1.0
             same, number = result.get(unit, (0.0, 0.0))
-            result[unit] = (same + (ours.get(unit, none) == theirs.get(unit, none)), number + 1)
-    return estimate(list(result.values()), lambda sums: _share(sums[:, 0], sums[:, 1]))
+            result[unit] = (same + share, number + 1)
+    units = list(result.values())
+    found = estimate(units, lambda sums: _share(sums[:, 0], sums[:, 1]))
+    right = sum(same == number for same, number in units)
+    if units and (right == len(units) or all(unit in {(0, 1), (1, 1)} for unit in units)):
+        return found._replace(interval=proportion(right, len(units)))
+    return found
+
+
+def ranking(
+    grades: Sequence[Mapping[str, int]], found: Sequence[Sequence[str]], at: Iterable[int] = (5, 10)
+) -> dict[str, list[float]]:
+    """Measures of ranked results with the value of each query, by ir-measures (extra `measures`), which
+    computes what trec_eval does; the greatest k first.
+
+    `nDCG@k`: the sum of grade / log2(rank + 1), as a share of the best one (Järvelin and Kekäläinen, 2002).
+    The others count grades above 0: `recall@k`; `precision@k`; `MRR@k`, 1 / the rank of the first (Kantor
+    and Voorhees, 2000); `MAP`, the mean of the precision at the rank of each (Harman, 1992).
+
+    Args:
+        grades: The grades of each query's rows, by key. Other rows have 0.
+        found: The keys of each query's results, best first.
+        at: The values of k.
+    """
+    import ir_measures as ir
+
+    of = {"nDCG": ir.nDCG, "recall": ir.R, "precision": ir.P, "MRR": ir.RR}
+    named = {f"{name}@{k}": of[name] @ k for k in sorted(at, reverse=True) for name in of}
+    named["MAP"] = ir.AP
+    true = {str(i): dict(own) for i, own in enumerate(grades)}
+    once = ((str(i), dict.fromkeys(keys)) for i, keys in enumerate(found) if keys)
+    run = {i: {key: -float(place) for place, key in enumerate(keys)} for i, keys in once}
+    each = {(m.measure, m.query_id): m.value for m in ir.iter_calc([*named.values()], true, run)}
+    return {name: [float(each[measure, i]) for i in true] for name, measure in named.items()}
+
+
+def _words(text: str) -> list[str]:
+    bare = text.lower().translate(str.maketrans("", "", string.punctuation))
+    return re.sub(r"\b(a|an|the)\b", " ", bare).split()
+
+
+def exact_match(answer: str, truth: str) -> float:
+    """1 if an answer is the true one but for case, punctuation, English articles and white space, else 0
+    (SQuAD; Rajpurkar et al., 2016).
+
+    >>> exact_match("The Eiffel  Tower!", "eiffel tower")
+    1.0
+    """
+    return float(_words(answer) == _words(truth))
+
+
+def word_f1(answer: str, truth: str) -> float:
+    """F1 of the words of an answer, normalized as in `exact_match` (SQuAD). Without words both must be
+    empty.
+
+    >>> word_f1("in Paris, France", "Paris")
+    0.5
+    """
+    ours, theirs = Counter(_words(answer)), Counter(_words(truth))
+    both = ours.total() + theirs.total()
+    return 2 * (ours & theirs).total() / both if ours and theirs else float(ours == theirs)
 
 
 def _f1(sums: Sums) -> Sums:
@@ -194,7 +320,7 @@ _LEVEL = 0.95
 
 
 class Interval(NamedTuple):
-    """The middle 95 % of the statistic over the samples."""
+    """The ends of an interval of a statistic."""
 
     low: float
     high: float
@@ -207,8 +333,39 @@ class IntervalEstimate(NamedTuple):
     interval: Interval | None
 
 
-def estimate(units: Sequence[Sequence[float]], statistic: Statistic) -> IntervalEstimate:
-    """Compute a statistic of sums over units, and its 95 % interval.
+def proportion(hits: int, units: int, level: float = _LEVEL) -> Interval:
+    """The exact interval of a share of units (Clopper and Pearson, 1934).
+
+    Each end may be wrong with half of the remaining probability. If no unit or every unit is a hit,
+    one end is certain, and the other one has all of it: 4 of 4 have the one-sided bound 0.05^(1/4).
+
+    >>> [round(end, 3) for end in proportion(4, 4)], [round(end, 3) for end in proportion(9, 10)]
+    ([0.473, 1.0], [0.555, 0.997])
+    """
+    error = (1 - level) / (1 if hits in {0, units} else 2)
+    return Interval(_least(hits, units, error), 1 - _least(units - hits, units, error))
+
+
+def _least(hits: int, units: int, error: float) -> float:
+    """The share at which so many hits or more have the probability `error`."""
+    if not hits:
+        return 0.0
+    logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, units + 1)))])
+    more = np.arange(hits, units + 1)
+    ways = logs[units] - logs[more] - logs[units - more]
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        share = (low + high) / 2
+        chance = np.exp(ways + more * np.log(share) + (units - more) * np.log1p(-share)).sum()
+        low, high = (share, high) if chance < error else (low, share)
+    return low
+
+
+def estimate(
+    units: Sequence[Sequence[float]], statistic: Statistic, level: float = _LEVEL
+) -> IntervalEstimate:
+    """Compute a statistic of sums over units, and its interval: the middle of 2,000 bootstrap
+    samples.
 
     Units with the same numbers are drawn together (a multinomial draw over the kinds of units), so
     the result does not depend on their order.
@@ -216,6 +373,7 @@ def estimate(units: Sequence[Sequence[float]], statistic: Statistic) -> Interval
     Args:
         units: The numbers of each unit, all of the same length.
         statistic: Maps sums of shape (samples, numbers) to one value for each sample.
+        level: The share of the samples that the interval has.
     """
     if not len(units):
         return IntervalEstimate(float(statistic(np.zeros((1, 8)))[0]), None)
@@ -226,7 +384,7 @@ def estimate(units: Sequence[Sequence[float]], statistic: Statistic) -> Interval
         return IntervalEstimate(value, None)
     draws = np.random.default_rng(_SEED).multinomial(number, counts / number, size=TIMES)
     result = statistic(draws @ kinds)
-    low, high = np.quantile(result, [(1 - _LEVEL) / 2, (1 + _LEVEL) / 2])
+    low, high = np.quantile(result, [(1 - level) / 2, (1 + level) / 2])
     return IntervalEstimate(value, Interval(float(low), float(high)))
 
 
@@ -459,7 +617,7 @@ def score_graph(
         time: _holding(ours, theirs, time) for time in (moments(truth) if times is None else times)
     }
     return GraphScore(
-        alignment, pairs, b_cubed, score(tally),
+        alignment, pairs, b_cubed, score(tally, independent=False),
         score(pooled(at.values())) if at else None,
         tuple((time, score(held)) for time, held in at.items()),
         _ended(ours, theirs), tally,

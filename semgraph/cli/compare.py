@@ -1,8 +1,10 @@
-"""`semgraph compare`: implementations of a step, or variants of a plan, side by side."""
+"""`semgraph compare`: variants of a step or of a plan, side by side."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -12,7 +14,8 @@ from semgraph.cli.options import (
     argument,
     everywhere,
     flag,
-    read_variants,
+    json_or_text,
+    named_values,
     run_until_signal,
 )
 from semgraph.errors import PlanError, Problem
@@ -29,7 +32,7 @@ def compare(
     request: RunOptions,
     plan: Annotated[str | None, argument("PLAN", "A file, or a name: semgraph plans list.")] = None,
     step: Annotated[
-        str | None, flag("--step STEP", "The step whose implementations are compared.")
+        str | None, flag("--step STEP", "The step whose variants are compared; else whole plans.")
     ] = None,
     implementations: Annotated[
         str | None,
@@ -38,34 +41,50 @@ def compare(
     variant: Annotated[
         list[str] | None,
         flag(
-            "--variant NAME:STEP=IMPLEMENTATION,…",
-            "A whole plan with implementations of its steps, or NAME:preset=PRESET; give two or more.",
+            "--variant NAME:KEY=VALUE,…",
+            "What a variant changes: a step, preset, plan, llm, embedder, params.NAME, models.ROLE, "
+            "prompts.NAME (a file), rules.NAME (on, off).",
         ),
+    ] = None,
+    grid: Annotated[
+        str | None,
+        flag(
+            "--grid KEY=A,B;KEY=C,D", "The product of such changes: models.default=a,b; step=x,y."
+        ),
+    ] = None,
+    arms: Annotated[
+        str | None, flag("--arms FILE", "Variants from a YAML file: {NAME: {KEY: VALUE}}.")
     ] = None,
     truth: Annotated[
         str | None, flag("--truth FILE", "What is right: columns that name a row, and its answers.")
     ] = None,
+    labels: Annotated[
+        str | None, flag("--labels [TABLE=]FILE", "Grades or true answers of returned rows.")
+    ] = None,
+    at: Annotated[str, flag("--at 5,10", "The values of k of nDCG@k and others.")] = "5,10",
+    judge: Annotated[str | None, flag("--judge PLAN", "A plan that judges answers.")] = None,
     trials: Annotated[int, flag("--trials N", "Independent trials of each.")] = 1,
+    times: Annotated[
+        bool, flag("--times", "Measure times: send every request of every variant.")
+    ] = False,
+    chart: Annotated[
+        Literal["quality", "time", "steps"],
+        flag("--chart", "Quality or time over cost, or the cost of one trial by steps."),
+    ] = "quality",
     show: Annotated[
         str | None, flag("--show ID", "Show a recorded comparison: its id, or last.")
     ] = None,
 ) -> None:
-    """Compare implementations of a step over the same rows, or variants of a plan. The store is
-    only read.
-    """
+    """Compare variants of a step over the same rows, or of a whole plan. The store is only read."""
     if show is not None:
         from semgraph.compare.comparison import load_comparison
 
-        _print(options, load_comparison(show))
+        _print(options, load_comparison(show), chart)
         return
     if plan is None:
-        raise PlanError(
-            Problem(
-                "there is no plan to compare",
-                hint="semgraph compare PLAN --step STEP --implementations A,B",
-            )
-        )
-    variants = read_variants(step, implementations, variant or [])
+        hint = "semgraph compare PLAN --step STEP --implementations A,B"
+        raise PlanError(Problem("there is no plan to compare", hint=hint))
+    chosen = read_arms(implementations, variant or [], grid, arms)
     with options.session() as session:
         prepared = given.prepare(session, plan)
         from semgraph.render.header import header
@@ -73,12 +92,19 @@ def compare(
         values = given.rows(prepared)
         options.talk(*header(prepared, plan, values, session.settings))
         job = session.acompare(
-            prepared,
-            variants=variants,
+            plan,
+            **given.loading,
+            **chosen,
             step=step,
             truth=truth,
+            labels=labels,
+            at=at,
+            judge=judge,
             trials=trials,
+            times=times,
             rows=request.rows,
+            sample=request.sample,
+            seed=request.seed,
             fresh=request.fresh,
             say=options.talk,
             inputs=values,
@@ -90,15 +116,60 @@ def compare(
         except KeyboardInterrupt:
             options.warn("Paid answers are in the journal: the same command continues from there")
             raise
-    _print(options, comparison)
+    _print(options, comparison, chart)
     raise typer.Exit(comparison.exit_code)
 
 
-def _print(options: CommonOptions, comparison: Comparison) -> None:
+def read_arms(
+    implementations: str | None = None,
+    variants: Sequence[str] = (),
+    grid: str | None = None,
+    file: str | None = None,
+) -> dict[str, Any]:
+    """The arguments `variants` and `grid` of `Session.compare`, as typed. Raises PlanError with all
+    problems.
+
+    >>> read_arms("nested_loop, block(left=10,right=5)")
+    {'variants': ['nested_loop', 'block(left=10,right=5)']}
+    >>> read_arms(None, ["cheap:linked=block,params.window=5", "exact:preset=fused"])
+    {'variants': {'cheap': {'linked': 'block', 'params.window': 5}, 'exact': {'preset': 'fused'}}}
+    >>> read_arms(grid="models.default=a,b; linked=block()")
+    {'grid': {'models.default': ['a', 'b'], 'linked': ['block()']}}
+    """
+    from semgraph.compare.variants import listed
+
+    given = (implementations, variants, grid, file)
+    options = ("--implementations", "--variant", "--grid", "--arms")
+    typed = [option for option, value in zip(options, given, strict=True) if value]
+    if len(typed) > 1:
+        what = f"{' and '.join(typed)} each name the variants"
+        raise PlanError(Problem(what, hint="give one of them"))
+    if grid:
+        axes = named_values("--grid", [part.strip() for part in grid.split(";") if part.strip()])
+        return {"grid": {key: [_value(key, v) for v in listed(text)] for key, text in axes.items()}}
+    if implementations or file:
+        return {"variants": listed(implementations) if implementations else Path(file or "")}
+    changes = {
+        name: named_values("--variant", listed(text))
+        for name, text in named_values("--variant", variants, ":").items()
+    }
+    return {
+        "variants": {n: {k: _value(k, v) for k, v in own.items()} for n, own in changes.items()}
+    }
+
+
+def _value(key: str, text: str) -> Any:
+    return json_or_text(text) if key.startswith("params.") else text
+
+
+def _print(options: CommonOptions, comparison: Comparison, chart: str) -> None:
     from semgraph.render.comparison import lines
 
     if options.json:
         options.dump(comparison.to_json())
         return
-    for line in lines(comparison, options.out.width):
+    if options.format not in (None, "text"):
+        typer.echo(getattr(comparison, f"to_{options.format}")(), nl=False)
+        return
+    for line in lines(comparison, options.out.width, chart):
         options.out.print(line, soft_wrap=True)

@@ -13,7 +13,6 @@ import functools
 import inspect
 import json
 import os
-import re
 import signal
 import sys
 import threading
@@ -110,13 +109,26 @@ class PlanOptions:
         list[str] | None,
         flag("--use STEP=IMPLEMENTATION", "How a step is answered: block(left=10)."),
     ] = None
+    prompt: Annotated[
+        list[str] | None,
+        flag("--prompt NAME=FILE", "Your file in the place of a prompt: judge_fact=mine.md."),
+    ] = None
+
+    @property
+    def loading(self) -> dict[str, Any]:
+        """The options that load a plan, as arguments of `Session.prepare`. Raises PlanError."""
+        use, prompts = (
+            named_values(option, typed)
+            for option, typed in (("--use", self.use), ("--prompt", self.prompt))
+        )
+        params = parameters(self.set)
+        return {"params": params, "preset": self.preset, "use": use, "prompts": prompts}
 
     def prepare(self, session: Session, plan: str, resume: str | None = None) -> LogicalPlan:
         """A checked plan; see `Session.prepare`. Raises PlanError."""
         from semgraph.llm.base import ROLES
 
-        params, use = parameters(self.set), named_values("--use", self.use)
-        prepared = session.prepare(plan, params=params, preset=self.preset, use=use, resume=resume)
+        prepared = session.prepare(plan, **self.loading, resume=resume)
         return prepared.by_models(session.settings.chosen_roles, ROLES, required=True)
 
     def rows(self, plan: LogicalPlan) -> dict[str, LoadedInput]:
@@ -138,8 +150,10 @@ class CommonOptions:
     chosen: Mapping[str, Any] = field(default_factory=dict)
     config: Annotated[str | None, _common("--config FILE", "Instead of ./semgraph.toml.")] = None
     format: Annotated[
-        Literal["text", "json"] | None,
-        _common("--format", "text, or json: one document on stdout, an object or a list."),
+        Literal["text", "json", "csv", "latex", "markdown"] | None,
+        _common(
+            "--format", "json: one document on stdout, an object or a list. The others: of compare."
+        ),
     ] = None
     verbose: Annotated[bool | None, _common("-v --verbose", "Say more; show tracebacks.")] = None
     quiet: Annotated[bool | None, _common("-q --quiet", "Results and errors only.")] = None
@@ -329,6 +343,8 @@ def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
         options = ctx.obj = replace(before, chosen=chosen, **_set(shared, values))
         for name, (make, flags) in made.items():
             values[name] = make(_set(flags, values))
+        if options.format in ("csv", "latex", "markdown") and command.__name__ != "compare":
+            raise typer.BadParameter(f"{options.format} is a format of compare: text or json")
         with guard(options), in_shell():
             command(options, **values)
 
@@ -503,91 +519,36 @@ def _numbers() -> list[signal.Signals]:
     ]
 
 
-_COMMA = re.compile(r",(?![^()]*\))")  # outside of parentheses
-
-
-def named_values(option: str, texts: Sequence[str] | None) -> dict[str, str]:
-    """Parse an option that is given once per name. Raises PlanError.
+def named_values(option: str, texts: Sequence[str] | None, mark: str = "=") -> dict[str, str]:
+    """Parse an option that is given once per name, which ends at `mark`. Raises PlanError with all
+    problems.
 
     >>> named_values("--use", ["linked=block(left=10)", "told=packed"])
     {'linked': 'block(left=10)', 'told': 'packed'}
     """
-    values: dict[str, str] = {}
+    values, problems = dict[str, str](), list[Problem]()
     for text in texts or ():
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            hint = f"Write {option} NAME=VALUE" + f", or --llm {text}" * (option == "--model")
-            raise PlanError(Problem(f'{option} "{text}" sets nothing', hint=hint))
-        if name in values:
-            raise PlanError(Problem(f"{option} {name}= is given twice"))
-        values[name] = value
+        name, found, value = text.partition(mark)
+        if not found or not name:
+            hint = f"Write {option} NAME{mark}VALUE" + f", or --llm {text}" * (option == "--model")
+            problems.append(Problem(f'{option} "{text}" sets nothing', hint=hint))
+        elif name in values:
+            problems.append(Problem(f"{option} {name}{mark} is given twice"))
+        else:
+            values[name] = value
+    if problems:
+        raise PlanError(*problems)
     return values
 
 
 def parameters(texts: Sequence[str] | None) -> dict[str, Any]:
     """Parse the values of `--set`: JSON if valid, else text. Raises PlanError."""
-    values: dict[str, Any] = {}
-    for name, text in named_values("--set", texts).items():
-        try:
-            values[name] = json.loads(text)
-        except json.JSONDecodeError:
-            values[name] = text
-    return values
+    return {name: json_or_text(text) for name, text in named_values("--set", texts).items()}
 
 
-def read_variants(
-    step: str | None, implementations: str | None, variants: Sequence[str]
-) -> list[str] | dict[str, dict[str, str]]:
-    """Parse the implementations of a step, or the implementations of each whole plan.
-
-    Args:
-        step: The step of `implementations`.
-        implementations: `A,B`.
-        variants: `NAME:STEP=IMPLEMENTATION,...` for each plan.
-
-    Raises:
-        PlanError: The message has all problems.
-
-    >>> read_variants("linked", "nested_loop, block(left=10,right=5)", [])
-    ['nested_loop', 'block(left=10,right=5)']
-    >>> read_variants(None, None, ["cheap:linked=block,told=packed", "exact:linked=nested_loop"])
-    {'cheap': {'linked': 'block', 'told': 'packed'}, 'exact': {'linked': 'nested_loop'}}
-    """
-    if implementations is not None and variants:
-        what = "--implementations compares a step and --variant whole plans"
-        raise PlanError(Problem(what, hint="give one of them"))
-    if implementations is not None:
-        if step is None:
-            what = "--implementations needs the step that they are for"
-            raise PlanError(Problem(what, hint="--step STEP"))
-        return _parts(implementations)
-    if not variants:
-        hint = (
-            "--step STEP --implementations A,B; or whole plans: "
-            "--variant NAME:STEP=IMPLEMENTATION --variant NAME:STEP=IMPLEMENTATION"
-        )
-        raise PlanError(Problem("there is nothing to compare", hint=hint))
-    if step is not None:
-        hint = "leave --step out, or write --implementations A,B"
-        raise PlanError(Problem("--variant names the steps itself", hint=hint))
-    uses: dict[str, dict[str, str]] = {}
-    problems: list[Problem] = []
-    for text in variants:
-        name, colon, rest = text.partition(":")
-        if not colon or not name:
-            hint = "Write --variant NAME:STEP=IMPLEMENTATION,STEP=IMPLEMENTATION"
-            problems.append(Problem(f'--variant "{text}" has no name', hint=hint))
-        elif name in uses:
-            problems.append(Problem(f"--variant {name}: is given twice"))
-        else:
-            try:
-                uses[name] = named_values("--variant", _parts(rest))
-            except PlanError as error:
-                problems += error.problems
-    if problems:
-        raise PlanError(*problems)
-    return uses
-
-
-def _parts(text: str) -> list[str]:
-    return [part.strip() for part in _COMMA.split(text) if part.strip()]
+def json_or_text(text: str) -> Any:
+    """The value of a JSON text, or the text."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text

@@ -119,13 +119,16 @@ def copy(
     options: CommonOptions,
     plan: Annotated[str, argument("PLAN", "A name.")],
     folder: Annotated[Path, argument("DIR", "Where to.")] = Path("plans"),
+    only: Annotated[
+        list[str] | None, flag("--only FILE", "Only this file of it: prompts/judge_fact.")
+    ] = None,
 ) -> None:
     """Copy a plan with its graph, prompts and the plans it calls, so that you can change them.
     Overwrites nothing.
     """
     from semgraph.frontend.plan_files import copied
 
-    new = copied(plan, folder, options.settings().functions)
+    new = copied(plan, folder, options.settings().functions, only or ())
     options.show(*map(str, new))
     if not new:
         options.talk(

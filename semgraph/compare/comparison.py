@@ -7,11 +7,13 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
 
 import pyarrow as pa
+from pydantic import ConfigDict, TypeAdapter
 
 from semgraph import display
 from semgraph.compare.truth import RowAnswers, answers_of, correct, root
@@ -20,18 +22,21 @@ from semgraph.execution.record import INPUT_ROW, Run, RunRecord, exchanges, find
 from semgraph.expr.functions import canonical_json
 from semgraph.privacy import RUNS
 from semgraph.provenance import AskedItem, Row, as_text, asked_item, at
-from semgraph.scores import IntervalEstimate, Score, Tally, difference, pooled, score
+from semgraph.scores import IntervalEstimate, Score, Tally, holm, pooled, score
 from semgraph.semantic.answers import free_name
 
 if TYPE_CHECKING:
     from semgraph.semantic.ask import Failure
 
 FAILED = "\0failed"
-SCHEMA = 1
+SCHEMA = 2
+_WITH_TABLES = ConfigDict(arbitrary_types_allowed=True)
 
 
 Kind = Literal["step", "plan"]
+ChartKind = Literal["quality", "time", "steps"]
 Range = tuple[float, float]
+Difference = tuple[float, float | None, float | None]  # with its interval
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,8 @@ class Estimate:
         least: The minimum number of calls, if a range is expected.
         planned: Whether all requests are known in advance, so that `calls` is exact. False if a
             check may refuse answers.
+        tokens_seen: Tokens of the answers if they are as long as in earlier runs of the same step,
+            implementation and models; None without such a run.
     """
 
     variant: str
@@ -76,6 +83,7 @@ class Estimate:
     dollars: float | None = None
     least: float | None = None
     planned: bool = False
+    tokens_seen: float | None = None
 
 
 @dataclass(frozen=True)
@@ -88,9 +96,13 @@ class Trial:
         paid: The cost of the requests sent now.
         seconds: Wall time; None if an answer came from the journal.
         failed: The number of rows without an answer; `failures` has the reasons.
+        model_seconds: The sum of the times of all its requests, also of replayed ones.
         rows: The result rows of the step; None for whole plans.
         answers: Questions and answers, one item per row; `_m` is the number of the frozen row.
+        steps: The cost by itself of each step; of vectors under "".
     """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _WITH_TABLES
 
     number: int
     cold: Spent
@@ -100,6 +112,16 @@ class Trial:
     rows: pa.Table | None = field(default=None, repr=False)
     answers: pa.Table | None = field(default=None, repr=False)
     failures: tuple[Failed, ...] = ()
+    model_seconds: float = 0.0
+    steps: Mapping[str, Spent] = field(default_factory=dict)
+
+
+class Measured(NamedTuple):
+    """A measure over labels: its value, 95 % interval, and difference to that of the reference."""
+
+    value: float | None
+    interval: Range | None = None
+    difference: Difference | None = None
 
 
 @dataclass(frozen=True)
@@ -113,14 +135,17 @@ class Quality:
         precision: Precision of rows or edges; None without answers.
         recall: Recall; None if the truth is empty.
         f1: F1; None if both graphs lack edges.
-        interval: 95 % interval of F1 (without a truth, of `same`), by the bootstrap over rows.
+        interval: 95 % interval of F1 (without a truth, of `same`); see `semgraph.scores`. With
+            labels interval, spread and difference are those of the first of `measures`.
         spread: The lowest and the highest value of a trial.
-        difference: F1 minus the reference's, with its paired 95 % interval: (value, low, high).
+        difference: F1 minus the reference's, with its paired 95 % interval, corrected for the number
+            of variants: (value, low, high).
         same: Share of rows with the same answers as the reference, trial by trial.
         pairs: Nodes: F1 of pairs of members of one node; None if no node has two.
         b_cubed: Nodes: B-cubed F1.
         validity: Edges that hold, over sampled times: F1.
         ended: Edges that have an end: F1.
+        measures: Measures over labels by name, the most important first.
     """
 
     precision: float | None = None
@@ -128,35 +153,55 @@ class Quality:
     f1: float | None = None
     interval: Range | None = None
     spread: Range | None = None
-    difference: tuple[float, float | None, float | None] | None = None
+    difference: Difference | None = None
     same: float | None = None
     pairs: float | None = None
     b_cubed: float | None = None
     validity: float | None = None
     ended: float | None = None
+    measures: Mapping[str, Measured] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, tallies: Sequence[Tally], reference: Sequence[Tally] = ()) -> Self:
+    def of(cls, tallies: Sequence[Tally], *, independent: bool = True) -> Self:
         """Precision, recall and F1 over all trials.
 
         Args:
             tallies: Hits, answers and true answers of each trial.
-            reference: Those of the reference, for the difference, which uses the trials that both
-                have.
+            independent: Whether units were drawn independently; see `semgraph.scores.score`.
         """
         if not tallies:
             return cls()
-        total, both = score(pooled(tallies)), min(len(tallies), len(reference))
-        ours, theirs = pooled(tallies[:both]), pooled(reference[:both])
-        less = difference(ours, theirs) if ours and theirs else None
+        total = score(pooled(tallies), independent=independent)
         return cls(
             precision=total.precision,
             recall=total.recall,
             f1=total.f1,
             interval=range_of(total),
             spread=spread([score(each).f1 for each in tallies]),
-            difference=less and (less.value, *(less.interval or (None, None))),
         )
+
+
+def with_differences(
+    qualities: Mapping[str, Quality],
+    tallies: Mapping[str, Sequence[Tally]],
+    reference: str,
+    *,
+    independent: bool = True,
+) -> dict[str, Quality]:
+    """The qualities with the differences of F1 to the reference, over the trials that both have."""
+    pairs: dict[str, tuple[Tally, Tally]] = {}
+    for name, own in tallies.items():
+        both = min(len(own), len(tallies[reference]))
+        pair = pooled(own[:both]), pooled(tallies[reference][:both])
+        if name != reference and all(pair):
+            pairs[name] = pair
+    found = dict(zip(pairs, holm(list(pairs.values()), independent=independent), strict=True))
+    return {
+        name: replace(quality, difference=(each.value, *(each.interval or (None, None))))
+        if (each := found.get(name))
+        else quality
+        for name, quality in qualities.items()
+    }
 
 
 def range_of(value: Score | IntervalEstimate) -> Range | None:
@@ -170,8 +215,8 @@ def spread(values: Iterable[float | None]) -> Range | None:
     return (min(known), max(known)) if len(known) > 1 else None
 
 
-@dataclass(frozen=True)
-class Evidence:
+@dataclass(frozen=True, repr=False)
+class Evidence(display.Displayed):
     """The questions about some frozen rows in one trial (from 1) of a variant, with their answers.
 
     Its text has the exact prompts.
@@ -182,23 +227,13 @@ class Evidence:
     rows: tuple[Row, ...]
     asked: tuple[AskedItem, ...]
 
-    def __str__(self) -> str:
-        return display.as_text(self)
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        """The HTML for notebooks."""
-        return display.as_html(self)
-
 
 @dataclass(frozen=True)
 class Arm:
-    """One variant, or a plan with its implementations, and the finished trials."""
+    """One variant with what it changes, and the finished trials."""
 
     name: str
-    use: Mapping[str, str]
+    changes: Mapping[str, str]
     trials: tuple[Trial, ...] = ()
     quality: Quality = Quality()
     comparison: Comparison | None = field(default=None, repr=False, compare=False)
@@ -206,18 +241,23 @@ class Arm:
     @property
     def cold(self) -> Spent:
         """The mean cost of a trial by itself."""
-        total, number = sum((t.cold for t in self.trials), Spent()), max(len(self.trials), 1)
-        return Spent(
-            round(total.calls / number),
-            round(total.tokens_in / number),
-            round(total.tokens_out / number),
-            None if total.dollars is None else total.dollars / number,
-        )
+        return _mean([t.cold for t in self.trials])
+
+    @property
+    def steps(self) -> dict[str, Spent]:
+        """The mean cost of each step in a trial by itself; of vectors under ""."""
+        names = dict.fromkeys(name for t in self.trials for name in t.steps)
+        return {name: _mean([t.steps.get(name, Spent()) for t in self.trials]) for name in names}
 
     @property
     def seconds(self) -> tuple[float, ...]:
         """The measured wall times."""
         return tuple(t.seconds for t in self.trials if t.seconds is not None)
+
+    @property
+    def model_seconds(self) -> tuple[float, ...]:
+        """The sum of the times of the requests of each trial, also of replayed ones."""
+        return tuple(t.model_seconds for t in self.trials if t.model_seconds)
 
     @property
     def failed(self) -> int:
@@ -238,9 +278,10 @@ class Arm:
         return _evidence(self, trial, where)
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Variants compared over the same rows, or whole plans over the same inputs.
+@dataclass(frozen=True, repr=False)
+class Comparison(display.Displayed):
+    """Variants compared over the same rows, or whole plans over the same inputs. Its text is the table
+    that `semgraph compare` prints, as wide as the terminal.
 
     Args:
         id: The id of its record.
@@ -267,6 +308,8 @@ class Comparison:
         rows: The frozen rows, by number.
         wanted: The true rows.
     """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _WITH_TABLES
 
     id: str
     plan: str
@@ -304,6 +347,11 @@ class Comparison:
     def exit_code(self) -> int:
         """The exit code of the command line: 4 at a limit, 3 with failed rows, else 0."""
         return 4 if self.stopped else 3 if any(arm.failed for arm in self.arms) else 0
+
+    @property
+    def measures(self) -> list[str]:
+        """The names of the measures over labels, the most important first."""
+        return list(dict.fromkeys(name for arm in self.arms for name in arm.quality.measures))
 
     @property
     def missing(self) -> Mapping[str, int]:
@@ -365,24 +413,54 @@ class Comparison:
         )
         return pa.Table.from_pylist(different, schema=pa.schema(schema))
 
-    def __str__(self) -> str:
-        """The table as `semgraph compare` prints it, as wide as the terminal."""
-        return display.as_text(self)
+    def chart(self, kind: ChartKind = "quality") -> Any:
+        """A chart: SVG in notebooks, characters in print. Raises PlanError for another kind.
 
-    def __repr__(self) -> str:
-        return str(self)
-
-    def chart(self) -> Any:
-        """A chart of quality (y) over cost (x): SVG in notebooks, characters in print."""
-        return display.as_chart(self)
+        Args:
+            kind: `quality` over cost; `time` over cost; the cost of one trial by `steps`.
+        """
+        return display.exported(self, "chart", kind=kind)
 
     def to_json(self) -> dict[str, Any]:
         """The object that `--format json` prints."""
-        return _as_data(self)
+        data = _shape().dump_python(self, mode="json", exclude=_APART)
+        return {"schema": SCHEMA, "kind": self.kind, **data}
 
-    def _repr_html_(self) -> str:
-        """The HTML for notebooks."""
-        return display.as_html(self)
+    def to_pandas(self, *, trials: bool = False) -> Any:
+        """A data frame with a row for each variant, or for each of its trials: what it changes, its
+        cost, its quality with the ends of intervals. Needs pandas.
+        """
+        return pa.Table.from_pylist(display.exported(self, "rows", trials=trials)).to_pandas()
+
+    def to_csv(self) -> str:
+        """The rows of `to_pandas` as CSV."""
+        return str(display.exported(self, "csv"))
+
+    def to_latex(self) -> str:
+        """The table as a `tabular` of LaTeX, with the rules of the package booktabs."""
+        return str(display.exported(self, "latex"))
+
+    def to_markdown(self) -> str:
+        """The table in Markdown."""
+        return str(display.exported(self, "markdown"))
+
+    def sentence(self) -> str:
+        """What the comparison shows, in one sentence for each variant but the reference."""
+        return str(display.exported(self, "sentence"))
+
+    def figure(self, kind: ChartKind = "quality") -> Any:
+        """The chart of a kind as a figure of matplotlib, which has to be installed."""
+        return display.exported(self, "figure", kind=kind)
+
+
+def _mean(spent: Sequence[Spent]) -> Spent:
+    total, number = sum(spent, Spent()), max(len(spent), 1)
+    return Spent(
+        round(total.calls / number),
+        round(total.tokens_in / number),
+        round(total.tokens_out / number),
+        None if total.dollars is None else total.dollars / number,
+    )
 
 
 def ranked(comparison: Comparison) -> list[Arm]:
@@ -397,11 +475,13 @@ def ranked(comparison: Comparison) -> list[Arm]:
 
 def quality_of(arm: Arm) -> float | None:
     """The quality of a variant as one number: F1, or without a truth its agreement with the
-    reference.
+    reference, or with labels the first measure.
 
     For graphs it is the F1 of edges, or the B-cubed F1 of nodes if neither graph has edges.
     """
     result = arm.quality
+    for first in result.measures.values():
+        return first.value
     if result.f1 is not None:
         return result.f1
     return result.same if result.b_cubed is None else result.b_cubed
@@ -523,52 +603,24 @@ def _evidence(arm: Arm, number: int, where: Mapping[str, Any]) -> Evidence:
     return Evidence(arm.name, number, tuple(rows[i] for i in sorted(selected)), asked)
 
 
-def _as_data(comparison: Comparison) -> dict[str, Any]:
-    """Everything except the tables, as plain data."""
-    left_out = {"arms", "record", "journal", *_TABLES}
-    names = [f.name for f in fields(comparison) if f.name not in left_out]
-    data = {name: getattr(comparison, name) for name in names}
-    data |= {name: list(data[name]) for name in _LISTS}
-    data |= {name: asdict(data[name]) for name in _SPENT}
-    estimates = map(asdict, comparison.estimates)
-    data["estimates"] = [{"way": each.pop("variant"), **each} for each in estimates]  # stored name
-    data["frozen"] = dict(comparison.frozen)
-    return {
-        "schema": SCHEMA,
-        "kind": comparison.kind,
-        **data,
-        "arms": [_arm(arm) for arm in comparison.arms],
-        "journal": str(comparison.journal) if comparison.journal else None,
-    }
-
-
-def _arm(arm: Arm) -> dict[str, Any]:
-    trials = [
-        {
-            "number": trial.number - 1,  # stored from 0
-            **{name: asdict(getattr(trial, name)) for name in ("cold", "paid")},
-            "seconds": trial.seconds,
-            "failed": trial.failed,
-            "failures": [each._asdict() for each in trial.failures],
-        }
-        for trial in arm.trials
-    ]
-    quality = asdict(arm.quality)
-    return {"name": arm.name, "use": dict(arm.use), "quality": quality, "trials": trials}
-
-
 FILE = "comparison.json"
-_TABLES, _LISTS, _SPENT = ("rows", "wanted"), ("key", "compare", "notes"), ("paid", "before")
+_TABLES = ("rows", "wanted")
+_ARMS = {"comparison": True, "trials": {"__all__": {"rows": True, "answers": True}}}
+_APART: Any = {"record": True, "rows": True, "wanted": True, "arms": {"__all__": _ARMS}}
+
+
+@cache
+def _shape() -> TypeAdapter[Comparison]:
+    return TypeAdapter(Comparison)
 
 
 def save(comparison: Comparison, record: RunRecord) -> None:
     """Write a comparison into its record."""
-    record.text(FILE, json.dumps(comparison.to_json(), indent=1, ensure_ascii=False, default=str))
+    record.text(FILE, json.dumps(comparison.to_json(), indent=1, ensure_ascii=False))
     tables = {name: getattr(comparison, name) for name in _TABLES}
     for i, arm in enumerate(comparison.arms):
-        for trial in arm.trials:
-            place = f"{i}.{trial.number - 1}"
-            tables |= {f"{place}.rows": trial.rows, f"{place}.answers": trial.answers}
+        for n, trial in enumerate(arm.trials):
+            tables |= {f"{i}.{n}.rows": trial.rows, f"{i}.{n}.answers": trial.answers}
     for name, table in tables.items():
         if table is not None:
             write_table(record.folder / f"{name}.parquet", table)
@@ -582,36 +634,30 @@ def load_comparison(ref: str, runs: Path = RUNS) -> Comparison:
         what, hint = f"{run.name} is not a finished comparison", "Show a run: semgraph runs show"
         raise PlanError(Problem(what, hint=hint))
     data = json.loads(file.read_text(encoding="utf-8"))
-    if data.pop("schema") != SCHEMA:
+    schema, _ = data.pop("schema"), data.pop("kind")
+    if schema not in (1, SCHEMA):
         what = f"comparison {run.name} was recorded by another version of semgraph"
         raise PlanError(Problem(what))
-    del data["kind"]
-    data |= {name: tuple(data[name]) for name in _LISTS}
-    data |= {name: Spent(**data[name]) for name in _SPENT}
+    if schema == 1:
+        _from_0_2(data, run.name)
     data |= {name: _table(run.folder, name) for name in _TABLES}
-    data["estimates"] = tuple(Estimate(each.pop("way"), **each) for each in data["estimates"])
-    data["arms"] = tuple(_read_arm(run.folder, i, arm) for i, arm in enumerate(data["arms"]))
-    data["journal"] = Path(data["journal"]) if data["journal"] else None
-    return Comparison(**data, record=run.folder)
+    for i, arm in enumerate(data["arms"]):
+        for n, trial in enumerate(arm["trials"]):
+            trial |= {name: _table(run.folder, f"{i}.{n}.{name}") for name in ("rows", "answers")}
+    return replace(_shape().validate_python(data), record=run.folder)
 
 
-def _read_arm(folder: Path, i: int, data: Mapping[str, Any]) -> Arm:
-    trials = tuple(
-        Trial(
-            t["number"] + 1, Spent(**t["cold"]), Spent(**t["paid"]), t["seconds"], t["failed"],
-            _table(folder, f"{i}.{t['number']}.rows"), _table(folder, f"{i}.{t['number']}.answers"),
-            tuple(Failed(**each) for each in t.get("failures", ())),
-        )
-        for t in data["trials"]
-    )  # fmt: skip
-    quality: dict[str, Any] = {
-        n: tuple(v) if isinstance(v, list) else v for n, v in data["quality"].items()
-    }
-    clusters = [quality.pop(name, None) for name in ("clusters", "modularity")]
-    if clusters != [None, None]:
-        what = f"comparison {folder.name} compared algorithms of a step that clusters"
-        raise PlanError(Problem(what, hint="only semgraph 0.2 shows such a comparison"))
-    return Arm(data["name"], data["use"], trials, Quality(**quality))
+def _from_0_2(data: dict[str, Any], name: str) -> None:
+    """Convert the record of a comparison by semgraph 0.2. Raises PlanError."""
+    for estimate in data["estimates"]:
+        estimate["variant"] = estimate.pop("way")
+    for arm in data["arms"]:
+        arm["changes"], quality = arm.pop("use"), arm["quality"]
+        if [quality.pop(key, None) for key in ("clusters", "modularity")] != [None, None]:
+            what = f"comparison {name} compared algorithms of a step that clusters"
+            raise PlanError(Problem(what, hint="only semgraph 0.2 shows such a comparison"))
+        for trial in arm["trials"]:
+            trial["number"] += 1
 
 
 def _table(folder: Path, name: str) -> pa.Table | None:

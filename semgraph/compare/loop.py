@@ -5,17 +5,19 @@ whole plans share it; they differ in what an arm is.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
-from semgraph.compare.comparison import Arm, Comparison, Trial
-from semgraph.compare.plans import PlanArms, with_choices
+from semgraph.compare.comparison import Arm, Comparison, Estimate, Trial
+from semgraph.compare.plans import PlanArms
 from semgraph.compare.preview import admit
 from semgraph.compare.request import ComparisonRecord, ComparisonRequest, Runner
 from semgraph.compare.step import StepArms
-from semgraph.compare.trial import KEPT, Arms, Attempt, Bench
+from semgraph.compare.trial import KEPT, Attempt, Bench
 from semgraph.errors import BudgetReached, Fault, PlanError, Problem
-from semgraph.execution.runtime import require_prices
+from semgraph.execution.runtime import Opened, require_prices
+from semgraph.logical.plan import LogicalPlan
 
 
 async def compare(request: ComparisonRequest, runner: Runner) -> Comparison:
@@ -25,11 +27,11 @@ async def compare(request: ComparisonRequest, runner: Runner) -> Comparison:
         PlanError: The request is wrong; nothing was spent.
         BudgetReached: A limit would be exceeded before anything was compared.
     """
-    async with runner.open(request.plan, fresh=request.fresh) as opened:
+    async with opened_arms(request, runner) as (opened, models):
         record = ComparisonRecord(request, runner, opened)
         try:
-            bench = Bench(record)
-            arms: Arms = StepArms(bench) if request.step else PlanArms(bench)
+            bench = Bench(record, models)
+            arms = StepArms(bench) if request.step else PlanArms(bench)
             result = await _compared(arms, bench)
         except BaseException as error:
             interrupted = isinstance(error, (asyncio.CancelledError, KeyboardInterrupt))
@@ -42,25 +44,46 @@ async def compare(request: ComparisonRequest, runner: Runner) -> Comparison:
         return result
 
 
-async def _compared(arms: Arms, bench: Bench) -> Comparison:
-    request, record, opened = bench.request, bench.record, bench.opened
-    for use in arms.uses.values():
-        require_prices(with_choices(request.plan, use), opened.budget, opened.llm, opened.embedder)
+@asynccontextmanager
+async def opened_arms(
+    request: ComparisonRequest, runner: Runner
+) -> AsyncIterator[tuple[Opened, Mapping[str, Opened]]]:
+    """The models of the request, and those of each arm; the same models are opened once."""
+    async with AsyncExitStack() as stack:
+        opened: dict[int, Opened] = {}
+
+        async def open_(of: Runner, plan: LogicalPlan) -> Opened:
+            if id(of) not in opened:
+                models = of.open(plan, fresh=request.fresh)
+                opened[id(of)] = await stack.enter_async_context(models)
+            return opened[id(of)]
+
+        first = await open_(runner, request.plan)
+        yield first, {name: await open_(arm.runner, arm.plan) for name, arm in request.arms.items()}
+
+
+async def _compared(arms: StepArms | PlanArms, bench: Bench) -> Comparison:
+    request, record = bench.request, bench.record
+    for arm in bench.arms.values():
+        require_prices(arm.plan, arm.opened.budget, arm.opened.llm, arm.opened.embedder)
     bench.say(await arms.prepare())
-    admit(arms.estimates, request.trials, opened.budget)
+    if request.step:  # most costs of whole plans depend on answers
+        admit(arms.estimates, request.trials, bench.opened.budget)
     record.begin()
-    attempts: dict[str, list[Attempt]] = {name: [] for name in arms.uses}
+    attempts: dict[str, list[Attempt]] = {name: [] for name in bench.arms}
     stopped = await _try(arms, bench, attempts)
     quality = arms.scored(attempts)
     result = [
-        Arm(name, use, tuple(each.trial for each in attempts[name]), quality[name])
-        for name, use in arms.uses.items()
+        Arm(name, arm.changes, tuple(each.trial for each in attempts[name]), quality[name])
+        for name, arm in request.arms.items()
     ]
     facts = {"reference": arms.reference, "estimates": tuple(arms.estimates), **arms.facts()}
     return record.comparison(result, stopped=stopped, **facts)
 
 
-async def _try(arms: Arms, bench: Bench, attempts: Mapping[str, list[Attempt]]) -> str | None:
+async def _try(
+    arms: StepArms | PlanArms, bench: Bench, attempts: Mapping[str, list[Attempt]]
+) -> str | None:
     """Run all first trials, then all second ones, and so on, so that all arms have about equally
     many trials when a limit is reached. Returns the reason for an early end.
 
@@ -91,12 +114,18 @@ def _done(name: str, trial: Trial, trials: int) -> str:
     return f"✓ {name}{number}: {trial.paid.calls:,} call{'s' * (trial.paid.calls != 1)}{replays}"
 
 
-async def foreseen(request: ComparisonRequest, runner: Runner) -> list[str]:
-    """The expected cost of each implementation of a step over its rows, one line each. No model is
-    called; texts that a search needs are embedded.
+async def foreseen(
+    request: ComparisonRequest, runner: Runner
+) -> tuple[Sequence[Estimate], Sequence[str]]:
+    """The expected cost of one trial of each arm, and the same as lines of text. No model is called;
+    texts that a search needs are embedded. There are no estimates if a model has to be called first
+    for the rows of the step.
 
     Raises:
         PlanError: The request is wrong, or there are no rows.
     """
-    async with runner.open(request.plan, fresh=False) as opened:
-        return await StepArms(Bench(ComparisonRecord(request, runner, opened))).foreseen()
+    async with opened_arms(request, runner) as (opened, models):
+        bench = Bench(ComparisonRecord(request, runner, opened), models)
+        arms = StepArms(bench) if request.step else PlanArms(bench)
+        lines = await arms.prepare(pays=False)
+        return arms.estimates, lines

@@ -5,155 +5,99 @@ separate copy of the store.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import fmean
 from typing import Any
 
-from semgraph.compare.comparison import Estimate, Quality, Trial, by_reason
-from semgraph.compare.preview import plans_preview
-from semgraph.compare.trial import (
-    Arms,
-    Attempt,
-    Attempts,
-    Bench,
-    Ledger,
-    checked,
-    known_rows,
-    listed_steps,
-)
+from semgraph.compare.comparison import Quality, with_differences
+from semgraph.compare.labels import Judge, read_labels
+from semgraph.compare.preview import of_plan, plans_preview
+from semgraph.compare.trial import Attempt, Attempts, Bench, Ledger, checked, known_rows
 from semgraph.compare.truth import RowAnswers, comparable, graph_of, read_graph_truth
 from semgraph.display import option
-from semgraph.errors import BudgetReached, PlanError, Problem, did_you_mean
+from semgraph.errors import BudgetReached, PlanError, Problem
 from semgraph.execution.outcome import ExecutorOptions
 from semgraph.execution.result import result_table
 from semgraph.expr.functions import canonical_json
-from semgraph.logical.node import walk
-from semgraph.logical.plan import Choice, LogicalPlan, match_steps
 from semgraph.logical.prompt import plain
 from semgraph.scores import GraphScore, Score, ScoredGraph, score_graph, tally
 
-PRESET = "preset"  # in a variant: a preset of the plan, in place of an implementation of a step
 
-
-def with_choices(plan: LogicalPlan, use: Mapping[str, str]) -> LogicalPlan:
-    """The plan with the choices of a variant, and with its preset. Raises PlanError."""
-    steps = {step: choice for step, choice in use.items() if step != PRESET}
-    if len(steps) == len(use):
-        return plan.using(steps)
-    assert plan.load is not None  # a plan is loaded from a document
-    return plan.load(steps, preset=use[PRESET])
-
-
-def uses(
-    plan: LogicalPlan, variants: Mapping[str, Mapping[str, str]]
-) -> dict[str, dict[str, Choice]]:
-    """The parsed choices of each variant: implementations of steps, or plans that replace called
-    ones. Raises PlanError for a step that supports neither.
-    """
-    nodes = [node for node in walk(*plan.roots) if node.swappable]
-    names = [*dict.fromkeys(node.step for node in nodes), *plan.called]
-    known = {*names, *(name.rsplit("/", 1)[-1] for name in names)}
-    swapping = {  # their steps belong to other plans
-        arm
-        for arm, use in variants.items()
-        if PRESET in use or any(match_steps(step, plan.called) for step in use)
-    }
-
-    def read(arm: str, step: str, text: str) -> Choice:
-        if step not in known and arm not in swapping:
-            what = (
-                f'arm {arm}: plan {plan.name} has no step "{step}" that calls the model or a plan'
-            )
-            hint = did_you_mean(step, known)
-            raise PlanError(Problem(what, there=listed_steps(names), hint=hint))
-        return Choice.parse(text)
-
-    choices = checked(
-        {
-            (arm, step): partial(read, arm, step, text)
-            for arm, use in variants.items()
-            for step, text in use.items()
-        }
-    )
-    return {arm: {step: choices[arm, step] for step in use} for arm, use in variants.items()}
-
-
-class PlanArms(Arms):
-    """Variants of a whole plan over the same inputs.
-
-    Args:
-        bench: The inputs and the models.
-
-    Raises:
-        PlanError: A variant or the truth is wrong.
+class PlanArms:
+    """Variants of a whole plan over the same inputs. Raises PlanError if the truth, the labels or the
+    judge are wrong.
     """
 
     def __init__(self, bench: Bench) -> None:
         self.bench, plan, request = bench, bench.request.plan, bench.request
-        self.uses = {
-            name: {step: str(choice) for step, choice in use.items()}
-            for name, use in uses(plan, request.variants).items()
-        }
-        self.reference = next(iter(self.uses))
-        self.estimates = tuple(Estimate(name) for name in self.uses)
+        self.reference = next(iter(bench.arms))
         if request.truth is not None and not plan.writes:
             what = f"plan {plan.name} writes no graph to compare with a true one"
             hint = f"compare a step with a truth: {option('step', '...')}"
             raise PlanError(Problem(what, hint=hint))
         self.truth = None if request.truth is None else read_graph_truth(request.truth)
-        self.plans = {name: with_choices(plan, use) for name, use in request.variants.items()}
-        bench.record.roles = [role for each in self.plans.values() for role in each.needs.roles]
+        self.labels = None if request.labels is None else read_labels(request)
+        self.notes = self.labels.notes if self.labels else []
+        judge, labels = request.judge, self.labels
+        self.judge = Judge.of(bench, judge, labels) if judge and labels else None
+        for arm in bench.arms.values():
+            bench.record.asks(arm.opened, arm.plan.needs.roles)
 
-    async def prepare(self) -> list[str]:
+    async def prepare(self, *, pays: bool = True) -> list[str]:
         """Check all plans, and return the lines to print before the trials."""
         bench = self.bench
-        await bench.read()
-        async with bench.copy() as scratch:
+        await bench.read(pays=pays)
+        async with bench.copy(bench.base) as scratch:
             physical = checked(
-                {name: partial(bench.compiled, each, scratch) for name, each in self.plans.items()}
+                {name: partial(bench.compiled, arm, scratch) for name, arm in bench.arms.items()}
             )
-        return plans_preview(bench, physical)
+        expected = {n: bench.forecast(bench.arms[n], each) for n, each in physical.items()}
+        self.estimates = [of_plan(name, each) for name, each in expected.items()]
+        judge, labels = bench.request.judge, self.labels
+        of = f"the answers to {len(labels.queries)} queries" if labels else ""
+        judging = [f"  after each trial plan {judge.name} judges {of}"] if judge else []
+        return [*plans_preview(expected, bench.opened.budget), *judging]
 
     async def ready(self, _ledger: Ledger) -> None:
         """Do nothing: each trial computes its vectors."""
 
     async def attempt(self, name: str, number: int, ledger: Ledger) -> Attempt:
         """Run one trial of a plan in a copy of the store."""
-        bench, plan = self.bench, self.plans[name]
-        choices = ", ".join(f"{step}={choice}" for step, choice in self.uses[name].items())
-        options = ExecutorOptions("comparison", bench.opened.now, again=True)
-        async with bench.copy() as store:
-            physical, scope = bench.compiled(plan, store), f"compare plan {name}: {choices}"
-            outcome, _, seconds = await bench.run(
-                physical, store, ledger, options, scope=scope, trial=number
-            )
+        bench, arm = self.bench, self.bench.arms[name]
+        plan, options = arm.plan, ExecutorOptions("comparison", arm.opened.now, again=True)
+        async with bench.copy(arm) as store:
+            physical = bench.compiled(arm, store)
+            outcome, _, seconds = await bench.run(arm, physical, store, ledger, options, number)
             if outcome.stopped:
                 raise BudgetReached(outcome.stopped)
-            trial = Trial(
-                number + 1,
-                ledger.cold,
-                ledger.paid,
-                None if ledger.replayed or ledger.known else seconds,
-                len(outcome.failed_rows) if plan.windows else len(outcome.failures),
-                failures=by_reason(outcome.failures),
-            )
+            failed = len(outcome.failed_rows) if plan.windows else len(outcome.failures)
+            known = None if ledger.replayed or ledger.known else seconds
+            trial = ledger.trial(number, known, outcome.failures, failed=failed)
             tables = {
                 returned: result_table(node, outcome.tables.get(returned, []))
                 for returned, node in plan.returns.items()
             }
-            return Attempt(trial, await graph_of(store, plan) if plan.writes else None, tables)
+            judge = self.judge and partial(self.judge.verdicts, tables)
+            verdicts = await bench.pays(judge) if judge else ()
+            graph = await graph_of(store, plan) if plan.writes else None
+            return Attempt(trial, graph, tables, verdicts)
 
     def scored(self, attempts: Attempts) -> dict[str, Quality]:
         """The quality of each plan."""
+        if self.labels is not None:
+            self.notes += self.labels.agreement(attempts[self.reference], self.reference)
+            return self.labels.scored(attempts, self.reference)
         return of_plans(attempts, self.reference, self.truth)
 
     def facts(self) -> dict[str, Any]:
         """The further fields of the result."""
         rows = {name: table.num_rows for name, table in self.bench.request.inputs.items()}
         copied = self.bench.source.count
-        return {"frozen": {"rows": rows, "copied": copied}, "notes": tuple(known_rows(self.bench))}
+        labelled = len(self.labels.queries) if self.labels else None
+        frozen = {"rows": rows, "copied": copied, "labelled": labelled}
+        return {"frozen": frozen, "notes": (*self.notes, *known_rows(self.bench))}
 
 
 def of_plans(attempts: Attempts, reference: str, truth: ScoredGraph | None) -> dict[str, Quality]:
@@ -170,10 +114,9 @@ def of_plans(attempts: Attempts, reference: str, truth: ScoredGraph | None) -> d
         name: [score_graph(comparable(each.graph, truth), truth) for each in own if each.graph]
         for name, own in attempts.items()
     }
-    return {
-        name: _graded(own, () if name == reference else scores[reference])
-        for name, own in scores.items()
-    }
+    tallies = {name: [each.tally for each in own] for name, own in scores.items()}
+    graded = {name: _graded(own) for name, own in scores.items()}
+    return with_differences(graded, tallies, reference, independent=False)
 
 
 def _alike(attempts: Sequence[Attempt], reference: Sequence[Attempt]) -> Quality:
@@ -185,7 +128,7 @@ def _alike(attempts: Sequence[Attempt], reference: Sequence[Attempt]) -> Quality
     return Quality.of([tally(_returned(a), _returned(b)) for a, b in pairs])
 
 
-def _graded(scores: Sequence[GraphScore], reference: Sequence[GraphScore] = ()) -> Quality:
+def _graded(scores: Sequence[GraphScore]) -> Quality:
     """The quality with the measures of nodes and times, averaged over the trials."""
 
     def mean(parts: Iterable[Score | None]) -> float | None:
@@ -193,7 +136,7 @@ def _graded(scores: Sequence[GraphScore], reference: Sequence[GraphScore] = ()) 
         return fmean(known) if known else None
 
     return replace(
-        Quality.of([s.tally for s in scores], [s.tally for s in reference]),
+        Quality.of([s.tally for s in scores], independent=False),
         pairs=mean(s.pairs for s in scores),
         b_cubed=mean(s.b_cubed for s in scores),
         validity=mean(s.validity for s in scores),

@@ -18,7 +18,6 @@ from semgraph.llm.stack import Budget, bound
 from semgraph.llm.tokens import prompt_tokens
 from semgraph.logical.semantic import Semantic
 from semgraph.meter import StepMetrics
-from semgraph.physical.plan import PhysicalPlan
 from semgraph.semantic.context import DryRun, DryRunEnded, PlannedRequests
 from semgraph.semantic.contract import Cost, Keys, Observed, RowEstimate, Rows
 from semgraph.semantic.implementation import Implementation, watched
@@ -29,21 +28,13 @@ Batches = Mapping[str, PlannedRequests]
 
 @dataclass(frozen=True)
 class StepEstimates:
-    """Estimates of implementations of a step over its rows. Nothing is sent.
-
-    Args:
-        node: The step.
-        rows: The rows that an implementation answers.
-        llm: The models.
-        embedder: The embedder.
-        seen: The tokens of sample prompts.
-    """
+    """Estimates of implementations of a step over the rows that they answer. Nothing is sent."""
 
     node: Semantic
     rows: Sequence[Rows]
     llm: LLM
     embedder: Embedder
-    seen: Observed | None = None
+    seen: Observed | None = None  # tokens of sample prompts
 
     async def observed(self, reference: Implementation[Any]) -> Self:
         """With the tokens per item of a dry run of the reference over the first items: in total, of
@@ -181,34 +172,44 @@ def admit(estimates: Sequence[Estimate], trials: int, budget: Budget) -> None:
         )
 
 
-def rows_preview(bench: Bench, step: str, physical: PhysicalPlan, *, whole: bool) -> list[str]:
-    """Lines printed before the rows of a step are computed with model calls: the steps of their
-    plan, or of the whole plan, and their known calls.
+def rows_preview(step: str, expected: Forecast, budget: Budget, *, whole: bool) -> list[str]:
+    """Lines printed before the rows of a step are computed with model calls, by their plan or by the
+    whole plan.
     """
-    amounts = Forecast(bench.estimator(physical)).calls()
-    known = [
-        f"{name} ({_amount(amount)})"
-        for name, amount in amounts.items()
-        if amount.known and amount.value
-    ]
-    unknown = [name for name, amount in amounts.items() if not amount.known]
-    callers = [f"  steps that call the model: {', '.join(known)}"] if known else []
-    later = [f"  calls not known in advance: {', '.join(unknown)}"] if unknown else []
     grown = " by a run of the whole plan, because the step reads what the plan writes"
     return [
         f"first the rows of step {step} are computed{grown if whole else ''}",
-        *callers,
-        *later,
-        f"  answers in the journal cost nothing; {limits(bench.opened.budget)}",
+        f"  {_of_plan(expected.calls())}",
+        f"  answers in the journal cost nothing; {limits(budget)}",
     ]
 
 
-def plans_preview(bench: Bench, arms: Mapping[str, PhysicalPlan]) -> list[str]:
+def plans_preview(expected: Mapping[str, Forecast], budget: Budget) -> list[str]:
     """Lines printed before whole plans run: the calls that EXPLAIN expects, by step."""
-    wide = max(map(len, arms))
-    calls = {name: Forecast(bench.estimator(plan)).calls() for name, plan in arms.items()}
-    lines = [f"  {name:<{wide}}  {_of_plan(amounts)}" for name, amounts in calls.items()]
-    return [f"whole plans, one trial of each; {limits(bench.opened.budget)}", *lines]
+    wide = max(map(len, expected))
+    lines = [f"  {name:<{wide}}  {_of_plan(each.calls())}" for name, each in expected.items()]
+    return [f"whole plans, one trial of each; {limits(budget)}", *lines]
+
+
+def of_plan(name: str, forecast: Forecast) -> Estimate:
+    """What EXPLAIN expects of a whole plan, as far as all of it is known."""
+    amounts = forecast.total()
+    calls, sent, answered, price = (
+        amounts[each].value if amounts[each].known and amounts[each].kind != "least" else None
+        for each in ("calls", "tokens_in", "tokens_out", "dollars")
+    )
+    seen = answered if amounts["tokens_out"].kind == "seen" else None
+    least = amounts["calls"].value if amounts["calls"].kind == "least" else None
+    return Estimate(name, calls, sent, answered, price, least, tokens_seen=seen)
+
+
+def tokens_seen(forecast: Forecast, step: str, items: float) -> float | None:
+    """Tokens of the answers about some items, if they are as long as in earlier runs."""
+    amounts = forecast.of(step)
+    answered, asked = amounts["tokens_out"], amounts["items"]
+    if answered.kind != "seen" or not asked.value:
+        return None
+    return answered.value / asked.value * items
 
 
 def _of_plan(amounts: Mapping[str, Amount]) -> str:
@@ -219,15 +220,9 @@ def _of_plan(amounts: Mapping[str, Amount]) -> str:
     if not known:
         return "the number of calls depends on the answers"
     calls = total(known.values())
-    number = f"{calls.text()} call{'s' * (calls.value != 1)}"
-    if not later:
-        return number
-    return f"{number} for {', '.join(known)}; those of {plural(later, 'more step')} depend on the answers"
-
-
-def _amount(calls: Amount) -> str:
-    sign = {"seen": "≈ ", "most": "up to ", "least": "at least "}.get(calls.kind, "")
-    return f"{sign}{calls.value:,.0f} call{'s' * (calls.value != 1)}"
+    number = f"{calls.text()} call{'s' * (calls.value != 1)} for {', '.join(known)}"
+    more = f"; those of {plural(later, 'more step')} depend on the answers"
+    return number + (more if later else "")
 
 
 def limits(budget: Budget) -> str:
@@ -242,26 +237,21 @@ def limits(budget: Budget) -> str:
     return f"it stops before it passes {', '.join(limits_set)}" if limits_set else "no limit is set"
 
 
-def variants_preview(bench: Bench, estimates: Sequence[Estimate], before: int) -> list[str]:
+def variants_preview(
+    bench: Bench, what: str, estimates: Sequence[Estimate], reference: str, before: int
+) -> list[str]:
     """Lines printed before implementations run: the cost of one trial of each, and of all trials.
     `before` are the calls that the rows took.
     """
-    opened = bench.opened
-    return [
-        f"one trial of each, {bench.record.model}",
-        *([f"  the rows took {plural(before, 'call')}"] if before else []),
-        *estimate_lines(estimates),
-        f"  {in_all(estimates, bench.request.trials, opened.budget)}",
-        "  answers in the journal cost nothing; invalid answers are requested again",
-    ]
-
-
-def estimate_lines(estimates: Sequence[Estimate], reference: str = "") -> list[str]:
-    """The cost of each variant, one line each."""
     wide = max(len(e.variant) for e in estimates)
     notes = ("   reference" if e.variant == reference else "" for e in estimates)
+    each = zip(estimates, notes, strict=True)
     return [
-        f"  {e.variant:<{wide}}  {expected(e)}{n}" for e, n in zip(estimates, notes, strict=True)
+        f"{what}, one trial of each ({bench.record.model}), estimated",
+        *([f"  the rows took {plural(before, 'call')}"] if before else []),
+        *(f"  {e.variant:<{wide}}  {expected(e)}{note}" for e, note in each),
+        f"  {in_all(estimates, bench.request.trials, bench.opened.budget)}",
+        "  answers in the journal cost nothing; invalid answers are requested again",
     ]
 
 

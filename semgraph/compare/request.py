@@ -1,11 +1,9 @@
-"""The request of a comparison, checked as far as possible without a plan, and the record of its
-result and cost.
-"""
+"""The request of a comparison, and the record of its result and cost."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
@@ -25,7 +23,6 @@ from semgraph.llm.stack import bound
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import StepMetrics
 
-Variants = Sequence[str] | Mapping[str, str] | Mapping[str, Mapping[str, str]]
 Say = Callable[[str], None]
 
 
@@ -35,6 +32,11 @@ class Runner(Protocol):
     @property
     def settings(self) -> Settings:
         """The resolved settings."""
+        ...
+
+    @property
+    def replays(self) -> bool:
+        """Whether answers come from a recording."""
         ...
 
     def observations(self) -> ObservationFile | None:
@@ -47,53 +49,46 @@ class Runner(Protocol):
 
 
 @dataclass(frozen=True)
+class ArmRequest:
+    """One arm: a plan, its inputs, and the models that answer it."""
+
+    changes: Mapping[str, str]  # of its variant, as text, by key
+    plan: LogicalPlan
+    inputs: Mapping[str, pa.Table]
+    runner: Runner  # arms with the same models share the same object
+
+
+@dataclass(frozen=True)
 class ComparisonRequest:
-    """The arguments of a comparison; see `Session.acompare`."""
+    """The arguments of a comparison; see `Session.acompare`. The first arm may be the reference."""
 
     plan: LogicalPlan
     inputs: Mapping[str, pa.Table]
-    variants: Mapping[str, Any]
+    arms: Mapping[str, ArmRequest]
     step: str = ""
     truth: Any = None
     trials: int = 1
     runs: Path | None = None
     fresh: bool = False
-    say: Say = lambda _line: None
+    times: bool = False
+    say: Say | None = None
+    labels: Any = None
+    at: str | Sequence[int] = (5, 10)
+    judge: LogicalPlan | None = None
 
-
-def requested(
-    variants: Variants, step: str | None, trials: int, *, replays: bool
-) -> Mapping[str, Any]:
-    """The variants by name, checked as far as possible without a plan. Raises PlanError."""
-    if trials < 1:
-        raise PlanError(Problem(f"trials is {trials}", hint="at least 1; 3 show a spread"))
-    if trials > 1 and replays:
-        what = "a recording has one answer to each question, so all its trials are equal"
-        raise PlanError(Problem(what, hint="trials=1"))
-    if isinstance(variants, str):
-        what, hint = f'variants is the text "{variants}"', f'write a list: variants=["{variants}"]'
-        raise PlanError(Problem(what, hint=hint))
-    by_name = dict(variants) if isinstance(variants, Mapping) else _named(list(variants))
-    if not by_name:
-        hint = 'name variants: variants=["per_row", "packed(rows=10)"]'
-        raise PlanError(Problem("there is nothing to compare", hint=hint))
-    nested = [name for name, variant in by_name.items() if isinstance(variant, Mapping)]
-    if step and nested:
-        what = f"variant {nested[0]} sets implementations of several steps"
-        hint = f'with step="{step}" a variant is a text, such as "block(left=10)"; leave step out to compare whole plans'
-        raise PlanError(Problem(what, hint=hint))
-    if not step and len(nested) < len(by_name):
-        hint = 'name it: step="..."; or compare whole plans: variants={"name": {"step": "implementation"}}'
-        raise PlanError(Problem("these variants do not name their step", hint=hint))
-    return by_name
-
-
-def _named(variants: list[str]) -> dict[str, str]:
-    twice = next((variant for i, variant in enumerate(variants) if variant in variants[:i]), None)
-    if twice is not None:
-        hint = f'to compare a variant with itself, name both: variants={{"a": "{twice}", "b": "{twice}"}}'
-        raise PlanError(Problem(f'duplicate variant "{twice}"', hint=hint))
-    return {variant: variant for variant in variants}
+    def __post_init__(self) -> None:
+        """Refuse labels of a step or beside a truth, a judge without labels, a number of trials below
+        1, and several of a recording. Raises PlanError.
+        """
+        wrong = self.step or self.truth is not None if self.labels is not None else self.judge
+        if wrong:
+            what = "labels are for the rows of whole plans, in place of a truth; a judge needs them"
+            raise PlanError(Problem(what, hint="leave out the step, the truth or the judge"))
+        if self.trials < 1:
+            raise PlanError(Problem(f"trials is {self.trials}", hint="at least 1; 3 show a spread"))
+        if self.trials > 1 and any(arm.runner.replays for arm in self.arms.values()):
+            what = "a recording has one answer to each question, so all its trials are equal"
+            raise PlanError(Problem(what, hint="trials=1"))
 
 
 @dataclass
@@ -107,13 +102,17 @@ class ComparisonRecord:
     record: RunRecord | None = None
     calls: CallLog | None = None
     paid: Spent = Spent()
-    roles: Sequence[str] = ()  # of the models that the arms call
+    models: Sequence[str] = ()  # of each arm that is known
 
     @property
     def model(self) -> str:
-        """The name of the model; if the arms call several, their names by role."""
-        named = {role: bound(self.opened.llm, role).name for role in dict.fromkeys(self.roles)}
-        return models_by_role(named) or self.opened.llm.name
+        """The name of the model; if the arms call several, their names."""
+        return " | ".join(dict.fromkeys(self.models)) or self.opened.llm.name
+
+    def asks(self, opened: Opened, roles: Iterable[str]) -> None:
+        """Note the models of the roles that an arm calls."""
+        named = {role: bound(opened.llm, role).name for role in dict.fromkeys(roles)}
+        self.models = (*self.models, models_by_role(named) or opened.llm.name)
 
     def begin(self) -> None:
         """Create the folder, once."""
@@ -127,7 +126,7 @@ class ComparisonRecord:
             self.calls = CallLog(self.record, texts=journal is not None)
         self._describe(
             semgraph=version("semgraph"), run=self.id, kind="comparison", plan=plan.name, file=plan.file,
-            step=self.request.step, ways=list(self.request.variants), trials=self.request.trials, params=dict(plan.params),
+            step=self.request.step, ways=list(self.request.arms), trials=self.request.trials, params=dict(plan.params),
             started=timestamp(), status="running",
             settings=self.runner.settings.facts, journal=str(journal.path) if journal else None,
         )  # fmt: skip
@@ -136,14 +135,13 @@ class ComparisonRecord:
         if self.record is not None:
             self.record.describe(**facts)
 
-    def noted(self) -> Opened:
-        """The resources; model calls are recorded as soon as the record exists."""
+    def noted(self, opened: Opened) -> Opened:
+        """Resources; model calls are recorded as soon as the record exists."""
 
         def add(*call: Any) -> None:
             if self.calls is not None:
                 self.calls.add(*call)
 
-        opened = self.opened
         return replace(
             opened,
             llm=noted(opened.llm, add),
@@ -167,7 +165,8 @@ class ComparisonRecord:
         request, opened = self.request, self.opened
         result = Comparison(
             id=self.id, plan=request.plan.name, step=request.step, model=self.model, arms=tuple(arms),
-            trials=request.trials, truth=request.truth is not None, paid=self.paid, store=opened.store.name,
+            trials=request.trials, paid=self.paid, store=opened.store.name,
+            truth=request.truth is not None or request.labels is not None,
             record=self.record.folder if self.record else None,
             journal=opened.journal.path.absolute() if opened.journal else None, **more,
         )  # fmt: skip

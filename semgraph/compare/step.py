@@ -4,46 +4,42 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 
 from semgraph.compare.comparison import (
+    Estimate,
     Quality,
     Spent,
-    Trial,
-    by_reason,
     range_of,
     spread,
     trial_answers,
+    with_differences,
 )
-from semgraph.compare.preview import (
-    StepEstimates,
-    estimate_lines,
-    in_all,
-    rows_preview,
-    variants_preview,
-)
+from semgraph.compare.preview import StepEstimates, rows_preview, tokens_seen, variants_preview
 from semgraph.compare.trial import (
     KEPT,
-    Arms,
     Attempt,
     Attempts,
     Bench,
     CountedEmbedder,
     Ledger,
+    OpenedArm,
     checked,
     known_rows,
     listed_steps,
     semantic_nodes,
 )
 from semgraph.compare.truth import Truth, about, read_truth, whole_rows
+from semgraph.display import option
 from semgraph.errors import BudgetReached, PlanError, Problem, did_you_mean
 from semgraph.execution.outcome import ExecutorOptions
+from semgraph.explain.estimates import Forecast
 from semgraph.expr.functions import canonical_json
 from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.stack import bound
@@ -87,26 +83,17 @@ class RowsProbe(Implementation[Any]):
 
 @dataclass(frozen=True)
 class Frozen:
-    """A step's input.
-
-    Args:
-        node: The step.
-        parts: The tables of the inputs of each evaluation of the step, with hidden columns; `_m` of
-            the first input numbers its rows across all parts.
-        now: The value of `$now`.
-        partitions: Partition values by `_p`.
-        column: The column of the partition.
-        before: The cost of computing them.
-        failed: The rows that failed in earlier steps.
+    """A step's input: the tables of the inputs of each evaluation of the step, with hidden columns;
+    `_m` of the first input numbers its rows across all parts.
     """
 
     node: Semantic
     parts: Sequence[Tables]
     now: datetime | None
-    partitions: Sequence[str]
-    column: str
+    partitions: Sequence[str]  # values by `_p`
+    column: str  # of the partition
     before: Spent = Spent()
-    failed: int = 0
+    failed: int = 0  # rows in earlier steps
 
     @cached_property
     def rows(self) -> pa.Table:
@@ -168,19 +155,41 @@ def semantic_node(plan: LogicalPlan, step: str) -> Semantic:
     return matches[0]
 
 
-def implementation_of(
-    node: Semantic, text: str, own: Choice, library: Library, llm: LLM
-) -> tuple[Choice, Implementation[Any]]:
-    """Parse a choice of a step's implementation, over its `own` one. Raises PlanError if it is
-    unknown, has an invalid parameter, or does not support this step.
-    """
-    choice = Choice.parse(text).over(own)
-    variant = library.get(node.keyword, choice, node.step)
-    asked = node.of_model(choice.model)
-    refusal = variant.refusal(asked, bound(llm, asked.prompt.first.role).limits)
-    if refusal is not None:
-        raise PlanError(Problem(f"{choice} cannot do this: {refusal}", node.step, node.origin))
-    return choice, variant
+@dataclass(frozen=True)
+class StepArm:
+    """An arm of a step: the step with the prompts of the arm's model, and its implementation."""
+
+    arm: OpenedArm
+    node: Semantic
+    choice: Choice
+    implementation: Implementation[Any]
+
+    @classmethod
+    def of(cls, arm: OpenedArm, step: str, library: Library) -> Self:
+        """The implementation that the plan of an arm chooses for a step. Raises PlanError if it is
+        unknown, has an invalid parameter, or does not support this step.
+        """
+        node = semantic_node(arm.plan, step)
+        reference = library.reference(node.keyword)
+        choice = (arm.plan.choice(node.step) or reference).over(reference)
+        implementation = library.get(node.keyword, choice, node.step)
+        asked = node.of_model(choice.model)
+        limits = bound(arm.opened.llm, asked.prompt.first.role).limits
+        if (refusal := implementation.refusal(asked, limits)) is not None:
+            raise PlanError(Problem(f"{choice} cannot do this: {refusal}", node.step, node.origin))
+        return cls(arm, asked, choice, implementation)
+
+    def require_same_rows(self, first: Semantic) -> None:
+        """Refuse an arm that changes the rows of the step, or the columns of its answers. Raises
+        PlanError.
+        """
+        own, theirs = ([each.fingerprint for each in node.inputs] for node in (self.node, first))
+        others = self.node.schema.names != first.schema.names
+        if own != theirs or others:
+            does = "changes the rows of" if own != theirs else "has other answers at"
+            hint = f"compare whole plans: leave {option('step', '...')} out"
+            what = f"variant {self.arm.name} {does} step {first.step}"
+            raise PlanError(Problem(what, hint=hint))
 
 
 def _joined(lists: Sequence[Sequence[pa.Table]]) -> Tables:
@@ -212,71 +221,41 @@ def _numbered(parts: Iterable[Tables]) -> Iterator[Tables]:
         yield first.select(names).append_column(INPUT_ROW, numbers), *others
 
 
-class StepArms(Arms):
-    """Implementations of a step over the same rows.
-
-    Args:
-        bench: The inputs and the models.
-
-    Raises:
-        PlanError: The step, an implementation or the truth is wrong; all errors of implementations
-            at once.
+class StepArms:
+    """Implementations of a step over the same rows. Raises PlanError if the step, an implementation or
+    the truth is wrong, with all errors of implementations.
     """
 
     def __init__(self, bench: Bench) -> None:
         self.bench, request, library = bench, bench.request, bench.library
-        self.node = node = semantic_node(request.plan, request.step)
+        of = {n: partial(StepArm.of, arm, request.step, library) for n, arm in bench.arms.items()}
+        self.arms = checked(of)
+        self.node = node = semantic_node(next(iter(bench.arms.values())).plan, request.step)
+        checked({name: partial(each.require_same_rows, node) for name, each in self.arms.items()})
+        for each in self.arms.values():
+            bench.record.asks(each.arm.opened, (p.role for p in each.node.prompt.all))
         reference = library.reference(node.keyword)
-        own = request.plan.choice(node.step)
-        own = reference if own is None else own.over(reference)
-        by_name = checked(
-            {
-                name: partial(implementation_of, node, text, own, library, bench.opened.llm)
-                for name, text in request.variants.items()
-            }
-        )
-        self.choices = {name: choice for name, (choice, _) in by_name.items()}
-        self.variants = {name: variant for name, (_, variant) in by_name.items()}
-        self.nodes = {name: node.of_model(choice.model) for name, choice in self.choices.items()}
-        bench.record.roles = [p.role for each in self.nodes.values() for p in each.prompt.all]
-        alike = (n for n, c in self.choices.items() if replace(c, model="") == reference)
-        self.reference = next(alike, next(iter(by_name)))
+        alike = (n for n, a in self.arms.items() if replace(a.choice, model="") == reference)
+        self.reference = next(alike, next(iter(self.arms)))
         self.basis = library.get(node.keyword, reference)
-        self.uses = {name: {node.step: str(choice)} for name, choice in self.choices.items()}
         self.truth = None if request.truth is None else read_truth(node, request.truth)
 
-    async def prepare(self) -> list[str]:
-        """Compute the rows and the estimates, and return the lines to print before the trials."""
-        await self._prepared(pays=True)
-        return variants_preview(self.bench, self.estimates, self.frozen.before.calls)
-
-    async def foreseen(self) -> list[str]:
-        """The expected cost of each implementation, one line each, if no model is called for the
-        rows.
-        """
-        if lines := await self._prepared(pays=False):
-            later = "the cost of the variants depends on these rows: compare prints it before it runs a variant"
-            return [*lines, later]
-        node, opened = self.node, self.bench.opened
-        counts = " × ".join(f"{n} {count:,}" for n, count in self.frozen.facts()["rows"].items())
-        return [
-            f"{node.step} = {node.keyword}({counts}), one trial of each ({self.bench.record.model}), estimated",
-            *estimate_lines(self.estimates, self.reference),
-            f"  {in_all(self.estimates, self.bench.request.trials, opened.budget)}",
-        ]
-
-    async def _prepared(self, *, pays: bool) -> list[str]:
-        """Compute the rows and the estimates. If the model would be called for the rows, but must
-        not be, returns lines about the cost instead.
+    async def prepare(self, *, pays: bool = True) -> list[str]:
+        """Compute the rows and the estimates, and return lines about the cost. Without `pays` nothing is
+        computed if the rows need a model; the lines are then about its calls.
         """
         bench = self.bench
-        await bench.read()
-        async with bench.copy() as scratch:
-            physical, grown = self._source(scratch)
+        self.estimates = list[Estimate]()
+        await bench.read(pays=pays)
+        async with bench.copy(bench.base) as scratch:
+            plans = {name: bench.compiled(each.arm, scratch) for name, each in self.arms.items()}
+            physical, grown = self._source(scratch, plans[self.reference])
             if semantic_nodes(physical.roots):
-                lines = rows_preview(bench, self.node.step, physical, whole=grown)
+                expected = bench.forecast(bench.base, physical)
+                lines = rows_preview(self.node.step, expected, bench.opened.budget, whole=grown)
                 if not pays:
-                    return lines
+                    later = "the cost of the variants depends on these rows: compare prints it before it runs a variant"
+                    return [*lines, later]
                 bench.say(lines)
                 bench.record.begin()
             freeze = partial(self._freeze, physical, scratch, grown=grown)
@@ -286,17 +265,18 @@ class StepArms(Arms):
             raise PlanError(Problem(what, hint="use other inputs"))
         if self.truth is not None:
             self.truth = about(self.truth, frozen.rows)
-        await self._estimate()
-        return []
+        await self._estimate({n: bench.forecast(bench.arms[n], each) for n, each in plans.items()})
+        rows = " × ".join(f"{name} {count:,}" for name, count in frozen.facts()["rows"].items())
+        what = f"{self.node.step} = {self.node.keyword}({rows})"
+        return variants_preview(bench, what, self.estimates, self.reference, frozen.before.calls)
 
-    def _source(self, store: Store) -> tuple[PhysicalPlan, bool]:
-        """The plan up to the step, with the reference as the step's implementation; in a loop, up
-        to the input of its first round. If the input depends on what the plan writes, it is the
-        whole plan, and the second value is true. Raises PlanError.
+    def _source(self, store: Store, physical: PhysicalPlan) -> tuple[PhysicalPlan, bool]:
+        """The plan of the reference up to the step; in a loop, up to the input of its first round. If
+        the input depends on what the plan writes, it is the whole plan, and the second value is true.
         """
-        bench, node, plan = self.bench, self.node, self.bench.request.plan
-        plan = replace(plan, use={**plan.use, node.step: self.choices[self.reference]})
-        physical = bench.compiled(plan, store)
+        bench, node, arm = self.bench, self.node, self.arms[self.reference]
+        plan = arm.arm.plan
+        plan = replace(plan, use={**plan.use, node.step: arm.choice})
         steps = [n for n in walk(*physical.roots) if n.swappable and n.step == node.step]
         grown = any(source in physical.after_writes for n in steps for source in n.inputs)
         inputs = of_first_round(plan.roots, node)
@@ -305,7 +285,7 @@ class StepArms(Arms):
             writes=plan.writes if grown else (),
             returns={f"input {i}": source for i, source in enumerate(inputs)},
         )
-        return bench.compiled(small, store), grown
+        return bench.compiled(bench.base, store, small), grown
 
     async def _freeze(
         self, physical: PhysicalPlan, store: Store, ledger: Ledger, *, grown: bool
@@ -323,7 +303,7 @@ class StepArms(Arms):
             return times[-1]
 
         options = ExecutorOptions("comparison", now, again=True, write=grown)
-        outcome, partitions, _ = await bench.run(physical, store, ledger, options)
+        outcome, partitions, _ = await bench.run(bench.base, physical, store, ledger, options)
         if outcome.stopped:
             what = f"the rows of step {node.step} are not complete"
             raise BudgetReached(f"{outcome.stopped}; {what}. {KEPT}")
@@ -341,49 +321,54 @@ class StepArms(Arms):
             len(outcome.failures),
         )
 
-    async def _estimate(self) -> None:
-        """Estimate the cost of each implementation."""
-        models = self.bench.opened.llm, self.bench.opened.embedder
-        estimates = StepEstimates(self.node, await self.frozen.items(*models), *models)
-        self.expected = expected = await estimates.observed(self.basis)
-        arms = {name: replace(expected, node=node) for name, node in self.nodes.items()}
-        self.requests = {n: await arms[n].at_once(each) for n, each in self.variants.items()}
+    async def _estimate(self, of: Mapping[str, Forecast]) -> None:
+        """Estimate the cost of each arm, with what was observed in its whole plan."""
+        opened = self.bench.opened
+        self.items = items = await self.frozen.items(opened.llm, opened.embedder)
+        self.expected: dict[str, StepEstimates] = {}
+        for name, each in self.arms.items():
+            models = each.arm.opened.llm, each.arm.opened.embedder
+            estimates = StepEstimates(each.node, items, *models)
+            self.expected[name] = await estimates.observed(self.basis)
+        own = {name: each.implementation for name, each in self.arms.items()}
+        self.requests = {
+            name: await each.at_once(own[name]) for name, each in self.expected.items()
+        }
+        step, number = self.node.step, sum(rows.items.num_rows for rows in items)
         self.estimates = [
-            arms[name].of(name, each, self.requests[name]) for name, each in self.variants.items()
+            replace(
+                each.of(name, own[name], self.requests[name]),
+                tokens_seen=tokens_seen(of[name], step, number),
+            )
+            for name, each in self.expected.items()
         ]
 
     async def ready(self, ledger: Ledger) -> None:
         """Compute the vectors that implementations need, before the timed trials."""
-        embedder = CountedEmbedder(self.bench.opened.embedder, ledger)
-        estimates = replace(self.expected, embedder=embedder)
         for name, requests in self.requests.items():
             if requests is None:
-                await estimates.requests(self.variants[name], embeds=True)
+                each = self.arms[name]
+                embedder = CountedEmbedder(each.arm.opened.embedder, ledger)
+                estimates = replace(self.expected[name], embedder=embedder)
+                await estimates.requests(each.implementation, embeds=True)
 
     async def attempt(self, name: str, number: int, ledger: Ledger) -> Attempt:
-        """Run one trial of an implementation over all rows."""
-        opened, node = self.bench.opened, self.nodes[name]
-        llm = ledger.counted(opened.scoped(f"compare {name}: {self.choices[name]}"))
+        """Run one trial of an arm over all rows."""
+        each = self.arms[name]
+        opened, node = each.arm.opened, each.node
+        llm = self.bench.scoped(each.arm, ledger)
         embedder = CountedEmbedder(opened.embedder, ledger)
         began = time.perf_counter()
         async with Context(llm, embedder, node, StepMetrics(), trial=number) as ctx:
-            result = await replace(self.frozen, node=node).answered(self.variants[name], ctx)
+            result = await replace(self.frozen, node=node).answered(each.implementation, ctx)
         seconds = None if ledger.replayed else time.perf_counter() - began
-        for each in result:
-            opened.answered(node, each)
-        failures = [failure for each in result for failure in each.failures]
-        evidence = [each.evidence for each in result if each.evidence is not None]
-        trial = Trial(
-            number + 1,
-            ledger.cold,
-            ledger.paid,
-            seconds,
-            len(failures),
-            pa.concat_tables([each.table.select(node.schema.names) for each in result]),
-            pa.concat_tables(evidence) if evidence else None,
-            by_reason(failures),
-        )
-        return Attempt(trial)
+        for answered in result:
+            opened.answered(node, answered)
+        failures = [failure for part in result for failure in part.failures]
+        evidence = [part.evidence for part in result if part.evidence is not None]
+        rows = pa.concat_tables([part.table.select(node.schema.names) for part in result])
+        answers = pa.concat_tables(evidence) if evidence else None
+        return Attempt(ledger.trial(number, seconds, failures, rows=rows, answers=answers))
 
     def scored(self, attempts: Attempts) -> dict[str, Quality]:
         """The quality of each implementation against the truth, and its agreement with the
@@ -401,13 +386,12 @@ class StepArms(Arms):
             quality, pairs = Quality(), list(zip(own, answers[reference], strict=False))
             same = agreement(*pairs) if pairs and name != reference else None
             if truth is not None:
-                base = () if name == reference else tallies[reference]
-                quality = Quality.of(tallies[name], base)
+                quality = Quality.of(tallies[name])
             elif same is not None:
                 each = [agreement(pair).value for pair in pairs]
                 quality = Quality(interval=range_of(same), spread=spread(each))
             qualities[name] = replace(quality, same=same and same.value)
-        return qualities
+        return with_differences(qualities, tallies, reference) if tallies else qualities
 
     def facts(self) -> dict[str, Any]:
         """The further fields of the result."""

@@ -11,23 +11,24 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from semgraph.compare.comparison import Estimate, Quality, Spent, Trial
-from semgraph.compare.request import ComparisonRecord
+from semgraph.compare.comparison import Spent, Trial, by_reason
+from semgraph.compare.request import ArmRequest, ComparisonRecord
 from semgraph.errors import PlanError, Problem, StoreUnavailable
 from semgraph.execution.executor import Executor, committed_rows
 from semgraph.execution.outcome import ExecutorOptions, RunOutcome
 from semgraph.execution.record import noted
-from semgraph.execution.runtime import Runtime
+from semgraph.execution.runtime import Opened, Runtime
 from semgraph.execution.windows import prepare
-from semgraph.explain.estimates import Estimator
+from semgraph.explain.estimates import Estimator, Forecast
 from semgraph.llm.base import LLM, Embedder, Embeddings, Reply, Request, Usage, Wrapper
-from semgraph.llm.stack import bound
+from semgraph.llm.stack import Replies, bound, remembering
 from semgraph.logical.graph import StoreRead
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import LogicalPlan
@@ -38,6 +39,7 @@ from semgraph.optimizer import optimized
 from semgraph.physical.plan import PhysicalPlan
 from semgraph.physical.planner import compile_plan
 from semgraph.scores import ScoredGraph
+from semgraph.semantic.ask import Failure
 from semgraph.semantic.library import Library
 from semgraph.stores.base import EdgeWrite, NodeWrite, Store, Write, WriteBatch, open_for_reading
 from semgraph.stores.sqlite.store import SqliteStore
@@ -65,34 +67,57 @@ def checked(functions: Mapping[K, Callable[[], T]]) -> dict[K, T]:
 
 @dataclass
 class Ledger:
-    """The cost of one trial: `cold` (by itself), `paid` (requests sent now), `replayed` (answers
-    from the journal or a recording, which have no time), `known` (vectors from the journal).
+    """The cost of one trial: `steps` (of each step by itself: each request that it needs, whether
+    sent, replayed or shared with another arm; of vectors under ""), `paid` (requests sent now),
+    `replayed` (answers that were not sent for), `known` (vectors from the journal), `seconds` (the
+    sum of the times of its requests).
     """
 
-    cold: Spent = Spent()
+    steps: dict[str, Spent] = field(default_factory=dict)
     paid: Spent = Spent()
     replayed: int = 0
     known: int = 0
+    seconds: float = 0.0
     _seen: set[str] = field(default_factory=set)
+
+    @property
+    def cold(self) -> Spent:
+        """The cost of all steps."""
+        return sum(self.steps.values(), Spent())
+
+    def _add(self, step: str, spent: Spent) -> None:
+        self.steps[step] = self.steps.get(step, Spent()) + spent
+
+    def trial(
+        self, number: int, seconds: float | None, failures: Sequence[Failure], **more: Any
+    ) -> Trial:
+        """The trial of a number from 0, with the cost so far."""
+        facts = {
+            "failed": len(failures),
+            "failures": by_reason(failures),
+            "model_seconds": self.seconds,
+        }
+        return Trial(
+            number + 1, self.cold, self.paid, seconds, **{**facts, **more}, steps=dict(self.steps)
+        )
 
     def counted(self, llm: LLM) -> LLM:
         """The same models, counted in this ledger."""
         return noted(llm, self._reply)
 
-    def _reply(self, _request: Request, reply: Reply | None, *_: object) -> None:
+    def _reply(self, request: Request, reply: Reply | None, *_: object) -> None:
         """Count an answer; equal requests of a trial count as one call."""
-        if reply is None or reply.origin == "coalesced":
+        if reply is None:
             return
-        if not reply.attempts and reply.call_id in self._seen:
-            return
+        is_new = reply.call_id not in self._seen
         self._seen.add(reply.call_id)
         spent = Spent(1, reply.usage.prompt, reply.usage.completion, reply.dollars)
-        self.cold += spent
-        if reply.origin == "journal":
-            self.replayed += 1
-        else:
-            self.paid += spent
+        if is_new:
+            self._add(request.step, spent)
+            self.seconds += reply.seconds
             self.replayed += reply.attempts == 0
+        if reply.origin == "issued" and (is_new or reply.attempts):
+            self.paid += spent
 
     def vectors(self, texts: Sequence[str], embeddings: Embeddings, embedder: Embedder) -> None:
         """Count vectors. Their cold cost comes from the embedder's tokenizer, because cached
@@ -101,7 +126,7 @@ class Ledger:
         new = [text for text in texts if f"vector {text}" not in self._seen]
         self._seen.update(f"vector {text}" for text in new)
         usage = Usage(sum(map(embedder.count_tokens, new)))
-        self.cold += Spent(0, usage.prompt, 0, embedder.dollars(usage))
+        self._add("", Spent(0, usage.prompt, 0, embedder.dollars(usage)))
         self.paid += Spent(0, embeddings.usage.prompt, 0, embeddings.dollars)
         self.known += embeddings.journal
 
@@ -121,13 +146,14 @@ class CountedEmbedder(Wrapper):
 
 
 class Attempt(NamedTuple):
-    """A trial with what is scored besides its rows: the graph that a plan wrote, or the rows that
-    it returned.
+    """A trial with what is scored besides its rows: the graph that a plan wrote, the rows that it
+    returned, or the share of right answers of each query, as a judge says.
     """
 
     trial: Trial
     graph: ScoredGraph | None = None
     tables: Mapping[str, pa.Table] = {}
+    verdicts: Sequence[float] = ()
 
 
 Attempts = Mapping[str, Sequence[Attempt]]  # by arm
@@ -143,32 +169,79 @@ def listed_steps(names: Sequence[str]) -> str:
     return "steps that call the model: " + (", ".join(names) or "none")
 
 
+class OpenedArm(NamedTuple):
+    """An arm with its name and its models."""
+
+    name: str
+    request: ArmRequest
+    opened: Opened
+
+    @property
+    def plan(self) -> LogicalPlan:
+        """Its plan."""
+        return self.request.plan
+
+
 class Bench:
-    """What all trials of a comparison share.
-
-    Args:
-        record: The record of the comparison.
-
-    Attributes:
-        request: The request.
-        opened: The models and the budget.
-        library: The implementations.
-        source: The rows of the store that the plan may read or write, after `read`.
-        dimensions: The length of vectors, after `read`.
+    """What all trials of a comparison share: its record, the models of each arm, and `base`, the request
+    without changes as an arm with the answers of runs.
     """
 
-    source: Snapshot
-    dimensions: int | None
+    source: Snapshot  # rows of the store that the plan may read or write, after `read`
 
-    def __init__(self, record: ComparisonRecord) -> None:
-        self.record, self.request, self.opened = record, record.request, record.noted()
+    def __init__(self, record: ComparisonRecord, opened: Mapping[str, Opened]) -> None:
+        self.record, self.request, self.opened = record, record.request, record.noted(record.opened)
+        base = ArmRequest({}, self.request.plan, self.request.inputs, record.runner)
+        self.base = OpenedArm("", base, self.opened)
+        noted = {id(each): record.noted(each) for each in opened.values()}
+        self.arms = {
+            name: OpenedArm(name, arm, noted[id(opened[name])])
+            for name, arm in self.request.arms.items()
+        }
         self.library = Library(record.runner.settings.operators)
+        self._replies: Replies = {}
+        self._embedders: dict[tuple[int, str], Embedder] = {}
+        self._sources: dict[str, Snapshot] = {}  # by arm
 
-    async def read(self) -> None:
-        """Read the store."""
-        plan, inputs, opened = self.request.plan, self.request.inputs, self.opened
-        self.source = await snapshot(plan, opened.store, partitions_read(plan, inputs), inputs)
-        self.dimensions = await opened.vector_length(plan)
+    async def read(self, *, pays: bool) -> None:
+        """Read the store, once for all arms that read the same; if it `pays`, with vectors of their
+        embedders.
+        """
+        read: list[tuple[Any, Snapshot]] = []
+        for arm in (self.base, *self.arms.values()):
+            plan, embedder = arm.plan, arm.opened.embedder
+            partitions = partitions_read(plan, arm.request.inputs)
+            embeds = embedder.name != self.opened.embedder.name and plan.needs.embeds
+            what = plan.graph.canonical_text, plan.uses_store, partitions, embeds and embedder.name
+            own = next((own for asked, own in read if asked == what), None)
+            if own is None:
+                own = await snapshot(plan, self.opened.store, partitions, arm.request.inputs)
+                own = replace(own, dimensions=await arm.opened.vector_length(plan))
+                if embeds and pays:
+                    own = await self.pays(partial(own.embedded, embedder))
+                read.append((what, own))
+            self._sources[arm.name] = own
+        self.source = read[0][1]
+
+    def scoped(self, arm: OpenedArm, ledger: Ledger) -> LLM:
+        """The models of an arm, counted in `ledger`. The arms share their answers, unless times are
+        measured; no run does.
+        """
+        if arm is self.base:
+            return ledger.counted(arm.opened.llm)
+        if self.request.times:
+            return ledger.counted(arm.opened.scoped(f"compare {arm.name}"))
+        return ledger.counted(remembering(arm.opened.scoped("compare"), self._replies))
+
+    def scoped_embedder(self, arm: OpenedArm, ledger: Ledger, number: int) -> CountedEmbedder:
+        """The embedder of an arm, counted in `ledger`, likewise. Trials share no vectors."""
+        own = f"{arm.name} " if self.request.times else ""
+        key = id(arm.opened), f"compare {own}trial {number}"
+        if arm is self.base:
+            return CountedEmbedder(arm.opened.embedder, ledger)
+        if key not in self._embedders:
+            self._embedders[key] = arm.opened.scoped_embedder(key[1])
+        return CountedEmbedder(self._embedders[key], ledger)
 
     async def pays(self, work: Callable[[Ledger], Awaitable[T]]) -> T:
         """Await some work and record its cost, even if a limit stops it."""
@@ -180,85 +253,45 @@ class Bench:
 
     def say(self, lines: Iterable[str]) -> None:
         """Print lines for the user."""
-        for line in lines:
-            self.request.say(line)
+        if (say := self.request.say) is not None:
+            for line in lines:
+                say(line)
 
-    def estimator(self, physical: PhysicalPlan) -> Estimator:
-        """The estimates of a plan over the inputs."""
-        observations = self.record.runner.observations()
-        return Estimator.over(physical, self.request.inputs, observations, self.source.rows)
+    def forecast(self, arm: OpenedArm, physical: PhysicalPlan) -> Forecast:
+        """What EXPLAIN expects of a plan over the inputs of an arm."""
+        observations, rows = self.record.runner.observations(), self._sources[arm.name].rows
+        return Forecast(Estimator.over(physical, arm.request.inputs, observations, rows))
 
-    def copy(self) -> AbstractAsyncContextManager[Store]:
-        """A temporary store with the rows of the source."""
-        return self.source.copy(self.dimensions)
+    def copy(self, arm: OpenedArm) -> AbstractAsyncContextManager[Store]:
+        """A temporary store with the rows that an arm may read."""
+        return self._sources[arm.name].copy()
 
-    def compiled(self, plan: LogicalPlan, store: Store) -> PhysicalPlan:
-        """A plan compiled for a store. Raises PlanError for an implementation that is unknown or
-        does not support its step.
+    def compiled(
+        self, arm: OpenedArm, store: Store, plan: LogicalPlan | None = None
+    ) -> PhysicalPlan:
+        """The plan of an arm, or another one, compiled for a store and its models. Raises PlanError for
+        an implementation that is unknown or does not support its step.
         """
-        limits = {role: bound(self.opened.llm, role).limits for role in plan.needs.roles}
+        plan = plan or arm.plan
+        limits = {role: bound(arm.opened.llm, role).limits for role in plan.needs.roles}
         return compile_plan(optimized(plan, {}), store, self.library, limits)
 
     async def run(
-        self, physical: PhysicalPlan, store: Store, ledger: Ledger, options: ExecutorOptions,
-        *, scope: str = "", trial: int = 0,
+        self, arm: OpenedArm, physical: PhysicalPlan, store: Store, ledger: Ledger,
+        options: ExecutorOptions, trial: int = 0,
     ) -> tuple[RunOutcome, Sequence[str], float]:  # fmt: skip
-        """Run a plan over the inputs, charged to `ledger`. In a scope it shares no answers with
-        other scopes, and no vectors with other trials.
+        """Run a plan over the inputs of an arm, charged to `ledger`.
 
         Returns:
             The outcome, the partition values by `_p`, and the seconds.
         """
-        opened, llm, embedder = self.opened, self.opened.llm, self.opened.embedder
-        if scope:
-            llm, embedder = opened.scoped(scope), opened.scoped_embedder(f"{scope} trial {trial}")
-        counted: Any = CountedEmbedder(embedder, ledger)
         runtime = Runtime(
-            physical, ledger.counted(llm), counted, store, Meter(), trial=trial, answered=opened.answered
+            physical, self.scoped(arm, ledger), self.scoped_embedder(arm, ledger, trial), store, Meter(),
+            trial=trial, answered=arm.opened.answered,
         )  # fmt: skip
         began = time.perf_counter()
-        outcome = await Executor(runtime, options).run(self.request.inputs)
+        outcome = await Executor(runtime, options).run(arm.request.inputs)
         return outcome, runtime.partition_of_row, time.perf_counter() - began
-
-
-class Arms(Protocol):
-    """What a comparison tries and scores.
-
-    Attributes:
-        bench: The inputs and the models.
-        uses: The implementations of each arm, by step.
-        reference: The arm that the others are compared with.
-        estimates: The expected cost of one trial of each arm.
-    """
-
-    bench: Bench
-    uses: Mapping[str, Mapping[str, str]]
-    reference: str
-    estimates: Sequence[Estimate]
-
-    async def prepare(self) -> list[str]:
-        """Compute what all trials share, and return the lines to print before them."""
-        ...
-
-    async def ready(self, ledger: Ledger) -> None:
-        """Compute what is not part of the time of a trial."""
-        ...
-
-    async def attempt(self, name: str, number: int, ledger: Ledger) -> Attempt:
-        """Run one trial of an arm, numbered from 0, charged to `ledger`.
-
-        Raises:
-            BudgetReached: A limit was reached; the journal has the answers.
-        """
-        ...
-
-    def scored(self, attempts: Attempts) -> dict[str, Quality]:
-        """The quality of each arm."""
-        ...
-
-    def facts(self) -> dict[str, Any]:
-        """The further fields of the result."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -270,6 +303,7 @@ class Snapshot:
     graph: Graph
     rows: Mapping[str, pa.Table]
     committed: int = 0
+    dimensions: int | None = None  # of vectors
 
     @property
     def count(self) -> int:
@@ -280,12 +314,30 @@ class Snapshot:
         kind = NodeWrite if self.graph.labels[name].kind == "node" else EdgeWrite
         return kind(name, rows)
 
+    async def embedded(self, embedder: Embedder, ledger: Ledger) -> Snapshot:
+        """The same rows with vectors of another embedder, charged to `ledger`."""
+        counted, rows = CountedEmbedder(embedder, ledger), dict(self.rows)
+        kind = pa.list_(pa.float32(), await embedder.dimensions())
+        for name, table in self.rows.items():
+            for text, vector in self.graph.labels[name].vectors.items():
+                if vector not in table.column_names:
+                    continue
+                texts = table.column(text).to_pylist()
+                distinct = list(dict.fromkeys(t for t in texts if t is not None))
+                found = await counted.embed(distinct)
+                pairs = enumerate(zip(distinct, found.vectors, strict=True))
+                known = dict(pair for i, pair in pairs if i not in found.failed)
+                vectors = pa.array([known.get(t) for t in texts], kind)
+                at = table.column_names.index(vector)
+                rows[name] = rows[name].set_column(at, vector, vectors)
+        return replace(self, rows=rows, dimensions=kind.list_size)
+
     @asynccontextmanager
-    async def copy(self, dimensions: int | None) -> AsyncIterator[SqliteStore]:
+    async def copy(self) -> AsyncIterator[SqliteStore]:
         """A temporary store with these rows."""
         store = SqliteStore(":memory:")
         try:
-            await store.ensure(self.graph, dimensions)
+            await store.ensure(self.graph, self.dimensions)
             writes = (self._write(name, rows) for name, rows in self.rows.items() if rows.num_rows)
             if batch := tuple(writes):
                 await store.commit(WriteBatch(batch))
@@ -326,7 +378,7 @@ async def snapshot(
         inputs: Rows of the plan's inputs; the already committed ones are counted.
     """
     graph = plan.graph
-    if not graph.labels or not any(node.reads_store for node in walk(*plan.roots)):
+    if not plan.graph.labels or not plan.uses_store:
         return Snapshot(graph, {})
     async with _to_read(store, graph) as source:
         if source is None:
@@ -338,7 +390,8 @@ async def snapshot(
             rows[label.name] = await source.scan(
                 label.name, [*label.columns, *vectors], partitions, ()
             )
-        return Snapshot(graph, rows, await _committed(plan, source, inputs))
+        committed = await _committed(plan, source, inputs)
+        return Snapshot(graph, rows, committed, next(iter(dimensions.values()), None))
 
 
 async def _committed(plan: LogicalPlan, store: Store, inputs: Mapping[str, pa.Table] | None) -> int:

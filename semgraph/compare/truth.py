@@ -213,21 +213,13 @@ VERDICTS = {"sem_filter": "keep", "sem_join": "match"}
 
 @dataclass(frozen=True)
 class Truth:
-    """True rows, by the paths of the step's columns.
-
-    Args:
-        node: The step.
-        columns: The columns that identify a row, and the compared columns.
-        rows: The true rows; for labelled rows, the boolean column `_true` is the label.
-        source: Its name in messages.
-        notes: Notes on its coverage of the rows.
-    """
+    """True rows, by the paths of the step's columns."""
 
     node: Semantic
     columns: Columns
-    rows: pa.Table
-    source: str = "truth"
-    notes: tuple[str, ...] = ()
+    rows: pa.Table  # for labelled rows, the boolean column `_true` is the label
+    source: str = "truth"  # its name in messages
+    notes: tuple[str, ...] = ()  # on its coverage of the rows
 
     @property
     def labelled(self) -> bool:
@@ -309,14 +301,8 @@ def read_truth(node: Semantic, value: Any) -> Truth:
         InputError: A value has the wrong type.
     """
     source = str(value) if isinstance(value, (str, Path)) else "the truth"
-    rows = _rows(value)
-    try:
-        read = columns_of(rows)
-    except Fault as fault:
-        raise PlanError(Problem(f"the truth {fault.what}", hint=fault.hint)) from None
-    if read.unreadable:
-        raise InputError(*(row.problem for row in read.unreadable.values()))
-    columns, kinds = read.values, dict(paths(node.schema))
+    rows, columns = read_columns(value, "the truth")
+    kinds = dict(paths(node.schema))
     verdict = VERDICTS.get(node.keyword, "")
     named = {name: path for name in columns if (path := path_of(name, kinds, node)) is not None}
     labelled = verdict in columns and (verdict not in named or are_flags(columns[verdict]))
@@ -448,12 +434,18 @@ def _check(
         raise PlanError(Problem(what, there=has, hint="add a column of the other side"))
 
 
-def _rows(value: Any) -> Any:
-    if not isinstance(value, (str, Path)):
-        return value
+def read_columns(value: Any, source: str) -> tuple[Any, Mapping[str, Any]]:
+    """Rows, or those of a file, and their columns. Raises PlanError or InputError."""
     from semgraph.frontend.row_files import rows_of
 
-    return rows_of(Path(value))
+    rows = rows_of(Path(value)) if isinstance(value, (str, Path)) else value
+    try:
+        read = columns_of(rows)
+    except Fault as fault:
+        raise PlanError(Problem(f"{source} {fault.what}", hint=fault.hint)) from None
+    if read.unreadable:
+        raise InputError(*(row.problem for row in read.unreadable.values()))
+    return rows, read.values
 
 
 _NODE = {"key", "label", "members", "name"}

@@ -66,7 +66,15 @@ from semgraph.logical.node import (
     typed,
 )
 from semgraph.logical.prompt import Prompt, PromptSet
-from semgraph.logical.relational import Add, Except, GroupJoin, Intersect, Project, Union
+from semgraph.logical.relational import (
+    Add,
+    Except,
+    GroupJoin,
+    Intersect,
+    Project,
+    SampleRows,
+    Union,
+)  # fmt: skip
 from semgraph.logical.schema import Graph
 from semgraph.logical.semantic import Answers, Check, SemAgg, SemMap
 from semgraph.logical.sinks import Delete, Merge, Sink
@@ -347,7 +355,8 @@ class _Arguments:
             refuse_unnamed(self.cls, values["prompt"].first, refs)
         if refs:
             return with_refs(shared_node, refs, values, step, origin)
-        return shared_node(self.cls, step, origin, **values)
+        node = shared_node(self.cls, step, origin, **values)
+        return node.lowered() if isinstance(node, SampleRows) else node
 
     def _add_context(self) -> None:
         """Add the values that plans do not write: the pipeline's relation, the graph."""

@@ -302,6 +302,10 @@ class Frame:
         """The first `n` rows by `order`, of each group of equal `by`."""
 
     @operator
+    def sample(self, n: int, by: Names | None = None, seed: int = 0) -> Frame:
+        """`n` rows by their hash, or all rows of `n` values of `by`; `seed` gives another choice."""
+
+    @operator
     def sort(self, by: Order) -> Frame:
         """τ: the same rows in the order of `by`; NULLs last, ties as they were.
 

@@ -402,6 +402,8 @@ class LoadState:
         parameter_items: The number of list items that parameters add to expressions.
         counted: The sum of both, including replaced plans.
         shared: Called plans that other loads of the same files have loaded.
+        prompts: The user's files in the place of prompts, by name.
+        named_prompts: The names of the prompts that are read.
     """
 
     folders: tuple[Path, ...] = ()
@@ -413,6 +415,8 @@ class LoadState:
     parameter_items: int = 0
     counted: int = 0
     shared: Any = None
+    prompts: Mapping[str, Path] = field(default_factory=dict)
+    named_prompts: set[str] = field(default_factory=set)
     _too_many: Problem | None = None
 
     def count(self, origin: Position, parameter_items: int = 0) -> None:

@@ -124,7 +124,10 @@ class Loader:
         self.caller = caller
         self.replaced: dict[str, Replaced] = {}
         self.params = head.params
-        self.prompts = Prompts(head.folder, head.params, head.confined)
+        state = head.state
+        self.prompts = Prompts(
+            head.folder, head.params, head.confined, state.prompts, state.named_prompts
+        )
         self.inputs: Mapping[str, Node] = {}
         self.raw: dict[str, Any] = {}
         self.built: dict[str, Relation | Pruned | Reported] = {}
@@ -936,6 +939,7 @@ def load_document(
     confined: bool = True,
     functions: Functions | None = None,
     shared: SharedCalls | None = None,
+    prompts: Mapping[str, Path] | None = None,
     blame: bool = True,
 ) -> LogicalPlan:
     """A checked plan from plain data with positions.
@@ -952,13 +956,16 @@ def load_document(
         confined: Whether the files that the plan names must be in its folder, or shipped.
         functions: The user functions that it may call; None: the shipped ones.
         shared: Called plans of other loads of this plan, valid while its files are unchanged.
+        prompts: Files in the place of prompts, also of called plans, by name.
         blame: Whether errors name the parameters of the caller that cause them.
 
     Raises:
         PlanError: The plan has faults; all are reported.
     """
     functions = functions or Functions()
-    state = LoadState(folders, functions, open=(path,), graphs=dict(graphs or {}), shared=shared)
+    state = LoadState(
+        folders, functions, open=(path,), graphs=dict(graphs or {}), shared=shared, prompts=prompts or {}
+    )  # fmt: skip
     head = Head(state, document, path.parent, confined=confined)
     if not isinstance(document.data, Mapping):
         what = "a plan is a mapping with plan, inputs, steps and so on"
@@ -972,19 +979,14 @@ def load_document(
         hint = "write each step after those that it reads, and nested ones as steps of their own"
         position = document.position("steps", key=True)
         raise PlanError(Problem(what, position=position, hint=hint)) from None
+    head.attempt_option("--prompt", partial(_check_prompts, state))
     head.attempt(partial(_check_allow, head))
     head.attempt(partial(_check_example, head))
 
-    def load(
-        more: Mapping[str, Any],
-        params: Any = params,
-        *,
-        preset: str | None = preset,
-        blame: bool = True,
-    ) -> LogicalPlan:
+    def load(more: Mapping[str, Any], params: Any = params, *, blame: bool = True) -> LogicalPlan:
         return load_document(
             document, path, params=params, preset=preset, use=choices_over(more, use or {}), blame=blame,
-            folders=folders, graphs=graphs, confined=confined, functions=functions,
+            folders=folders, graphs=graphs, confined=confined, functions=functions, prompts=prompts,
         )  # fmt: skip
 
     if state.problems:
@@ -1034,11 +1036,21 @@ def _plan(loader: Loader) -> LogicalPlan:
         use=loader.choices,
         called=dict(loader.plans_called()),
         allow=tuple(head.data.get("allow") or ()),
+        prompts={name: str(path) for name, path in head.state.prompts.items()},
         doc=head.data.get("doc") or "",
         document=head.document.data,
         file=head.document.file,
         warnings=warnings(loader),
     )
+
+
+def _check_prompts(state: LoadState) -> None:
+    """Refuse a file for a prompt that the plan does not have. Raises Fault."""
+    for name in state.prompts.keys() - state.named_prompts if not state.problems else ():
+        there = "its prompts: " + (", ".join(sorted(state.named_prompts)) or "none")
+        raise Fault(
+            f'the plan reads no prompt "{name}"', there=there, hint=did_you_mean(name, state.named_prompts)
+        )  # fmt: skip
 
 
 def _check_allow(head: Head) -> None:
@@ -1118,6 +1130,7 @@ def load_plan(
     params: Mapping[str, Any] | None = None,
     preset: str | None = None,
     use: Mapping[str, str] | None = None,
+    prompts: Mapping[str, str | Path] | None = None,
     folders: Sequence[str | Path] = (),
     functions: Sequence[str | Path] = (),
 ) -> LogicalPlan:
@@ -1129,6 +1142,8 @@ def load_plan(
         preset: One of the plan's presets: a set of parameters and choices.
         use: Implementations of steps, such as `{"linked": "block(left=10)"}`, which override the
             plan's choices.
+        prompts: Files in the place of prompts of the plan and of called plans, by name:
+            `{"judge_fact": "mine.md"}`.
         folders: Folders to search first, for the plan and for called plans.
         functions: Folders with user functions; code is run only from there.
 
@@ -1139,6 +1154,7 @@ def load_plan(
     path, _ = find_plan(ref, paths)
     return load_document(
         read_file(path), path, params=params, preset=preset, use=use, folders=paths,
+        prompts={name: Path(file) for name, file in (prompts or {}).items()},
         functions=Functions(tuple(Path(folder) for folder in functions)),
     )  # fmt: skip
 

@@ -10,11 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from semgraph.expr.canonical import canonical
-from semgraph.frontend.document import (
-    Stamp,
-    noticing,
-    stamp,
-)
+from semgraph.frontend.document import Stamp, noticing, stamp
 from semgraph.frontend.load import load_plan
 from semgraph.logical.plan import LogicalPlan
 
@@ -77,12 +73,18 @@ class LoadedPlans:
         self._functions = tuple(functions)
 
     def load(
-        self, ref: str | Path, params: Mapping[str, Any], preset: str | None, use: Mapping[str, str]
+        self,
+        ref: str | Path,
+        params: Mapping[str, Any],
+        preset: str | None,
+        use: Mapping[str, str],
+        prompts: Mapping[str, str | Path] | None = None,
     ) -> LogicalPlan:
         """The plan of `load_plan`, searched in the folder first. Raises PlanError."""
         folders = (self._folder, Path.cwd())
         own = map(str, self._functions)
-        asked = (str(ref), canonical(params), repr(preset), canonical(use), *own)
+        files = {name: (self._folder / path).absolute() for name, path in (prompts or {}).items()}
+        asked = (str(ref), canonical(params), repr(preset), canonical(use), repr(files), *own)
         for within in ((False, False), (False, True), (True, False), (True, True)):
             key = _key(asked, folders, within)
             with _lock:
@@ -90,12 +92,12 @@ class LoadedPlans:
             if loaded is not None and loaded.serves(folders):
                 break
         else:
-            with noticing() as files:
+            with noticing() as noticed:
                 plan = load_plan(
-                    ref, params=params, preset=preset, use=use, folders=(self._folder,),
+                    ref, params=params, preset=preset, use=use, prompts=files, folders=(self._folder,),
                     functions=self._functions,
                 )  # fmt: skip
-            loaded = _Loaded.of(plan, files, folders)
+            loaded = _Loaded.of(plan, noticed, folders)
             key = _key(asked, folders, loaded.within)
         with _lock:
             _plans[key] = loaded

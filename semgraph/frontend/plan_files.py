@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from semgraph.errors import Fault, PlanError, Problem
+from semgraph.errors import Fault, PlanError, Problem, did_you_mean
 from semgraph.folders import plans_folder
 from semgraph.formats import plural
 from semgraph.frontend.calls import declared_inputs
@@ -166,18 +166,29 @@ def is_plan(path: Path) -> bool:
     return isinstance(data, dict) and "plan" in data
 
 
-def copied(ref: str, folder: Path, functions: tuple[Path, ...] = ()) -> list[Path]:
-    """Copy a plan with all files that it needs, so that the copy can be changed.
+def copied(
+    ref: str, folder: Path, functions: tuple[Path, ...] = (), only: Sequence[str] = ()
+) -> list[Path]:
+    """Copy a plan with all files that it needs, so that the copy can be changed; or `only` some of
+    these files, such as `prompts/judge_fact`.
 
     Returns:
         The written files. Existing files with the same content are unchanged, and so are schemas.
 
     Raises:
-        PlanError: The plan does not exist, or a file exists with other content. Nothing was
-            written.
+        PlanError: The plan does not exist or has no such file, or a file exists with other content.
+            Nothing was written.
     """
     texts: dict[Path, bytes] = {}
     _gather(plan_file(ref, functions), texts)
+    if only:
+        named = {inner.with_suffix("").as_posix(): inner for inner in texts}
+        names = [name.removesuffix(".md").removesuffix(".yaml") for name in only]
+        for name in names:
+            if name not in named:
+                there, hint = "files: " + ", ".join(sorted(named)), did_you_mean(name, named)
+                raise PlanError(Problem(f'{ref} has no file "{name}"', there=there, hint=hint))
+        texts = {named[name]: texts[named[name]] for name in names}
     targets = {folder / inner: text for inner, text in texts.items()}
     changed = [
         path

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from semgraph.errors import Fault, Faults, PlanError, Position, Problem, did_you_mean, each
@@ -99,10 +100,23 @@ class Prompts:
     """The prompts of one plan: files in `prompts/` of its folder, with its parameters substituted.
 
     With `confined`, files outside the plan's folder are refused, also through symbolic links.
+    `replaced` are the user's files in the place of prompts; the names of all that are read are added to
+    `named`.
     """
 
-    def __init__(self, folder: Path, params: Mapping[str, Any], confined: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        params: Mapping[str, Any],
+        confined: bool = True,
+        replaced: Mapping[str, Path] = MappingProxyType({}),
+        named: set[str] | None = None,
+    ) -> None:
         self.folder, self.params, self.confined = folder / "prompts", params, confined
+        self._replaced, self._named = replaced, set[str]() if named is None else named
+
+    def _path(self, name: str) -> Path:
+        return self._replaced.get(name.rpartition("/")[2]) or self.folder / f"{name}.md"
 
     def read(self, value: Any, answers: Any = None, examples: Any = None) -> PromptSet:
         """The prompts that a value of a plan names.
@@ -178,8 +192,10 @@ class Prompts:
     def located(self, fault: Fault) -> Fault:
         """A fault about a placeholder of a prompt file, with its position; other faults unchanged."""
         match = _NO_COLUMN.match(fault.what)
-        path = self.folder / f"{match[1]}.md" if match else None
-        if match is None or path is None or not inside(path, (self.folder,)) or not path.is_file():
+        path = self._path(match[1]) if match else None
+        if match is None or path is None or not path.is_file():
+            return fault
+        if not inside(path, (self.folder,)) and path not in self._replaced.values():
             return fault
         before, brace, _ = read_text(path, "prompt").partition(f"{{{match[2]}}}")
         if not brace:
@@ -190,8 +206,9 @@ class Prompts:
         return Fault(fault.what, *fault.path, there=there, hint=fault.hint)
 
     def _file(self, name: str) -> Prompt:
-        path = self.folder / f"{name}.md"
-        if self.confined:
+        path = self._path(name)
+        self._named.add(name.rpartition("/")[2])
+        if self.confined and path.parent == (self.folder / name).parent:
             require_inside(path, (self.folder.parent,), f'the prompt file "{name}.md"')
         if not NAME.match(name.replace("/", "_").replace("-", "_")) or not path.is_file():
             known = sorted(p.stem for p in self.folder.glob("*.md"))

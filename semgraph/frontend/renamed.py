@@ -122,7 +122,7 @@ ELSEWHERE: Mapping[str, str] = {
     **dict.fromkeys(("where", "query"), "rows are chosen by filter"),
     **dict.fromkeys(("sort_values", "order_by"), "rows are ordered by sort"),
     **dict.fromkeys(("groupby", "group_by", "agg"), "groups are made by aggregate, or by sem_agg"),
-    **dict.fromkeys(("head", "tail", "sample"), "the first rows: limit"),
+    **dict.fromkeys(("head", "tail"), "the first rows: limit"),
     "explode": "lists are opened by unnest",
     "drop_duplicates": "equal rows are dropped by distinct",
     "rename": 'columns are renamed by project: {"new": "old"}',

@@ -403,6 +403,27 @@ class Settings:
         assert isinstance(value, ModelSpec)
         return value
 
+    def choosing(self, models: Mapping[str, str | ModelSpec]) -> Settings:
+        """These settings with other models, by role, step or `embed`; `llm` is that of all roles. Raises
+        PlanError.
+        """
+        keys = {
+            name if name == "llm" else f"models.{name}": model for name, model in models.items()
+        }
+        problems, texts = list[Problem](), {k: m for k, m in keys.items() if isinstance(m, str)}
+        source = from_options(texts, self.cwd, problems)
+        specs = {k: Setting(m, OPTION) for k, m in keys.items() if isinstance(m, ModelSpec)}
+        specs |= {k: found for k in source.values if (found := _spec(source, k, problems))}
+        if problems:
+            raise PlanError(*problems)
+        every = specs.pop("llm", None)
+        kept = {
+            key: value
+            for key, value in self.values.items()
+            if every is None or key == "models.embed" or not key.startswith("models.")
+        }
+        return replace(self, values=kept | ({"models.default": every} if every else {}) | specs)
+
     @property
     def limits(self) -> RunLimits:
         """The limits."""

@@ -170,7 +170,7 @@ def _without_model(text: str) -> tuple[str, str]:
     if found is None:
         return text, ""
     model = found["model"]
-    if not _MODEL.fullmatch(model):
+    if not is_portable_model(model):
         what = f'a choice names a model by its role or as PROVIDER:NAME, not "{model}"'
         hint = "bind a role to that model, under [models] in semgraph.toml, and write the role"
         raise Fault(what, hint=hint)
@@ -184,6 +184,11 @@ _PART = re.compile(  # up to a comma outside quotes
     r"""(?:[^",=]|"(?:[^"\\]|\\.)*"|"|=\s*'[^']*'|=)+"""
 )
 _WORD = re.compile(r"(?!(?:true|false|null)\Z)[A-Za-z_][\w./-]*\Z")  # text that needs no quotes
+
+
+def is_portable_model(text: str) -> bool:
+    """Whether a text names a model by its role or as PROVIDER:NAME, without address and options."""
+    return _MODEL.fullmatch(text) is not None
 
 
 def _unclosed(written: str) -> str:
@@ -307,10 +312,10 @@ class LogicalPlan:
     """A checked plan. `document` is the plan as plain data, which `to_yaml` writes; all other
     fields are built from it.
 
-    `called` holds the calls by step; `load` reloads the plan with more entries of `use`, and with
-    another `preset`. A plan
-    with `warnings` can run. Plans are compared by identity, as nodes are, so that derived values
-    can be cached by plan.
+    `called` holds the calls by step; `load` reloads the plan with more entries of `use`. A plan
+    with `warnings` can run. `without` are the rules of the optimizer that do not act on it,
+    `prompts` the user's files in the place of prompts, by name. Plans are compared by identity, as
+    nodes are, so that derived values can be cached by plan.
     """
 
     name: str
@@ -325,11 +330,13 @@ class LogicalPlan:
     use: Mapping[str, Choice] = field(default_factory=dict)
     called: Mapping[str, PlanCall] = field(default_factory=dict, compare=False)
     allow: tuple[str, ...] = ()
+    without: tuple[str, ...] = field(default=(), compare=False)
+    prompts: Mapping[str, str] = field(default_factory=dict, compare=False)
     doc: str = ""
     document: Mapping[str, Any] = field(default_factory=dict, compare=False)
     file: str = field(default="", compare=False)
     warnings: tuple[Problem, ...] = field(default=(), compare=False)
-    load: Callable[..., LogicalPlan] | None = field(default=None, compare=False)
+    load: Callable[[Mapping[str, Any]], LogicalPlan] | None = field(default=None, compare=False)
 
     def using(self, use: Mapping[str, Any]) -> LogicalPlan:
         """The plan with other implementations of steps, and with called plans replaced by other
@@ -504,5 +511,5 @@ def without_absent(plan: LogicalPlan, given: Collection[str]) -> LogicalPlan:
         writes=cast("tuple[Sink, ...]", tuple(new[node] for node in plan.writes)),
         returns={name: new[node] for name, node in plan.returns.items()},
         called={step: call.over(new) for step, call in plan.called.items()},
-        load=load and (lambda use, **more: without_absent(load(use, **more), given)),
+        load=load and (lambda use: without_absent(load(use), given)),
     )

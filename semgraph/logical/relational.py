@@ -29,6 +29,7 @@ from semgraph.logical.node import (
     check_names,
     check_sort,
     check_using,
+    column_scalar,
     combined,
     computed_sql,
     fresh,
@@ -179,6 +180,43 @@ class Limit(Node, keyword="limit", sole="n", relational=True, rows="subset", car
     @property
     def reads(self) -> frozenset[str]:
         return frozenset(self.by).union(*(t.by.roots for t in self.order))
+
+
+def hashed(columns: Sequence[str], seed: int) -> Scalar:
+    """The hash of some columns of a row, as an expression: the same wherever the row stands."""
+    struct = ", ".join(f"'{name}': {column_scalar(name).sql}" for name in columns)
+    return parse_scalar(f"md5(concat_ws(chr(31), '{seed}', to_json({{{struct}}})))")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SampleRows(Node, keyword="sample", sole="n", relational=True, rows="subset", carries=True):
+    """`n` rows by their hash: any order of the rows, and any rows beside them, give the same choice
+    among the same rows. With `by`: all rows of `n` values of these columns.
+    """
+
+    input: Node = argument("input")
+    n: int = argument("number")
+    by: tuple[str, ...] = argument("names", default=())
+    seed: int = argument("number", default=0)
+
+    def infer(self) -> pa.Schema:
+        check_names(self.by, self.input.schema, "by")
+        return self.input.schema
+
+    def lowered(self) -> Node:
+        """The operators that choose the rows."""
+        place: Any = {"step": self.step, "origin": self.origin}
+        names = self.input.schema.names
+        vectors = {f.name for f in self.input.schema if pa.types.is_fixed_size_list(f.type)}
+        order = hashed(self.by or [name for name in names if name not in vectors], self.seed)
+        if not self.by:
+            return Limit(input=self.input, n=self.n, order=(Sort(order),), **place)
+        rank = "_rank"
+        scalar = parse_scalar(f"dense_rank() OVER (ORDER BY {order.sql})")
+        ranked = Add(input=self.input, columns=((rank, scalar),), **place)
+        kept = Filter(input=ranked, where=parse_scalar(f"{rank} <= {self.n}"), **place)
+        columns = tuple((name, column_scalar(name)) for name in names)
+        return Project(input=kept, columns=columns, **place)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

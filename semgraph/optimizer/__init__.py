@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
-from semgraph.errors import EngineError, PlanError, Problem
+from semgraph.errors import EngineError, PlanError, Problem, did_you_mean
 from semgraph.logical.node import Node, nodes_of, rewrite
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Empty, Input
@@ -105,7 +105,24 @@ def rules_for(plan: LogicalPlan) -> tuple[Rule, ...]:
     """
     allowed = tuple(rule for rule in APPROXIMATE if rule.__name__ in plan.allow)
     before = EXACT.index(stop_early)
-    return (*EXACT[:before], *allowed, *EXACT[before:])
+    rules = (*EXACT[:before], *allowed, *EXACT[before:])
+    return tuple(rule for rule in rules if rule.__name__ not in plan.without)
+
+
+def with_rules(plan: LogicalPlan, rules: Mapping[str, bool]) -> LogicalPlan:
+    """A plan with rules switched on or off, by name. A rule that preserves answers is on, one that
+    may change them is off unless the plan's `allow` names it. Raises PlanError for an unknown rule.
+    """
+    known = [rule.__name__ for rule in (*EXACT, *APPROXIMATE)]
+    for name in rules:
+        if name not in known:
+            there = "rules: " + ", ".join(known)
+            what = f'the optimizer has no rule "{name}"'
+            raise PlanError(Problem(what, there=there, hint=did_you_mean(name, known)))
+    kept = (name for name in plan.allow if rules.get(name, True))
+    more = (rule.__name__ for rule in APPROXIMATE if rules.get(rule.__name__))
+    off = tuple(name for name, on in rules.items() if not on)
+    return replace(plan, allow=tuple(dict.fromkeys((*kept, *more))), without=off)
 
 
 def with_roots(plan: LogicalPlan, roots: Roots) -> LogicalPlan:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from semgraph.compare.comparison import Arm, Comparison, Quality, graded, ranked
 from semgraph.formats import dollars, duration, escaped, plain_line, plural, short, stopped
-from semgraph.render.chart import NONE, share, text
+from semgraph.render.chart import MISSING, NONE, share, text, times
 from semgraph.render.tables import Column, folded, styled
 
 if TYPE_CHECKING:
@@ -20,9 +22,11 @@ _FAILURES = 5  # kinds of failures listed for a variant
 def columns(comparison: Comparison) -> list[Column]:
     """All columns, most important first."""
     arms = ranked(comparison)
-    number = max((len(arm.seconds) for arm in arms), default=0)
+    keys = shown_changes(comparison)
+    of_grid = keys and all(arm.name == ", ".join(arm.changes.values()) for arm in arms)
     cells = [
-        Column("variant", [arm.name for arm in arms]),
+        *([] if of_grid else [Column("variant", [arm.name for arm in arms], drop=-1)]),
+        *(Column(key, [arm.changes.get(key, NONE) for arm in arms], drop=-1) for key in keys),
         _column("calls", arms, lambda a: f"{a.cold.calls:,}", lambda a: -a.cold.calls),
         _column("tokens in/out", arms, _tokens, lambda a: -(a.cold.tokens_in + a.cold.tokens_out)),
         _column(
@@ -30,8 +34,9 @@ def columns(comparison: Comparison) -> list[Column]:
             arms,
             lambda a: dollars(a.cold.dollars, exact=True).removeprefix("$"),
             lambda a: _less(a.cold.dollars),
+            drop=-1,
         ),
-        _column(f"time, {number} trials" if number > 1 else "time", arms, _time, _quickest),
+        _times(arms),
         *_qualities(comparison, arms),
     ]
     if any(arm.failed for arm in arms):
@@ -42,53 +47,67 @@ def columns(comparison: Comparison) -> list[Column]:
     return cells
 
 
+def shown_changes(comparison: Comparison) -> list[str]:
+    """The keys in which the variants differ; none if their names say it."""
+    keys = dict.fromkeys(key for arm in comparison for key in arm.changes)
+    return [
+        key
+        for key in keys
+        if len({arm.changes.get(key) for arm in comparison}) > 1
+        and any(arm.changes.get(key, arm.name) != arm.name for arm in comparison)
+    ]
+
+
+def same_changes(comparison: Comparison) -> dict[str, str]:
+    """The changes that all variants have in common."""
+    first, *others = comparison.arms
+    return {
+        key: value
+        for key, value in first.changes.items()
+        if others and all(arm.changes.get(key) == value for arm in others)
+    }
+
+
+def _times(arms: Sequence[Arm]) -> Column:
+    """The time of a trial; if some requests were shared or replayed, the time of its requests."""
+    title, seconds = times(arms)
+    known = dict(zip((arm.name for arm in arms), seconds, strict=True))
+    number = max(map(len, seconds), default=0)
+    title += f", {number} trials" if number > 1 else ""
+    return _column(title, arms, lambda a: _time(known[a.name]), lambda a: _quickest(known[a.name]))
+
+
 def _qualities(comparison: Comparison, arms: Sequence[Arm]) -> list[Column]:
     """The measures with any known value."""
-    return [column for column in _measures(comparison, arms) if set(column.cells) != {NONE}]
+    names, of = comparison.measures, "edge " if any(map(graded, arms)) else ""
+    agrees = comparison.kind == "step" and not comparison.truth
+    title = names[0] if names else "agreement" if agrees else f"{of}F1"
+    first = {"node pairs": "pairs", "node B³": "b_cubed", f"{of}P": "precision", f"{of}R": "recall"}
+    then = {"edges valid": "validity", "edges ended": "ended"}
 
+    def score(arm: Arm) -> float | None:
+        own = arm.quality
+        return _value(own, title) if names else own.same if agrees else own.f1
 
-def _measures(comparison: Comparison, arms: Sequence[Arm]) -> list[Column]:
-    if comparison.kind == "step" and not comparison.truth:
-        return [
-            _column(
-                "agreement [95 %]",
-                arms,
-                lambda a: _with(a.quality.same, a.quality.interval),
-                lambda a: a.quality.same,
-            ),
-            *_spread(arms),
-        ]
-    nodes = [
-        _measure("node pairs", arms, lambda q: q.pairs),
-        _measure("node B³", arms, lambda q: q.b_cubed),
-        _measure("edges valid", arms, lambda q: q.validity),
-        _measure("edges ended", arms, lambda q: q.ended),
+    def interval(arm: Arm) -> str:
+        between = f" {_between(arm.quality.interval)}" if arm.quality.interval else ""
+        return share(score(arm), 3) + (between if score(arm) is not None else "")
+
+    same = _column("same rows", arms, _same, lambda a: a.quality.same)
+    found = [
+        *(_measure(what, arms, attrgetter(name)) for what, name in first.items()),
+        _column(f"{title} [95 %]", arms, interval, score, drop=-1),
+        _column("over trials", arms, lambda a: _between(a.quality.spread), lambda _: None),
+        *(_measure(what, arms, attrgetter(name)) for what, name in then.items()),
+        _column(f"Δ {title.removeprefix(of)} to reference", arms, _difference, lambda _: None),
+        *([] if agrees else [same]),
+        *(_measure(name, arms, partial(_value, name=name)) for name in names[1:]),
     ]
-    of = "edge " if any(map(graded, arms)) else ""
-    cells = [
-        *nodes[:2],
-        _measure(f"{of}P", arms, lambda q: q.precision),
-        _measure(f"{of}R", arms, lambda q: q.recall),
-        _column(
-            f"{of}F1 [95 %]",
-            arms,
-            lambda a: _with(a.quality.f1, a.quality.interval),
-            lambda a: a.quality.f1,
-        ),
-        *_spread(arms),
-        *nodes[2:],
-    ]
-    if comparison.truth and len(arms) > 1:
-        cells.append(_column("Δ F1 to reference", arms, _difference, lambda _: None))
-        if any(arm.quality.same is not None for arm in arms):
-            cells.append(_column("same rows", arms, _same, lambda a: a.quality.same))
-    return cells
+    return [column for column in found if set(column.cells) != {NONE}]
 
 
-def _spread(arms: Sequence[Arm]) -> list[Column]:
-    if all(arm.quality.spread is None for arm in arms):
-        return []
-    return [_column("over trials", arms, lambda a: _between(a.quality.spread), lambda _: None)]
+def _value(quality: Quality, name: str) -> float | None:
+    return quality.measures[name].value if name in quality.measures else None
 
 
 def _measure(title: str, arms: Sequence[Arm], of: Callable[[Quality], float | None]) -> Column:
@@ -100,6 +119,7 @@ def _column(
     arms: Sequence[Arm],
     text: Callable[[Arm], str],
     score: Callable[[Arm], float | None],
+    drop: int = 0,
 ) -> Column:
     """A column; the best are those with the greatest score, unless all are equal."""
     known = {
@@ -108,7 +128,7 @@ def _column(
     top = max(known.values(), default=0.0)
     best = frozenset(i for i, value in known.items() if value == top)
     texts = [text(arm) if arm.trials else NONE for arm in arms]
-    return Column(title, texts, True, best if len(best) < len(known) else frozenset())
+    return Column(title, texts, True, best if len(best) < len(known) else frozenset(), drop)
 
 
 def _less(value: float | None) -> float | None:
@@ -119,22 +139,15 @@ def _tokens(arm: Arm) -> str:
     return f"{short(arm.cold.tokens_in)} / {short(arm.cold.tokens_out)}"
 
 
-def _time(arm: Arm) -> str:
-    times = arm.seconds
+def _time(times: Sequence[float]) -> str:
     if not times:
         return NONE
     mean = duration(sum(times) / len(times))
     return f"{mean} [{duration(min(times))}–{duration(max(times))}]" if len(times) > 1 else mean
 
 
-def _quickest(arm: Arm) -> float | None:
-    times = arm.seconds
+def _quickest(times: Sequence[float]) -> float | None:
     return -sum(times) / len(times) if times else None
-
-
-def _with(value: float | None, interval: tuple[float, float] | None) -> str:
-    between = f" {_between(interval)}" if interval else ""
-    return share(value, 3) + (between if value is not None else "")
 
 
 def _between(interval: tuple[float, float] | None) -> str:
@@ -142,9 +155,7 @@ def _between(interval: tuple[float, float] | None) -> str:
 
 
 def _signed(value: float) -> str:
-    return ("−" if value < 0 else "+" if value > 0 else "±") + f"{abs(value):.3f}".replace(
-        "0.", ".", 1
-    )
+    return ("−" if value < 0 else "+" if value > 0 else "±") + share(abs(value), 3)
 
 
 def _difference(arm: Arm) -> str:
@@ -156,6 +167,17 @@ def _difference(arm: Arm) -> str:
     )
 
 
+def verdict(arm: Arm) -> str:
+    """What the difference to the reference shows, in words; "" without one."""
+    if arm.quality.difference is None:
+        return ""
+    _, low, high = arm.quality.difference
+    if low is None or high is None or low <= 0 <= high:
+        return "no difference shown"
+    better = low > 0
+    return f"{'better' if better else 'worse'} by at least {share(low if better else -high, 3)}"
+
+
 def _same(arm: Arm) -> str:
     return NONE if arm.quality.same is None else f"{arm.quality.same:.1%}".replace("%", " %")
 
@@ -163,6 +185,11 @@ def _same(arm: Arm) -> str:
 def footer(comparison: Comparison) -> list[str]:
     """The lines below the table."""
     lines_ = [_input(comparison)]
+    if len(comparison) > 2 and any(arm.quality.difference for arm in comparison):
+        name = next(iter(comparison.measures), "F1")
+        lines_.append(f"Δ {name} is corrected for the number of variants (Holm)")
+    shown = [f"{arm.name}: {verdict(arm)}" for arm in ranked(comparison) if verdict(arm)]
+    lines_ += [" · ".join(shown)] if shown else []
     if not comparison.truth:
         lines_.append(
             f"no truth: this is agreement with {comparison.reference}, the reference, not correctness"
@@ -170,9 +197,7 @@ def footer(comparison: Comparison) -> list[str]:
     parts = [f"{comparison.trials} independent trials of each"] if comparison.trials > 1 else []
     replayed = sum(t.cold.calls - t.paid.calls for arm in comparison for t in arm.trials)
     if replayed > 0:
-        parts.append(
-            f"{plural(replayed, 'answer')} of earlier comparisons replayed, without a time"
-        )
+        parts.append(f"{plural(replayed, 'answer')} shared or replayed, not sent")
     paid = comparison.paid
     money = "price unknown" if paid.dollars is None else dollars(paid.dollars, exact=True)
     parts.append(f"paid now {plural(paid.calls, 'call')}, {money}")
@@ -199,7 +224,8 @@ def _input(comparison: Comparison) -> str:
     else:
         copied = comparison.frozen.get("copied", 0)
         what = f"whole plan {comparison.plan}, each in its own copy ({names}: {counts} rows; {copied:,} stored)"
-    return f"{what} · {comparison.model}"
+    several = " | " in comparison.model  # then the table has what differs
+    return what if several else f"{what} · {comparison.model}"
 
 
 def _failures(arm: Arm) -> Iterator[str]:
@@ -213,14 +239,17 @@ def _failures(arm: Arm) -> Iterator[str]:
         yield f"! {arm.name} failed: … and {len(counts) - _FAILURES} more kinds"
 
 
-def lines(comparison: Comparison, width: int) -> Iterator[Text]:
-    """All lines; columns that do not fit are dropped from the right and named in a line."""
+def lines(comparison: Comparison, width: int, kind: str = "quality") -> Iterator[Text]:
+    """All lines, with a chart; columns that do not fit are dropped from the right and named in a line."""
     from rich.text import Text
 
+    if same := same_changes(comparison):
+        yield Text(escaped("all with " + ", ".join(f"{key}={v}" for key, v in same.items())))
     yield from styled(columns(comparison), width, indent=0)
     for line in footer(comparison):
         yield from (Text(escaped(part)) for part in folded(line, width))
-    if drawn := text(comparison, width):
+    drawn = text(comparison, width, kind)
+    if kind != "quality" or drawn != MISSING[kind]:
         yield Text()
         yield from (Text(escaped(line)) for line in drawn.splitlines())
 

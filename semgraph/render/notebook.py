@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from semgraph.compare.comparison import Comparison, Evidence
-from semgraph.display import Drawing, as_chart, as_html, as_text, preformatted
+from semgraph.display import Drawing, as_html, as_text, exported, preformatted
 from semgraph.errors import PlanError
 from semgraph.execution.record import Run, exchanges, read_answers
 from semgraph.execution.result import Result
@@ -22,6 +22,7 @@ from semgraph.llm.settings import Settings
 from semgraph.logical.prompt import show
 from semgraph.provenance import FIXED, Lookup, parsed
 from semgraph.render import chart, comparison
+from semgraph.render.exports import export
 from semgraph.render.html import rendered
 from semgraph.render.html.data import RecordedRun
 from semgraph.render.html.graph import graph
@@ -153,9 +154,14 @@ def _comparison_text(value: Comparison) -> str:
     return comparison.plain(value, _columns())
 
 
-@as_chart.register
-def _comparison_chart(value: Comparison) -> Drawing:
-    result, drawing = Drawing(chart.text(value, _columns())), chart.svg(value, f"chart-{value.id}")
+@exported.register
+def _comparison_form(value: Comparison, form: str, **options: Any) -> Any:
+    return _chart(value, **options) if form == "chart" else export(value, form, **options)
+
+
+def _chart(value: Comparison, kind: str) -> Drawing:
+    result = Drawing(chart.text(value, _columns(), kind))
+    drawing = chart.svg(value, f"chart-{value.id}", kind)
     if drawing is not None:
         result.html = rendered("notebook.html.j2", drawing=drawing)
     return result

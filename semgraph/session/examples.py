@@ -12,18 +12,14 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.display import option
-from semgraph.errors import (
-    BudgetReached,
-    PlanError,
-    Problem,
-)
+from semgraph.errors import BudgetReached, PlanError, Problem
 from semgraph.execution.result import Result
 from semgraph.formats import dollars, plural
 from semgraph.logical.plan import LogicalPlan, without_absent
 from semgraph.logical.sinks import Delete, Merge
 from semgraph.meter import StepMetrics
 from semgraph.options import RunOptions
-from semgraph.session.inputs import example_rows, typed_inputs
+from semgraph.session.inputs import example_rows, sampled_input, sampled_rows, typed_inputs
 from semgraph.session.resources import Resources
 from semgraph.session.run import RunRequest, run_plan
 from semgraph.stores.base import open_for_reading
@@ -57,7 +53,7 @@ async def run_before(
         one = RunRequest(plan, {}, options, request.runs)
         if plan.inputs:
             done += await run_before(one, prepare, resources)
-        tables = typed_inputs(plan, {}, None)
+        tables = typed_inputs(plan, {})
         last = await run_plan(
             replace(one, plan=without_absent(plan, tables), inputs=tables), resources
         )
@@ -174,14 +170,10 @@ class Sample:
 async def sampled(
     plan: LogicalPlan, inputs: Mapping[str, pa.Table], rows: int, resources: Resources
 ) -> Sample:
-    """Run the first rows with real calls, in a copy of the rows that the plan reads. Raises PlanError
-    if there are no rows.
+    """Run some rows with real calls, in a copy of the rows that the plan reads. Raises PlanError if
+    there are no rows.
     """
-    name = (
-        plan.windows.input
-        if plan.windows is not None
-        else max(inputs, key=lambda n: inputs[n].num_rows, default="")
-    )
+    name = sampled_input(plan, inputs)
     if rows < 1 or not name or not inputs[name].num_rows:
         raise PlanError(
             Problem(
@@ -189,15 +181,12 @@ async def sampled(
                 hint=f"give the plan's inputs, with rows, and {option('sample', 20)}",
             )
         )
-    some = {
-        n: table.slice(0, min(rows, table.num_rows)) if n == name else table
-        for n, table in inputs.items()
-    }
+    some = sampled_rows(plan, dict(inputs), rows)
     from semgraph.compare.trial import partitions_read, snapshot
 
     async with resources.opened_store(plan.graph) as store:
         read = await snapshot(plan, store, partitions_read(plan, some))
-    async with read.copy(None) as copy:
+    async with read.copy() as copy:
         result = await run_plan(
             RunRequest(plan, some, RunOptions(again=True), sample=True), resources.over(copy)
         )
@@ -208,4 +197,4 @@ async def sampled(
     replayed = result.meter.replayed
     cost.add(replayed)
     size = inputs[name].num_rows
-    return Sample(min(rows, size), size, name, cost, len(result.failed), replayed.calls_issued)
+    return Sample(some[name].num_rows, size, name, cost, len(result.failed), replayed.calls_issued)

@@ -98,11 +98,7 @@ class Explanation:
         return compile_plan(plan, store, Library(self.resources.settings.operators), {})
 
     async def _estimated(
-        self,
-        physical: PhysicalPlan,
-        names: list[str],
-        form: ExplainFormat,
-        note: str,
+        self, physical: PhysicalPlan, names: list[str], form: ExplainFormat, note: str
     ) -> str:
         memory = self.resources.observations()
         forecast, batched, skipped = None, await self._batched_operators(physical), ""
@@ -239,7 +235,7 @@ class Explanation:
         async with AsyncExitStack() as closing:
             opened = await closing.enter_async_context(self.resources.open(self.plan, fresh=False))
             read = await snapshot(self.plan, opened.store, partitions_read(self.plan, inputs))
-            store = await closing.enter_async_context(read.copy(None))
+            store = await closing.enter_async_context(read.copy())
             plan = self._compiled(physical.logical, store)
             now = datetime.now(UTC)
             prompts = await requests.first_prompts(plan, opened.llm, store, inputs, now)

@@ -12,16 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.display import option
-from semgraph.errors import (
-    Fault,
-    InputError,
-    PlanError,
-    Problem,
-    RowError,
-    did_you_mean,
-)
+from semgraph.errors import Fault, InputError, PlanError, Problem, RowError, did_you_mean
 from semgraph.execution.result import Result
 from semgraph.execution.windows import without_nul
+from semgraph.expr.duckdb import rows_of
 from semgraph.frontend.classes import refuse_other_fields
 from semgraph.frontend.frame import Frame, input_frames
 from semgraph.frontend.row_files import LoadedInput, rows_given
@@ -37,6 +31,7 @@ from semgraph.logical.relational import (
     Join,
     Require,
     Union,
+    hashed,
 )  # fmt: skip
 from semgraph.logical.schema import PATH
 from semgraph.logical.semantic import SemMap
@@ -160,22 +155,39 @@ def is_all(value: object) -> bool:
     return isinstance(value, str) and value == ALL
 
 
-def given_rows(plan: object, inputs: Mapping[str, Any], rows: int | None = None) -> dict[str, Any]:
-    """The rows of a caller by input: those of a frame, and those that are not None. Raises PlanError
-    for a number of rows below 0.
-    """
-    if isinstance(rows, int) and rows < 0:
-        raise PlanError(f"{option('rows', rows)}: use a number from 0")
+def given_rows(plan: object, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The rows of a caller by input: those of a frame, and those that are not None."""
     own: dict[str, Any] = dict(input_frames(plan)) if isinstance(plan, Frame) else {}
     return own | {name: value for name, value in inputs.items() if value is not None}
 
 
+def sampled_input(plan: LogicalPlan, tables: Mapping[str, pa.Table]) -> str:
+    """The input that a sample is drawn of; "" without rows."""
+    if plan.windows is not None:
+        return plan.windows.input
+    return max(tables, key=lambda name: tables[name].num_rows, default="")
+
+
+_ALL = RunOptions()
+
+
 def typed_inputs(
-    plan: LogicalPlan, inputs: Mapping[str, Any], rows: int | None
+    plan: LogicalPlan, inputs: Mapping[str, Any], options: RunOptions = _ALL
 ) -> dict[str, pa.Table]:
     """Every input as a typed table; without rows, the example's. An input that means all partitions
     of the store has no table. Raises PlanError or InputError.
+
+    Of `options`, `rows` takes the first rows of the windowed input, without windows of each; `sample`
+    and `seed` see `sampled_rows`.
     """
+    for name, least in (("rows", 0), ("sample", 1), ("seed", 0)):
+        value = getattr(options, name)
+        if value is not None and value < least:
+            raise PlanError(f"{option(name, value)}: use a number from {least}")
+    if options.rows is not None and options.sample is not None:
+        hint = f"give {option('rows', 'N')} or {option('sample', 'N')}"
+        raise PlanError(Problem("the first rows, or a sample of all", hint=hint))
+    rows = options.rows
     for name in inputs:
         if name not in plan.inputs:
             what = f'plan {plan.name} has no input "{name}"'
@@ -191,7 +203,25 @@ def typed_inputs(
             tables[name] = table if whole else table.slice(0, rows)
     _refuse_schemas(plan, tables)
     _refuse_groups(plan, tables)
-    return tables
+    return sampled_rows(plan, tables, options.sample, options.seed)
+
+
+def sampled_rows(
+    plan: LogicalPlan, tables: dict[str, pa.Table], number: int | None, seed: int = 0
+) -> dict[str, pa.Table]:
+    """The tables with so many rows of one of them by their hash: of the windowed one in whole
+    partitions, at least so many, else of the longest.
+    """
+    name, windows = sampled_input(plan, tables), plan.windows
+    if number is None or not name or number >= tables[name].num_rows:
+        return tables
+    by = [windows.partition] if windows else [column for column, _ in plan.inputs[name].columns]
+    order = hashed(by, seed).sql + (", _place" if windows is None else "")
+    ranked = f"SELECT _place, rank() OVER (ORDER BY {order}) AS rank FROM t"
+    sql = f"SELECT _place FROM ({ranked}) WHERE rank <= {number} ORDER BY _place"
+    places = pa.array(range(tables[name].num_rows))
+    kept = rows_of(sql, {"t": tables[name].append_column("_place", places)})
+    return tables | {name: tables[name].take(kept.column("_place"))}
 
 
 def _typed(plan: LogicalPlan, spec: InputSpec, value: Any) -> pa.Table | None:

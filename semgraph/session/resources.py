@@ -26,14 +26,7 @@ from typing import Any
 from semgraph.errors import PlanError, Problem, SemgraphError, StoreUnavailable
 from semgraph.execution.observations import ObservationFile
 from semgraph.execution.runtime import Clock, Opened, require_prices
-from semgraph.llm.base import (
-    LLM,
-    Borrowed,
-    Embedder,
-    Limits,
-    ModelSpec,
-    falls_back,
-)
+from semgraph.llm.base import LLM, Borrowed, Embedder, Limits, ModelSpec, falls_back
 from semgraph.llm.endpoints import (
     Endpoints,
     MakeLimiter,
@@ -461,6 +454,29 @@ class Resources:
         """These resources with other settings."""
         return replace(self, settings=settings)
 
+    def choosing(self, models: Mapping[str, Any]) -> Resources:
+        """These resources with other models, by role, step or `embed`; `llm` is that of all roles. A
+        model is a name, an object, or a role of these resources. Raises PlanError.
+        """
+        found = {
+            key: self.bound_models.get(m, m) if isinstance(m, str) else m
+            for key, m in models.items()
+        }
+        own = {key: model for key, model in found.items() if not isinstance(model, str | ModelSpec)}
+        for role, model in own.items():
+            require_model(role, model)
+        named: dict[str, Any] = {k: model for k, model in found.items() if k not in own}
+        kept = {} if "llm" in found else dict(self.objects.models)
+        embedder: Any = None if "embed" in named else own.pop("embed", self.objects.embedder)
+        if "llm" in own:
+            own["default"] = own.pop("llm")
+        objects = {role: model for role, model in kept.items() if role not in named} | own
+        return replace(
+            self,
+            settings=self.settings.choosing(named),
+            objects=replace(self.objects, models=objects, embedder=embedder),
+        )
+
     def sharing(self) -> Resources:
         """These resources with one budget for all runs."""
         return replace(self, budget=self._budget())
@@ -675,6 +691,13 @@ class Resources:
                 f"there is no graph at {path} ({origin}), and this only reads one. "
                 "Name another store: --store sqlite:PATH; or run a plan that writes one: semgraph plans list"
             )
+
+
+def require_model(role: str, model: Any) -> None:
+    """Refuse an object that is no model, or for the role `embed` no embedder. Raises PlanError."""
+    if not hasattr(model, "embed" if role == "embed" else "complete"):
+        hint = 'a name such as "openai:gpt-4.1-mini", or an object'
+        raise PlanError(Problem(f"{role}: {model!r} is no model", hint=hint))
 
 
 def _name_of(model: LLM | ModelSpec) -> str:

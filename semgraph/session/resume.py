@@ -39,6 +39,7 @@ class Resumed:
         plan: Its plan's name.
         params: The values of the plan's parameters.
         use: The implementations of steps.
+        prompts: The files in the place of prompts, by name.
         inputs: Its rows.
         functions: The functions that its expressions call, each with the SHA-256 of its file.
         options: The recorded ones of `RunOptions`, by name.
@@ -58,6 +59,7 @@ class Resumed:
     chosen: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     engine: tuple[str, int] | None = None
     records: tuple[Path, ...] = ()
+    prompts: Mapping[str, str] = field(default_factory=dict)
 
     def rows(self, plan: LogicalPlan) -> dict[str, Any]:
         """Its rows; for inputs of all partitions, the word `all`. Empty without a run."""
@@ -155,6 +157,7 @@ def read_resumed(ref: str, runs: Path | None) -> Resumed:
         facts.get("functions") or {}, facts.get("asked") or {}, chosen,
         (str(facts["engine"]), int(facts["shards"])) if "engine" in facts else None,
         tuple(record for folder in _resumed(run) for record in records_of(folder)),
+        facts.get("prompts") or {},
     )  # fmt: skip
 
 

@@ -418,6 +418,7 @@ def asked_facts(request: RunRequest) -> dict[str, Any]:
         "file": plan.file,
         "params": dict(plan.params),
         "use": {step: str(choice) for step, choice in {**plan.use, **plan.replaced}.items()},
+        "prompts": dict(plan.prompts),
         "asked": request.options.recorded,
         "functions": plan.functions,
         "resumed": [folder.name for folder in request.resumed],

@@ -18,12 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeAlias, TypeVar
 
 from semgraph.display import Drawing, Wrapped
-from semgraph.errors import (
-    BudgetReached,
-    PlanError,
-    Problem,
-    interruptible,
-)
+from semgraph.errors import BudgetReached, PlanError, Problem, interruptible
 from semgraph.execution.record import Run
 from semgraph.execution.result import OnProgress, Result
 from semgraph.folders import plans_folder
@@ -52,7 +47,7 @@ from semgraph.session.inputs import (
     refuse_unknown_words,
     typed_inputs,
 )
-from semgraph.session.resources import Owned, Resources, UserObjects
+from semgraph.session.resources import Owned, Resources, UserObjects, require_model
 from semgraph.session.resume import Resumed, read_resumed, recorded_run, require_same_plan
 from semgraph.session.run import RunRequest, run_plan, trimmed
 from semgraph.session.waiting import Waiting
@@ -61,8 +56,9 @@ from semgraph.stores.base import Statistics, Store, open_for_reading
 if TYPE_CHECKING:
     import networkx as nx
 
-    from semgraph.compare.comparison import Comparison
-    from semgraph.compare.request import Say, Variants
+    from semgraph.compare.comparison import Comparison, Estimate
+    from semgraph.compare.request import ComparisonRequest, Say
+    from semgraph.compare.variants import Grid, Variants
     from semgraph.session.explaining import ExplainFormat
     from semgraph.session.export import Exported
     from semgraph.session.sharded import ChosenEngine
@@ -183,9 +179,7 @@ class Session:
         given: dict[str, Any] = {"default": llm, "embed": embedder, **named}
         own = {role: model for role, model in given.items() if not isinstance(model, str | None)}
         for role, model in own.items():
-            if not hasattr(model, "embed" if role == "embed" else "complete"):
-                hint = 'a name such as "openai:gpt-4.1-mini", or an object'
-                raise PlanError(Problem(f"{role}: {model!r} is no model", hint=hint))
+            require_model(role, model)
         own_embedder = own.pop("embed", None)
         objects = UserObjects(own, own_embedder, None if isinstance(store, str) else store)
         self._owned = Owned()
@@ -202,10 +196,13 @@ class Session:
         params: Mapping[str, Any] | None = None,
         preset: str | None = None,
         use: Mapping[str, str] | None = None,
+        prompts: Mapping[str, str | Path] | None = None,
         resume: str | None = None,
+        resources: Resources | None = None,
     ) -> LogicalPlan:
-        """A checked plan. With `resume`, unset parameters and implementations come from that run.
-        Raises PlanError.
+        """A checked plan. With `resume`, unset parameters, implementations and prompts come from that
+        run. `resources` are the models that it is for; default: those of the session. Raises
+        PlanError.
         """
         if not isinstance(use, Mapping | None):
             hint = f'write use={{STEP: "{use}"}}, with the name of the step'
@@ -217,19 +214,23 @@ class Session:
                 if earlier.plan:
                     require_same_plan(earlier, plan, self.folder)
                 values = {**earlier.params, **(params or {})}
-                chosen = choices_over(chosen, earlier.use)
-                return self._by_models(self._plans.load(plan, values, preset, chosen))
+                chosen, files = (
+                    choices_over(chosen, earlier.use),
+                    {**earlier.prompts, **(prompts or {})},
+                )
+                loaded = self._plans.load(plan, values, preset, chosen, files)
+                return self._by_models(loaded, resources)
             if not isinstance(plan, (LogicalPlan, Frame)):
                 raise no_plan(plan)
-            if params or preset:
-                what = "parameters and presets take effect when a plan is loaded"
+            if params or preset or prompts:
+                what = "parameters, presets and prompts take effect when a plan is loaded"
                 raise PlanError(Problem(what, hint="give the plan's name or path"))
             logical = plan if isinstance(plan, LogicalPlan) else plan.to_plan()
-            return self._by_models(logical.using(chosen))
+            return self._by_models(logical.using(chosen), resources)
 
-    def _by_models(self, plan: LogicalPlan) -> LogicalPlan:
-        named = (*self.settings.chosen_roles, *self._resources.objects.models)
-        return plan.by_models(named, ROLES)
+    def _by_models(self, plan: LogicalPlan, resources: Resources | None = None) -> LogicalPlan:
+        of = resources or self._resources
+        return plan.by_models((*of.settings.chosen_roles, *of.objects.models), ROLES)
 
     def resumed(self, run: str | None) -> Resumed:
         """The request of a recorded run; empty without a run. Raises PlanError if there is no such
@@ -245,8 +246,11 @@ class Session:
         params: Mapping[str, Any] | None = None,
         preset: str | None = None,
         use: Mapping[str, str] | None = None,
+        prompts: Mapping[str, str | Path] | None = None,
         until: str | None = None,
         rows: int | None = None,
+        sample: int | None = None,
+        seed: int = 0,
         again: bool = False,
         fresh: bool = False,
         write: bool = True,
@@ -266,9 +270,14 @@ class Session:
             preset: One of the plan's presets.
             use: Implementations of steps; they take precedence over those of the session and the
                 plan.
+            prompts: Files in the place of prompts of the plan and of called plans, by name:
+                `{"judge_fact": "mine.md"}`.
             until: Compute up to this step, return its rows, write nothing.
             rows: Take only the first rows of the input that is cut into windows; without windows,
                 of every input.
+            sample: Take so many rows by their hash, in place of the first: of the windowed input whole
+                groups, without windows of the longest input.
+            seed: Another choice of the sample.
             again: Reprocess rows that the graph has already.
             fresh: Ignore cached answers.
             write: Whether to write to the store.
@@ -294,11 +303,13 @@ class Session:
             BudgetReached: A limit stopped the run; `result` of the error has the written rows.
             RowError: Every row failed; its `result` has them.
         """
-        rows_by_input = given_rows(plan, {**(inputs or {}), **more}, rows)
-        logical = self.prepare(plan, params=params, preset=preset, use=use, resume=resume)
+        rows_by_input = given_rows(plan, {**(inputs or {}), **more})
+        logical = self.prepare(
+            plan, params=params, preset=preset, use=use, prompts=prompts, resume=resume
+        )
         refuse_unknown_words("run", logical, more, Session.arun)
         options = RunOptions(
-            rows=rows, until=until, write=write, resume=resume, again=again, fresh=fresh,
+            rows=rows, sample=sample, seed=seed, until=until, write=write, resume=resume, again=again, fresh=fresh,
             on_error=on_error, progress=progress, begun=begun, record_to=record_to,
         )  # fmt: skip
         refuse_taken(logical, rows_by_input, options)
@@ -314,7 +325,7 @@ class Session:
         if not rows_by_input and logical.inputs:
             resources = resources.sharing()
             first = await run_before(request, self.prepare, resources)
-        tables = typed_inputs(logical, rows_by_input, rows)
+        tables = typed_inputs(logical, rows_by_input, options)
         if self.group is not None:
             refuse_other_groups(logical, tables, self.group)
         request = replace(request, plan=without_absent(logical, tables), inputs=tables).continuing(
@@ -405,29 +416,31 @@ class Session:
             inputs: The rows to estimate; default: the plan's example, if it has one.
             more: Further inputs as keyword arguments.
         """
-        from semgraph.session.explaining import Explanation
-
         logical = self.prepare(plan)
         refuse_unknown_words("explain", logical, more, Session.explain)
-        rows_by_input = given_rows(plan, {**(inputs or {}), **more})
-        example = logical.document.get("example")
-        has_rows = rows_by_input or not logical.inputs or example or compare is not None
-        tables = typed_inputs(logical, rows_by_input, None) if has_rows else None
+        given = {**(inputs or {}), **more}
+        if compare is not None:
+            from semgraph.compare.loop import foreseen
+            from semgraph.compare.step import only_step
+
+            name = step or only_step(logical)
+            asked = self._comparison(
+                plan, compare, None, name, given, RunOptions(), {}, trials=trials
+            )
+            job = foreseen(*asked)
+            return Drawing("\n".join(self._waiting.wait(job, calls_model=False)[1]))
+        rows_by_input = given_rows(plan, given)
+        has_rows = rows_by_input or not logical.inputs or logical.document.get("example")
+        tables = typed_inputs(logical, rows_by_input) if has_rows else None
         logical = logical if tables is None else without_absent(logical, tables)
 
+        from semgraph.session.explaining import Explanation
+
         async def work() -> str:
-            if compare is not None:
-                return await self._foreseen(logical, compare, step, trials, tables or {})
             rows = tables or {}
             some = sample and await sampled(logical, rows, sample, self._resources)
             explanation = Explanation(
-                logical,
-                self._resources,
-                tables,
-                self._recorded(run),
-                some or None,
-                width,
-                expand,
+                logical, self._resources, tables, self._recorded(run), some or None, width, expand
             )
             return await explanation.text(format)
 
@@ -436,56 +449,64 @@ class Session:
     def _recorded(self, run: str | None) -> Run | None:
         return None if run is None else recorded_run(run, self.runs)
 
-    async def acompare(
+    async def acompare(  # noqa: D417 - the others are those of `arun`
         self,
         plan: PlanLike,
         /,
         *,
-        variants: Variants,
+        variants: Variants | None = None,
+        grid: Grid | None = None,
         step: str | None = None,
         truth: Any = None,
+        labels: Any = None,
+        at: str | Sequence[int] = (5, 10),
+        judge: PlanLike | None = None,
         trials: int = 1,
         params: Mapping[str, Any] | None = None,
         preset: str | None = None,
         use: Mapping[str, str] | None = None,
+        prompts: Mapping[str, str | Path] | None = None,
         rows: int | None = None,
+        sample: int | None = None,
+        seed: int = 0,
         fresh: bool = False,
+        times: bool = False,
         say: Say | None = _say,
         inputs: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> Comparison:
-        """Compare implementations of a step over one frozen input, or whole plans. Nothing is
-        written to the store.
+        """Compare variants of a step over one frozen input, or of a whole plan. Nothing is written to
+        the store.
 
-        With `step`, its input is computed once, in a copy of the groups that are read, and each
-        implementation answers the same rows. In a plan that reads its own writes, the reference
-        computes the input, so errors do not accumulate. Without `step`, each variant runs the whole
-        plan in a separate copy, in memory, and is scored by the graph that it writes.
-
-        Implementations and trials share no answers. The journal stores all answers, so a repeated
-        or resumed comparison pays for none twice; replayed answers have no time.
+        With `step`, its input is computed once, in a copy of the groups that are read, by the reference
+        if it depends on what the plan writes. Without, each variant runs the whole plan in a copy of its
+        own, and is scored by the graph that it writes, or by its rows. A request that several variants
+        need is sent once, and each is charged for it; trials share no answers.
 
         Args:
             plan: A path, a name, a loaded plan, or a frame.
-            variants: For a step: implementations as written, `["per_row", "packed(rows=10)"]`, or
-                by name. For whole plans: the implementations of steps, by variant, `{"one":
-                {"told": "block()"}}`, or one of the plan's presets, `{"preset": "seed"}`; `{}` is
-                the plan as it is. The baseline is the operator's reference if it is among them,
-                else the first.
+            variants: With `step` implementations, `["per_row", "packed(rows=10)"]`, or these by name.
+                Or changes by variant, `{"one": {"preset": "fused"}, "two": {"told": "block()"}}`:
+                `preset`, `plan`, `llm`, `embedder`, `params.NAME`, `models.ROLE`, `prompts.NAME` (a
+                file), `rules.NAME` (on or off), or a step. Or the path of a file of these. The reference
+                is the operator's if it is among them, else the first.
+            grid: In place of variants: the values of each change, whose product is compared.
             step: The step.
-            truth: The true answers: a file, an Arrow table, a data frame or mappings with columns
-                that identify a row of the step's input, and columns of its answers. For whole plans
-                `{"nodes": ..., "edges": ...}`. None: measure agreement with the reference.
+            truth: The true answers: a file, a table or mappings with columns that identify a row of the
+                step's input, and columns of its answers. For whole plans `{"nodes": ..., "edges":
+                ...}`. None: measure agreement with the reference.
+            labels: For the rows that whole plans return: columns of an input, which name a query, and
+                either a row's key with its `grade` (extra `measures`) or the true answer. `{"edges":
+                FILE}` names the returned table.
+            at: The values of k of measures by grades.
+            judge: A plan that says which answers are right: from `answers`, with `answer`, `truth` and
+                columns of the row, it returns `correct` beside some of these columns.
             trials: The number of independent trials of each variant.
-            params: Values of parameters.
-            preset: One of the plan's presets.
-            use: Implementations of the other steps.
-            rows: Take only the first rows of the input.
-            fresh: Ignore cached answers.
+            params: As for `arun`, for all variants, as `preset`, `use`, `prompts`, `rows`, `sample`,
+                `seed`, `fresh`, `inputs` and further inputs as keyword arguments.
+            times: Send all requests of each variant, so that its time can be measured.
             say: Called with the estimated cost and with progress, line by line; default: print to
                 stderr. None: silent.
-            inputs: As for `arun`.
-            more: Further inputs as keyword arguments.
 
         Raises:
             PlanError: The request is wrong; nothing was spent.
@@ -493,50 +514,69 @@ class Session:
             BudgetReached: The comparison would exceed a limit; nothing was spent.
         """
         from semgraph.compare.loop import compare
-        from semgraph.compare.request import ComparisonRequest, requested
 
-        checked = requested(variants, step, trials, replays=self._resources.replays)
-        rows_by_input = given_rows(plan, {**(inputs or {}), **more}, rows)
-        logical = self.prepare(plan, params=params, preset=preset, use=use)
-        refuse_unknown_words("compare", logical, more, Session.acompare)
-        tables = typed_inputs(logical, rows_by_input, rows)
-        logical = without_absent(logical, tables)
-        quiet: Say = lambda _line: None  # noqa: E731
-        request = ComparisonRequest(
-            logical, tables, checked, step or "", truth, trials, self.runs, fresh, say or quiet
-        )
-        return await compare(request, self._resources)
+        request, resources = self._comparison(
+            plan, variants, grid, step, {**(inputs or {}), **more}, RunOptions(rows=rows, sample=sample, seed=seed),
+            {"params": params, "preset": preset, "use": use, "prompts": prompts},
+            truth=truth, trials=trials, runs=self.runs, fresh=fresh, times=times, say=say, labels=labels, at=at,
+            judge=None if judge is None else self.prepare(judge),
+        )  # fmt: skip
+        return await compare(request, resources)
+
+    def _comparison(
+        self,
+        plan: PlanLike,
+        variants: Variants | None,
+        grid: Grid | None,
+        step: str | None,
+        inputs: Mapping[str, Any],
+        chosen: RunOptions,
+        loading: Mapping[str, Any],
+        **options: Any,
+    ) -> tuple[ComparisonRequest, Resources]:
+        """The request of a comparison, and its models. Raises PlanError or InputError."""
+        from semgraph.compare.request import ComparisonRequest
+        from semgraph.compare.step import semantic_node
+        from semgraph.compare.variants import read_variants
+        from semgraph.session.arms import ArmMaker
+
+        if isinstance(variants, Path):
+            variants = self.folder / variants
+        by_name, logical = read_variants(variants, step, grid), self.prepare(plan, **loading)
+        refuse_unknown_words("compare", logical, inputs, Session.acompare)
+        if step is not None:
+            semantic_node(logical, step)  # raises
+        rows = partial(typed_inputs, inputs=given_rows(plan, inputs), options=chosen)
+        tables, resources = rows(logical), self._resources.sharing()
+        maker = ArmMaker(plan, logical, tables, resources, loading, self.prepare, rows)
+        plan, arms = without_absent(logical, tables), maker.arms(by_name)
+        return ComparisonRequest(plan, tables, arms, step or "", **options), resources
 
     @_takes_arguments_of(acompare)
     def compare(self, plan: PlanLike, /, **options: Any) -> Comparison:
         """Compare and wait for the result. Takes the arguments of `acompare`."""
-        if "variants" not in options:
-            hint = 'name the implementations: variants=["per_row", "packed(rows=10)"]'
-            raise PlanError(Problem("compare needs the argument variants", hint=hint))
         return self._waiting.wait(self.acompare(plan, **options), calls_model=True)
 
-    async def _foreseen(
+    def estimate(
         self,
-        plan: LogicalPlan,
-        variants: Variants,
-        step: str | None,
-        trials: int,
-        tables: Mapping[str, Any],
-    ) -> str:
-        """The estimated cost of a comparison; see `explain`."""
+        plan: PlanLike,
+        *,
+        variants: Variants | None = None,
+        grid: Grid | None = None,
+        step: str | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> list[Estimate]:
+        """The expected cost of one trial of each variant, as `compare` takes them; empty if a model has
+        to be called first for the rows of the step. No model is called; texts that a search needs are
+        embedded. Raises PlanError.
+        """
         from semgraph.compare.loop import foreseen
-        from semgraph.compare.request import ComparisonRequest, requested
-        from semgraph.compare.step import only_step
 
-        name = step or only_step(plan)
-        request = ComparisonRequest(
-            plan,
-            tables,
-            requested(variants, name, trials, replays=self._resources.replays),
-            name,
-            trials=trials,
+        asked = self._comparison(
+            plan, variants, grid, step, {**(inputs or {}), **more}, RunOptions(), {}
         )
-        return "\n".join(await foreseen(request, self._resources))
+        return list(self._waiting.wait(foreseen(*asked), calls_model=False)[0])
 
     async def arequire_prices(self, plans: Iterable[LogicalPlan]) -> None:
         """Check that limits in dollars can be enforced. Raises PlanError if a model that the plans use
@@ -695,12 +735,7 @@ class Session:
         return save(names or ["last"], self.folder / to, runs)
 
     def why(
-        self,
-        what: str,
-        record: Result | str = "last",
-        *,
-        messages: bool = False,
-        width: int = 100,
+        self, what: str, record: Result | str = "last", *, messages: bool = False, width: int = 100
     ) -> str:
         """Trace a row of a run back to its answers, the calls and the source rows.
 

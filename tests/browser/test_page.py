@@ -319,10 +319,12 @@ def test_names_in_a_chart_of_many_variants_cover_nothing(show: Show, tmp_path: P
       const cut = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
       return [names.length, names.flatMap((a, i) => [...names.slice(i + 1), ...marks].filter((b) => cut(a, b))).length];
     }"""
-    assert shown.run(covered) == [10, 0]
-    ticks = shown.run("[...document.querySelectorAll('.across')].map((e) => e.textContent)")
-    assert ticks == ["$0.001", "$0.01", "$0.1", "dollars of one trial"]
+    assert shown.run(covered) == [20, 0], "in the charts of quality and of time"
+    across = "[...document.querySelector('svg.chart').querySelectorAll('.across')]"
+    ticks = shown.run(f"{across}.map((e) => e.textContent)")
+    assert ticks[0] == "$0.001"
+    assert ticks[-1] == "dollars of one trial, from $0.001, logarithmic"
     places = shown.run(
-        "[...document.querySelectorAll('.point')].map((e) => Number(e.getAttribute('transform').match(/[\\d.]+/)[0]))"
+        "[...document.querySelectorAll('path.point')].map((e) => Number(e.getAttribute('transform').match(/[\\d.]+/)[0]))"
     )
     assert max(places) - min(places) > 400, "the points fill the width"

@@ -454,7 +454,12 @@ def test_a_plan_that_asks_nothing_has_no_prompts_and_says_so(project: Project) -
 def test_a_sample_is_asked_for_real_and_nothing_is_written(
     project: Project, serving: Serving
 ) -> None:
-    done = project("explain", "people", "--sample", "2")
+    rows = [
+        {"group_id": group, "at": "2025-01-11T09:00:00Z", "text": "Ann knows Bob."}
+        for group in "abc"  # of a plan with windows whole groups are taken
+    ]
+    project.write("notes.jsonl", "\n".join(map(json.dumps, rows)))
+    done = project("explain", "people", "-i", "notes=notes.jsonl", "--sample", "2")
     assert done.code == 0
     assert serving.calls == 2
     assert "sample: 2 of 3 rows of " in done.out
@@ -522,6 +527,14 @@ def test_a_crooked_graph_is_counted_with_the_plans(project: Project) -> None:
     assert (
         project("plans", "check", "plans/crooked.yaml", "people").err == "1 of 2 files has errors\n"
     )
+
+
+def test_one_prompt_of_a_plan_can_be_copied_and_changed(project: Project) -> None:
+    copied = project("plans", "copy", "add_episode", ".", "--only", "prompts/judge_fact")
+    assert copied.out.splitlines() == ["prompts/judge_fact.md"]
+    refused = project("plans", "copy", "add_episode", ".", "--only", "prompts/judge_facts")
+    assert 'add_episode has no file "prompts/judge_facts"' in refused.err
+    assert 'Did you mean "prompts/judge_fact"?' in refused.err
 
 
 def test_a_copy_has_a_graph_of_its_own_folder(project: Project) -> None:

@@ -192,7 +192,7 @@ class TestExplained:
     async def test_rows_that_a_model_makes_are_not_made(self, session, server):
         told = str(session.explain(of_kinds(), compare=["per_row"], step="complaints"))
         assert told.startswith(
-            "first the rows of step complaints are computed\n  steps that call the model: kinds ("
+            "first the rows of step complaints are computed\n  ≤ 2 calls for kinds\n"
         )
         assert server.requests == []
 
@@ -269,6 +269,6 @@ class TestWholePlans:
         variants = {"one by one": {"named": "per_row"}, "packed": {"named": "packed(rows=5)"}}
         assert await self.said(tmp_path, plan, variants, max_calls=100) == [
             "whole plans, one trial of each; it stops before it passes max_calls 100",
-            "  one by one  ≤ 24 calls",
-            "  packed      ≤ 15 calls",
+            "  one by one  ≤ 24 calls for named, sized",
+            "  packed      ≤ 15 calls for named, sized",
         ]

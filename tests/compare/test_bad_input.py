@@ -52,15 +52,40 @@ async def refused(session, server, match: str, plan=None, **options) -> None:
             {"variants": ["per_row", "per_row"]},
             'duplicate variant "per_row". To compare a variant with itself, name both',
         ),
-        (
-            {"variants": {"a": {"complaints": "per_row"}}},
-            "variant a sets implementations of several steps",
-        ),
         ({"step": None}, "these variants do not name their step"),
         (
             {"step": None, "variants": {"a": {"complain": "per_row"}}},
-            'arm a: plan .* has no step "complain" that calls the model',
+            'variant a: plan .* has no step "complain" that calls the model',
         ),
+        ({"variants": {"a": 3}}, "variant a is 3. Write"),
+        ({"variants": {"a": {"parms.x": 1}}}, 'unknown key "parms.x".*Did you mean "params"'),
+        ({"variants": {"a": {"params": 1}}}, "variant a: params is 1. Write params.NAME"),
+        (
+            {"variants": {"a": {"presets": "x"}}},
+            'unknown key "presets".*A step of this name is "use',
+        ),
+        (
+            {"variants": {"a": {"rules.ask_lat": "on"}}},
+            'no rule "ask_lat".*Did you mean "ask_late"',
+        ),
+        (
+            {"variants": {"a": {"rules.ask_late": "maybe"}}},
+            "rules.ask_late is 'maybe'. Write on or",
+        ),
+        (
+            {"variants": {"a": {"preset": "x"}}},
+            "presets and prompts take effect when a plan is loaded",
+        ),
+        (
+            {"variants": {"a": {"models.smal": "local"}}},
+            'unknown role.*Did you mean "models.small"',
+        ),
+        ({"variants": {"a": {"llm": 3}}}, "llm: 3 is no model"),
+        (
+            {"variants": ["per_row"], "grid": {"complaints": ["per_row"]}},
+            "a grid makes the variants",
+        ),
+        ({"variants": None, "grid": {"complaints": "per_row"}}, "no list of values for complaints"),
         ({"trials": 0}, "trials is 0"),
     ],
 )

@@ -79,6 +79,17 @@ def test_as_json_and_from_the_record(project: Project) -> None:
     assert "packed(rows=3)" in project("compare", "--show", "last").out
 
 
+def test_the_chart_is_chosen_also_of_a_record(project: Project) -> None:
+    done = project(*STEP, *WAYS, "--chart", "steps")
+    assert "per_row  " in done.out
+    assert "a asked" in done.out
+    shown = project("compare", "--show", "last", "--chart", "time").out
+    assert "time of one trial in seconds" in shown
+    done = project("compare", "--show", "last", "--chart", "cost")
+    assert done.code == 2
+    assert "'quality', 'time', 'steps'" in done.err
+
+
 def test_a_truth_from_a_file(project: Project) -> None:
     project.write("truth.csv", "ident,keep\n1,true\n")
     done = project(*STEP, *WAYS, "--truth", "truth.csv")
@@ -116,7 +127,7 @@ def test_whole_plans(project: Project, standin: StandIn) -> None:
     done = project("compare", "plans/add_episode.yaml", *arms, "--format", "json")
     assert done.code == 0
     found = json.loads(done.out)
-    assert found["arms"][1]["use"] == {"verdicts": "block(left=1, right=5)", "dated": "per_row"}
+    assert found["arms"][1]["changes"] == {"verdicts": "block(left=1, right=5)", "dated": "per_row"}
     assert found["arms"][1]["quality"]["f1"] == 1.0
 
 
@@ -129,7 +140,7 @@ def test_presets_of_a_plan(project: Project, standin: StandIn) -> None:
     done = project("compare", "plans/add_episode.yaml", *arms, "--format", "json")
     assert done.code == 0
     shipped, lean = json.loads(done.out)["arms"]
-    assert (shipped["use"], lean["use"]) == ({}, {"preset": "lean"})
+    assert (shipped["changes"], lean["changes"]) == ({}, {"preset": "lean"})
     assert lean["quality"]["f1"] == 1.0
 
 
@@ -155,24 +166,22 @@ def test_a_limit_is_exit_4_and_nothing_is_sent(project: Project, model: ModelSer
         (("compare", "add_episode"), "there is nothing to compare"),
         (
             ("compare", "add_episode", "--implementations", "a,b"),
-            "--implementations needs the step",
+            "these variants do not name their step. Name it: --step",
         ),
         (
             ("compare", "add_episode", "--variant", "verdicts=block()"),
-            "has no name. Write --variant NAME:STEP=IMPLEMENTATION",
+            "sets nothing. Write --variant NAME:VALUE",
         ),
         (
             ("compare", "add_episode", "--variant", "a:x=y", "--variant", "a:x=y"),
             "--variant a: is given twice",
         ),
         (
-            ("compare", "add_episode", "--step", "s", "--variant", "a:x=y"),
-            "--variant names the steps itself",
-        ),
-        (
             (*STEP, *WAYS, "--variant", "a:x=y"),
-            "--implementations compares a step and --variant whole plans",
+            "--implementations and --variant each name the variants",
         ),
+        (("compare", "add_episode", "--grid", "verdicts"), '--grid "verdicts" sets nothing'),
+        (("compare", "add_episode", "--arms", "nowhere.yaml"), "nowhere.yaml"),
         ((*STEP, "--implementations", "per_rwo"), 'Did you mean "per_row"'),
         ((*STEP, *WAYS, "--trials", "0"), "trials is 0"),
         (
@@ -184,7 +193,7 @@ def test_a_limit_is_exit_4_and_nothing_is_sent(project: Project, model: ModelSer
                 "--variant",
                 "told=block()",
             ),
-            '"told=block()" has no name',
+            '"told=block()" sets nothing',
         ),
         (("compare", "--show", "ffff"), 'there is no run "ffff"'),
     ],

@@ -28,7 +28,7 @@ async def test_a_copy_holds_what_the_store_holds(kind, request, monkeypatch, tmp
             before = await snapshot(plan, store, ["g"])
             assert before.count > 5
             assert "name_embedding" in before.rows["Entity"].column_names
-            async with before.copy(64) as copy:
+            async with before.copy() as copy:
                 again = await snapshot(plan, copy, ["g"])
         assert {n: t.to_pylist() for n, t in again.rows.items()} == {
             n: t.to_pylist() for n, t in before.rows.items()

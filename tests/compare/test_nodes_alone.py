@@ -78,7 +78,7 @@ async def test_a_graph_of_wrong_nodes_has_no_point_and_its_edges_no_score(tmp_pa
     )
     assert quality.difference is None
     assert measure(found) == "node B³"
-    assert [y for _, _, y in points(found)[1]] == [0.0, 0.0]
+    assert [point.y for point in points(found)] == [0.0, 0.0]
     for shown in (plain(found, 200), found._repr_html_()):
         assert "1.00" not in shown
         assert "edge" not in shown
@@ -96,7 +96,7 @@ async def test_without_a_truth_ways_agree_by_their_nodes(tmp_path: Path) -> None
     found, _ = await compared(tmp_path, None)
     assert (found["packed"].quality.b_cubed, found["packed"].quality.f1) == (1.0, None)
     assert measure(found) == "agreement of nodes with one"
-    assert [y for _, _, y in points(found)[1]] == [1.0, 1.0]
+    assert [point.y for point in points(found)] == [1.0, 1.0]
 
 
 def whole(graph: ScoredGraph) -> list[Attempt]:
@@ -113,7 +113,7 @@ def shown(graphs: dict[str, ScoredGraph], true: ScoredGraph | None) -> Compariso
 def test_forty_nodes_do_not_agree_with_thirty_two_of_them() -> None:
     found = shown({"a": truth(*range(40)), "b": truth(*range(32))}, None)
     assert found["b"].quality == Quality(b_cubed=pytest.approx(64 / 72))
-    assert {arm.name: round(y, 3) for arm, _, y in points(found)[1]} == {"a": 1.0, "b": 0.889}
+    assert {point.arm.name: round(point.y, 3) for point in points(found)} == {"a": 1.0, "b": 0.889}
 
 
 def test_edges_that_should_not_be_are_worth_nothing_beside_ways_that_have_none() -> None:
@@ -122,7 +122,11 @@ def test_edges_that_should_not_be_are_worth_nothing_beside_ways_that_have_none()
     """
     wrong = ScoredGraph(truth(1, 2).nodes, (Edge(1, 2, "knows"),))
     found = shown({"a": truth(1, 2), "b": wrong, "c": truth(1, 3)}, truth(1, 2))
-    assert [(arm.name, y) for arm, _, y in points(found)[1]] == [("a", 1.0), ("c", 0.5), ("b", 0.0)]
+    assert [(point.arm.name, point.y) for point in points(found)] == [
+        ("a", 1.0),
+        ("c", 0.5),
+        ("b", 0.0),
+    ]
     assert [arm.name for arm in ranked(found)] == ["a", "c", "b"]
     assert measure(found) == "edge F1, without edges node B³"
     assert found["b"].quality.difference is None
@@ -133,12 +137,12 @@ def test_with_edges_the_axis_is_theirs() -> None:
     right = ScoredGraph(truth(1, 2).nodes, (Edge(1, 2, "knows"),))
     found = shown({"a": right, "b": truth(1, 2)}, right)
     assert measure(found) == "edge F1"
-    assert [y for _, _, y in points(found)[1]] == [1.0, 0.0]
+    assert [point.y for point in points(found)] == [1.0, 0.0]
     assert found["b"].quality.difference is not None
 
 
 def test_ways_that_wrote_and_returned_nothing_have_no_score() -> None:
     found = shown({"a": ScoredGraph(()), "b": ScoredGraph(())}, None)
     assert found["b"].quality == Quality()
-    assert points(found)[1][0][0].name == "a"
-    assert len(points(found)[1]) == 1
+    assert points(found)[0].arm.name == "a"
+    assert len(points(found)) == 1

@@ -9,7 +9,6 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from semgraph.compare.comparison import Arm, Comparison, Quality, Spent, Trial
-from semgraph.render.chart import text
 from semgraph.render.comparison import lines
 
 
@@ -22,7 +21,10 @@ def arm(
     trials: int = 1,
 ) -> Arm:
     spent = Spent(calls, calls * 100, calls * 3, dollars)
-    made = tuple(Trial(n + 1, spent, spent, seconds and seconds + n / 10) for n in range(trials))
+    times = [seconds and seconds + n / 10 for n in range(trials)]
+    made = tuple(
+        Trial(n + 1, spent, spent, time, model_seconds=time or 0.0) for n, time in enumerate(times)
+    )
     return Arm(name, {"link": name}, made, quality)
 
 
@@ -152,7 +154,7 @@ def test_answers_that_were_replayed_are_counted_and_have_no_time() -> None:
     spent = Spent(6, 600, 60, 0.1)
     arms = (Arm("per_row", {}, (Trial(1, spent, Spent()),)),)
     plain = [line.plain for line in shown(made(arms=arms, truth=False, trials=1))]
-    assert "6 answers of earlier comparisons replayed, without a time" in "\n".join(plain)
+    assert "6 answers shared or replayed, not sent" in "\n".join(plain)
     assert "–" in plain[1]
 
 
@@ -165,51 +167,6 @@ def test_in_a_notebook_it_is_a_table_with_nothing_unescaped() -> None:
     assert "<b>.500<" in found
     assert "<per_row>" not in found.replace("&lt;", "")
     assert found.count("<tr>") == 3
-
-
-def test_the_chart_in_characters() -> None:
-    drawn = text(made(), 60).splitlines()
-    assert drawn[0] == "F1"
-    assert drawn[1].startswith("  .940 │")
-    assert drawn[1].endswith("a")
-    assert drawn[8].startswith("  .919 │")
-    assert drawn[8].index("c") < drawn[1].index("a")
-    assert drawn[-2].endswith("$0.744")
-    assert "a nested_loop   b block(rows=10)   c cascade" in drawn[-1]
-
-
-def test_a_chart_is_text_in_print_and_svg_in_a_notebook() -> None:
-    chart = made().chart()
-    assert str(chart).startswith("F1\n")
-    drawn = chart._repr_html_()
-    assert drawn.count('class="point-name"') == 3
-    assert "dollars of one trial" in drawn
-    assert drawn.count("<svg") == made()._repr_html_().count("<svg") == 1
-
-
-def test_one_point_is_no_chart() -> None:
-    assert text(made(arms=made().arms[:1]), 60) == ""
-
-
-def test_ways_in_one_place_share_a_mark_and_equal_ones_a_line() -> None:
-    arms = tuple(
-        arm(name, calls, 0.1 * calls, 1.0, Quality(f1=1.0))
-        for name, calls in (("a", 1), ("b", 1), ("c", 2))
-    )
-    drawn = text(made(arms=arms), 60).splitlines()
-    assert len(drawn) == 5
-    assert drawn[1].startswith(" 1.000 │")
-    assert drawn[1].count("a") == drawn[1].count("b") == 1
-    assert drawn[-1].strip() == "a a, b   b c"
-
-
-def test_the_names_of_many_ways_stand_on_several_lines() -> None:
-    arms = tuple(
-        arm(f"block(left=1, right={i})", i, 0.1 * i, 1.0, Quality(f1=i / 10)) for i in range(1, 8)
-    )
-    drawn = text(made(arms=arms), 80).splitlines()
-    assert all(len(line) <= 80 for line in drawn)
-    assert sum("block(" in line for line in drawn) > 1
 
 
 def test_measures_of_which_nothing_is_known_have_no_column() -> None:
@@ -229,3 +186,59 @@ def test_measures_of_which_nothing_is_known_have_no_column() -> None:
         "time",
         "trials",
     ]
+
+
+class TestForms:
+    def test_rows_for_a_data_frame(self) -> None:
+        frame = made().to_pandas()
+        assert list(frame["variant"]) == ["nested_loop", "block(rows=10)", "cascade"]
+        assert list(frame["f1"]) == [0.94, 0.925, 0.919]
+        assert frame["difference_low"][1] == -0.032
+        trials = made().to_pandas(trials=True)
+        assert len(trials) == 9
+        assert list(trials["trial"][:3]) == [1, 2, 3]
+
+    def test_csv_has_the_same_rows(self) -> None:
+        head, first, *_ = made().to_csv().splitlines()
+        assert head.startswith("variant,f1,precision,recall,same,low,high,difference")
+        assert first.startswith("nested_loop,0.94,0.93,0.95,,0.918,0.958,,")
+
+    def test_latex_is_a_table_that_escapes_names(self) -> None:
+        text = made().to_latex()
+        assert text.startswith("\\begin{tabular}{lrrrrrrr}\n\\toprule\nvariant & calls")
+        assert "nested\\_loop & 10,000 & 1 M / 30 k & 0.744" in text
+        assert "\\textbf{.940 [.918 .958]}" in text
+        assert "$-$.015 [$-$.032 +.001]" in text
+        assert "same rows" not in text
+
+    def test_markdown(self) -> None:
+        head, rule, first, *_ = made().to_markdown().splitlines()
+        assert head.startswith("| variant | calls | tokens in/out | $ cold |")
+        assert rule.startswith("|---|--:|")
+        assert first.startswith("| nested\\_loop | 10,000 |")
+        assert "**.940 \\[.918 .958]**" in first
+
+    def test_a_sentence_says_what_is_shown(self) -> None:
+        equal, worse = made().sentence().split(". ")
+        assert equal == (
+            "No difference of F1 is shown between block(rows=10) and nested_loop "
+            "(95 % -3.2 to +0.1 points, n = 500, 3 trials) for 0.01 of the tokens"
+        )
+        assert worse == (
+            "cascade loses 2.1 points of F1 against nested_loop "
+            "(95 % 0.4 to 3.9, n = 500, 3 trials) for 0.00 of the tokens."
+        )
+
+
+def test_what_a_difference_shows_is_said_in_words() -> None:
+    below = "\n".join(line.plain for line in shown(made())[4:])
+    assert "block(rows=10): no difference shown · cascade: worse by at least .004" in below
+    assert "corrected for the number of variants (Holm)" in below
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_quality_and_dollars_never_fall_away(width: int) -> None:
+    long = arm("packed(rows=10) @ openai:gpt-4.1-nano, models.small=gpt", 9, 0.1, 1.0, Quality(0.9, 0.9, 0.9, (0.8, 0.95)))  # fmt: skip
+    head = next(iter(shown(made(arms=(*made().arms, long)), width))).plain
+    assert "F1 [95 %]" in head
+    assert "$ cold" in head

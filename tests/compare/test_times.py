@@ -43,13 +43,14 @@ async def test_vectors_are_there_before_the_first_way_is_timed(tmp_path):
     )
 
 
-async def test_each_plan_embeds_for_itself(tmp_path):
+async def test_where_times_are_measured_each_plan_embeds_for_itself(tmp_path):
     async with StandIn() as model:
         sent: list[int] = []
         async with opened(model, tmp_path, store="memory") as session:
             variants = {"one": ARMS["blocks"], "two": ARMS["blocks"]}
             options = {
                 "variants": variants,
+                "times": True,
                 "episodes": episodes(),
                 "say": lambda _: sent.append(embedded(model)),
             }

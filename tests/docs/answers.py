@@ -33,6 +33,8 @@ class PageModel(StandIn):
             r"New (?:statement|message): |Memories: .* Question: ", str(body["messages"][-1])
         ):
             return "memory", memory_answer(body)
+        if found := re.search(r"is “(.*)” as right an answer as “(.*)”", str(body["messages"][-1])):
+            return "judge", json.dumps({"correct": bool(found[1]) and found[1] in found[2]})
         if _FRAMES.search(json.dumps(body["messages"], ensure_ascii=False)):
             return "frames", frame_answer(body)
         try:

@@ -35,13 +35,20 @@ NOT_RUN = {
     "architecture.md": ["a picture"],
     "batch.md": ["a batch takes minutes; tests/llm/test_batch.py sends them"],
     "called-plans.md": ["an error message; tests/frontend has its plan"],
+    "change-a-prompt.md": [
+        "calls a model; tests/compare/test_variants.py runs plans with other prompts",
+        "calls a model; tests/compare/test_variants.py runs such comparisons",
+        "calls a model; tests/compare/test_variants.py runs such comparisons",
+    ],
     "compare.md": [
         "a synopsis",
         "part of the output of a comparison; tests/compare has the estimates",
+        "a chart; tests/compare/test_charts.py draws it",
         "an excerpt: its session, plan and truth are yours; tests/compare runs such calls",
         "a synopsis",
         "part of the output of a comparison; tests/compare has the estimates",
     ],
+    "compare-searches.md": ["needs the extra cross-encoder, which installs torch"],
     "engines.md": ["needs Ray and a Neo4j server; tests/on_ray has both"],
     "functions.md": ["an error message; tests/execution/test_functions.py has its plan"],
     "graphiti.md": [

@@ -48,6 +48,7 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "cross-encoder": ("sentence_transformers",),
     "lotus": ("lotus", "semgraph.lotus"),
     "minhash": ("datasketch",),
+    "measures": ("ir_measures",),
     "pandas": ("pandas", "semgraph.pandas"),
     "ray": ("ray",),
     "mcp": ("mcp", "semgraph.serve"),

@@ -33,7 +33,12 @@ def arm(name: str, says: list[int], dollars: float, f1: float, call: str) -> Arm
          for i in (0, 1)])  # fmt: skip
     spent = Spent(2, 100, 10, dollars)
     quality = Quality(precision=f1, recall=f1, f1=f1, interval=(f1 - 0.1, min(1.0, f1 + 0.05)))
-    return Arm(name, {"told": name}, (Trial(1, spent, spent, 0.5, 0, kept, asked),), quality)
+    return Arm(
+        name,
+        {"told": name},
+        (Trial(1, spent, spent, 0.5, 0, kept, asked, steps={"told": spent}),),
+        quality,
+    )
 
 
 def compared(folder: Path, *arms: Arm, step: str = "told", **more: Any) -> Run:
@@ -70,7 +75,7 @@ def test_the_table_has_the_intervals_and_says_in_words_what_is_best(two: Run) ->
     assert read.all("h1") == ["tickets · told · comparison 4b21"]
     assert read.all("h2") == [
         "The variants",
-        "Cost and quality",
+        "Charts",
         "Differences",
         "Prompts and answers",
     ]
@@ -96,12 +101,17 @@ def test_it_says_of_what_and_when(two: Run) -> None:
 
 def test_ways_differ_in_shape_and_name_and_not_in_colour_alone(two: Run) -> None:
     read = Read(page([two]))
-    (chart,) = read.all("svg", role="img")
-    assert "per_row: $0.020, F1 .900; packed(rows=2): $0.010, F1 .800" in chart
-    shapes = [attrs["d"] for _, attrs, _ in read.found if attrs.get("class") == "point"]
+    quality, time, steps = read.all("svg", role="img")
+    assert "per_row: $0.020, F1 .900; packed(rows=2): $0.010, F1 .800" in quality
+    assert "time of one trial in seconds" in time
+    assert "per_row: $0.020; packed(rows=2): $0.010" in steps
+    shapes = [
+        attrs["d"] for _, attrs, _ in read.found if attrs.get("class") == "point" and "d" in attrs
+    ]
     assert len(set(shapes)) == 2
     assert [attrs for _, attrs, _ in read.found if attrs.get("class") == "interval"]
-    assert read.all("text", class_="point-name") == ["per_row", "packed(rows=2)"]
+    names = [text for c in ("point-name", "point-name best") for text in read.all("text", class_=c)]
+    assert sorted(names) == ["packed(rows=2)", "packed(rows=2)", "per_row", "per_row"]
 
 
 def test_the_rows_on_which_they_differ_are_listed(two: Run) -> None:
@@ -117,9 +127,10 @@ def test_prompts_and_answers_are_there_as_far_as_they_are_kept(two: Run) -> None
     assert lost["lost"].startswith("The journal does not have it")
 
 
-def test_one_way_alone_has_no_chart(tmp_path: Path) -> None:
+def test_one_way_alone_has_the_costs_of_its_steps_and_no_points(tmp_path: Path) -> None:
     read = Read(page([compared(tmp_path, arm("per_row", [1], 0.02, 0.9, "c1"))]))
-    assert "svg" not in read.tags
+    (chart,) = read.all("svg", role="img")
+    assert "per_row: $0.020" in chart
 
 
 def test_whole_plans_are_compared_without_rows(tmp_path: Path) -> None:
@@ -129,7 +140,7 @@ def test_whole_plans_are_compared_without_rows(tmp_path: Path) -> None:
         for name, f1 in (("one", 0.5), ("two", 0.7))
     ]
     read = Read(page([compared(tmp_path, *arms, step="")]))
-    assert read.all("h2") == ["The variants", "Cost and quality"]
+    assert read.all("h2") == ["The variants", "Charts"]
     assert "tokens of one trial" in read.all("text")
 
 

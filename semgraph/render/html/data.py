@@ -616,9 +616,9 @@ def _comparison_sections(
         notes=footer(comparison),
         facts=facts,
     )
-    drawn = svg(comparison, anchor)
-    if drawn is not None:
-        yield _section(anchor, "chart", "Cost and quality", chart=drawn)
+    drawn = [svg(comparison, anchor, kind) for kind in ("quality", "time", "steps")]
+    if any(drawn):
+        yield _section(anchor, "charts", "Charts", charts=filter(None, drawn))
     differences = list(_differences(comparison))
     if differences:
         yield _section(anchor, "rows", "Differences", differences=differences)

@@ -1,0 +1,84 @@
+"""The arms of a comparison: for each variant a plan, its rows and its models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.compare.request import ArmRequest
+from semgraph.compare.trial import checked, listed_steps
+from semgraph.compare.variants import Variant
+from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.logical.node import walk
+from semgraph.logical.plan import LogicalPlan, match_steps, without_absent
+from semgraph.optimizer import with_rules
+from semgraph.session.resources import Resources
+
+
+@dataclass(frozen=True)
+class ArmMaker:
+    """Makes the arms of a comparison of a plan, from the plan as given and as checked without changes,
+    the rows of its inputs, and its models.
+    """
+
+    plan: Any
+    base: LogicalPlan
+    inputs: Mapping[str, pa.Table]
+    resources: Resources
+    loading: Mapping[str, Any]  # options that load a plan: params, preset, use, prompts
+    load: Callable[..., LogicalPlan]  # with such options, for some resources
+    rows: Callable[[LogicalPlan], Mapping[str, pa.Table]]  # of another plan
+    _models: dict[str, Resources] = field(default_factory=dict)
+
+    def arms(self, variants: Mapping[str, Variant]) -> dict[str, ArmRequest]:
+        """The arms by name. Raises PlanError with the problems of all."""
+        return checked({name: partial(self._arm, each) for name, each in variants.items()})
+
+    def _arm(self, variant: Variant) -> ArmRequest:
+        one, resources = variant.of(), self.resources
+        named = {"llm": one.get("llm"), "embed": one.get("embedder")}
+        models = variant.of("models") | {
+            k: model for k, model in named.items() if model is not None
+        }
+        if models:  # arms with the same models share the same object
+            key = str(sorted((k, m if isinstance(m, str) else id(m)) for k, m in models.items()))
+            resources = self._models.get(key) or resources.choosing(models)
+            self._models[key] = resources
+        plan = self._plan(variant, resources)
+        plan = with_rules(plan, {n: v in ("on", True) for n, v in variant.of("rules").items()})
+        inputs = self.inputs if plan.inputs == self.base.inputs else self.rows(plan)
+        return ArmRequest(variant.texts, without_absent(plan, inputs), inputs, resources)
+
+    def _plan(self, variant: Variant, resources: Resources) -> LogicalPlan:
+        """The plan of a variant, loaded with its changes. Raises PlanError."""
+        given, one, use = self.loading, variant.of(), variant.of("use")
+        plan = one.get("plan") or (self.plan if isinstance(self.plan, str | Path) else self.base)
+        options = {
+            t: {**(given.get(t) or {}), **variant.of(t)} for t in ("params", "prompts", "use")
+        }
+        preset = one.get("preset") or given.get("preset")
+        try:
+            if plan is self.base:
+                _require_steps(plan, use)
+            return self.load(plan, preset=preset, **options, resources=resources)
+        except PlanError as error:
+            about = f"variant {variant.name}: "
+            raise PlanError(*(replace(p, what=about + p.what) for p in error.problems)) from None
+
+
+def _require_steps(plan: LogicalPlan, use: Iterable[str]) -> None:
+    """Refuse steps that a plan made in code does not have. Raises PlanError with all of them."""
+    nodes = (node.step for node in walk(*plan.roots) if node.swappable)
+    names = [*dict.fromkeys(nodes), *plan.called]
+    what, there = f"plan {plan.name} has no step", listed_steps(names)
+    unknown = [step for step in use if not match_steps(step, names)]
+    if unknown and not any(match_steps(step, plan.called) for step in use):  # of other plans
+        raise PlanError(*(
+            Problem(f'{what} "{step}" that calls the model or a plan', there=there, hint=did_you_mean(step, names))
+            for step in unknown
+        ))  # fmt: skip
