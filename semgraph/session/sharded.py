@@ -33,6 +33,7 @@ from semgraph.execution.record import INPUTS, SHARDS, Run, RunRecord, new_run, r
 from semgraph.execution.result import HALTED, Progress, Result, exit_code
 from semgraph.execution.windows import unreadable, without_nul
 from semgraph.frontend.classes import CALLED, Called
+from semgraph.frontend.functions import Functions
 from semgraph.frontend.load import dump
 from semgraph.llm.base import Reply, Usage
 from semgraph.llm.endpoints import require_trusted
@@ -78,6 +79,7 @@ class Job:
         sizes: The number of rows of each input.
         shards: The number of shards.
         now: The time of a plan without windows, equal in all shards; None: that of the recording.
+        functions: The functions that its expressions call, by name, each with the SHA-256 of its file.
         classes: The classes that this process was given, which validate answers, by key.
         began: The start of the run, in seconds since the epoch.
     """
@@ -91,6 +93,7 @@ class Job:
     sizes: Mapping[str, int]
     shards: int
     now: datetime | None
+    functions: Mapping[str, str]
     classes: Mapping[str, Called] = field(default_factory=lambda: dict(CALLED))
     began: float = field(default_factory=time.time)
 
@@ -148,6 +151,9 @@ async def run_shard(job: Job, task: Task, ledger: Ledger, report: OnReport) -> R
     Its counters include the costs of workers that died on it.
     """
     CALLED.update(job.classes)
+    functions = Functions(job.settings.functions)
+    for name in job.functions:
+        functions[name]  # this process has not loaded the plan: make it ready to be called
     request = await asyncio.to_thread(job.request_of, task)
     windows = job.division.windows is not None
 
@@ -233,7 +239,7 @@ class _ShardedRun:
         self.job = Job(
             replace(request, inputs=whole, options=silent, runs=None),
             resources.settings, resources.objects, name, runs / name, division, sizes, self.count,
-            None if resources.replays else datetime.now(UTC),
+            None if resources.replays else datetime.now(UTC), request.plan.functions,
         )  # fmt: skip
         self.members = sizes[division.input] if division.windows is not None else 0
         self.unusable = list[Failure]()  # rows that no shard has seen
