@@ -149,7 +149,7 @@ def _chain(node: Node, name: Name, named: Mapping[Node, str]) -> list[str]:
         if node in named or isinstance(node, Input):
             return [*lines, name(node)]
         lines.append(symbol(node, name))
-    if lines[1:] and isinstance(node, OfAlike):
+    if lines[1:] and isinstance(node, Intersect):
         lines[-1] = f"({lines[-1]})"
     return lines
 

@@ -65,7 +65,9 @@ class ArmMaker:
         try:
             if plan is self.base:
                 _require_steps(plan, use)
-            return self.load(plan, preset=preset, **options, resources=resources)
+            loaded = self.load(plan, preset=preset, **options, resources=resources)
+            # a model that a variant chooses outranks those of the session by step
+            return loaded.using({step: choice for step, choice in use.items() if "@" in choice})
         except PlanError as error:
             about = f"variant {variant.name}: "
             raise PlanError(*(replace(p, what=about + p.what) for p in error.problems)) from None

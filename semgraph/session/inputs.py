@@ -171,6 +171,17 @@ def sampled_input(plan: LogicalPlan, tables: Mapping[str, pa.Table]) -> str:
 _ALL = RunOptions()
 
 
+def check_numbers(options: RunOptions) -> None:
+    """Refuse wrong numbers of rows. Raises PlanError."""
+    for name, least in (("rows", 0), ("sample", 1), ("seed", 0)):
+        value = getattr(options, name)
+        if value is not None and value < least:
+            raise PlanError(f"{option(name, value)}: use a number from {least}")
+    if options.rows is not None and options.sample is not None:
+        hint = f"give {option('rows', 'N')} or {option('sample', 'N')}"
+        raise PlanError(Problem("the first rows, or a sample of all", hint=hint))
+
+
 def typed_inputs(
     plan: LogicalPlan, inputs: Mapping[str, Any], options: RunOptions = _ALL
 ) -> dict[str, pa.Table]:
@@ -180,13 +191,7 @@ def typed_inputs(
     Of `options`, `rows` takes the first rows of the windowed input, without windows of each; `sample`
     and `seed` see `sampled_rows`.
     """
-    for name, least in (("rows", 0), ("sample", 1), ("seed", 0)):
-        value = getattr(options, name)
-        if value is not None and value < least:
-            raise PlanError(f"{option(name, value)}: use a number from {least}")
-    if options.rows is not None and options.sample is not None:
-        hint = f"give {option('rows', 'N')} or {option('sample', 'N')}"
-        raise PlanError(Problem("the first rows, or a sample of all", hint=hint))
+    check_numbers(options)
     rows = options.rows
     for name in inputs:
         if name not in plan.inputs:

@@ -39,6 +39,7 @@ from semgraph.meter import StepMetrics
 from semgraph.options import RunOptions
 from semgraph.session.examples import run_before, sampled
 from semgraph.session.inputs import (
+    check_numbers,
     given_rows,
     no_plan,
     refuse_lost,
@@ -319,7 +320,8 @@ class Session:
         rows_by_input = rows_by_input or earlier.rows(logical)
         resources = self._resources.under(earlier.settings(self.settings))
         request = RunRequest(logical, {}, options, self.runs)
-        trimmed(request)  # checks options before the example is paid
+        check_numbers(options)  # and other options, before the example is paid
+        trimmed(request)
         engine = self._engine(resources, earlier)
         first: list[Result] = []
         if not rows_by_input and logical.inputs:

@@ -539,7 +539,7 @@ def test_algorithms_are_compared_as_arms_of_a_plan(tmp_path: Path) -> None:
     with session(tmp_path) as open_session:
         variants = {"louvain": {"teams": "louvain"}, "leiden": {"teams": "leiden(resolution=2.0)"}}
         compared = open_session.compare(plan, variants=variants, inputs=inputs)
-        assert [arm.use for arm in compared.arms] == list(variants.values())
+        assert [arm.changes for arm in compared.arms] == list(variants.values())
         with pytest.raises(PlanError, match='Did you mean "teams"'):
             open_session.compare(plan, variants={"x": {"team": "leiden"}}, inputs=inputs)
         with pytest.raises(PlanError, match="Compare whole plans: --variant A:teams=ALGORITHM"):

@@ -27,7 +27,7 @@ def rows_of_groups():
 async def in_shares(work: Work, rows, shares) -> tuple[list[Result], Result]:
     async with work.session() as session:
         plan = session.prepare(PLAN)
-        table = typed_inputs(plan, {"episodes": rows}, None)["episodes"]
+        table = typed_inputs(plan, {"episodes": rows})["episodes"]
         sizes = {"episodes": table.num_rows}
         parts = []
         for number, groups in enumerate(shares):
@@ -35,7 +35,7 @@ async def in_shares(work: Work, rows, shares) -> tuple[list[Result], Result]:
             folder = work.folder / ".semgraph" / "runs" / "abcd" / str(number)
             share = Share("abcd", folder, "episodes", places, sizes, number << 32)
             inputs = {
-                **typed_inputs(plan, {"episodes": rows}, None),
+                **typed_inputs(plan, {"episodes": rows}),
                 "episodes": table.take(places),
             }
             parts.append(await run_plan(RunRequest(plan, inputs, share=share), resources(session)))

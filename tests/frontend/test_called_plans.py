@@ -306,7 +306,7 @@ def test_whole_plans_are_compared_with_other_plans_in_them(folder: Path) -> None
             inputs={"notes": NOTES},
         )
     slow, fast = compared.arms
-    assert (slow.use, fast.use) == ({}, {"read": "read_fast(shown=3)"})
+    assert (slow.changes, fast.changes) == ({}, {"read": "read_fast(shown=3)"})
     assert [trial.cold.calls for trial in (*slow.trials, *fast.trials)] == [2, 0]
 
 

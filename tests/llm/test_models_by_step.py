@@ -398,7 +398,9 @@ async def test_a_comparison_of_implementations_keeps_the_model_of_the_step(
     models = {"default": "large", "small": "nano", "birds": "keen"}
     variants = {"a": "per_row", "b": "packed(rows=2)", "c": "per_row @ small"}
     async with session(notes, server, models=models) as opened:
-        result = await opened.acompare(notes, step="birds", variants=variants, notes=NOTES)
+        result = await opened.acompare(
+            notes, step="birds", variants=variants, notes=NOTES, times=True
+        )
     assert sorted(asked(server)) == ["keen", "keen", "nano"]
     assert "large" not in result.model
 
@@ -407,7 +409,7 @@ async def test_a_comparison_of_plans_tries_models(notes: Path, server: ModelServ
     models = {"default": "large", "small": "nano"}
     variants = {"as it is": {}, "all small": {"birds": "@ small", "judged": "@ small"}}
     async with session(notes, server, models=models) as opened:
-        await opened.acompare(notes, variants=variants, notes=NOTES)
+        await opened.acompare(notes, variants=variants, notes=NOTES, times=True)
     assert sorted(asked(server)) == ["large", "large", "nano", "nano", "nano", "nano"]
 
 

@@ -247,6 +247,7 @@ ON_DUCKDB = {
     ("merge_entities", "gone/checked"),
     ("merge_entities", "told"),
     ("merges_of", "checked"),
+    ("remove_episode", ""),
     ("save_mentions", "turns"),
     ("unmerge_entities", ""),
 }
