@@ -29,6 +29,7 @@ from semgraph.execution.record import RunRecord
 from semgraph.render.chart import Axis, bars, front, points, text
 from semgraph.render.comparison import plain
 from tests.compare.conftest import compared, opened
+from tests.compare.test_command import PLAN
 from tests.compare.test_shown import arm, made
 from tests.llm.server import ModelServer
 
@@ -278,25 +279,20 @@ class TestFigures:
             made(arms=made().arms[:1]).figure()
 
 
-PLAN = """
-plan: complaints
-inputs: {tickets: {id: int64, text: string}}
-steps:
-  asked:
-    - from: tickets
-    - sem_filter: {prompt: "Does “{text}” complain?"}
+SECOND_STEP = """
   kinds:
     - from: asked
     - sem_map: {prompt: "What kind is “{text}”?", returns: {kind: "enum<fault, other>"}}
 returns: [kinds]
 """
+TWO_STEPS = PLAN.partition("returns:")[0].rstrip() + SECOND_STEP
 
 
 class TestCostsByStep:
     async def test_the_costs_of_steps_are_those_of_the_trial(
         self, server: ModelServer, tmp_path: Path
     ) -> None:
-        (tmp_path / "complaints.yaml").write_text(PLAN)
+        (tmp_path / "complaints.yaml").write_text(TWO_STEPS)
         tickets = [{"id": 1, "text": "It leaks."}, {"id": 2, "text": "Lovely."}]
         ways = {"rows": {"asked": "per_row"}, "packs": {"asked": "packed(rows=2)"}}
         async with opened(server, tmp_path) as session:
