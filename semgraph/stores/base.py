@@ -126,7 +126,8 @@ class NodeWrite:
     with the stored one (stored values first, then new values in order). All others overwrite, but
     NULL never overwrites. `labels`, if it is a column, adds labels if the graph has `open: labels`.
     `attributes`, a JSON object, replaces all attributes (null attributes are dropped).
-    `only_existing` creates no nodes. JSON is stored in canonical form.
+    `only_existing` creates no nodes. JSON is stored in canonical form. `replace` sets each column,
+    also to NULL, and `labels` to these labels.
 
     A key that is stored under a different partition is an error, and the batch is not written. Rows
     without a partition are merged wherever their key is. The same holds for `EdgeWrite` and
@@ -138,6 +139,7 @@ class NodeWrite:
     create: frozenset[str] = frozenset()
     unite: frozenset[str] = frozenset()
     only_existing: bool = False
+    replace: bool = False
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,7 @@ class EdgeWrite:
     create: frozenset[str] = frozenset()
     unite: frozenset[str] = frozenset()
     only_existing: bool = False
+    replace: bool = False
 
 
 @dataclass(frozen=True)
@@ -184,6 +187,11 @@ class CommitMarker:
         head: The new head; unique.
         witness: The label of the node, keyed by the row id, that must exist for the commit marker
             to count; None: it always counts.
+        contents: The fingerprint of the values of each row.
+        begun: `$now` of the steps that ran ahead of the window.
+        parts: The fingerprints of what the rows were made by, by name: `prompt facts`, `model facts`,
+            `parameter history`.
+        writes: What the window wrote, without its content; see `semgraph.stores.writes`.
     """
 
     plan: str
@@ -195,16 +203,23 @@ class CommitMarker:
     before: str | None
     head: str
     witness: str | None = None
+    contents: tuple[str, ...] = ()
+    begun: datetime | None = None
+    parts: Mapping[str, str] = field(default_factory=dict)
+    writes: str = ""
 
 
 @dataclass(frozen=True)
 class CommittedRow:
-    """An input row that is already committed."""
+    """An input row that is already committed. `content` is the fingerprint of its values; "": an
+    earlier version wrote it.
+    """
 
     row: str
     fingerprint: str
     now: datetime
     run: str
+    content: str = ""
 
 
 @dataclass(frozen=True)
@@ -213,6 +228,46 @@ class PartitionState:
 
     head: str | None = None
     committed: Mapping[str, CommittedRow] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CommittedWindow:
+    """A window that a plan committed, with its input rows that still have a marker. The other fields
+    are those of its marker; `writes` is None if an earlier version wrote it.
+    """
+
+    rows: tuple[CommittedRow, ...]
+    now: datetime
+    begun: datetime | None
+    parts: Mapping[str, str]
+    writes: str | None
+
+
+@dataclass(frozen=True)
+class History:
+    """What one plan committed in one partition: the partition's head, and the windows in the order of
+    their commits. The windows of an earlier version, one for each row, come first, by `now`.
+    """
+
+    head: str | None = None
+    windows: tuple[CommittedWindow, ...] = ()
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """New content for what one plan committed in some partitions, written in one transaction.
+
+    Args:
+        batch: The writes.
+        plan: Name of the plan. All of its markers in these partitions are deleted.
+        heads: By partition, the head that must still be there, and the new one.
+        markers: The new markers, in the order of windows; their `before` and `head` do not count.
+    """
+
+    batch: WriteBatch
+    plan: str
+    heads: Mapping[str, tuple[str | None, str]]
+    markers: tuple[CommitMarker, ...]
 
 
 def in_pieces(rows: Mapping[str, Sequence[str]], size: int) -> Iterator[dict[str, Sequence[str]]]:
@@ -392,6 +447,21 @@ class Store(StoreReads, Protocol):
                 message names label, key and `write`.
             StoreUnavailable: The connection is lost, the disk is full, or vectors differ in length
                 from the stored ones.
+        """
+        ...
+
+    async def history(self, plan: str, partitions: Sequence[str]) -> Mapping[str, History]:
+        """What a plan committed in some partitions, with heads that were read first, or at the same
+        time. Rows without their witness, and windows without rows, are left out.
+        """
+        ...
+
+    async def replace(self, new: Replacement) -> Written:
+        """Write a batch and replace the markers of a plan, all in one transaction.
+
+        Raises:
+            ConcurrentWrite: A head has changed. Nothing is written.
+            DataError, StoreUnavailable: As `commit`.
         """
         ...
 

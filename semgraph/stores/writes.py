@@ -1,0 +1,127 @@
+"""What a window wrote, as its commit marker records it: fingerprints of keys and values, no content.
+
+A later refresh compares the stored rows with it: a value with another fingerprint was changed by
+another plan or by hand, and stays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from semgraph.expr.functions import canonical_json
+from semgraph.logical.schema import Graph
+from semgraph.stores.base import Deletion, Write
+from semgraph.stores.prepare import keys_of, prepare_merge
+
+_KEY, _VALUE = 8, 4  # bytes of a fingerprint
+
+
+def fingerprint(value: Any, size: int = _VALUE) -> str:
+    """The fingerprint of a value in its declared type.
+
+    >>> fingerprint("Ann")
+    '0c3bcc70'
+    """
+    return hashlib.blake2b(canonical_json(value).encode(), digest_size=size).hexdigest()
+
+
+def row_fingerprint(key: str) -> str:
+    """The fingerprint of a key."""
+    return fingerprint(key, _KEY)
+
+
+@dataclass
+class WrittenRow:
+    """What windows wrote to one node or edge, by property.
+
+    Args:
+        values: The fingerprints of values that replaced the stored ones; the last counts.
+        created: Those of values that only a new row takes, from all windows.
+        united: The fingerprints of list elements that were added.
+        creates: Whether a window could make the row.
+        deleted: Whether the last window that wrote it deleted it.
+    """
+
+    values: dict[str, str] = field(default_factory=dict)
+    created: dict[str, list[str]] = field(default_factory=dict)
+    united: dict[str, list[str]] = field(default_factory=dict)
+    creates: bool = False
+    deleted: bool = False
+
+    def add(self, later: Mapping[str, Any]) -> None:
+        """Add what a later window wrote."""
+        if later.get("d"):
+            self.deleted = True
+            return
+        self.deleted = False
+        self.values |= later.get("v", {})
+        self.creates |= not later.get("o")
+        for own, new in ((self.created, later.get("c", {})), (self.united, later.get("u", {}))):
+            for name, prints in new.items():
+                own.setdefault(name, []).extend(prints)
+
+
+Recorded = Mapping[str, Mapping[str, Mapping[str, Any]]]  # by label and fingerprint of the key
+
+
+def recorded(graph: Graph, writes: Iterable[Write]) -> str:
+    """The writes of one transaction, in their order, as text for a commit marker."""
+    found: dict[str, dict[str, dict[str, Any]]] = {}
+    for write in writes:
+        if not write.rows.num_rows:
+            continue
+        rows = found.setdefault(write.label, {})
+        if isinstance(write, Deletion):
+            rows |= {
+                row_fingerprint(key): {"d": 1}
+                for key, *_ in zip(*keys_of(graph, write), strict=True)
+            }
+            continue
+        prepared = prepare_merge(graph, write)
+        columns = {name: array.to_pylist() for name, array in prepared.columns.items()}
+        columns |= {n: own for n in ("labels", "attributes") if (own := getattr(prepared, n))}
+        for name in (graph.key, graph.partition, *prepared.label.derived):
+            columns.pop(name, None)
+        for i, key in enumerate(prepared.keys):
+            row = {name: own[i] for name, own in columns.items() if own[i] is not None}
+            _merge(rows.setdefault(row_fingerprint(key), {}), _row(write, row))
+    return json.dumps(found, separators=(",", ":")) if found else ""
+
+
+def _row(write: Any, row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a merge writes to one row."""
+    lists = {*write.unite, "labels"}
+    parts: dict[str, dict[str, Any]] = {"v": {}, "c": {}, "u": {}}
+    for name, value in row.items():
+        if name in write.create:
+            parts["c"][name] = [fingerprint(value)]
+        elif name in lists:
+            parts["u"][name] = [fingerprint(each) for each in value]
+        else:
+            parts["v"][name] = fingerprint(value)
+    return {**{k: v for k, v in parts.items() if v}, **({"o": 1} if write.only_existing else {})}
+
+
+def _merge(row: dict[str, Any], later: Mapping[str, Any]) -> None:
+    """Several writes of one transaction to one row; a delete before a merge does not count."""
+    row.pop("d", None)
+    only = row.pop("o", 1) and later.get("o", 0)
+    for part in ("v", "c", "u"):
+        if part in later:
+            row.setdefault(part, {}).update(later[part])
+    if only:
+        row["o"] = 1
+
+
+def written(texts: Iterable[str]) -> dict[tuple[str, str], WrittenRow]:
+    """What windows wrote, in their order, by label and fingerprint of the key."""
+    rows: dict[tuple[str, str], WrittenRow] = {}
+    for text in filter(None, texts):
+        for label, own in json.loads(text).items():
+            for key, row in own.items():
+                rows.setdefault((label, key), WrittenRow()).add(row)
+    return rows
