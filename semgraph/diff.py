@@ -47,12 +47,14 @@ class Diff:
         changes: The rows that differ.
         edited: The rows that the plan would make otherwise, and that stay as somebody edited them: `-`
             a row that stays deleted, `~` a row that keeps the values in `before`.
+        reasons: What changed since the rows were written: `row e1 edited`, `prompt facts changed`.
         names: By key, the name of a node at an end of an edge in `changes`.
         text: By label, the property that names its rows for people.
     """
 
     changes: tuple[Change, ...] = ()
     edited: tuple[Change, ...] = ()
+    reasons: tuple[str, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     text: Mapping[str, str] = field(default_factory=dict)
 
