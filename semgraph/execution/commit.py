@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -38,6 +38,7 @@ from semgraph.stores.base import (
     count_round_trips,
 )
 from semgraph.stores.prepare import RowsRefused
+from semgraph.stores.writes import recorded
 
 _LONG = 120
 
@@ -324,6 +325,13 @@ COMMIT = "commit"
 _AT_ONCE = 8  # concurrent transactions of different partitions
 
 
+class Times(NamedTuple):
+    """`$now` of a window, and of the steps that ran ahead of it."""
+
+    now: datetime
+    begun: datetime
+
+
 @dataclass(frozen=True)
 class CommitAttempt:
     """Whether a window was committed. If not, the rows that cannot be written; without such rows
@@ -383,10 +391,11 @@ class Commits:
         return ready, unwritten
 
     async def commit_window(
-        self, windowing: Windowing, window: Window, rows: InputRows, sinks: Sinks, now: datetime
-    ) -> CommitAttempt:
+        self, windowing: Windowing, window: Window, rows: InputRows, sinks: Sinks, times: Times,
+        firsts: Sinks,
+    ) -> CommitAttempt:  # fmt: skip
         """Write a window with its commit markers, in one transaction. If rows cannot be written,
-        write nothing.
+        write nothing. `firsts` are the rows that were written before, which the markers list too.
 
         A partition stops if another run wrote it first, or if it has an error that belongs to no
         row.
@@ -395,8 +404,12 @@ class Commits:
             return CommitAttempt(done=True)
         head = uuid4().hex
         try:
-            own = [(spec, batch.of_input_rows(window.rows)) for spec, batch in sinks]
-            unwritten = await self._write(own, self._marker(windowing, window, rows, now, head))
+            own, first = (
+                [(spec, batch.of_input_rows(window.rows)) for spec, batch in each]
+                for each in (sinks, firsts)
+            )
+            marker = self._marker(windowing, window, rows, times, head)
+            unwritten = await self._write(own, marker, first)
         except DataError as error:
             note = f'group "{rows.partitions[window.partition]}" stopped: {error}'
             self.outcome.halt(window.partition, window.rows[0], note)
@@ -411,10 +424,15 @@ class Commits:
         self.options.committed(self.outcome.committed, len(rows.keys) - self.outcome.skipped)
         return CommitAttempt(done=True)
 
-    async def _write(self, sinks: Sinks, marker: CommitMarker | None) -> list[Unwritten]:
+    async def _write(
+        self, sinks: Sinks, marker: CommitMarker | None, firsts: Sinks = ()
+    ) -> list[Unwritten]:
         writes = writes_of(sinks)
         if writes.unwritten:
             return list(writes.unwritten)
+        if marker is not None:
+            listed = (*writes_of(firsts).batch.writes, *writes.batch.writes)
+            marker = replace(marker, writes=recorded(self.plan.logical.graph, listed))
         if writes.batch.rows or marker is not None:
             try:
                 await self._commit(writes, marker)
@@ -423,18 +441,21 @@ class Commits:
         return []
 
     def _marker(
-        self, windowing: Windowing, window: Window, rows: InputRows, now: datetime, head: str
+        self, windowing: Windowing, window: Window, rows: InputRows, times: Times, head: str
     ) -> CommitMarker:
         return CommitMarker(
             plan=self.plan.logical.name,
             partition=rows.partitions[window.partition],
             rows=tuple(rows.keys[row] for row in window.rows),
             fingerprint=self.options.fingerprint,
-            now=now,
+            now=times.now,
             run=self.options.run,
             before=self.heads[window.partition],
             head=head,
             witness=self._witness(windowing),
+            contents=tuple(rows.contents[row] for row in window.rows),
+            begun=times.begun,
+            parts=self.options.parts,
         )
 
     async def _commit(self, writes: Writes, marker: CommitMarker | None) -> None:

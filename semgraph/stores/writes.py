@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from semgraph.errors import DataError
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.schema import Graph
 from semgraph.stores.base import Deletion, Write
@@ -76,12 +77,12 @@ def recorded(graph: Graph, writes: Iterable[Write]) -> str:
             continue
         rows = found.setdefault(write.label, {})
         if isinstance(write, Deletion):
-            rows |= {
-                row_fingerprint(key): {"d": 1}
-                for key, *_ in zip(*keys_of(graph, write), strict=True)
-            }
+            rows |= {row_fingerprint(key): {"d": 1} for key in keys_of(graph, write)[0]}
             continue
-        prepared = prepare_merge(graph, write)
+        try:
+            prepared = prepare_merge(graph, write)
+        except DataError:  # the store refuses the batch and names the rows
+            return ""
         columns = {name: array.to_pylist() for name, array in prepared.columns.items()}
         columns |= {n: own for n in ("labels", "attributes") if (own := getattr(prepared, n))}
         for name in (graph.key, graph.partition, *prepared.label.derived):
