@@ -22,7 +22,7 @@ from semgraph.errors import ConcurrentWrite, DataError, EngineError, Problem
 from semgraph.execution.outcome import ExecutorOptions, RunOutcome
 from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import InputRows, Window
-from semgraph.logical.plan import Windowing
+from semgraph.logical.plan import LogicalPlan, Windowing
 from semgraph.logical.sinks import Delete, Merge, Sink
 from semgraph.physical.plan import SinkSpec
 from semgraph.physical.vectors import EmbedTextsOf, NoVectors, vectors_of
@@ -452,7 +452,7 @@ class Commits:
             run=self.options.run,
             before=self.heads[window.partition],
             head=head,
-            witness=self._witness(windowing),
+            witness=witness_of(self.plan.logical),
             contents=tuple(rows.contents[row] for row in window.rows),
             begun=times.begun,
             parts=self.options.parts,
@@ -488,18 +488,20 @@ class Commits:
         self._passing[label] += min(done, len(passing))
         self.outcome.written[label] = keys.count + self._passing[label]
 
-    def _witness(self, windowing: Windowing) -> str | None:
-        """The label of the node that a `first` sink writes for each input row under the row's id."""
-        for spec in self.plan.sinks:
-            sink = spec.sink
-            if (
-                isinstance(sink, Merge)
-                and sink.first
-                and sink.node
-                and windowing.key == (sink.key or sink.graph.key)
-            ):
-                return sink.node
-        return None
+
+def witness_sink(plan: LogicalPlan) -> Merge | None:
+    """The sink that writes a node for each input row under the row's id, before any model call."""
+    for sink in plan.writes if plan.windows else ():
+        if isinstance(sink, Merge) and sink.first and sink.node:
+            if plan.windows.key == (sink.key or sink.graph.key):
+                return sink
+    return None
+
+
+def witness_of(plan: LogicalPlan) -> str | None:
+    """The label of that node."""
+    sink = witness_sink(plan)
+    return sink.node if sink is not None else None
 
 
 _RECENT = 16_384  # hashes held as Python numbers, some 70 bytes each

@@ -45,6 +45,7 @@ class WrittenRow:
         united: The fingerprints of list elements that were added.
         creates: Whether a window could make the row.
         deleted: Whether the last window that wrote it deleted it.
+        windows: The numbers of the windows that wrote it.
     """
 
     values: dict[str, str] = field(default_factory=dict)
@@ -52,13 +53,15 @@ class WrittenRow:
     united: dict[str, list[str]] = field(default_factory=dict)
     creates: bool = False
     deleted: bool = False
+    windows: list[int] = field(default_factory=list)
 
-    def add(self, later: Mapping[str, Any]) -> None:
+    def add(self, number: int, later: Mapping[str, Any]) -> None:
         """Add what a later window wrote."""
         if later.get("d"):
             self.deleted = True
             return
         self.deleted = False
+        self.windows.append(number)
         self.values |= later.get("v", {})
         self.creates |= not later.get("o")
         for own, new in ((self.created, later.get("c", {})), (self.united, later.get("u", {}))):
@@ -98,6 +101,8 @@ def _row(write: Any, row: Mapping[str, Any]) -> dict[str, Any]:
     lists = {*write.unite, "labels"}
     parts: dict[str, dict[str, Any]] = {"v": {}, "c": {}, "u": {}}
     for name, value in row.items():
+        if name in {"labels", "attributes"} and not value:
+            continue
         if name in write.create:
             parts["c"][name] = [fingerprint(value)]
         elif name in lists:
@@ -119,10 +124,10 @@ def _merge(row: dict[str, Any], later: Mapping[str, Any]) -> None:
 
 
 def written(texts: Iterable[str]) -> dict[tuple[str, str], WrittenRow]:
-    """What windows wrote, in their order, by label and fingerprint of the key."""
+    """What windows wrote, numbered in their order from 0, by label and fingerprint of the key."""
     rows: dict[tuple[str, str], WrittenRow] = {}
-    for text in filter(None, texts):
-        for label, own in json.loads(text).items():
+    for number, text in enumerate(texts):
+        for label, own in json.loads(text or "{}").items():
             for key, row in own.items():
-                rows.setdefault((label, key), WrittenRow()).add(row)
+                rows.setdefault((label, key), WrittenRow()).add(number, row)
     return rows
