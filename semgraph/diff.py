@@ -25,6 +25,7 @@ from semgraph.logical.schema import Draw, Graph, Label
 Sign = Literal["+", "-", "~"]
 Tables = Mapping[str, pa.Table]
 FILE = "diff.json"
+_ENDS = ("source", "target")
 _NAME = 200  # characters of a name
 
 
@@ -109,7 +110,8 @@ class Diff(Displayed):
                 label, graph, before.get(label.name), after.get(label.name), ignore
             )
         )
-        ends = {end for change in changes for end in change.ends or ()}
+        ends = {c.row.get(end) for c in changes if c.ends for end in _ENDS}
+        ends |= {c.before.get(end) for c in changes if c.ends for end in _ENDS}
         draws = {change.label: graph.drawn(change.label) for change in changes}
         return cls(changes, names=_names((before, after), graph, ends), draws=draws)
 
@@ -166,17 +168,15 @@ def _changes(
 
 
 def _conformed(table: pa.Table | None, types: Mapping[str, Type]) -> pa.Table:
-    """The table with exactly these columns, each as one array."""
-    rows, names = (0, []) if table is None else (table.num_rows, table.column_names)
-    return pa.table({
-        name: pa.nulls(rows, kind.arrow)
-        if table is None or name not in names
-        else table[name].cast(kind.arrow).combine_chunks()
-        for name, kind in types.items()
-    })  # fmt: skip
+    """The table with exactly these columns."""
+    table = pa.table({}) if table is None else table
+    missing: Any = pa.nulls(table.num_rows)
+    columns = {n: table[n] if n in table.column_names else missing for n in types}
+    made = pa.table({name: columns[name].cast(kind.arrow) for name, kind in types.items()})
+    return made.combine_chunks()
 
 
-def _different(one: pa.ChunkedArray, other: pa.ChunkedArray) -> list[int]:
+def _different(one: Any, other: Any) -> list[int]:
     """The places where two columns differ."""
     if one.equals(other):
         return []
@@ -200,16 +200,19 @@ def _equal(name: str, kind: Type, one: Any, other: Any) -> bool:
 
 
 def _change(
-    sign: Sign, label: str, row: dict[str, Any], graph: Graph, *values: Mapping[str, Any]
+    sign: Sign, label: str, row: Mapping[str, Any], graph: Graph, *values: Mapping[str, Any]
 ) -> Change:
     own = {n: v for n, v in row.items() if v is not None and n not in {graph.key, graph.partition}}
-    return Change(sign, label, row[graph.key], row[graph.partition] or "", own, *values)
+    before, after = values or ({}, {})
+    return Change(sign, label, row[graph.key], row[graph.partition] or "", own, before, after)
 
 
-def _names(states: tuple[Tables, ...], graph: Graph, keys: Collection[str]) -> dict[str, str]:
+def _names(
+    states: tuple[Tables, ...], graph: Graph, keys: Collection[str | None]
+) -> dict[str, str]:
     """The names of nodes, as the last state has them."""
     names: dict[str, str] = {}
-    wanted = pa.array(sorted(keys), pa.string())
+    wanted = pa.array(keys, pa.string())
     for label in graph.nodes:
         prop = graph.drawn(label.name).node
         for table in (state[label.name] for state in states if label.name in state):
@@ -217,6 +220,7 @@ def _names(states: tuple[Tables, ...], graph: Graph, keys: Collection[str]) -> d
                 rows = table.select([graph.key, prop])
                 rows = rows.filter(pc.is_in(rows[graph.key].cast(pa.string()), value_set=wanted))
                 texts = rows[prop].cast(pa.string()).to_pylist()
-                found = zip(rows[graph.key].to_pylist(), texts, strict=True)
-                names |= {k: shortened(plain_line(text), _NAME) for k, text in found if text}
+                for key, text in zip(rows[graph.key].to_pylist(), texts, strict=True):
+                    if text:
+                        names[str(key)] = shortened(plain_line(text), _NAME)
     return names

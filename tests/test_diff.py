@@ -156,6 +156,11 @@ def test_an_edge_names_its_ends_from_both_states() -> None:
     assert found.draws["Note"] == Draw(node="content")
 
 
+def test_an_edge_that_moved_names_its_old_end() -> None:
+    before, after = (state(Person=[ANN, BEN], TIE=[{**TIE, "target": t}]) for t in "ab")
+    assert Diff.between(before, after, GRAPH).names == {"a": "Ann", "b": "Ben"}
+
+
 def test_plain_data_and_back() -> None:
     later = {**TIE, "until": DAY}
     found = Diff.between(state(TIE=[TIE]), state(TIE=[later], Person=[ANN]), GRAPH)
