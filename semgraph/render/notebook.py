@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from semgraph.compare.comparison import Comparison, Evidence
+from semgraph.diff import Diff
 from semgraph.display import Drawing, as_html, as_text, exported, preformatted
 from semgraph.errors import PlanError
 from semgraph.execution.record import Run, exchanges, read_answers
@@ -22,6 +23,7 @@ from semgraph.llm.settings import Settings
 from semgraph.logical.prompt import show
 from semgraph.provenance import FIXED, Lookup, parsed
 from semgraph.render import chart, comparison
+from semgraph.render import diff as differences
 from semgraph.render.exports import export
 from semgraph.render.html import rendered
 from semgraph.render.html.data import RecordedRun
@@ -175,6 +177,11 @@ def _evidence_text(value: Evidence) -> str:
 @as_html.register
 def _evidence_html(value: Evidence) -> str:
     return preformatted(_evidence_text(value), wrapped=True)
+
+
+@as_text.register
+def _diff_text(value: Diff) -> str:
+    return "\n".join(line.plain for line in differences.lines(value, _columns()))
 
 
 def _columns() -> int:
