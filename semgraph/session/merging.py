@@ -235,6 +235,27 @@ def _lists(prints: list[str], stored: list[Any], made: list[Any]) -> list[Any]:
     return [*kept, *added]
 
 
+def _schema(graph: Graph, label: Label) -> pa.Schema:
+    names = [graph.key, graph.partition, *declared(graph, label)]
+    typed = {graph.key: pa.string(), graph.partition: pa.string()}
+    return pa.schema([(name, typed.get(name) or label.columns[name].arrow) for name in names])
+
+
+def tables_of(
+    graph: Graph, rows: Mapping[Id, Values | None], partition_of: Mapping[Id, str]
+) -> dict[str, pa.Table]:
+    """Rows as tables by label; None: a row is not in the graph."""
+    found: dict[str, list[Values]] = {name: [] for name in graph.labels}
+    for row, values in rows.items():
+        if values is not None:
+            own = {**values, graph.key: row[1], graph.partition: partition_of[row]}
+            found[row[0]].append(own)
+    return {
+        name: pa.Table.from_pylist(own, _schema(graph, graph.labels[name]))
+        for name, own in found.items()
+    }
+
+
 def writes_of_changes(
     graph: Graph,
     stored: Rows,
@@ -287,9 +308,7 @@ def _puts(
     them, the others without.
     """
     kind = NodeWrite if label.kind == "node" else EdgeWrite
-    names = [graph.key, graph.partition, *declared(graph, label)]
-    typed = {graph.key: pa.string(), graph.partition: pa.string()}
-    schema = pa.schema([(n, typed.get(n) or label.columns[n].arrow) for n in names])
+    schema = _schema(graph, label)
     there: dict[str, Values] = {}
     embedded = {t: v for t, v in label.vectors.items() if vectors and v in vectors.column_names}
     if vectors is not None and embedded:

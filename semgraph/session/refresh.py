@@ -8,12 +8,10 @@ partition since.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -28,9 +26,17 @@ from semgraph.execution.windows import InputRows, prepare
 from semgraph.formats import plural
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan, Windowing
+from semgraph.logical.schema import Graph, Label
 from semgraph.logical.sinks import Merge
 from semgraph.session.committed import Committed, InputChanges, Layout, StoredRows, with_kept
-from semgraph.session.merging import GraphStates, Rows, print_of, writes_of_changes
+from semgraph.session.merging import (
+    GraphStates,
+    Merged,
+    Rows,
+    print_of,
+    tables_of,
+    writes_of_changes,
+)
 from semgraph.session.resources import Resources
 from semgraph.session.run import RunRequest, parts_of, run_plan, trimmed
 from semgraph.stores.base import (
@@ -235,10 +241,8 @@ class _Refreshing:
         found = states.merged()
         parts = parts_of(self.request, self.resources)
         causes = _Causes(self.plan, states, committed, after, changes, parts)
-        diff = Diff.between(
-            states.stored, found, states.made, causes=causes.of, reasons=causes.reasons
-        )
         partition_of = {**states.made.partitions, **states.stored.partitions}
+        diff = _diff(self.plan.graph, states, found, partition_of, causes)
         writes = writes_of_changes(self.plan.graph, states.stored, found, partition_of, vectors)
         replacement = self._replacement(committed, after, WriteBatch(tuple(writes)), result.run)
         lost = self._lost(committed, after, changes)
@@ -292,13 +296,13 @@ def _has(committed: Committed, number: int, rows: Iterable[tuple[str, str]]) -> 
     return any((partition, row.row) in rows for row in window.rows)
 
 
-def _empty(label: Any, graph: Any) -> pa.Table:
+def _empty(label: Label, graph: Graph) -> pa.Table:
     names = {graph.key: pa.string(), graph.partition: pa.string()}
     columns = {name: kind.arrow for name, kind in label.columns.items()}
     return pa.schema([*{**names, **columns}.items()]).empty_table()
 
 
-async def _scanned(store: Store, graph: Any, partitions: list[str]) -> dict[str, pa.Table]:
+async def _scanned(store: Store, graph: Graph, partitions: list[str]) -> dict[str, pa.Table]:
     """The rows of all labels in some partitions, with their vectors."""
     dimensions = (await store.statistics()).dimensions
     tables = {}
@@ -306,6 +310,32 @@ async def _scanned(store: Store, graph: Any, partitions: list[str]) -> dict[str,
         vectors = [vector for vector in label.vectors.values() if (name, vector) in dimensions]
         tables[name] = await store.scan(name, [*label.columns, *vectors], partitions, ())
     return tables
+
+
+def _diff(
+    graph: Graph, states: GraphStates, found: Mapping[Id, Merged], partition_of: Mapping[Id, str],
+    causes: _Causes,
+) -> Diff:  # fmt: skip
+    """The difference between the stored rows and what becomes of them."""
+    before = tables_of(graph, {row: states.stored.values.get(row) for row in found}, partition_of)
+    after = tables_of(graph, {row: merged.values for row, merged in found.items()}, partition_of)
+    diff = Diff.between(before, after, graph)
+    changes = (
+        replace(change, causes=causes.of((change.label, change.key)), run=causes.run(change))
+        for change in diff.changes
+    )
+    made = states.made.values if states.made is not None else {}
+    edited = tuple(
+        Change(
+            "-" if merged.values is None else "~", row[0], row[1], partition_of[row],
+            merged.values or made.get(row, {}),
+            {name: (merged.values or {}).get(name) for name in merged.edited or ()},
+            dict(merged.edited or {}),
+        )
+        for row, merged in found.items()
+        if merged.edited != {} or (merged.values is not None and row not in made)
+    )  # fmt: skip
+    return replace(diff, changes=tuple(changes), edited=edited, reasons=causes.reasons)
 
 
 class _Causes:
@@ -340,6 +370,13 @@ class _Causes:
         return tuple(f"{name} changed" for name in self._relevant(row[0])) or (
             "follows from other changes",
         )
+
+    def run(self, change: Change) -> str:
+        """The run that wrote a row before; "" if none did."""
+        committed, rows = self._sides[0]
+        at = self.states.print_of((change.label, change.key))
+        windows = [committed.windows[n][1] for n in rows[at].windows] if at in rows else []
+        return windows[-1].rows[0].run if windows else ""
 
     def _relevant(self, label: str) -> list[str]:
         """The changed parts that may change rows of a label."""
