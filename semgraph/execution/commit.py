@@ -22,7 +22,7 @@ from semgraph.errors import ConcurrentWrite, DataError, EngineError, Problem
 from semgraph.execution.outcome import ExecutorOptions, RunOutcome
 from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import InputRows, Window
-from semgraph.logical.plan import LogicalPlan, Windowing
+from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.sinks import Delete, Merge, Sink
 from semgraph.physical.plan import SinkSpec
 from semgraph.physical.vectors import EmbedTextsOf, NoVectors, vectors_of
@@ -391,7 +391,7 @@ class Commits:
         return ready, unwritten
 
     async def commit_window(
-        self, windowing: Windowing, window: Window, rows: InputRows, sinks: Sinks, times: Times,
+        self, window: Window, rows: InputRows, sinks: Sinks, times: Times,
         firsts: Sinks,
     ) -> CommitAttempt:  # fmt: skip
         """Write a window with its commit markers, in one transaction. If rows cannot be written,
@@ -408,7 +408,7 @@ class Commits:
                 [(spec, batch.of_input_rows(window.rows)) for spec, batch in each]
                 for each in (sinks, firsts)
             )
-            marker = self._marker(windowing, window, rows, times, head)
+            marker = self._marker(window, rows, times, head)
             unwritten = await self._write(own, marker, first)
         except DataError as error:
             note = f'group "{rows.partitions[window.partition]}" stopped: {error}'
@@ -440,9 +440,7 @@ class Commits:
                 return writes.refused(error)
         return []
 
-    def _marker(
-        self, windowing: Windowing, window: Window, rows: InputRows, times: Times, head: str
-    ) -> CommitMarker:
+    def _marker(self, window: Window, rows: InputRows, times: Times, head: str) -> CommitMarker:
         return CommitMarker(
             plan=self.plan.logical.name,
             partition=rows.partitions[window.partition],
@@ -492,9 +490,14 @@ class Commits:
 def witness_sink(plan: LogicalPlan) -> Merge | None:
     """The sink that writes a node for each input row under the row's id, before any model call."""
     for sink in plan.writes if plan.windows else ():
-        if isinstance(sink, Merge) and sink.first and sink.node:
-            if plan.windows.key == (sink.key or sink.graph.key):
-                return sink
+        key = plan.windows and plan.windows.key
+        if (
+            isinstance(sink, Merge)
+            and sink.first
+            and sink.node
+            and key == (sink.key or sink.graph.key)
+        ):
+            return sink
     return None
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from semgraph.display import option
+from semgraph.display import command, option
 from semgraph.errors import PlanError, Problem
 from semgraph.execution.windows import InputRows, RecordedWindow, content_of
 from semgraph.logical.plan import LogicalPlan, Windowing
@@ -89,9 +89,8 @@ class Committed:
                 f'rows of group "{old[0]}" were written by an earlier version, which did not record '
                 f"what {plan.name} wrote"
             )
-            hint = (
-                f"to take all rows of its labels in these groups as its own, add {option('adopt')}"
-            )
+            adopt = command("--adopt", "adopt=True")
+            hint = f"to take all rows of its labels in these groups as its own, add {adopt}"
             raise PlanError(Problem(what, hint=hint))
 
     def changes(self, given: InputRows, *, complete: bool, retract: int | None) -> InputChanges:

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.logical.schema import Graph, Label
+from semgraph.relational.batch import values
 from semgraph.stores.base import Deletion, EdgeWrite, NodeWrite, Write
 from semgraph.stores.writes import WrittenRow, fingerprint, row_fingerprint
 
@@ -48,8 +49,8 @@ class Rows:
         self.values: dict[Id, Values] = {}
         for name, table in self.tables.items():
             columns = declared(self.graph, self.graph.labels[name])
-            keys = table.column(self.graph.key).to_pylist()
-            parts = table.column(self.graph.partition).to_pylist()
+            keys: list[str] = values(table.column(self.graph.key))
+            parts: list[str | None] = values(table.column(self.graph.partition))
             rows = table.select(columns).to_pylist()
             for key, part, row in zip(keys, parts, rows, strict=True):
                 self.partitions[name, key] = part or ""
@@ -85,18 +86,18 @@ class GraphStates:
     Args:
         graph: The graph.
         stored: The stored rows.
-        made: The rows of the scratch copy.
         before: What the plan had written, by label and fingerprint of the key.
+        discard: Whether edits are overwritten.
+        made: The rows of the scratch copy.
         after: What it writes now.
         restated: The rows that windows with new or edited input rows write now.
-        discard: Whether edits are overwritten.
     """
 
     graph: Graph
     stored: Rows
     before: Mapping[Id, WrittenRow]
     discard: bool = False
-    made: Rows | None = None
+    made: Rows = field(init=False)
     after: Mapping[Id, WrittenRow] = field(default_factory=dict)
     restated: frozenset[Id] = frozenset()
 
@@ -112,11 +113,11 @@ class GraphStates:
 
     def is_own(self, row: Id) -> bool:
         """Whether the plan made a stored row: it wrote it, and no other program made it before."""
-        written, values = self.before.get(self.print_of(row)), self.stored.values[row]
+        written, stored = self.before.get(self.print_of(row)), self.stored.values[row]
         if written is None or not written.creates or written.deleted:
             return False
-        made = {n: p for n, p in written.created.items() if n in values}
-        return not made or any(print_of(n, values[n]) in prints for n, prints in made.items())
+        made = {n: p for n, p in written.created.items() if n in stored}
+        return not made or any(print_of(n, stored[n]) in prints for n, prints in made.items())
 
     def base(self, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         """The rows of tables that the plan did not make, and edges between them."""
@@ -125,7 +126,7 @@ class GraphStates:
         labels = (*self.graph.nodes, *self.graph.edges)
         for label in labels:
             table = tables[label.name]
-            own = table.column(self.graph.key).to_pylist()
+            own: list[str] = values(table.column(self.graph.key))
             mask = [not self.is_own((label.name, key)) for key in own]
             if label.kind == "edge":
                 for end in label.ends:
@@ -138,7 +139,7 @@ class GraphStates:
 
     def merged(self) -> dict[Id, Merged]:
         """What becomes of every row that the plan wrote or writes."""
-        made = self.made.values if self.made is not None else {}
+        made = self.made.values
         rows = dict.fromkeys((*self.stored.values, *made))
         found: dict[Id, Merged] = {}
         for row in rows:
@@ -205,11 +206,11 @@ class GraphStates:
         needed = set[Id]()
         for row in self._edges({**self.stored.values, **found}):
             kept = found.get(row)
-            values = self.stored.values[row] if kept is None else kept.values
-            if values is None:
+            properties = self.stored.values[row] if kept is None else kept.values
+            if properties is None:
                 continue
             label = self.graph.labels[row[0]]
-            ends = [(getattr(label, end), str(values[end])) for end in label.ends]
+            ends = [(getattr(label, end), str(properties[end])) for end in label.ends]
             if all(map(exists, ends)):
                 continue
             if kept is None or kept.values == self.stored.values.get(row):
@@ -246,9 +247,9 @@ def tables_of(
 ) -> dict[str, pa.Table]:
     """Rows as tables by label; None: a row is not in the graph."""
     found: dict[str, list[Values]] = {name: [] for name in graph.labels}
-    for row, values in rows.items():
-        if values is not None:
-            own = {**values, graph.key: row[1], graph.partition: partition_of[row]}
+    for row, properties in rows.items():
+        if properties is not None:
+            own = {**properties, graph.key: row[1], graph.partition: partition_of[row]}
             found[row[0]].append(own)
     return {
         name: pa.Table.from_pylist(own, _schema(graph, graph.labels[name]))

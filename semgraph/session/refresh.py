@@ -8,18 +8,19 @@ partition since.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
 
 from semgraph.compare.trial import Snapshot
 from semgraph.diff import Change, Diff
-from semgraph.display import option
-from semgraph.errors import PlanError, Problem, SemgraphError
+from semgraph.errors import BudgetReached, PlanError, Problem, SemgraphError
 from semgraph.execution.commit import witness_of, witness_sink
 from semgraph.execution.result import Result
 from semgraph.execution.windows import InputRows, prepare
@@ -28,6 +29,7 @@ from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan, Windowing
 from semgraph.logical.schema import Graph, Label
 from semgraph.logical.sinks import Merge
+from semgraph.meter import Meter
 from semgraph.session.committed import Committed, InputChanges, Layout, StoredRows, with_kept
 from semgraph.session.merging import (
     GraphStates,
@@ -80,6 +82,14 @@ class Refresh:
     rows: InputChanges
     result: Result
     _apply: Callable[[], Awaitable[Written]] = field(repr=False)
+    _wait: Callable[[Coroutine[Any, Any, Written]], Written] = field(
+        repr=False, default=asyncio.run
+    )
+
+    @property
+    def metrics(self) -> Meter:
+        """The counters of the run, by step."""
+        return self.result.meter
 
     async def aapply(self) -> Written:
         """Write the difference, in one transaction, with the commit markers of its rows.
@@ -90,6 +100,10 @@ class Refresh:
         """
         return await self._apply()
 
+    def apply(self) -> Written:
+        """As `aapply`, in a script or inside a running event loop."""
+        return self._wait(self.aapply())
+
 
 def require_refreshable(plan: LogicalPlan, resources: Resources) -> Windowing:
     """Refuse a plan whose rows have no markers. Raises PlanError."""
@@ -97,9 +111,9 @@ def require_refreshable(plan: LogicalPlan, resources: Resources) -> Windowing:
         lacks = "windows" if plan.windows is None else "writes"
         what = f"plan {plan.name} has no {lacks}, so no markers tell which rows it wrote"
         raise PlanError(Problem(what, hint=f"run it again: semgraph run {plan.file or plan.name}"))
-    if resources.settings.engine:
-        what = f"{resources.settings.engine} runs plans; it does not refresh a graph"
-        raise PlanError(Problem(what, hint=f"leave {option('engine')} out"))
+    if "engine" in resources.settings.values:
+        what = "a refresh runs in this process: an engine runs plans, and refreshes no graph"
+        raise PlanError(Problem(what, hint="leave the engine out"))
     return plan.windows
 
 
@@ -155,7 +169,10 @@ class _Refreshing:
         async with Snapshot(graph, base, dimensions=dimensions).copy() as scratch:
             result = await run_plan(request, self.resources.over(scratch))
             made = await scratch.history(self.plan.name, rows.partitions)
-            states.made, vectors = await self._made(scratch, rows.partitions)
+            vectors = await _scanned(scratch, graph, rows.partitions)
+        if result.stopped:
+            raise BudgetReached(f"{result.stopped}; the graph stays as it was", result)
+        states.made = Rows(graph, vectors)
         return self._compared(states, committed, changes, made, vectors, result)
 
     async def _read(
@@ -215,12 +232,6 @@ class _Refreshing:
         if not self.options.fresh:
             return frozenset()
         return frozenset(zip(given.partition_of_row, given.keys, strict=True))
-
-    async def _made(
-        self, scratch: Store, partitions: list[str]
-    ) -> tuple[Rows, Mapping[str, pa.Table]]:
-        tables = await _scanned(scratch, self.plan.graph, partitions)
-        return Rows(self.plan.graph, tables), tables
 
     def _compared(
         self,
@@ -324,7 +335,7 @@ def _diff(
         replace(change, causes=causes.of((change.label, change.key)), run=causes.run(change))
         for change in diff.changes
     )
-    made = states.made.values if states.made is not None else {}
+    made = states.made.values
     edited = tuple(
         Change(
             "-" if merged.values is None else "~", row[0], row[1], partition_of[row],
