@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.logical.schema import Graph, Label
 from semgraph.relational.batch import values
 from semgraph.stores.base import Deletion, EdgeWrite, NodeWrite, Write
@@ -309,7 +310,10 @@ def _puts(
     them, the others without.
     """
     kind = NodeWrite if label.kind == "node" else EdgeWrite
+    texts = {d.name: d for d in label.derived.values() if d.by != "embed"}
     schema = _schema(graph, label)
+    for name in texts:
+        schema = schema.append(pa.field(name, label.columns[name].arrow))
     there: dict[str, Values] = {}
     embedded = {t: v for t, v in label.vectors.items() if vectors and v in vectors.column_names}
     if vectors is not None and embedded:
@@ -319,6 +323,11 @@ def _puts(
     groups: dict[bool, list[Values]] = {True: [], False: []}
     for row, own in rows:
         values = {**own, graph.key: row[1], graph.partition: partition_of[row]}
+        values |= {
+            name: TEXT_FUNCTIONS[derived.by].python(own[derived.of])
+            for name, derived in texts.items()
+            if derived.of in own
+        }
         made = there.get(row[1])
         same = made is not None and all(made[text] == own.get(text) for text in embedded)
         groups[same].append(values)

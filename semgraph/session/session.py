@@ -364,7 +364,6 @@ class Session:
             job = self.arun(plan, progress=progress, **options)
             return self._waiting.wait(job, calls_model=True)
 
-    @checks_arguments
     async def arefresh(
         self,
         plan: PlanLike,

@@ -115,7 +115,7 @@ def _row(write: Any, row: Mapping[str, Any]) -> dict[str, Any]:
 def _merge(row: dict[str, Any], later: Mapping[str, Any]) -> None:
     """Several writes of one transaction to one row; a delete before a merge does not count."""
     row.pop("d", None)
-    only = row.pop("o", 1) and later.get("o", 0)
+    only = (not row or row.pop("o", 0)) and later.get("o", 0)
     for part in ("v", "c", "u"):
         if part in later:
             row.setdefault(part, {}).update(later[part])
