@@ -222,6 +222,19 @@ class GraphStates:
             found[row] = Merged(self.stored.values[row], {})
         return found
 
+    def kept(self, found: Mapping[Id, Merged]) -> dict[Id, dict[str, str]]:
+        """The fingerprints of times of creation that stay, by label and fingerprint of the key."""
+        times = {
+            row: (merged.values[_MADE], self.made.values.get(row, {}).get(_MADE))
+            for row, merged in found.items()
+            if merged.values is not None and _MADE in merged.values
+        }
+        return {
+            self.print_of(row): {_MADE: fingerprint(stored)}
+            for row, (stored, made) in times.items()
+            if stored != made
+        }
+
     def _edges(self, rows: Iterable[Id]) -> Iterator[Id]:
         return (row for row in rows if self.graph.labels[row[0]].kind == "edge")
 

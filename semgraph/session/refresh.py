@@ -50,7 +50,7 @@ from semgraph.stores.base import (
     Written,
     open_for_reading,
 )
-from semgraph.stores.writes import WrittenRow, row_fingerprint, written
+from semgraph.stores.writes import WrittenRow, kept_values, row_fingerprint, written
 
 Id = tuple[str, str]  # label and key, or label and the fingerprint of a key
 
@@ -255,14 +255,17 @@ class _Refreshing:
         partition_of = {**states.made.partitions, **states.stored.partitions}
         diff = _diff(self.plan.graph, states, found, partition_of, causes)
         writes = writes_of_changes(self.plan.graph, states.stored, found, partition_of, vectors)
-        replacement = self._replacement(committed, after, WriteBatch(tuple(writes)), result.run)
+        batch, kept = WriteBatch(tuple(writes)), states.kept(found)
+        replacement = self._replacement(committed, after, batch, kept, result.run)
         lost = self._lost(committed, after, changes)
         return Refresh(diff, changes, result, partial(self._apply, replacement, lost))
 
     def _replacement(
-        self, committed: Committed, after: Committed, batch: WriteBatch, run: str
-    ) -> Replacement:
+        self, committed: Committed, after: Committed, batch: WriteBatch,
+        kept: Mapping[Id, Mapping[str, str]], run: str,
+    ) -> Replacement:  # fmt: skip
         """The new content of the partitions, with the markers of the scratch copy."""
+        texts = kept_values((window.writes or "" for _, window in after.windows), kept)
         heads = {name: (own.head, uuid4().hex) for name, own in committed.history.items()}
         witness = witness_of(self.plan)
         markers = tuple(
@@ -279,9 +282,9 @@ class _Refreshing:
                 tuple(row.content for row in window.rows),
                 window.begun,
                 window.parts,
-                window.writes or "",
+                text,
             )
-            for partition, window in after.windows
+            for (partition, window), text in zip(after.windows, texts, strict=True)
         )
         return Replacement(batch, self.plan.name, heads, markers)
 

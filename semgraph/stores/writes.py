@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,12 +69,12 @@ class WrittenRow:
                 own.setdefault(name, []).extend(prints)
 
 
-Recorded = Mapping[str, Mapping[str, Mapping[str, Any]]]  # by label and fingerprint of the key
+Recorded = dict[str, dict[str, dict[str, Any]]]  # by label and fingerprint of the key
 
 
 def recorded(graph: Graph, writes: Iterable[Write]) -> str:
     """The writes of one transaction, in their order, as text for a commit marker."""
-    found: dict[str, dict[str, dict[str, Any]]] = {}
+    found: Recorded = {}
     for write in writes:
         if not write.rows.num_rows:
             continue
@@ -116,9 +116,11 @@ def _merge(row: dict[str, Any], later: Mapping[str, Any]) -> None:
     """Several writes of one transaction to one row; a delete before a merge does not count."""
     row.pop("d", None)
     only = (not row or row.pop("o", 0)) and later.get("o", 0)
-    for part in ("v", "c", "u"):
-        if part in later:
-            row.setdefault(part, {}).update(later[part])
+    row.setdefault("v", {}).update(later.get("v", {}))
+    for part in ("c", "u"):
+        for name, prints in later.get(part, {}).items():
+            own = row.setdefault(part, {}).setdefault(name, [])
+            own += [each for each in prints if each not in own]
     if only:
         row["o"] = 1
 
@@ -131,3 +133,22 @@ def written(texts: Iterable[str]) -> dict[tuple[str, str], WrittenRow]:
             for key, row in own.items():
                 rows.setdefault((label, key), WrittenRow()).add(number, row)
     return rows
+
+
+def kept_values(
+    texts: Iterable[str], kept: Mapping[tuple[str, str], Mapping[str, str]]
+) -> Iterator[str]:
+    """The texts of windows, with further fingerprints of values that a row took when it was made.
+
+    Args:
+        texts: What windows wrote.
+        kept: The fingerprints by property, by label and fingerprint of the key.
+    """
+    for text in texts:
+        found: Recorded = json.loads(text or "{}")
+        for label, own in found.items():
+            for key, row in own.items():
+                for name, value in kept.get((label, key), {}).items():
+                    if name in row.get("c", {}):
+                        row["c"][name].append(value)
+        yield json.dumps(found, separators=(",", ":")) if kept else text
