@@ -101,8 +101,8 @@ def pair(before: str, after: str, room: int) -> tuple[str, str]:
 def properties(diff: Diff, change: Change, room: int) -> Iterator[tuple[str, str, str]]:
     """The properties of a changed row that differ: name, old and new value in `room` characters."""
     for name, old in change.before.items():
-        values = (value(diff, name, given) for given in (old, change.after.get(name)))
-        yield name, *pair(*values, max(20, room - len(name)))
+        before, after = value(diff, name, old), value(diff, name, change.after.get(name))
+        yield name, *pair(before, after, max(20, room - len(name)))
 
 
 def groups(changes: Sequence[Change]) -> list[tuple[str, list[Change]]]:
