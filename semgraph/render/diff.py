@@ -127,7 +127,7 @@ def lines(diff: Diff, width: int) -> Iterator[Text]:
         return
     for line in (*map(plain_line, diff.reasons), headline(diff) if diff.changes else NOTHING):
         yield from map(Text, hanging(line, width, 2))
-    rows = _Rows(diff, width)
+    rows = _RowLines(diff, width)
     yield from rows.of_nodes()
     if diff.edited:
         yield Text("kept as edited:")
@@ -139,7 +139,7 @@ def lines(diff: Diff, width: int) -> Iterator[Text]:
         yield Text(clipped(f"{' ' * 6 if i else 'Next: '}{line}", width))
 
 
-class _Rows:
+class _RowLines:
     """The lines of rows, until there are 40, and the number of rows `left` out."""
 
     def __init__(self, diff: Diff, width: int) -> None:
