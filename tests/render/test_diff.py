@@ -60,7 +60,7 @@ def shown(diff: Diff, width: int = 80) -> str:
 
 def test_an_empty_difference_is_one_line() -> None:
     assert shown(Diff()) == "no difference: the graph follows from its inputs\n"
-    assert shown(Diff(reasons=ROW)) == "no difference: the graph follows from its inputs\n"
+    assert shown(Diff(reasons=PROMPT)) == "prompt facts changed\nno difference\n"
     assert str(Diff()) == "no difference: the graph follows from its inputs"
 
 
@@ -129,6 +129,12 @@ def test_a_changed_time_is_shown_with_its_minutes_and_none_by_name() -> None:
         ]
 
 
+def test_texts_that_differ_in_their_lines_only_differ_visibly() -> None:
+    lines_ = replace(ADA, before={"summary": "One.\nTwo."}, after={"summary": "One. Two."})
+    found = shown(replace(DIFF, changes=(lines_,))).splitlines()
+    assert found[-1] == r'    summary: "One.\nTwo." → "One. Two."'
+
+
 def test_ends_that_moved_are_named_and_lists_have_short_keys() -> None:
     before, after = {"target": "riga", "notes": [KEY]}, {"target": "oslo", "notes": []}
     change = replace(tie("~", "t1", "oslo"), before=before, after=after)
@@ -153,7 +159,7 @@ def test_rows_that_stay_as_somebody_edited_them() -> None:
         shown(diff)
         == """\
 row n edited
-no difference: the graph follows from its inputs
+no difference
 kept as edited:
 ~ Ada  Person
     summary: Mine. (the plan: The plan's.)

@@ -10,7 +10,6 @@ from typing import Any
 from semgraph.diff import Change, Diff
 from semgraph.formats import count
 from semgraph.render.diff import (
-    NOTHING,
     WORDS,
     end,
     groups,
@@ -35,7 +34,7 @@ def changed(diff: Diff, number: str) -> dict[str, Any]:
     rows = [(change, "") for _, own in groups(diff.changes) for change in own]
     rows += [(change, "stays as edited") for change in diff.edited]
     return {
-        "notes": [*diff.reasons, headline(diff) if diff.changes else NOTHING],
+        "notes": [*diff.reasons, headline(diff)],
         "graphs": [each | {"table": None, "alone": ""} for each in pictures],
         "table": _table(diff, rows) if rows else None,
     }

@@ -33,7 +33,7 @@ from semgraph.logical.schema import Draw, Graph, Label
 from semgraph.meter import StepMetrics, split
 from semgraph.provenance import FIXED, Lookup, Row, as_text, parsed
 from semgraph.render.chart import svg
-from semgraph.render.comparison import columns, footer
+from semgraph.render.comparison import columns, footer, graph_lines
 from semgraph.render.html.changes import changed
 from semgraph.render.html.dag import ORIGINS, Operators, drawings, origin, timeline
 from semgraph.render.html.graph import graph
@@ -628,6 +628,16 @@ def _comparison_sections(
     differences = list(_differences(comparison))
     if differences:
         yield _section(anchor, "rows", "Differences", differences=differences)
+    for i, arm in enumerate(comparison):
+        if arm.graph is not None and arm.graph.diff.changes:
+            heading, kind = f"{arm.name} and {comparison.reference}: graphs", f"changes-{i}"
+            parts = changed(arm.graph.diff, f"{anchor}-{kind}")
+            more = f"The first {plural(len(arm.graph.diff), 'row')}; {count(arm.graph.left_out)} more differ."
+            parts["notes"] += [
+                *graph_lines(comparison, arm),
+                *([more] if arm.graph.left_out else []),
+            ]
+            yield _section(anchor, kind, heading, **parts)
     every = _comparison_calls(comparison)
     calls = [(texts.add(call, lookup), _measured(call, lookup)) for call in _listed_calls(every)]
     if calls:
