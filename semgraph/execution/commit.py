@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -22,7 +22,7 @@ from semgraph.errors import ConcurrentWrite, DataError, EngineError, Problem
 from semgraph.execution.outcome import ExecutorOptions, RunOutcome
 from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import InputRows, Window
-from semgraph.logical.plan import Windowing
+from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.sinks import Delete, Merge, Sink
 from semgraph.physical.plan import SinkSpec
 from semgraph.physical.vectors import EmbedTextsOf, NoVectors, vectors_of
@@ -38,6 +38,7 @@ from semgraph.stores.base import (
     count_round_trips,
 )
 from semgraph.stores.prepare import RowsRefused
+from semgraph.stores.writes import recorded
 
 _LONG = 120
 
@@ -324,6 +325,13 @@ COMMIT = "commit"
 _AT_ONCE = 8  # concurrent transactions of different partitions
 
 
+class Times(NamedTuple):
+    """`$now` of a window, and of the steps that ran ahead of it."""
+
+    now: datetime
+    begun: datetime
+
+
 @dataclass(frozen=True)
 class CommitAttempt:
     """Whether a window was committed. If not, the rows that cannot be written; without such rows
@@ -383,10 +391,11 @@ class Commits:
         return ready, unwritten
 
     async def commit_window(
-        self, windowing: Windowing, window: Window, rows: InputRows, sinks: Sinks, now: datetime
-    ) -> CommitAttempt:
+        self, window: Window, rows: InputRows, sinks: Sinks, times: Times,
+        firsts: Sinks,
+    ) -> CommitAttempt:  # fmt: skip
         """Write a window with its commit markers, in one transaction. If rows cannot be written,
-        write nothing.
+        write nothing. `firsts` are the rows that were written before, which the markers list too.
 
         A partition stops if another run wrote it first, or if it has an error that belongs to no
         row.
@@ -395,8 +404,12 @@ class Commits:
             return CommitAttempt(done=True)
         head = uuid4().hex
         try:
-            own = [(spec, batch.of_input_rows(window.rows)) for spec, batch in sinks]
-            unwritten = await self._write(own, self._marker(windowing, window, rows, now, head))
+            own, first = (
+                [(spec, batch.of_input_rows(window.rows)) for spec, batch in each]
+                for each in (sinks, firsts)
+            )
+            marker = self._marker(window, rows, times, head)
+            unwritten = await self._write(own, marker, first)
         except DataError as error:
             note = f'group "{rows.partitions[window.partition]}" stopped: {error}'
             self.outcome.halt(window.partition, window.rows[0], note)
@@ -411,10 +424,15 @@ class Commits:
         self.options.committed(self.outcome.committed, len(rows.keys) - self.outcome.skipped)
         return CommitAttempt(done=True)
 
-    async def _write(self, sinks: Sinks, marker: CommitMarker | None) -> list[Unwritten]:
+    async def _write(
+        self, sinks: Sinks, marker: CommitMarker | None, firsts: Sinks = ()
+    ) -> list[Unwritten]:
         writes = writes_of(sinks)
         if writes.unwritten:
             return list(writes.unwritten)
+        if marker is not None:
+            listed = (*writes_of(firsts).batch.writes, *writes.batch.writes)
+            marker = replace(marker, writes=recorded(self.plan.logical.graph, listed))
         if writes.batch.rows or marker is not None:
             try:
                 await self._commit(writes, marker)
@@ -422,19 +440,20 @@ class Commits:
                 return writes.refused(error)
         return []
 
-    def _marker(
-        self, windowing: Windowing, window: Window, rows: InputRows, now: datetime, head: str
-    ) -> CommitMarker:
+    def _marker(self, window: Window, rows: InputRows, times: Times, head: str) -> CommitMarker:
         return CommitMarker(
             plan=self.plan.logical.name,
             partition=rows.partitions[window.partition],
             rows=tuple(rows.keys[row] for row in window.rows),
             fingerprint=self.options.fingerprint,
-            now=now,
+            now=times.now,
             run=self.options.run,
             before=self.heads[window.partition],
             head=head,
-            witness=self._witness(windowing),
+            witness=witness_of(self.plan.logical),
+            contents=tuple(rows.contents[row] for row in window.rows),
+            begun=times.begun,
+            parts=self.options.parts,
         )
 
     async def _commit(self, writes: Writes, marker: CommitMarker | None) -> None:
@@ -467,18 +486,25 @@ class Commits:
         self._passing[label] += min(done, len(passing))
         self.outcome.written[label] = keys.count + self._passing[label]
 
-    def _witness(self, windowing: Windowing) -> str | None:
-        """The label of the node that a `first` sink writes for each input row under the row's id."""
-        for spec in self.plan.sinks:
-            sink = spec.sink
-            if (
-                isinstance(sink, Merge)
-                and sink.first
-                and sink.node
-                and windowing.key == (sink.key or sink.graph.key)
-            ):
-                return sink.node
-        return None
+
+def witness_sink(plan: LogicalPlan) -> Merge | None:
+    """The sink that writes a node for each input row under the row's id, before any model call."""
+    for sink in plan.writes if plan.windows else ():
+        key = plan.windows and plan.windows.key
+        if (
+            isinstance(sink, Merge)
+            and sink.first
+            and sink.node
+            and key == (sink.key or sink.graph.key)
+        ):
+            return sink
+    return None
+
+
+def witness_of(plan: LogicalPlan) -> str | None:
+    """The label of that node."""
+    sink = witness_sink(plan)
+    return sink.node if sink is not None else None
 
 
 _RECENT = 16_384  # hashes held as Python numbers, some 70 bytes each

@@ -23,10 +23,10 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import chain, takewhile
+from itertools import chain, groupby, takewhile
 from sys import intern
 from typing import Any, TypeVar
 
@@ -40,6 +40,7 @@ from semgraph.execution.commit import (
     Commits,
     Refused,
     Sinks,
+    Times,
     failures_of,
     nothing_written,
     without,
@@ -52,16 +53,19 @@ from semgraph.execution.runtime import Lineage, Runtime
 from semgraph.execution.windows import (
     Confinement,
     InputRows,
+    RecordedWindow,
     Wave,
     Window,
     cut,
     joined,
     prepare,
+    recut,
     refuse_nul,
     unreadable,
     without_nul,
 )
 from semgraph.formats import plural
+from semgraph.llm.journal import FRESH
 from semgraph.llm.stack import Replies
 from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Windowing
@@ -139,6 +143,7 @@ class Executor:
         self._inputs: InputBatches = {}
         self._run_wide: dict[PhysicalNode, Batch] = {}
         self._wave_of: list[int] = []  # the number of the wave into which each input row was cut
+        self._recorded: Mapping[int, RecordedWindow] = {}  # by input row
         self._now: datetime | None = None  # the time of all slices, if their windows may be joined
 
     async def run(self, inputs: Mapping[str, pa.Table]) -> RunOutcome:
@@ -170,6 +175,8 @@ class Executor:
             if windowing is None:
                 await self._at_once(inputs)
             else:
+                if self.options.windows:
+                    windowing = replace(windowing, size=None)
                 self.windowing = (
                     for_batches(windowing) if self.runtime.batched_operators else windowing
                 )
@@ -247,25 +254,54 @@ class Executor:
         places = {windowing.input: values(rows.rows.column(INPUT_ROW))}
         self._inputs = batches_of_inputs(self.plan, tables, places, self.runtime.lineage)
         await self._compute_run_wide()
-        waves = cut(windowing, pending)
+        waves = self._waves(rows, pending)
         self.runtime.confinement = Confinement.of(rows, waves)
         self._wave_of = [0] * len(rows.keys)
         for number, wave in enumerate(waves):
             for row in chain.from_iterable(window.rows for window in wave):
                 self._wave_of[row] = number
-        if windowing.by_readiness:
+        if self.windowing.by_readiness:
             self._now = self.options.now("ahead")
         async with aclosing(self._ahead(waves)) as computed:
             async for slice_ in computed:
                 for wave in slice_.waves:
                     await self._wave(wave, slice_)
 
+    def _waves(self, rows: InputRows, pending: Mapping[int, Sequence[int]]) -> list[Wave]:
+        """The waves of the rows that have no commit marker, or of recorded windows."""
+        if not self.options.windows:
+            return cut(self.windowing, pending)
+        waves, self._recorded = recut(rows, self.options.windows)
+        return waves
+
+    def _time(self, name: str, rows: Sequence[int], *, ahead: bool = False) -> datetime:
+        """`$now` of a slice or a wave: that of the recorded window of its rows, or the current time."""
+        window = self._recorded.get(rows[0]) if self._recorded else None
+        if window is None:
+            return self.options.now(name)
+        return window.begun if ahead else window.now
+
+    @contextmanager
+    def _asking(self, rows: Sequence[int]) -> Iterator[None]:
+        """Ask the model anew about windows that ask for it."""
+        window = self._recorded.get(rows[0]) if self._recorded else None
+        token = FRESH.set(window is not None and window.fresh)
+        try:
+            yield
+        finally:
+            FRESH.reset(token)
+
     async def _ahead(self, waves: Sequence[Wave]) -> AsyncGenerator[Slice]:
         """The slices in order. Later ones are computed while the caller commits a slice. When it
         stops, the others are cancelled, and what was computed is recorded and counted.
         """
         in_batches = bool(self.runtime.batched_operators)
-        remaining = deque(enumerate(slices(self.windowing, waves, in_batches=in_batches)))
+        cut_slices = (
+            self._recorded_slices(waves)
+            if self._recorded
+            else slices(self.windowing, waves, in_batches=in_batches)
+        )
+        remaining = deque(enumerate(cut_slices))
         running: deque[RunningSlice] = deque()
         turn = Turn()
         turn.end()
@@ -292,10 +328,26 @@ class Executor:
             for slice_ in chain.from_iterable(task.result() for task in computed_slices(running)):
                 slice_.flush(None)
 
+    def _recorded_slices(self, waves: Iterable[Wave]) -> Iterator[tuple[Wave, ...]]:
+        """Consecutive recorded waves that began at the same time, at most `ahead` windows."""
+
+        def of(wave: Wave) -> tuple[datetime, bool]:
+            window = self._recorded[wave[0].rows[0]]
+            return window.begun, window.fresh
+
+        for _, group in groupby(waves, of):
+            same: list[Wave] = []
+            for wave in group:
+                if same and sum(map(len, same)) + len(wave) > self.windowing.ahead:
+                    yield tuple(same)
+                    same = []
+                same.append(wave)
+            yield tuple(same)
+
     async def _pending(self, rows: InputRows) -> dict[int, list[int]]:
         """Input rows without a commit marker, by partition."""
         committed: dict[str, str] = {}  # the run that committed each row, by its id
-        changed = 0
+        changed, contents = 0, dict[str, str]()
         numbers = {name: number for number, name in enumerate(rows.partitions)}
         async for name, state in self._states(rows):
             self.commits.heads.setdefault(numbers[name], state.head)
@@ -304,6 +356,7 @@ class Executor:
                 marker.fingerprint != self.options.fingerprint
                 for marker in state.committed.values()
             )
+            contents |= {row: m.content for row, m in state.committed.items() if m.content}
         pending = {
             number: [m for m in own if m in rows.bare or rows.keys[m] not in committed]
             for number, own in enumerate(rows.of)
@@ -312,12 +365,27 @@ class Executor:
             if key in committed and m not in rows.bare:
                 self.outcome.skipped_by.setdefault(committed[key], []).append(m)
         self.outcome.skipped += len(rows.keys) - sum(map(len, pending.values()))
+        refresh = f"semgraph refresh {self.plan.logical.name}"
         if changed:
             self.outcome.notes.append(
                 f"the plan, its parameters or its implementations changed since {changed} of these rows were "
-                "written: they stay as written; --reprocess processes them again"
+                f"written: they stay as written; {refresh} brings them up to date"
+            )
+        if contents and (edited := self._edited(rows, contents)):
+            verb = "is" if edited == 1 else "are"
+            self.outcome.notes.append(
+                f"{plural(edited, 'row')} {verb} in the graph with other content: {refresh}"
             )
         return pending
+
+    @staticmethod
+    def _edited(rows: InputRows, contents: Mapping[str, str]) -> int:
+        """The number of rows whose values differ from those that were committed."""
+        return sum(
+            contents.get(key, content) != content
+            for m, (key, content) in enumerate(zip(rows.keys, rows.contents, strict=True))
+            if m not in rows.bare
+        )
 
     async def _states(self, rows: InputRows) -> AsyncIterator[tuple[str, PartitionState]]:
         """The heads of the partitions, and the commit markers of the rows that may be skipped.
@@ -375,7 +443,8 @@ class Executor:
         return end is None or self._wave_of[row] < self._wave_of[end]
 
     async def _slice(self, waves: tuple[Wave, ...], name: str, turn: Turn) -> Slice:
-        slice_ = Slice(waves, self._now or self.options.now(name))
+        first = [row for wave in waves for window in wave for row in window.rows]
+        slice_ = Slice(waves, self._now or self._time(name, first, ahead=True))
         if self.windowing.by_readiness:  # all windows of a slice are ready at once
             slice_.waves = joined(self.windowing, waves)
             self._confinement.unite(slice_.waves)
@@ -389,12 +458,15 @@ class Executor:
             self.runtime, known, slice_.now, windows, replies=slice_.replies, held=True
         ) as evaluation:
             firsts = [spec for spec in self.plan.sinks if spec.sink.first]
-            if firsts and self.options.write and not turn.over.is_set():
-                await turn.before.wait()
+            if firsts and self.options.write:
                 batches = await evaluation.compute([spec.rows for spec in firsts])
-                await self._write_first_sinks(list(zip(firsts, batches, strict=True)))
-                turn.end()
-            batches = await evaluation.compute(self.plan.buffered)
+                slice_.firsts = list(zip(firsts, batches, strict=True))
+                if not turn.over.is_set():
+                    await turn.before.wait()
+                    await self._write_first_sinks(slice_.firsts)
+                    turn.end()
+            with self._asking(first):
+                batches = await evaluation.compute(self.plan.buffered)
             self._fail(evaluation.failures)
             slice_.batches |= dict(zip(self.plan.buffered, batches, strict=True))
             if self.windowing.by_readiness:  # joined windows are recorded as one window
@@ -512,7 +584,7 @@ class Executor:
         windows = self._without_failed(wave)
         refused: set[Refused] = set()
         while windows:
-            now = self.options.now(f"wave {windows[0].rows[0]}")
+            now = self._time(f"wave {windows[0].rows[0]}", windows[0].rows)
             try:
                 windows = await self._ahead_without_lost(slice_, windows)
                 if not windows:
@@ -542,9 +614,10 @@ class Executor:
             self.runtime, known, now, windows, replies=slice_.replies, held=True, ahead=False
         ) as evaluation:
             specs = [spec for spec in self.plan.sinks if not spec.sink.first]
-            sinks, results = await self._sinks_and_results(evaluation, specs)
+            with self._asking(windows[0].rows):
+                sinks, results = await self._sinks_and_results(evaluation, specs)
             lost = self._fail(evaluation.failures)
-            attempt = _WaveAttempt(evaluation, windows, lost, sinks, results, now)
+            attempt = _WaveAttempt(evaluation, windows, lost, sinks, results, slice_, now)
             ends = await self._commit(attempt, refused)
         done = [window for window, end in ends if end.done]
         if self.windowing.by_readiness:
@@ -583,7 +656,13 @@ class Executor:
         self._record(attempt)
         recorder.keep()
         results = await all_ended(
-            self.commits.commit_window(self.windowing, window, input_rows, sinks, attempt.now)
+            self.commits.commit_window(
+                window,
+                input_rows,
+                sinks,
+                Times(attempt.now, attempt.slice.now),
+                attempt.slice.firsts,
+            )
             for window in good
         )
         ends = list(zip(good, results, strict=True))
@@ -641,6 +720,7 @@ class _WaveAttempt:
         lost: The failed input rows.
         sinks: The rows to write.
         results: The rows to return.
+        slice: What was computed ahead.
         now: The time of the wave.
     """
 
@@ -649,6 +729,7 @@ class _WaveAttempt:
     lost: set[int]
     sinks: Sinks
     results: Mapping[str, Batch]
+    slice: Slice
     now: datetime
 
     @property
@@ -746,6 +827,7 @@ class Slice:
         rows: For each input row, the rows of the window in which it was computed.
         replies: Replies about its windows, by request; None if they are not remembered.
         batches: The rows of the plan's exchange.
+        firsts: The rows of the sinks with `first: true`.
         flush: Records and counts the rows and calls of some input rows, if that waits until their
             windows are formed.
         uncounted: Input rows that were computed in other windows; they are counted when they are
@@ -757,6 +839,7 @@ class Slice:
     rows: dict[int, tuple[int, ...]] = field(default_factory=dict)
     replies: Replies | None = None
     batches: dict[PhysicalNode, Batch] = field(default_factory=dict)
+    firsts: Sinks = ()
     flush: Callable[[InputRowSet], None] = lambda _rows: None
     uncounted: set[int] = field(default_factory=set)
 
@@ -768,6 +851,7 @@ class Slice:
             whole.rows |= slice_.rows
             if slice_.replies is not None:
                 whole.replies = (whole.replies or {}) | slice_.replies
+            whole.firsts = [*whole.firsts, *slice_.firsts]
             for node, batch in slice_.batches.items():
                 before = whole.batches.get(node)
                 whole.batches[node] = batch if before is None else _concatenated(before, batch)

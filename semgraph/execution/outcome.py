@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 import pyarrow as pa
 
-from semgraph.execution.windows import InputRows
+from semgraph.execution.windows import InputRows, RecordedWindow
 from semgraph.relational.batch import INPUT_ROW
 from semgraph.semantic.ask import Failure
 
@@ -23,6 +23,8 @@ class ExecutorOptions:
         again: Whether to reprocess input rows that have a commit marker.
         write: Whether to commit.
         fingerprint: The fingerprint of the plan, its parameters and choices, for commit markers.
+        parts: What rows are made by, each with its fingerprint, for commit markers.
+        windows: Windows to compute again in place of new ones; all input rows are in one.
         committed: Called at the start and after each commit with two numbers: input rows committed
             so far, and input rows to commit.
         places: The indices of the windowed rows in the input of a larger run; None: their order.
@@ -35,6 +37,8 @@ class ExecutorOptions:
     again: bool = False
     write: bool = True
     fingerprint: str = ""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    windows: Sequence[RecordedWindow] = ()
     committed: Callable[[int, int], None] = lambda _done, _total: None
     places: Sequence[int] | None = None
     share: bool = False

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -19,6 +21,7 @@ from semgraph.relational.batch import INPUT_ROW, PARTITION, Batch, values
 from semgraph.relational.segments import execute
 from semgraph.relational.sql import quote
 from semgraph.semantic.ask import Failure
+from semgraph.stores.writes import fingerprint
 
 _NAME = "_k"  # the key of a row, if `windows` names no key
 
@@ -35,6 +38,7 @@ class InputRows:
         keys: Row ids, by `_m`.
         of: The rows of each partition, in order.
         bare: Rows with only a key: they name stored rows to reprocess.
+        valued: The columns of the input but key and partition.
     """
 
     table: pa.Table
@@ -43,11 +47,22 @@ class InputRows:
     keys: list[str]
     of: tuple[tuple[int, ...], ...]
     bare: frozenset[int] = frozenset()
+    valued: tuple[str, ...] = ()
+
+    @cached_property
+    def contents(self) -> list[str]:
+        """The fingerprint of the values of each row."""
+        return [content_of(row) for row in self.table.select(list(self.valued)).to_pylist()]
 
     @cached_property
     def rows(self) -> pa.Table:
         """The rows as steps read them: partition by partition, each in its order."""
         return self.table.sort_by([(PARTITION, "ascending"), (TURN, "ascending")])
+
+
+def content_of(row: Mapping[str, Any]) -> str:
+    """The fingerprint of the values of an input row without its key; a NULL is as no value."""
+    return fingerprint({name: value for name, value in row.items() if value is not None}, 12)
 
 
 @dataclass(frozen=True)
@@ -56,6 +71,25 @@ class Window:
 
     partition: int
     rows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class RecordedWindow:
+    """A window to compute again.
+
+    Args:
+        partition: Its partition value.
+        rows: The ids of its input rows.
+        now: Its `$now`.
+        begun: `$now` of the steps that run ahead of it.
+        fresh: Whether the model is asked anew, in place of the journal.
+    """
+
+    partition: str
+    rows: tuple[str, ...]
+    now: datetime
+    begun: datetime
+    fresh: bool = False
 
 
 # Windows of different partitions that run together: the next window of each.
@@ -147,7 +181,8 @@ async def prepare(
     if places is not None:
         at = numbered.column_names.index(POSITION)
         numbered = numbered.set_column(at, POSITION, pa.array(places, pa.int64()))
-    return replace(_numbered(windowing, numbered), bare=_bare(windowing, table))
+    valued = tuple(n for n in names if n not in {windowing.key, windowing.partition})
+    return replace(_numbered(windowing, numbered), bare=_bare(windowing, table), valued=valued)
 
 
 def _bare(windowing: Windowing, table: pa.Table) -> frozenset[int]:
@@ -204,6 +239,37 @@ def cut(windowing: Windowing, pending: Mapping[int, Sequence[int]]) -> list[Wave
             for i in range(0, len(ready), max(windowing.ahead, 1))
         ]
     return waves
+
+
+def recut(
+    rows: InputRows, recorded: Sequence[RecordedWindow]
+) -> tuple[list[Wave], dict[int, RecordedWindow]]:
+    """Recorded windows in waves, in their order in each partition, and the window of each row. The
+    windows of a wave are of different partitions and have the same times.
+    """
+    places, numbers = (
+        {key: i for i, key in enumerate(own)} for own in (rows.keys, rows.partitions)
+    )
+    queues: dict[int, deque[tuple[Window, RecordedWindow]]] = {}
+    for each in recorded:
+        window = Window(numbers[each.partition], tuple(places[key] for key in each.rows))
+        queues.setdefault(window.partition, deque()).append((window, each))
+    window_of = {
+        m: each for queue in queues.values() for window, each in queue for m in window.rows
+    }
+    waves: list[Wave] = []
+    while queues:
+        first = next(iter(queues.values()))[0][1]
+        same = [
+            number
+            for number, queue in queues.items()
+            if replace(queue[0][1], partition="", rows=()) == replace(first, partition="", rows=())
+        ]
+        waves.append(tuple(queues[number].popleft()[0] for number in same))
+        for number in same:
+            if not queues[number]:
+                del queues[number]
+    return waves, window_of
 
 
 def _windows(windowing: Windowing, partition: int, rows: Sequence[int]) -> Iterator[Window]:

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -36,6 +37,8 @@ from semgraph.llm.base import (
 )
 from semgraph.privacy import create_private, refusal
 
+# Whether the requests of this context ignore recorded answers; new ones are recorded.
+FRESH: ContextVar[bool] = ContextVar("FRESH", default=False)
 # "sgj1": identifies the format for other programs.
 _APPLICATION_ID = 0x73676A31
 _VERSION = 2  # since 2, keys depend on the partition
@@ -601,7 +604,7 @@ class Journalled(Wrapper):
 
     async def complete(self, request: Request) -> Reply:
         """Answer one request, from the journal if possible; a truncated answer is an error."""
-        if not self.fresh:
+        if not (self.fresh or FRESH.get()):
             recorded = await self.journal.find(request, self.name, self.scope)
             if recorded is not None and recorded.finish == "length" and not request.words:
                 raise cut(request, recorded)

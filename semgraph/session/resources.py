@@ -446,6 +446,12 @@ class Resources:
             return names["default"]
         return ", ".join(f"{role} {name}" for role, name in names.items())
 
+    @property
+    def embedder_name(self) -> str:
+        """The name of the embedder."""
+        own = self.objects.embedder
+        return str(self.settings.embedder) if own is None else own.name
+
     def observations(self) -> ObservationFile | None:
         """The observations of earlier runs of these models; None without a journal."""
         return ObservationFile.beside(self.settings.journal_path, self.models)

@@ -42,6 +42,7 @@ from semgraph.execution.result import (
 )
 from semgraph.execution.runtime import Opened, Runtime, batched_operators, require_prices
 from semgraph.execution.uniform import Uniform
+from semgraph.execution.windows import RecordedWindow
 from semgraph.formats import plural
 from semgraph.frontend.load import dump
 from semgraph.llm.base import LLM
@@ -63,6 +64,7 @@ from semgraph.semantic.library import Library
 from semgraph.session.resources import Resources
 from semgraph.session.resume import Resumed, keep_inputs
 from semgraph.stores.base import Migratable, Store, open_for_reading
+from semgraph.stores.writes import fingerprint
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,7 @@ class RunRequest:
     notes: tuple[str, ...] = ()
     share: Share | None = None  # None: the whole run
     resumed: tuple[Path, ...] = ()  # records of earlier runs over the same rows
+    windows: tuple[RecordedWindow, ...] = ()  # windows to compute again, in place of new ones
 
     @property
     def places(self) -> Sequence[int] | None:
@@ -430,6 +433,31 @@ def record_metrics(record: RunRecord, meter: Meter) -> None:
     record.text("metrics.json", json.dumps(meter.as_dict(), indent=1))
 
 
+def parts_of(request: RunRequest, resources: Resources) -> dict[str, str]:
+    """The fingerprints of what rows are made by, by name: prompts, models and implementations of
+    steps, parameters, functions, and inputs without windows.
+    """
+    plan, windows = request.plan, request.plan.windows
+    parts: dict[str, Any] = {f"parameter {n}": value for n, value in plan.params.items()}
+    parts |= {f"function {name}": digest for name, digest in plan.functions.items()}
+    for name, table in request.inputs.items():
+        if windows is None or name != windows.input:
+            parts[f"input {name}"] = table.to_pylist()
+    if plan.needs.embeds:
+        parts["embedder"] = resources.embedder_name
+    for node in walk(*plan.roots):
+        if not isinstance(node, Semantic):
+            continue
+        parts[f"implementation of {node.step}"] = str(plan.choice(node.step) or "")
+        answered = plan.answered(node)
+        for prompt in answered.prompt.all if isinstance(answered, Semantic) else ():
+            model = parts.setdefault(f"model of {node.step}", [])
+            model.append(resources.name_of(prompt.role))
+            texts = parts.setdefault(f"prompt {prompt.name} of {node.step}", [])
+            texts.append(replace(prompt, role="").canonical_text)
+    return {name: fingerprint(value) for name, value in parts.items()}
+
+
 def plan_facts(logical: LogicalPlan, fingerprint: str, resources: Resources) -> dict[str, Any]:
     """The facts of an optimized plan for a record: also the model that answers each step."""
     names: dict[str, dict[str, None]] = {}  # by step, each once
@@ -510,7 +538,9 @@ class PlanRun:
         runtime = Runtime(
             self.physical, self.opened.llm, self.opened.embedder, self.opened.store, self.meter,
             answered=self._answered, asking=self._asking, observations=self.observations,
-            remembers=self.opened.journal is None or self.request.options.fresh,
+            remembers=self.opened.journal is None
+            or self.request.options.fresh
+            or any(window.fresh for window in self.request.windows),
             may_batch_requests=not self.request.sample,
         )  # fmt: skip
         if recorder is not None:
@@ -518,7 +548,8 @@ class PlanRun:
             runtime.record_rows, runtime.lineage = recorder.record_rows, recorder.lineage
         asked = self.request.options
         options = ExecutorOptions(
-            self.id, self._time_of, asked.again, asked.writes, fingerprint, self._committed,
+            self.id, self._time_of, asked.again, asked.writes, fingerprint,
+            parts_of(self.request, self.resources), self.request.windows, self._committed,
             self.request.places, self.request.share is not None,
         )  # fmt: skip
         executor = Executor(runtime, options)

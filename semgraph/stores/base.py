@@ -690,10 +690,19 @@ class ConfinedStore:
     async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
         """As `Store.commit`."""
         self._require([marker.partition] if marker is not None else [])
-        for write in batch.writes:
-            if write.rows.num_rows:
-                self._require(_values(write.rows, self._column))
+        self._require_in(batch)
         return await self._store.commit(batch, marker)
+
+    async def history(self, plan: str, partitions: Sequence[str]) -> Mapping[str, History]:
+        """As `Store.history`."""
+        self._require(partitions)
+        return await self._store.history(plan, partitions)
+
+    async def replace(self, new: Replacement) -> Written:
+        """As `Store.replace`."""
+        self._require([*new.heads, *(marker.partition for marker in new.markers)])
+        self._require_in(new.batch)
+        return await self._store.replace(new)
 
     async def check_derived(self, places: Iterable[tuple[str, str]]) -> None:
         """As `Migratable.check_derived`."""
@@ -720,6 +729,11 @@ class ConfinedStore:
     async def aclose(self) -> None:
         """As `Store.aclose`."""
         await self._store.aclose()
+
+    def _require_in(self, batch: WriteBatch) -> None:
+        for write in batch.writes:
+            if write.rows.num_rows:
+                self._require(_values(write.rows, self._column))
 
     def _require(self, partitions: Collection[Any]) -> None:
         """Refuse to write another partition, or a row without one. Raises PlanError."""

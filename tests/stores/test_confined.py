@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from semgraph.errors import PlanError
-from semgraph.stores.base import ConfinedStore, Deletion, Method, Migratable, PartitionState
+from semgraph.stores.base import (
+    ConfinedStore,
+    Deletion,
+    Method,
+    Migratable,
+    PartitionState,
+    Replacement,
+    WriteBatch,
+)
 
 
 @pytest.fixture
@@ -107,6 +117,28 @@ async def test_rows_of_another_partition_or_of_none_are_refused(confined, store,
         await confined.states("p", {"h": ["n1"]})
     assert await rows_of_others(store) == before
     assert (await store.scan("Person", (), ["g"], ())).num_rows == 2
+
+
+async def test_it_lists_and_replaces_windows_of_its_partition_alone(confined, store, world):
+    before = await rows_of_others(store)
+    new = world.write("Person", {"uuid": "g3", "name": "Cleo"})
+    marker = world.marker("", rows=("n2",))
+    replacement = Replacement(WriteBatch((new,)), "p", {"g": ("head g", "new")}, (marker,))
+    await confined.replace(replacement)
+    [window] = (await confined.history("p", ["g"]))["g"].windows
+    assert [row.row for row in window.rows] == ["n2"]
+    stray = WriteBatch((world.write("Person", {"uuid": "h3", "group_id": "h"}),))
+    for other in (
+        replace(replacement, heads={"h": ("head h", "lost")}, markers=()),
+        replace(replacement, markers=(replace(marker, partition="h"),)),
+        replace(replacement, heads={"g": ("new", "lost")}, batch=stray),
+    ):
+        with pytest.raises(PlanError, match='writes the group "h"'):
+            await confined.replace(other)
+    with pytest.raises(PlanError, match='writes the group "h"'):
+        await confined.history("p", ["g", "h"])
+    assert await rows_of_others(store) == before
+    assert (await store.states("p", {"g": []}))["g"].head == "new"
 
 
 async def test_clearing_all_clears_its_partition(confined, store):

@@ -281,7 +281,45 @@ async def test_the_words_and_keys_of_a_file_of_0_2_are_recomputed(
             full = '"Entity#text#node_name_and_summary"'
             con.execute(f"INSERT INTO {full} ({full}) VALUES ('integrity-check')")
             [version] = con.execute("PRAGMA user_version").fetchone()
-        assert version == 4
+        assert version == 5
+    await store.aclose()
+
+
+@pytest.mark.parametrize("writes", [False, True])
+async def test_the_commit_markers_of_a_file_of_0_2_are_windows_of_one_row(
+    world: World, tmp_path: Path, writes: bool
+) -> None:
+    path = tmp_path / "graph.db"
+    shutil.copy(FIXTURES.parent / "v0_2" / "graph.db", path)
+    before = path.read_bytes()
+    store = SqliteStore(path)
+    await (store.ensure if writes else store.attach)(MEMORY, None)
+    old = (await store.history("add_episode", ["demo"]))["demo"]
+    assert old.head is not None
+    assert [window.rows[0].row[:4] for window in old.windows] == ["fb1a", "7064", "2433"]
+    assert {(len(w.rows), w.begun, w.writes, len(w.parts)) for w in old.windows} == {
+        (1, None, None, 0)
+    }
+    times = [window.now for window in old.windows]
+    assert times == sorted(times) == [window.rows[0].now for window in old.windows]
+    rows = [window.rows[0].row for window in old.windows]
+    states = (await store.states("add_episode", {"demo": rows}))["demo"]
+    assert [row.content for row in states.committed.values()] == ["", "", ""]
+    if not writes:
+        await store.aclose()
+        assert path.read_bytes() == before
+        return
+    marker = world.marker(
+        "new", old.head, rows[:1], plan="add_episode", partition="demo", writes="w"
+    )
+    await world.commit(store, marker=marker)
+    await store.aclose()
+    store = SqliteStore(path)
+    await store.attach(MEMORY, None)
+    new = (await store.history("add_episode", ["demo"]))["demo"]
+    assert [(w.rows[0].row, w.writes) for w in new.windows] == [
+        (rows[1], None), (rows[2], None), (rows[0], "w"),
+    ]  # fmt: skip
     await store.aclose()
 
 

@@ -16,7 +16,7 @@ from semgraph.errors import DataError, EngineError, PlanError, StoreUnavailable
 from semgraph.expr.functions import overlap
 from semgraph.expr.scalar import parse_scalar
 from semgraph.frontend.graph_files import graph_of
-from semgraph.stores.base import Method
+from semgraph.stores.base import Method, Replacement, WriteBatch
 from semgraph.stores.sqlite import fulltext
 from semgraph.stores.sqlite.store import SqliteStore, check_library
 from tests.inside import blocks_of, connection, memory
@@ -626,3 +626,37 @@ async def test_one_new_row_is_looked_up_without_reading_the_markers_of_its_group
         steps.append(counted)
         await store.aclose()
     assert 0 < steps[0] == steps[1]
+
+
+async def test_nothing_of_a_window_stays_in_the_file_without_its_rows(tmp_path, world):
+    path = tmp_path / "graph.db"
+    store = SqliteStore(path)
+    await store.ensure(world.graph, 4)
+
+    def left():
+        with sqlite3.connect(path) as con:
+            tables = ("#marks", "#windows", "#window_parts")
+            return [con.execute(f'SELECT count(*) FROM "{t}"').fetchone()[0] for t in tables]
+
+    async def commit(head, before, *rows, **more):
+        marker = world.marker(head, before, rows, witness="Note", contents=rows, **more)
+        notes = world.write("Note", *({"uuid": row} for row in rows))
+        await world.commit(store, notes, marker=marker)
+
+    await commit("h1", None, "n1", "n2", parts={"model": "a"})
+    await commit("h2", "h1", "n3", parts={"model": "a"})
+    await commit("h3", "h2", "n4", parts={"model": "b"})
+    assert left() == [4, 3, 2]
+    await world.commit(store, world.delete("Note", "n1", "n4"))
+    assert left() == [2, 2, 1]
+    await commit("h4", "h3", "n3", parts={"model": "c"})
+    assert left() == [2, 2, 2]
+    await world.commit(store, world.delete("Note", "n2", "n3"))
+    assert left() == [0, 0, 0]
+    await commit("h5", "h4", "n5")
+    await store.replace(Replacement(WriteBatch(()), "p", {"g": ("h5", "h6")}, ()))
+    assert left() == [0, 0, 0]
+    await commit("h7", "h6", "n6")
+    await store.clear(["g"])
+    assert left() == [0, 0, 0]
+    await store.aclose()

@@ -11,11 +11,12 @@ label or property can have:
 - `Label#vector#property`: vectors with their partition and the version of the file that added them;
 - `Label#by#property`, `Label#ends#source`: indexes;
 - `#partitions`: the numbers of partitions, which outlive their rows;
-- `#meta`, `#dimensions`, `#gone`, `#heads`, `#marks`: semgraph's own.
+- `#meta`, `#dimensions`, `#gone`, `#heads`, `#marks`, `#windows`, `#window_parts`: semgraph's own. A row of
+  `#marks` is an input row of a window, and one of `#window_parts` belongs to all windows that name it.
 
 Triggers keep full text and vectors in step with the labels' tables. FTS5 deletes a row only if it
 gets the same words again, so the result of `partition_words` belongs to the layout: if it changes,
-`SCHEMA` must change. `#meta` has, by label, the layout version of its words and derived texts.
+`WORDS` must change. `#meta` has, by label, the version of its words and derived texts.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ from semgraph.stores.base import part_of
 from semgraph.stores.prepare import LeftOut, Vectors, check_length, check_partition
 
 APPLICATION = 0x53474D31
-SCHEMA = 4
+SCHEMA = 5
+WORDS = 4
 ID = '"#id"'
 _OWN = {
     "#meta": "(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
@@ -48,7 +50,19 @@ _OWN = {
     "#gone": "(name TEXT, part TEXT, version INTEGER NOT NULL, PRIMARY KEY (name, part)) WITHOUT ROWID",
     "#heads": "(part TEXT PRIMARY KEY, head TEXT NOT NULL) WITHOUT ROWID",
     "#marks": "(plan TEXT, part TEXT, row TEXT, fingerprint TEXT NOT NULL, now INTEGER NOT NULL, run TEXT NOT NULL, "
-    "witness TEXT, PRIMARY KEY (plan, part, row)) WITHOUT ROWID",
+    "witness TEXT, content TEXT NOT NULL DEFAULT '', \"window\" INTEGER, place INTEGER, "
+    "PRIMARY KEY (plan, part, row)) WITHOUT ROWID",
+    "#windows": "(plan TEXT, part TEXT, number INTEGER, now INTEGER NOT NULL, begun INTEGER, parts TEXT NOT NULL, "
+    "writes BLOB NOT NULL, PRIMARY KEY (plan, part, number))",
+    "#window_parts": "(hash TEXT PRIMARY KEY, parts TEXT NOT NULL) WITHOUT ROWID",
+}
+_OWN_INDEXES = {
+    "#marks#window": 'CREATE INDEX "#marks#window" ON "#marks" (plan, part, "window")',
+    "#windows#parts": 'CREATE INDEX "#windows#parts" ON "#windows" (parts)',
+}
+# The columns of tables that an earlier version made without them, by name.
+_ADDED = {
+    "#marks": {"content": "TEXT NOT NULL DEFAULT ''", "window": "INTEGER", "place": "INTEGER"}
 }
 _VERSION = "(SELECT value FROM \"#meta\" WHERE name = 'version')"
 
@@ -304,7 +318,7 @@ def _clash(where: str, names: Mapping[str, object]) -> Problem | None:
 
 def _objects(tables: Mapping[str, Table]) -> dict[str, str]:
     own = {name: f"CREATE TABLE {quote(name)} {body}" for name, body in _OWN.items()}
-    own |= {table.label.name: table.create() for table in tables.values()}
+    own |= _OWN_INDEXES | {table.label.name: table.create() for table in tables.values()}
     for table in tables.values():
         own |= dict(table.parts())
     return own
@@ -314,9 +328,19 @@ def _existing_objects(con: sqlite3.Connection) -> dict[str, str]:
     return dict(con.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
 
 
-def _missing_columns(con: sqlite3.Connection, table: Table) -> list[str]:
-    existing = {row[1] for row in con.execute(f"PRAGMA table_info({table.name})")}
-    return [name for name in table.columns if name not in existing]
+def _missing_columns(con: sqlite3.Connection, tables: Mapping[str, Table]) -> dict[str, list[str]]:
+    """The SQL of the columns that existing tables lack, by table."""
+    wanted = _ADDED | {
+        name: {column: AFFINITY.get(kind.name, "TEXT") for column, kind in table.columns.items()}
+        for name, table in tables.items()
+    }
+    missing = {}
+    for name, columns in wanted.items():
+        existing = {row[1] for row in con.execute(f"PRAGMA table_info({quote(name)})")}
+        new = [f"{quote(own)} {kind}" for own, kind in columns.items() if own not in existing]
+        if existing and new:
+            missing[name] = new
+    return missing
 
 
 def check_file(con: sqlite3.Connection, store: str) -> None:
@@ -368,7 +392,7 @@ def is_current(
     existing = _existing_objects(con)
     if (
         any(_is_old(name, sql, existing) for name, sql in _objects(tables).items())
-        or any(_missing_columns(con, table) for table in tables.values())
+        or _missing_columns(con, tables)
         or outdated(con, tables)
     ):
         return False
@@ -384,7 +408,7 @@ def _is_old(name: str, sql: str, existing: Mapping[str, str]) -> bool:
 def outdated(con: sqlite3.Connection, tables: Mapping[str, Table]) -> list[Table]:
     """The tables with words and derived texts of an earlier version."""
     current = dict(con.execute('SELECT name, value FROM "#meta"'))
-    return [table for name, table in tables.items() if current.get(f"words of {name}") != SCHEMA]
+    return [table for name, table in tables.items() if current.get(f"words of {name}") != WORDS]
 
 
 def bring_up_to_date(con: sqlite3.Connection, tables: Mapping[str, Table]) -> None:
@@ -397,6 +421,9 @@ def bring_up_to_date(con: sqlite3.Connection, tables: Mapping[str, Table]) -> No
         if full in existing:
             con.execute(f"DROP TABLE {quote(full)}")
             del existing[full]
+    for name, columns in _missing_columns(con, tables).items():
+        for column in columns:
+            con.execute(f"ALTER TABLE {quote(name)} ADD COLUMN {column}")
     for name, sql in _objects(tables).items():
         if _is_old(name, sql, existing):
             if name in existing:
@@ -404,13 +431,9 @@ def bring_up_to_date(con: sqlite3.Connection, tables: Mapping[str, Table]) -> No
                 con.execute(f"DROP {'TABLE' if kind == 'VIRTUAL' else kind} {quote(name)}")
             con.execute(sql)
             _fill(con, name, tables)
-        elif name in tables:
-            for column in _missing_columns(con, tables[name]):
-                affinity = AFFINITY.get(tables[name].columns[column].name, "TEXT")
-                con.execute(f"ALTER TABLE {quote(name)} ADD COLUMN {quote(column)} {affinity}")
     con.execute("INSERT OR IGNORE INTO \"#meta\" VALUES ('version', 0)")
     _fill_derived(con, old, "{name} IS NOT derive({of})")
-    made = [(f"words of {name}", SCHEMA) for name in tables]
+    made = [(f"words of {name}", WORDS) for name in tables]
     con.executemany('INSERT OR REPLACE INTO "#meta" VALUES (?, ?)', made)
     con.execute(f"PRAGMA application_id = {APPLICATION}")
     con.execute(f"PRAGMA user_version = {SCHEMA}")

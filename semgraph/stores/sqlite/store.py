@@ -28,8 +28,10 @@ from semgraph.privacy import create_private, private_folder, refusal
 from semgraph.stores.base import (
     Alias,
     CommitMarker,
+    History,
     MatchQuery,
     PartitionState,
+    Replacement,
     SearchQuery,
     Statistics,
     WriteBatch,
@@ -70,7 +72,14 @@ from semgraph.stores.sqlite.schema import (
 )
 from semgraph.stores.sqlite.search import PreparedSearch
 from semgraph.stores.sqlite.vectors import EXACT_UP_TO, Caches
-from semgraph.stores.sqlite.write import EncodedMerge, clear, commit, next_version, states
+from semgraph.stores.sqlite.write import (
+    EncodedMerge,
+    ReadMarkers,
+    clear,
+    commit,
+    next_version,
+    replace,
+)
 from semgraph.turns import Turns
 
 T = TypeVar("T")
@@ -325,7 +334,16 @@ class SqliteStore:
             return {}
         count = len(rows) + sum(map(len, rows.values()))
         return await self._file.run(
-            lambda con: states(con, tables, plan, rows), large=_large(count)
+            lambda con: ReadMarkers(con, tables, plan).states(rows), large=_large(count)
+        )
+
+    async def history(self, plan: str, partitions: Sequence[str]) -> Mapping[str, History]:
+        """The heads, and the windows of a plan, in one transaction."""
+        tables = self._tables if self.graph else {}
+        if not partitions:
+            return {}
+        return await self._file.run(
+            lambda con: ReadMarkers(con, tables, plan).history(partitions), large=True
         )
 
     async def commit(
@@ -337,9 +355,27 @@ class SqliteStore:
         StoreUnavailable.
         """
         tables = self._tables if self.graph else {}
-        count = batch.rows
-        if not count and marker is None:
+        if not batch.rows and marker is None:
             return Written()
+        merges = await self._encoded(batch)
+
+        def work(con: sqlite3.Connection) -> dict[str, int]:
+            return commit(con, tables, batch, merges, marker)
+
+        return Written(await self._file.run(work, writes=True, large=_large(batch.rows)))
+
+    async def replace(self, new: Replacement) -> Written:
+        """Write a batch and replace the markers of a plan in one transaction. Raises as `commit`."""
+        tables = self._tables if self.graph else {}
+        merges = await self._encoded(new.batch)
+        return Written(
+            await self._file.run(
+                lambda con: replace(con, tables, new, merges), writes=True, large=True
+            )
+        )
+
+    async def _encoded(self, batch: WriteBatch) -> list[EncodedMerge]:
+        """The merges of a batch in stored form. Raises DataError."""
 
         def convert(prepared: PreparedMerge) -> EncodedMerge:
             return EncodedMerge(self._table(prepared.write.label), prepared, self.name)
@@ -348,12 +384,7 @@ class SqliteStore:
             merges = prepare_batch(self.graph, batch, convert)
             return [merge for merge in merges if merge is not None]
 
-        merges = await asyncio.to_thread(prepare) if _large(count) else prepare()
-
-        def work(con: sqlite3.Connection) -> dict[str, int]:
-            return commit(con, tables, batch, merges, marker)
-
-        return Written(await self._file.run(work, writes=True, large=_large(count)))
+        return await asyncio.to_thread(prepare) if _large(batch.rows) else prepare()
 
     async def statistics(self) -> Statistics:
         """Counts by label, also of other graphs in the file, and lengths of the stored vectors."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,10 +13,21 @@ from semgraph.expr.functions import canonical_json
 from semgraph.stores.base import (
     CommitMarker,
     CommittedRow,
+    CommittedWindow,
     Deletion,
     EdgeWrite,
+    History,
     PartitionState,
+    Replacement,
     WriteBatch,
+)
+from semgraph.stores.markers import (
+    history_of,
+    marked_rows,
+    pack,
+    parts_in,
+    shared_parts,
+    unpack,
 )
 from semgraph.stores.prepare import (
     PreparedMerge,
@@ -43,61 +54,133 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def compare_and_set_head(con: sqlite3.Connection, marker: CommitMarker) -> None:
-    """Compare and set the head of a commit marker's partition, in a transaction that holds the
-    lock. Raises ConcurrentWrite.
+def compare_and_set_head(
+    con: sqlite3.Connection, partition: str, before: str | None, head: str
+) -> None:
+    """Compare and set the head of a partition, in a transaction that holds the lock. Raises
+    ConcurrentWrite.
     """
-    row = con.execute('SELECT head FROM "#heads" WHERE part = ?', (marker.partition,)).fetchone()
-    if marker.before != (row[0] if row else None):
-        raise ConcurrentWrite(marker.partition)
-    con.execute('INSERT OR REPLACE INTO "#heads" VALUES (?, ?)', (marker.partition, marker.head))
+    row = con.execute('SELECT head FROM "#heads" WHERE part = ?', (partition,)).fetchone()
+    if before != (row[0] if row else None):
+        raise ConcurrentWrite(partition)
+    con.execute('INSERT OR REPLACE INTO "#heads" VALUES (?, ?)', (partition, head))
+
+
+def _micros(time: datetime) -> int:
+    return ((time.replace(tzinfo=UTC) if time.tzinfo is None else time) - _EPOCH) // _MICROSECOND
 
 
 def write_markers(con: sqlite3.Connection, marker: CommitMarker) -> None:
-    """Write a commit marker for each input row."""
-    now = marker.now.replace(tzinfo=UTC) if marker.now.tzinfo is None else marker.now
-    rest = (marker.fingerprint, (now - _EPOCH) // _MICROSECOND, marker.run, marker.witness)
-    rows = ((marker.plan, marker.partition, row, *rest) for row in marker.rows)
-    con.executemany('INSERT OR REPLACE INTO "#marks" VALUES (?, ?, ?, ?, ?, ?, ?)', rows)
+    """Write a commit marker for each input row, and the window with what it wrote."""
+    if not marker.rows:
+        return
+    of = (marker.plan, marker.partition)
+    last = 'SELECT coalesce(max(number), 0) FROM "#windows" WHERE plan = ? AND part = ?'
+    number = con.execute(last, of).fetchone()[0] + 1
+    asked = _keys(con, marker.rows)
+    moved = 'SELECT DISTINCT plan, part, "window" FROM "#marks" WHERE plan = ? AND part = ?'
+    earlier = con.execute(f"{moved} AND row IN (SELECT key FROM {asked})", of).fetchall()
+    rest = (marker.fingerprint, _micros(marker.now), marker.run, marker.witness)
+    con.executemany(
+        f'INSERT OR REPLACE INTO "#marks" VALUES ({", ".join("?" * 10)})',
+        ((*of, row, *rest, content, number, place) for place, row, content in marked_rows(marker)),
+    )
+    hashed, parts = shared_parts(marker)
+    begun = None if marker.begun is None else _micros(marker.begun)
+    con.execute('INSERT OR IGNORE INTO "#window_parts" VALUES (?, ?)', (hashed, parts))
+    con.execute(
+        'INSERT INTO "#windows" VALUES (?, ?, ?, ?, ?, ?, ?)',
+        (*of, number, _micros(marker.now), begun, hashed, pack(marker.writes)),
+    )
+    _delete_empty_windows(con, earlier)
 
 
-_MARKER = (
-    'SELECT fingerprint, now, run, witness FROM "#marks" WHERE plan = ? AND part = ? AND row = ?'
-)
+def _delete_empty_windows(
+    con: sqlite3.Connection, windows: Iterable[tuple[str, str, int | None]]
+) -> None:
+    """Delete those of some windows without a marker, and the parts that no window names."""
+    marked = 'SELECT 1 FROM "#marks" m WHERE m.plan = w.plan AND m.part = w.part AND m."window" = w.number'
+    deleted = con.executemany(
+        'DELETE FROM "#windows" AS w WHERE plan = ? AND part = ? AND number = ? '
+        f"AND NOT EXISTS ({marked})",
+        windows,
+    )
+    if deleted.rowcount > 0:
+        _delete_unnamed_parts(con)
 
 
-def states(
-    con: sqlite3.Connection,
-    tables: Mapping[str, Table],
-    plan: str,
-    rows: Mapping[str, Sequence[str]],
-) -> dict[str, PartitionState]:
-    """The heads of partitions, and the commit markers of some rows of a plan with an existing
-    witness.
-    """
-    witnesses = {
-        name: f"SELECT 1 FROM {table.name} WHERE {table.key} = ?" for name, table in tables.items()
-    }
+def _delete_unnamed_parts(con: sqlite3.Connection) -> None:
+    named = 'SELECT 1 FROM "#windows" w WHERE w.parts = p.hash'
+    con.execute(f'DELETE FROM "#window_parts" AS p WHERE NOT EXISTS ({named})')
 
-    def marker(partition: str, row: str) -> CommittedRow | None:
-        read = con.execute(_MARKER, (plan, partition, row)).fetchone()
-        if read is None:
-            return None
-        fingerprint, now, run, witness = read
-        if witness is not None and (
-            witness not in witnesses or con.execute(witnesses[witness], (row,)).fetchone() is None
-        ):
-            return None
-        return CommittedRow(row, fingerprint, _EPOCH + now * _MICROSECOND, run)
 
-    states = {}
-    for partition, own in rows.items():
-        head = con.execute('SELECT head FROM "#heads" WHERE part = ?', (partition,)).fetchone()
-        markers = ((row, marker(partition, row)) for row in dict.fromkeys(own))
-        states[partition] = PartitionState(
-            head[0] if head else None, {row: read for row, read in markers if read is not None}
+_MARK = 'row, fingerprint, now, run, content, witness, "window", place FROM "#marks" WHERE plan = ? AND part = ?'
+
+
+class ReadMarkers:
+    """Reads heads, and the commit markers of a plan with an existing witness."""
+
+    def __init__(self, con: sqlite3.Connection, tables: Mapping[str, Table], plan: str) -> None:
+        self.con, self.plan = con, plan
+        self.witnesses = {
+            name: f"SELECT 1 FROM {table.name} WHERE {table.key} = ?"
+            for name, table in tables.items()
+        }
+
+    def head(self, partition: str) -> str | None:
+        """The head of a partition."""
+        sql = 'SELECT head FROM "#heads" WHERE part = ?'
+        row = self.con.execute(sql, (partition,)).fetchone()
+        return row[0] if row else None
+
+    def markers(
+        self, partition: str, more: str = "", *values: str
+    ) -> Iterator[tuple[int | None, int | None, CommittedRow]]:
+        """The window, the place there, and the row of each marker of a partition."""
+        found = self.con.execute(f"SELECT {_MARK}{more}", (self.plan, partition, *values))
+        for row, fingerprint, now, run, content, witness, window, place in found.fetchall():
+            exists = self.witnesses.get(witness)
+            if witness is None or (exists and self.con.execute(exists, (row,)).fetchone()):
+                time = _EPOCH + now * _MICROSECOND
+                yield window, place, CommittedRow(row, fingerprint, time, run, content)
+
+    def windows(self, partition: str) -> dict[int, CommittedWindow]:
+        """The windows of a partition by number, without their rows."""
+        sql = (
+            'SELECT w.number, w.now, w.begun, p.parts, w.writes FROM "#windows" w '
+            'LEFT JOIN "#window_parts" p ON p.hash = w.parts WHERE w.plan = ? AND w.part = ?'
         )
-    return states
+        return {
+            number: CommittedWindow(
+                (),
+                _EPOCH + now * _MICROSECOND,
+                None if begun is None else _EPOCH + begun * _MICROSECOND,
+                parts_in(parts),
+                unpack(writes),
+            )
+            for number, now, begun, parts, writes in self.con.execute(sql, (self.plan, partition))
+        }
+
+    def states(self, rows: Mapping[str, Sequence[str]]) -> dict[str, PartitionState]:
+        """As `Store.states`."""
+        return {
+            partition: PartitionState(
+                self.head(partition),
+                {
+                    row: marker
+                    for row in dict.fromkeys(own)
+                    for _, _, marker in self.markers(partition, " AND row = ?", row)
+                },
+            )
+            for partition, own in rows.items()
+        }
+
+    def history(self, partitions: Iterable[str]) -> dict[str, History]:
+        """As `Store.history`."""
+        return {
+            name: history_of(self.head(name), self.markers(name), self.windows(name))
+            for name in partitions
+        }
 
 
 class EncodedMerge:
@@ -207,7 +290,8 @@ class EncodedMerge:
         columns: dict[str, list[Any]] = {}
         for name, values in self.columns.items():
             changed = [values[n] for n in old]
-            if name not in fixed and any(value is not None for value in changed):
+            any_value = self.write.replace or any(value is not None for value in changed)
+            if name not in fixed and any_value:
                 columns[name] = changed
         if not columns:
             return
@@ -217,6 +301,8 @@ class EncodedMerge:
 
     def _merged(self, name: str) -> str:
         """The merged value in SQL, with `?` for the new one."""
+        if self.write.replace:
+            return "?"
         if name in self.write.unite:
             return f"unite({quote(name)}, ?)"
         if name in self.table.label.open & {"labels"}:
@@ -233,9 +319,9 @@ class EncodedMerge:
     ) -> None:
         for name, values in self.vectors.items():
             pairs = [
-                (ids[self.keys[n]], vector)
+                (ids[self.keys[n]], vector or b"")
                 for n in rows
-                if (vector := values[n]) is not None and name not in but
+                if ((vector := values[n]) is not None or self.write.replace) and name not in but
             ]
             if not pairs:
                 continue
@@ -243,6 +329,8 @@ class EncodedMerge:
             # A zero vector has no direction and counts as none.
             zeros = ((row,) for row, vector in pairs if not any(vector))
             con.executemany(f"DELETE FROM {vectors} WHERE {ID} = ?", zeros)
+            if name not in self.sizes:
+                continue
             self._check_size(con, name)
             con.executemany(
                 f"INSERT INTO {vectors} ({ID}, part, changed, vector) "
@@ -310,9 +398,8 @@ def delete(
     marked = (
         f"SELECT 1 FROM {deleted} g WHERE g.key = m.row AND (g.part IS NULL OR g.part = m.part)"
     )
-    con.execute(
-        f'DELETE FROM "#marks" AS m WHERE m.witness = ? AND EXISTS ({marked})', (write.label,)
-    )
+    sql = f'DELETE FROM "#marks" AS m WHERE m.witness = ? AND EXISTS ({marked}) RETURNING plan, part, "window"'
+    _delete_empty_windows(con, set(con.execute(sql, (write.label,)).fetchall()))
     return count
 
 
@@ -336,9 +423,41 @@ def commit(
         ConcurrentWrite: Another run wrote to the partition of the commit marker.
         RowsRefused: Rows cannot be written; the transaction must be rolled back.
     """
-    refusals = Refusals()
     if marker is not None:
-        compare_and_set_head(con, marker)
+        compare_and_set_head(con, marker.partition, marker.before, marker.head)
+    counts = _write(con, tables, batch, merges)
+    if marker is not None:
+        write_markers(con, marker)
+    return counts
+
+
+def replace(
+    con: sqlite3.Connection,
+    tables: Mapping[str, Table],
+    new: Replacement,
+    merges: Sequence[EncodedMerge],
+) -> dict[str, int]:
+    """Write a batch and replace the markers of a plan. As `commit`."""
+    for partition, (before, head) in new.heads.items():
+        compare_and_set_head(con, partition, before, head)
+    counts = _write(con, tables, new.batch, merges)
+    for own in ('"#marks"', '"#windows"'):
+        sql = f"DELETE FROM {own} WHERE plan = ? AND part = ?"
+        con.executemany(sql, ((new.plan, partition) for partition in new.heads))
+    for marker in new.markers:
+        write_markers(con, marker)
+    _delete_unnamed_parts(con)
+    return counts
+
+
+def _write(
+    con: sqlite3.Connection,
+    tables: Mapping[str, Table],
+    batch: WriteBatch,
+    merges: Sequence[EncodedMerge],
+) -> dict[str, int]:
+    """Write a batch; return the rows by label. Raises RowsRefused."""
+    refusals = Refusals()
     version = next_version(con)
     counts: Counter[str] = Counter()
     deletes = [
@@ -349,8 +468,6 @@ def commit(
     for merge in sorted(merges, key=lambda m: isinstance(m.write, EdgeWrite)):
         counts[merge.write.label] += merge.run(con, version, refusals)
     refusals.check()
-    if marker is not None:
-        write_markers(con, marker)
     return dict(counts)
 
 
@@ -376,7 +493,8 @@ def clear(
     for table in tables.values():
         where = "" if partitions is None else f"WHERE {table.partition} IN ({inner})"
         con.execute(f"DELETE FROM {table.name} {where}")
-    for own in ('"#heads"', '"#marks"'):
+    for own in ('"#heads"', '"#marks"', '"#windows"'):
         con.execute(
             f"DELETE FROM {own}" + ("" if partitions is None else f" WHERE part IN ({inner})")
         )
+    _delete_unnamed_parts(con)
