@@ -25,6 +25,7 @@ from semgraph.logical.schema import Draw, Graph, Label
 Sign = Literal["+", "-", "~"]
 Tables = Mapping[str, pa.Table]
 FILE = "diff.json"
+UNCOMPARED = ("created_at",)  # properties that make no row changed
 _ENDS = ("source", "target")
 _NAME = 200  # characters of a name
 
@@ -92,7 +93,7 @@ class Diff(Displayed):
         after: Tables,
         graph: Graph,
         *,
-        ignore: Collection[str] = ("created_at",),
+        ignore: Collection[str] = UNCOMPARED,
     ) -> Self:
         """The difference between two states of a graph. Rows are matched by label and key.
 

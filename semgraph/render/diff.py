@@ -4,6 +4,7 @@ each edge below its source node.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -33,6 +34,8 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z\Z")
 
 def headline(diff: Diff) -> str:
     """The number of rows by what became of them, and by kind: `2 new, 1 gone: 1 node, 2 edges`."""
+    if not diff.changes:
+        return "no difference" if diff.reasons else NOTHING
     counts = diff.counts
     became = ", ".join(f"{count(counts[w])} {w}" for w in WORDS.values() if counts[w])
     parts = [plural(counts[f"{kind}s"], kind) for kind in ("node", "edge") if counts[f"{kind}s"]]
@@ -101,8 +104,13 @@ def pair(before: str, after: str, room: int) -> tuple[str, str]:
 def properties(diff: Diff, change: Change, room: int) -> Iterator[tuple[str, str, str]]:
     """The properties of a changed row that differ: name, old and new value in `room` characters."""
     for name, old in change.before.items():
-        values = (value(diff, name, given) for given in (old, change.after.get(name)))
-        yield name, *pair(*values, max(20, room - len(name)))
+        new = change.after.get(name)
+        before, after = value(diff, name, old), value(diff, name, new)
+        if before == after:  # they differ in spaces and lines only, or in hidden characters
+            before, after = (
+                json.dumps(each, ensure_ascii=False, default=str) for each in (old, new)
+            )
+        yield name, *pair(before, after, max(20, room - len(name)))
 
 
 def groups(changes: Sequence[Change]) -> list[tuple[str, list[Change]]]:
@@ -122,12 +130,9 @@ def lines(diff: Diff, width: int) -> Iterator[Text]:
     """All lines, at most about 40 of them for rows."""
     from rich.text import Text
 
-    if not diff.changes and not diff.edited:
-        yield Text(NOTHING)
-        return
-    for line in (*map(plain_line, diff.reasons), headline(diff) if diff.changes else NOTHING):
+    for line in (*map(plain_line, diff.reasons), headline(diff)):
         yield from map(Text, hanging(line, width, 2))
-    rows = _Rows(diff, width)
+    rows = _RowLines(diff, width)
     yield from rows.of_nodes()
     if diff.edited:
         yield Text("kept as edited:")
@@ -139,7 +144,7 @@ def lines(diff: Diff, width: int) -> Iterator[Text]:
         yield Text(clipped(f"{' ' * 6 if i else 'Next: '}{line}", width))
 
 
-class _Rows:
+class _RowLines:
     """The lines of rows, until there are 40, and the number of rows `left` out."""
 
     def __init__(self, diff: Diff, width: int) -> None:

@@ -26,6 +26,7 @@ from semgraph.render import chart, comparison
 from semgraph.render import diff as differences
 from semgraph.render.exports import export
 from semgraph.render.html import rendered
+from semgraph.render.html.changes import changed
 from semgraph.render.html.data import RecordedRun
 from semgraph.render.html.graph import graph
 from semgraph.render.tables import Column, of_arrow, page_table
@@ -182,6 +183,15 @@ def _evidence_html(value: Evidence) -> str:
 @as_text.register
 def _diff_text(value: Diff) -> str:
     return "\n".join(line.plain for line in differences.lines(value, _columns()))
+
+
+@as_html.register
+def _diff_html(value: Diff) -> str:
+    made = changed(value, f"diff-{id(value)}")
+    *reasons, headline = made["notes"]
+    table, graphs = made["table"], made["graphs"]
+    parts = {"tables": [table | {"caption": ""}], "lines": [table["caption"]]} if table else {}
+    return rendered("notebook.html.j2", title=headline, facts=reasons, graphs=graphs, **parts)
 
 
 def _columns() -> int:

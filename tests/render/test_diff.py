@@ -1,17 +1,22 @@
-"""A difference between two states of a graph, as a terminal shows it."""
+"""A difference between two states of a graph, as a terminal, a report and a notebook show it."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from semgraph.diff import Change, Diff
+from semgraph.diff import FILE, Change, Diff
 from semgraph.display import in_shell
+from semgraph.execution.record import Run
 from semgraph.logical.schema import Draw
-from semgraph.render.diff import lines
+from semgraph.render.diff import NOTHING, lines
+from semgraph.render.html import page
+from tests.render.test_html import HOSTILE, Read, recorded, rows_of
 
 DRAWS = {
     "Note": Draw(node="content"),
@@ -55,7 +60,7 @@ def shown(diff: Diff, width: int = 80) -> str:
 
 def test_an_empty_difference_is_one_line() -> None:
     assert shown(Diff()) == "no difference: the graph follows from its inputs\n"
-    assert shown(Diff(reasons=ROW)) == "no difference: the graph follows from its inputs\n"
+    assert shown(Diff(reasons=PROMPT)) == "prompt facts changed\nno difference\n"
     assert str(Diff()) == "no difference: the graph follows from its inputs"
 
 
@@ -124,6 +129,12 @@ def test_a_changed_time_is_shown_with_its_minutes_and_none_by_name() -> None:
         ]
 
 
+def test_texts_that_differ_in_their_lines_only_differ_visibly() -> None:
+    lines_ = replace(ADA, before={"summary": "One.\nTwo."}, after={"summary": "One. Two."})
+    found = shown(replace(DIFF, changes=(lines_,))).splitlines()
+    assert found[-1] == r'    summary: "One.\nTwo." → "One. Two."'
+
+
 def test_ends_that_moved_are_named_and_lists_have_short_keys() -> None:
     before, after = {"target": "riga", "notes": [KEY]}, {"target": "oslo", "notes": []}
     change = replace(tie("~", "t1", "oslo"), before=before, after=after)
@@ -148,7 +159,7 @@ def test_rows_that_stay_as_somebody_edited_them() -> None:
         shown(diff)
         == """\
 row n edited
-no difference: the graph follows from its inputs
+no difference
 kept as edited:
 ~ Ada  Person
     summary: Mine. (the plan: The plan's.)
@@ -178,3 +189,70 @@ def test_control_characters_are_escaped() -> None:
     found = shown(replace(DIFF, changes=(hostile, ADA), reasons=("row \x1b[2J",)))
     assert "\x1b" not in found
     assert r"red \x1b[31mfox" in found
+
+
+def refreshed(folder: Path, diff: Diff) -> Run:
+    """A record of a refresh."""
+    record = recorded(folder)
+    (record.folder / FILE).write_text(json.dumps(diff.as_dict()))
+    return record
+
+
+def test_a_report_has_what_changed_as_a_table(tmp_path: Path) -> None:
+    mine = replace(ADA, before={"summary": "Mine."}, after={"summary": "The plan's."}, causes=())
+    read = Read(page([refreshed(tmp_path, replace(DIFF, edited=(mine,)))]))
+    assert read.all("h2")[:3] == ["Summary", "Failures", "What changed"]
+    head, *rows = rows_of(read, "Rows that are new, gone or changed.")
+    assert head == ["change", "label", "row", "text", "holds", "differs", "cause"]
+    ada = "summary: Ada works at Luma. Ada lives in Riga. → Ada works at Luma. Ada lives in Oslo."
+    assert rows[2:5] == [
+        ["~ changed", "Person", "Ada", "", "", ada, "row n edited"],
+        ["- gone", "TIE", "Ada ─ LIVES_IN ─▶ Riga", "Ada lives in Riga.", "2025-01-15 →", "", "row n edited"],
+        ["+ new", "TIE", "Ada ─ LIVES_IN ─▶ Oslo", "Ada lives in Oslo.", "2025-01-15 →", "", "row n edited"],
+    ]  # fmt: skip
+    kept = ["~ changed", "Person", "Ada", "", "", "summary: Mine. (the plan: The plan's.)"]
+    assert rows[-1] == [*kept, "stays as edited"]
+    notes = read.all("ul", class_="notes")[1]
+    assert "3 new, 1 gone, 2 changed: 3 nodes, 3 edges" in notes
+
+
+def test_a_report_draws_what_changed_between_its_unchanged_neighbours(tmp_path: Path) -> None:
+    read = Read(page([refreshed(tmp_path, DIFF)]))
+    kinds = {
+        str(a["aria-label"]): str(a.get("class")) for _, a, _ in read.found if "aria-label" in a
+    }
+    assert kinds["Ada, Person, changed, 2 edges"] == "node kind-changed"
+    assert kinds["Riga, unchanged, 1 edge"] == "node kind-unchanged"
+    assert kinds["Oslo, Person, new, 2 edges"] == "node kind-new"
+    gone = "gone · Ada LIVES_IN Riga · Ada lives in Riga. · 2025-01-15 →"
+    assert kinds[gone] == "edge kind-gone"
+    assert {"gone", "new", "changed", "unchanged"} <= set(
+        read.all("ul", class_="legend")[0].split()
+    )
+    marks = {a["d"] for name, a, _ in read.found if a.get("class") == "mark" and name == "path"}
+    assert len(marks) > 2, "signs differ in shape, not in colour alone"
+
+
+def test_a_refresh_without_a_difference_says_so_in_its_report(tmp_path: Path) -> None:
+    read = Read(page([refreshed(tmp_path, Diff())]))
+    assert "What changed" in read.all("h2")
+    assert NOTHING in read.all("li")
+
+
+def test_a_notebook_shows_the_same_parts() -> None:
+    shown = DIFF._repr_html_()
+    assert "<b>3 new, 1 gone, 2 changed: 3 nodes, 3 edges</b> · row n edited" in shown
+    assert '<svg class="graph"' in shown
+    assert '<span class="sign kind-gone">- gone</span>' in shown
+    assert NOTHING in Diff()._repr_html_()
+
+
+def test_nothing_of_a_difference_becomes_html(tmp_path: Path) -> None:
+    told = HOSTILE.replace("\ud83d", "")
+    row = {"source": told, "target": "a", "name": told, "fact": told}
+    hostile = Change("~", told, told, told, row, {told: told}, {told: "x"}, (told,))
+    diff = Diff((hostile,), (hostile,), (told,), {told: told}, {told: DRAWS["TIE"]})
+    read = Read(page([refreshed(tmp_path, diff)]))
+    assert "img" not in read.tags
+    assert len(read.all("script")) == 2
+    assert "<img" not in diff._repr_html_()
