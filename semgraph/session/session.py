@@ -52,7 +52,7 @@ from semgraph.session.resources import Owned, Resources, UserObjects, require_mo
 from semgraph.session.resume import Resumed, read_resumed, recorded_run, require_same_plan
 from semgraph.session.run import RunRequest, run_plan, trimmed
 from semgraph.session.waiting import Waiting
-from semgraph.stores.base import Statistics, Store, , open_for_reading
+from semgraph.stores.base import Statistics, Store, open_for_reading
 
 if TYPE_CHECKING:
     import networkx as nx
