@@ -4,11 +4,30 @@ cause.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from functools import cache
+from typing import Any, Literal, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
+from pydantic import TypeAdapter
+
+from semgraph.display import Displayed
+from semgraph.expr.types import Type, python_rows
+from semgraph.formats import plain_line, shortened
+from semgraph.logical.schema import Draw, Graph, Label
 
 Sign = Literal["+", "-", "~"]
+Tables = Mapping[str, pa.Table]
+FILE = "diff.json"
+UNCOMPARED = ("created_at",)  # properties that make no row changed
+_ENDS = ("source", "target")
+_NAME = 200  # characters of a name
 
 
 @dataclass(frozen=True)
@@ -20,8 +39,8 @@ class Change:
         label: Its label.
         key: Its key.
         partition: Its partition.
-        row: Its declared properties that are not NULL, and `source` and `target` of an edge: as they
-            will be, or as they were if it is gone.
+        row: Its other declared properties that are not NULL, and `source` and `target` of an edge: as
+            they will be, or as they were if it is gone.
         before: Of a changed row, the old values of the properties that differ (None: it had none).
         after: Likewise the new values.
         causes: Why: `row e1 edited`, `prompt facts changed`, `model of read/facts changed`.
@@ -38,9 +57,15 @@ class Change:
     causes: tuple[str, ...] = ()
     run: str = ""
 
+    @property
+    def ends(self) -> tuple[str, str] | None:
+        """The keys at the ends of an edge; None for a node."""
+        source, target = self.row.get("source"), self.row.get("target")
+        return None if source is None or target is None else (source, target)
 
-@dataclass(frozen=True)
-class Diff:
+
+@dataclass(frozen=True, repr=False)
+class Diff(Displayed):
     """The difference between two states of a graph.
 
     Args:
@@ -49,14 +74,154 @@ class Diff:
             a row that stays deleted, `~` a row that keeps the values in `before`.
         reasons: What changed since the rows were written: `row e1 edited`, `prompt facts changed`.
         names: By key, the name of a node at an end of an edge in `changes`.
-        text: By label, the property that names its rows for people.
+        draws: By label, the properties that show its rows to people.
     """
 
     changes: tuple[Change, ...] = ()
     edited: tuple[Change, ...] = ()
     reasons: tuple[str, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
-    text: Mapping[str, str] = field(default_factory=dict)
+    draws: Mapping[str, Draw] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.changes)
+
+    @classmethod
+    def between(
+        cls,
+        before: Tables,
+        after: Tables,
+        graph: Graph,
+        *,
+        ignore: Collection[str] = UNCOMPARED,
+    ) -> Self:
+        """The difference between two states of a graph. Rows are matched by label and key.
+
+        Args:
+            before: Rows by label: key, partition, ends of edges, declared properties. A column that
+                is missing is NULL.
+            after: Likewise.
+            graph: The graph. Vectors and derived properties do not count.
+            ignore: Properties that make no row changed.
+        """
+        changes = tuple(
+            change
+            for label in (*graph.nodes, *graph.edges)
+            for change in _changes(
+                label, graph, before.get(label.name), after.get(label.name), ignore
+            )
+        )
+        ends = {c.row.get(end) for c in changes if c.ends for end in _ENDS}
+        ends |= {c.before.get(end) for c in changes if c.ends for end in _ENDS}
+        draws = {change.label: graph.drawn(change.label) for change in changes}
+        return cls(changes, names=_names((before, after), graph, ends), draws=draws)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of rows that are `new`, `gone`, `changed`, and `nodes` and `edges` among them."""
+        signs = Counter(change.sign for change in self.changes)
+        edges = sum(change.ends is not None for change in self.changes)
+        by_sign = {"new": signs["+"], "gone": signs["-"], "changed": signs["~"]}
+        return by_sign | {"nodes": len(self) - edges, "edges": edges}
+
+    def as_dict(self) -> dict[str, Any]:
+        """The object that `--format json` prints; times are texts."""
+        return {"counts": self.counts, **_shape().dump_python(self, mode="json")}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Diff:
+        """A difference from the object of `as_dict`."""
+        return _shape().validate_python({n: v for n, v in data.items() if n != "counts"})
+
+
+@cache
+def _shape() -> TypeAdapter[Diff]:
+    return TypeAdapter(Diff)
+
+
+def _changes(
+    label: Label,
+    graph: Graph,
+    before: pa.Table | None,
+    after: pa.Table | None,
+    ignore: Collection[str],
+) -> Iterator[Change]:
+    """The changes of a label: changed rows, then gone, then new ones."""
+    types = {name: kind for name, kind in label.columns.items() if name not in label.derived}
+    old, new = _conformed(before, types), _conformed(after, types)
+    place = pc.index_in(old[graph.key], value_set=new[graph.key])
+    known = pc.is_in(new[graph.key], value_set=old[graph.key])
+    had, has = old.filter(pc.is_valid(place)), new.take(place.drop_null())
+    different: dict[int, list[str]] = {}
+    for name in (name for name in types if name not in ignore):
+        for i in _different(had[name], has[name]):
+            different.setdefault(i, []).append(name)
+    places = pa.array(different, pa.int64())
+    pairs = (python_rows(rows.take(places)) for rows in (had, has))
+    for differing, one, other in zip(different.values(), *pairs, strict=True):
+        names = [n for n in differing if not _equal(n, types[n], one[n], other[n])]
+        if names:
+            values = ({name: row[name] for name in names} for row in (one, other))
+            yield _change("~", label.name, other, graph, *values)
+    gone, added = old.filter(pc.is_null(place)), new.filter(pc.invert(known))
+    yield from (_change("-", label.name, row, graph) for row in python_rows(gone))
+    yield from (_change("+", label.name, row, graph) for row in python_rows(added))
+
+
+def _conformed(table: pa.Table | None, types: Mapping[str, Type]) -> pa.Table:
+    """The table with exactly these columns."""
+    table = pa.table({}) if table is None else table
+    missing: Any = pa.nulls(table.num_rows)
+    columns = {n: table[n] if n in table.column_names else missing for n in types}
+    made = pa.table({name: columns[name].cast(kind.arrow) for name, kind in types.items()})
+    return made.combine_chunks()
+
+
+def _different(one: Any, other: Any) -> list[int]:
+    """The places where two columns differ."""
+    if one.equals(other):
+        return []
+    if kinds.is_nested(one.type):
+        pairs = enumerate(zip(one.to_pylist(), other.to_pylist(), strict=True))
+        return [i for i, (a, b) in pairs if a != b]
+    same = pc.if_else(pc.is_null(one), pc.is_null(other), pc.equal(one, other))
+    places: list[int] = pc.indices_nonzero(pc.invert(pc.fill_null(same, False))).to_pylist()
+    return places
+
+
+def _equal(name: str, kind: Type, one: Any, other: Any) -> bool:
+    """Whether two values differ in their order only, where it has no meaning."""
+    if one is None or other is None:
+        return False
+    if kind.name == "json":
+        with suppress(ValueError, RecursionError):  # another program may have stored any text
+            return bool(json.loads(one) == json.loads(other))
+        return False
+    return name == "labels" and kind.item is not None and sorted(one) == sorted(other)
+
+
+def _change(
+    sign: Sign, label: str, row: Mapping[str, Any], graph: Graph, *values: Mapping[str, Any]
+) -> Change:
+    own = {n: v for n, v in row.items() if v is not None and n not in {graph.key, graph.partition}}
+    before, after = values or ({}, {})
+    return Change(sign, label, row[graph.key], row[graph.partition] or "", own, before, after)
+
+
+def _names(
+    states: tuple[Tables, ...], graph: Graph, keys: Collection[str | None]
+) -> dict[str, str]:
+    """The names of nodes, as the last state has them."""
+    names: dict[str, str] = {}
+    wanted = pa.array(keys, pa.string())
+    for label in graph.nodes:
+        prop = graph.drawn(label.name).node
+        for table in (state[label.name] for state in states if label.name in state):
+            if prop in table.column_names:
+                rows = table.select([graph.key, prop])
+                rows = rows.filter(pc.is_in(rows[graph.key].cast(pa.string()), value_set=wanted))
+                texts = rows[prop].cast(pa.string()).to_pylist()
+                for key, text in zip(rows[graph.key].to_pylist(), texts, strict=True):
+                    if text:
+                        names[str(key)] = shortened(plain_line(text), _NAME)
+    return names

@@ -17,6 +17,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from semgraph import display
 from semgraph.compare.truth import RowAnswers, answers_of, correct, root
+from semgraph.diff import Diff
 from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.execution.record import INPUT_ROW, Run, RunRecord, exchanges, find_run, write_table
 from semgraph.expr.functions import canonical_json
@@ -229,13 +230,32 @@ class Evidence(display.Displayed):
 
 
 @dataclass(frozen=True)
+class GraphDifference:
+    """How the graph of a variant differs from that of the reference, in their first trials.
+
+    Args:
+        diff: The rows that differ, the first 200 of them: `+` only in the graph of the variant, `-`
+            only in that of the reference.
+        left_out: The number of further ones.
+        counts: The numbers of all, by kind (`nodes`, `edges`) and by how they differ.
+    """
+
+    diff: Diff
+    left_out: int
+    counts: Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True)
 class Arm:
-    """One variant with what it changes, and the finished trials."""
+    """One variant with what it changes, the finished trials, and for whole plans how its graph
+    differs from that of the reference.
+    """
 
     name: str
     changes: Mapping[str, str]
     trials: tuple[Trial, ...] = ()
     quality: Quality = Quality()
+    graph: GraphDifference | None = None
     comparison: Comparison | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -412,6 +432,20 @@ class Comparison(display.Displayed):
             answers, pa.list_(pa.string())
         )
         return pa.Table.from_pylist(different, schema=pa.schema(schema))
+
+    def diff(self, name: str) -> Diff:
+        """How the graph of a variant differs from that of the reference, in their first trials: `+`
+        only in the one of the variant. At most 200 rows.
+
+        Raises:
+            PlanError: There is no such variant, or there are no two graphs.
+        """
+        arm = self[name]
+        if arm.graph is None:
+            what = f"there are no graphs of {name} and another variant to compare"
+            hint = "compare whole plans that write a graph, and name a variant but the reference"
+            raise PlanError(Problem(what, there=f"reference: {self.reference}", hint=hint))
+        return arm.graph.diff
 
     def chart(self, kind: ChartKind = "quality") -> Any:
         """A chart: SVG in notebooks, characters in print. Raises PlanError for another kind.

@@ -73,8 +73,15 @@ async def _compared(arms: StepArms | PlanArms, bench: Bench) -> Comparison:
     attempts: dict[str, list[Attempt]] = {name: [] for name in bench.arms}
     stopped = await _try(arms, bench, attempts)
     quality = arms.scored(attempts)
+    graphs = arms.graphs(attempts) if isinstance(arms, PlanArms) else {}
     result = [
-        Arm(name, arm.changes, tuple(each.trial for each in attempts[name]), quality[name])
+        Arm(
+            name,
+            arm.changes,
+            tuple(t.trial for t in attempts[name]),
+            quality[name],
+            graphs.get(name),
+        )
         for name, arm in request.arms.items()
     ]
     facts = {"reference": arms.reference, "estimates": tuple(arms.estimates), **arms.facts()}

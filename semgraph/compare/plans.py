@@ -5,24 +5,33 @@ separate copy of the store.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import date, datetime
 from functools import partial
 from statistics import fmean
 from typing import Any
 
-from semgraph.compare.comparison import Quality, with_differences
+import pyarrow as pa
+
+from semgraph.compare.comparison import GraphDifference, Quality, with_differences
 from semgraph.compare.labels import Judge, read_labels
 from semgraph.compare.preview import of_plan, plans_preview
 from semgraph.compare.trial import Attempt, Attempts, Bench, Ledger, checked, known_rows
 from semgraph.compare.truth import RowAnswers, comparable, graph_of, read_graph_truth
+from semgraph.diff import UNCOMPARED, Change, Diff
 from semgraph.display import option
 from semgraph.errors import BudgetReached, PlanError, Problem
 from semgraph.execution.outcome import ExecutorOptions
 from semgraph.execution.result import result_table
 from semgraph.expr.functions import canonical_json
+from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.prompt import plain
+from semgraph.logical.schema import Draw
 from semgraph.scores import GraphScore, Score, ScoredGraph, score_graph, tally
+from semgraph.stores.base import Store
+
+_CHANGES = 200  # rows of a difference that a record keeps
 
 
 class PlanArms:
@@ -42,6 +51,7 @@ class PlanArms:
         self.notes = self.labels.notes if self.labels else []
         judge, labels = request.judge, self.labels
         self.judge = Judge.of(bench, judge, labels) if judge and labels else None
+        self.times: dict[str, datetime] = {}
         for arm in bench.arms.values():
             bench.record.asks(arm.opened, arm.plan.needs.roles)
 
@@ -66,7 +76,13 @@ class PlanArms:
     async def attempt(self, name: str, number: int, ledger: Ledger) -> Attempt:
         """Run one trial of a plan in a copy of the store."""
         bench, arm = self.bench, self.bench.arms[name]
-        plan, options = arm.plan, ExecutorOptions("comparison", arm.opened.now, again=True)
+        plan, clock = arm.plan, arm.opened.now
+
+        def now(of: str) -> datetime:
+            """The same time in all trials, so that graphs do not differ in it."""
+            return self.times.setdefault(of, clock(of))
+
+        options = ExecutorOptions("comparison", now, again=True)
         async with bench.copy(arm) as store:
             physical = bench.compiled(arm, store)
             outcome, _, seconds = await bench.run(arm, physical, store, ledger, options, number)
@@ -82,7 +98,8 @@ class PlanArms:
             judge = self.judge and partial(self.judge.verdicts, tables)
             verdicts = await bench.pays(judge) if judge else ()
             graph = await graph_of(store, plan) if plan.writes else None
-            return Attempt(trial, graph, tables, verdicts)
+            rows = await written_rows(store, plan) if number == 0 else {}
+            return Attempt(trial, graph, tables, verdicts, rows)
 
     def scored(self, attempts: Attempts) -> dict[str, Quality]:
         """The quality of each plan."""
@@ -90,6 +107,17 @@ class PlanArms:
             self.notes += self.labels.agreement(attempts[self.reference], self.reference)
             return self.labels.scored(attempts, self.reference)
         return of_plans(attempts, self.reference, self.truth)
+
+    def graphs(self, attempts: Attempts) -> dict[str, GraphDifference]:
+        """How the graph of each plan differs from that of the reference, in their first trials."""
+        states = {name: own[0].rows for name, own in attempts.items() if own and own[0].rows}
+        base = states.pop(self.reference, None)
+        graph = self.bench.request.plan.graph
+        return {
+            name: difference(name, self.reference, Diff.between(base, rows, graph))
+            for name, rows in states.items()
+            if base is not None
+        }
 
     def facts(self) -> dict[str, Any]:
         """The further fields of the result."""
@@ -151,3 +179,74 @@ def _returned(attempt: Attempt) -> RowAnswers:
         for row in table.to_pylist():
             result.setdefault((name, canonical_json(plain(row))), Counter())[()] += 1
     return result
+
+
+async def written_rows(store: Store, plan: LogicalPlan) -> dict[str, pa.Table]:
+    """The rows of the labels that a plan writes, and of the nodes at the ends of its edges."""
+    labels = plan.graph.labels
+    names = dict.fromkeys(sink.label.name for sink in plan.writes)
+    names |= {end: None for n in names for end in (labels[n].source, labels[n].target) if end}
+    wanted = {n: [p for p in labels[n].columns if p not in labels[n].derived] for n in names}
+    return {name: await store.scan(name, columns, None, ()) for name, columns in wanted.items()}
+
+
+def difference(variant: str, reference: str, diff: Diff) -> GraphDifference:
+    """The difference of two graphs without rows that say the same under other keys, and its counts."""
+    changes = [*_without_equal(diff)]
+    words = {"+": f"only in {variant}", "-": f"only in {reference}"}
+    counts: dict[str, Counter[str]] = {"nodes": Counter(), "edges": Counter()}
+    for change in changes:
+        values = [*change.before.values(), *change.after.values()]
+        times = all(value is None or isinstance(value, date) for value in values)
+        other = f"with other {'times' if times else 'properties'}"
+        counts["edges" if change.ends else "nodes"][words.get(change.sign, other)] += 1
+    reasons = (", ".join(f"{sign} {what}" for sign, what in words.items()),)
+    listed = replace(diff, changes=tuple(changes[:_CHANGES]), reasons=reasons)
+    return GraphDifference(
+        listed, len(changes[_CHANGES:]), {n: own for n, own in counts.items() if own}
+    )
+
+
+def _without_equal(diff: Diff) -> Iterator[Change]:
+    """The changes, in which a gone and a new row of equal label, names of ends and text are one row,
+    changed if other properties differ.
+    """
+    gone: dict[Hashable, list[Change]] = {}
+    for change in diff.changes:
+        if change.sign == "-":
+            gone.setdefault(_said(diff, change), []).append(change)
+    for change in diff.changes:
+        same = gone.get(_said(diff, change)) if change.sign == "+" else None
+        if change.sign == "~" or same:
+            old = same.pop(0).row if same else {**change.row, **change.before}
+            yield from _changed(diff, change, old)
+        elif change.sign == "+":
+            yield change
+    yield from (change for own in gone.values() for change in own)
+
+
+def _said(diff: Diff, change: Change) -> Hashable:
+    """What a row says, whatever its key."""
+    draw = diff.draws.get(change.label, Draw())
+    ends = [diff.names.get(end, end) for end in change.ends or ()]
+    texts = [change.row.get(prop) for prop in ((draw.edge, draw.text) if ends else (draw.node,))]
+    key = "" if ends or any(texts) else change.key
+    return (change.label, change.partition, key, *ends, *texts)
+
+
+def _changed(diff: Diff, change: Change, old: Mapping[str, Any]) -> Iterator[Change]:
+    """The row as changed, if it differs in more than the keys of its ends."""
+    new = change.row
+
+    def same(name: str) -> bool:
+        one: Any = old.get(name)
+        other: Any = new.get(name)
+        return one == other or (
+            name in ("source", "target")
+            and diff.names.get(one, one) == diff.names.get(other, other)
+        )
+
+    names = [n for n in {**old, **new} if n not in UNCOMPARED and not same(n)]
+    if names:
+        before, after = ({name: row.get(name) for name in names} for row in (old, new))
+        yield replace(change, sign="~", before=before, after=after)

@@ -147,13 +147,15 @@ class CountedEmbedder(Wrapper):
 
 class Attempt(NamedTuple):
     """A trial with what is scored besides its rows: the graph that a plan wrote, the rows that it
-    returned, or the share of right answers of each query, as a judge says.
+    returned, or the share of right answers of each query, as a judge says. A first trial of a plan
+    also has the rows of its graph, by label.
     """
 
     trial: Trial
     graph: ScoredGraph | None = None
     tables: Mapping[str, pa.Table] = {}
     verdicts: Sequence[float] = ()
+    rows: Mapping[str, pa.Table] = {}
 
 
 Attempts = Mapping[str, Sequence[Attempt]]  # by arm

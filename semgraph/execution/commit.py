@@ -22,7 +22,7 @@ from semgraph.errors import ConcurrentWrite, DataError, EngineError, Problem
 from semgraph.execution.outcome import ExecutorOptions, RunOutcome
 from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import InputRows, Window
-from semgraph.logical.plan import Windowing
+from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.sinks import Delete, Merge, Sink
 from semgraph.physical.plan import SinkSpec
 from semgraph.physical.vectors import EmbedTextsOf, NoVectors, vectors_of
@@ -391,7 +391,7 @@ class Commits:
         return ready, unwritten
 
     async def commit_window(
-        self, windowing: Windowing, window: Window, rows: InputRows, sinks: Sinks, times: Times,
+        self, window: Window, rows: InputRows, sinks: Sinks, times: Times,
         firsts: Sinks,
     ) -> CommitAttempt:  # fmt: skip
         """Write a window with its commit markers, in one transaction. If rows cannot be written,
@@ -408,7 +408,7 @@ class Commits:
                 [(spec, batch.of_input_rows(window.rows)) for spec, batch in each]
                 for each in (sinks, firsts)
             )
-            marker = self._marker(windowing, window, rows, times, head)
+            marker = self._marker(window, rows, times, head)
             unwritten = await self._write(own, marker, first)
         except DataError as error:
             note = f'group "{rows.partitions[window.partition]}" stopped: {error}'
@@ -440,9 +440,7 @@ class Commits:
                 return writes.refused(error)
         return []
 
-    def _marker(
-        self, windowing: Windowing, window: Window, rows: InputRows, times: Times, head: str
-    ) -> CommitMarker:
+    def _marker(self, window: Window, rows: InputRows, times: Times, head: str) -> CommitMarker:
         return CommitMarker(
             plan=self.plan.logical.name,
             partition=rows.partitions[window.partition],
@@ -452,7 +450,7 @@ class Commits:
             run=self.options.run,
             before=self.heads[window.partition],
             head=head,
-            witness=self._witness(windowing),
+            witness=witness_of(self.plan.logical),
             contents=tuple(rows.contents[row] for row in window.rows),
             begun=times.begun,
             parts=self.options.parts,
@@ -488,18 +486,25 @@ class Commits:
         self._passing[label] += min(done, len(passing))
         self.outcome.written[label] = keys.count + self._passing[label]
 
-    def _witness(self, windowing: Windowing) -> str | None:
-        """The label of the node that a `first` sink writes for each input row under the row's id."""
-        for spec in self.plan.sinks:
-            sink = spec.sink
-            if (
-                isinstance(sink, Merge)
-                and sink.first
-                and sink.node
-                and windowing.key == (sink.key or sink.graph.key)
-            ):
-                return sink.node
-        return None
+
+def witness_sink(plan: LogicalPlan) -> Merge | None:
+    """The sink that writes a node for each input row under the row's id, before any model call."""
+    for sink in plan.writes if plan.windows else ():
+        key = plan.windows and plan.windows.key
+        if (
+            isinstance(sink, Merge)
+            and sink.first
+            and sink.node
+            and key == (sink.key or sink.graph.key)
+        ):
+            return sink
+    return None
+
+
+def witness_of(plan: LogicalPlan) -> str | None:
+    """The label of that node."""
+    sink = witness_sink(plan)
+    return sink.node if sink is not None else None
 
 
 _RECENT = 16_384  # hashes held as Python numbers, some 70 bytes each

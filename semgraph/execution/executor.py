@@ -657,7 +657,6 @@ class Executor:
         recorder.keep()
         results = await all_ended(
             self.commits.commit_window(
-                self.windowing,
                 window,
                 input_rows,
                 sinks,

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from semgraph.compare.comparison import Arm, Comparison, Quality, graded, ranked
-from semgraph.formats import dollars, duration, escaped, plain_line, plural, short, stopped
+from semgraph.formats import count, dollars, duration, escaped, plain_line, plural, short, stopped
 from semgraph.render.chart import MISSING, NONE, share, text, times
 from semgraph.render.tables import Column, folded, styled
 
@@ -190,6 +190,7 @@ def footer(comparison: Comparison) -> list[str]:
         lines_.append(f"Δ {name} is corrected for the number of variants (Holm)")
     shown = [f"{arm.name}: {verdict(arm)}" for arm in ranked(comparison) if verdict(arm)]
     lines_ += [" · ".join(shown)] if shown else []
+    lines_ += [line for arm in ranked(comparison) for line in graph_lines(comparison, arm)]
     if not comparison.truth:
         lines_.append(
             f"no truth: this is agreement with {comparison.reference}, the reference, not correctness"
@@ -211,6 +212,19 @@ def footer(comparison: Comparison) -> list[str]:
         missing = ", ".join(f"{n} of {name}" for name, n in comparison.missing.items())
         lines_.append(f"! missing trials: {missing}. Repeat it with a higher limit to continue")
     return lines_
+
+
+def graph_lines(comparison: Comparison, arm: Arm) -> Iterator[str]:
+    """How the graph of a variant differs from that of the reference."""
+    if arm.graph is None:
+        return
+    of = ", in their first trials" if comparison.trials > 1 else ""
+    parts = [
+        f"{kind}: " + ", ".join(f"{count(number)} {how}" for how, number in own.items())
+        for kind, own in arm.graph.counts.items()
+    ]
+    same = f"the graph is equal to that of {comparison.reference}"
+    yield f"{arm.name}: {' · '.join(parts) or same}{of}"
 
 
 def _input(comparison: Comparison) -> str:

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from semgraph.compare.comparison import Comparison, Evidence
+from semgraph.diff import Diff
 from semgraph.display import Drawing, as_html, as_text, exported, preformatted
 from semgraph.errors import PlanError
 from semgraph.execution.record import Run, exchanges, read_answers
@@ -22,8 +23,10 @@ from semgraph.llm.settings import Settings
 from semgraph.logical.prompt import show
 from semgraph.provenance import FIXED, Lookup, parsed
 from semgraph.render import chart, comparison
+from semgraph.render import diff as differences
 from semgraph.render.exports import export
 from semgraph.render.html import rendered
+from semgraph.render.html.changes import changed
 from semgraph.render.html.data import RecordedRun
 from semgraph.render.html.graph import graph
 from semgraph.render.tables import Column, of_arrow, page_table
@@ -175,6 +178,20 @@ def _evidence_text(value: Evidence) -> str:
 @as_html.register
 def _evidence_html(value: Evidence) -> str:
     return preformatted(_evidence_text(value), wrapped=True)
+
+
+@as_text.register
+def _diff_text(value: Diff) -> str:
+    return "\n".join(line.plain for line in differences.lines(value, _columns()))
+
+
+@as_html.register
+def _diff_html(value: Diff) -> str:
+    made = changed(value, f"diff-{id(value)}")
+    *reasons, headline = made["notes"]
+    table, graphs = made["table"], made["graphs"]
+    parts = {"tables": [table | {"caption": ""}], "lines": [table["caption"]]} if table else {}
+    return rendered("notebook.html.j2", title=headline, facts=reasons, graphs=graphs, **parts)
 
 
 def _columns() -> int:

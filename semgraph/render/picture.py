@@ -31,16 +31,21 @@ _FACT = 300  # characters
 
 @dataclass
 class Dot:
-    """A node: its name, its label ("" if unknown), and its other properties as texts."""
+    """A node: its name, its label ("" if unknown), and its other properties as texts. In a picture
+    of a difference `sign` says what became of it.
+    """
 
     name: str
     label: str = ""
     facts: dict[str, str] = field(default_factory=dict)
+    sign: str = ""
 
 
 @dataclass
 class Arrow:
-    """An edge: the keys of its ends, its label ("" if unknown), and the properties to draw."""
+    """An edge: the keys of its ends, its label ("" if unknown), and the properties to draw. `sign` is as in
+    `Dot`.
+    """
 
     source: str
     target: str
@@ -50,6 +55,7 @@ class Arrow:
     start: str = ""
     end: str = ""
     sources: list[str] = field(default_factory=list)
+    sign: str = ""
 
     @property
     def holds(self) -> str:

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from semgraph.compare.variants import Grid, Variants
     from semgraph.session.explaining import ExplainFormat
     from semgraph.session.export import Exported
+    from semgraph.session.refresh import Refresh
     from semgraph.session.sharded import ChosenEngine
 
 PlanLike: TypeAlias = str | Path | LogicalPlan | Frame
@@ -83,6 +84,19 @@ def _takes_arguments_of(
         return method
 
     return signed
+
+
+async def _reprocessed(request: RunRequest, resources: Resources) -> Result:
+    """Refresh a graph with fresh answers about the rows of a request."""
+    from semgraph.session.refresh import RefreshOptions, compute_refresh
+
+    options = replace(request.options, fresh=False)
+    refresh = await compute_refresh(
+        replace(request, options=options), RefreshOptions(fresh=True), resources
+    )
+    if options.write:
+        await refresh.aapply()
+    return refresh.result
 
 
 class Session:
@@ -279,7 +293,8 @@ class Session:
             sample: Take so many rows by their hash, in place of the first: of the windowed input whole
                 groups, without windows of the longest input.
             seed: Another choice of the sample.
-            again: Reprocess rows that the graph has already.
+            again: Ask the model anew about these rows, also those that the graph has already, and
+                refresh the graph with the answers; see `arefresh`.
             fresh: Ignore cached answers.
             write: Whether to write to the store.
             on_error: `raise` or `null` for every semantic step; replaces the step's own value.
@@ -333,7 +348,9 @@ class Session:
         request = replace(request, plan=without_absent(logical, tables), inputs=tables).continuing(
             earlier
         )
-        if engine is None:
+        if options.again and logical.windows is not None and logical.writes and until is None:
+            result = await _reprocessed(request, resources)
+        elif engine is None:
             result = await run_plan(request, resources)
         else:
             from semgraph.session.sharded import run_with_engine
@@ -362,6 +379,89 @@ class Session:
         with shown(sys.stderr) as progress:
             job = self.arun(plan, progress=progress, **options)
             return self._waiting.wait(job, calls_model=True)
+
+    async def arefresh(
+        self,
+        plan: PlanLike,
+        /,
+        *,
+        params: Mapping[str, Any] | None = None,
+        preset: str | None = None,
+        use: Mapping[str, str] | None = None,
+        prompts: Mapping[str, str | Path] | None = None,
+        complete: bool = False,
+        retract: int | None = None,
+        in_order: bool = False,
+        adopt: bool = False,
+        discard_edits: bool = False,
+        fresh: bool = False,
+        dry_run: bool = False,
+        progress: OnProgress | None = None,
+        begun: Callable[[str], object] | None = None,
+        record_to: str | Path | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> Refresh:
+        """Compute what a plan makes of its present inputs, and how the graph differs from it. Nothing
+        is written before `apply`.
+
+        All groups of the inputs are computed again, in a scratch copy. The journal answers each
+        request that has not changed. Rows that other plans or programs wrote stay, and so does what
+        they changed. A row that was committed keeps its `$now`; a new one takes its place in the
+        plan's order.
+
+        Args:
+            plan: As in `arun`, with `params`, `preset`, `use`, `prompts`, `progress`, `begun`,
+                `record_to`, `inputs` and `more`.
+            params: Values of parameters.
+            preset: One of the plan's presets.
+            use: Implementations of steps.
+            prompts: Files in the place of prompts.
+            complete: The inputs are all there is: what follows from other rows is removed. Without
+                it, rows that the inputs lack stay; their values are read from the graph.
+            retract: With `complete`, the most rows that a group may lose; default: a tenth of it.
+            in_order: Cut windows by the plan's order, in place of the committed windows.
+            adopt: Take all rows of the plan's labels as its own, in groups that an earlier version
+                wrote.
+            discard_edits: Take the plan's value where another plan or somebody changed it.
+            fresh: Ask the model anew about the rows that are given.
+            dry_run: Send no request; count those that the journal lacks.
+            progress: Called after answers and commits.
+            begun: Called with the id of the run at its start.
+            record_to: A file for a recording.
+            inputs: Tables by the names of the plan's inputs.
+            more: Further inputs.
+
+        Raises:
+            PlanError: The plan, an option or the rows are wrong, the plan has no windows, or the
+                values of a row are not in the graph; nothing was spent.
+            BudgetReached: A limit stopped it. Repeat it with a higher one: the journal has the answers.
+        """
+        from semgraph.session.refresh import RefreshOptions, compute_refresh
+
+        given = given_rows(plan, {**(inputs or {}), **more})
+        logical = self.prepare(plan, params=params, preset=preset, use=use, prompts=prompts)
+        refuse_unknown_words("refresh", logical, more, Session.arefresh)
+        tables = typed_inputs(logical, given)
+        if self.group is not None:
+            refuse_other_groups(logical, tables, self.group)
+        options = RunOptions(progress=progress, begun=begun, record_to=record_to)
+        request = RunRequest(without_absent(logical, tables), tables, options, self.runs)
+        how = RefreshOptions(
+            complete=complete, retract=retract, in_order=in_order, adopt=adopt,
+            discard_edits=discard_edits, fresh=fresh, dry_run=dry_run,
+        )  # fmt: skip
+        refresh = await compute_refresh(request, how, self._resources)
+        return replace(refresh, _wait=self._waiting.wait)
+
+    @_takes_arguments_of(arefresh)
+    def refresh(self, plan: PlanLike, /, **options: Any) -> Refresh:
+        """Compute a refresh and wait for it. Takes the arguments of `arefresh`.
+
+        >>> refresh = session.refresh("add_episode", episodes=rows)  # doctest: +SKIP
+        >>> refresh.diff, refresh.apply()  # doctest: +SKIP
+        """
+        return self._waiting.wait(self.arefresh(plan, **options), calls_model=True)
 
     @property
     def usage(self) -> StepMetrics:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,6 +45,7 @@ class WrittenRow:
         united: The fingerprints of list elements that were added.
         creates: Whether a window could make the row.
         deleted: Whether the last window that wrote it deleted it.
+        windows: The numbers of the windows that wrote it.
     """
 
     values: dict[str, str] = field(default_factory=dict)
@@ -52,13 +53,15 @@ class WrittenRow:
     united: dict[str, list[str]] = field(default_factory=dict)
     creates: bool = False
     deleted: bool = False
+    windows: list[int] = field(default_factory=list)
 
-    def add(self, later: Mapping[str, Any]) -> None:
+    def add(self, number: int, later: Mapping[str, Any]) -> None:
         """Add what a later window wrote."""
         if later.get("d"):
             self.deleted = True
             return
         self.deleted = False
+        self.windows.append(number)
         self.values |= later.get("v", {})
         self.creates |= not later.get("o")
         for own, new in ((self.created, later.get("c", {})), (self.united, later.get("u", {}))):
@@ -66,12 +69,12 @@ class WrittenRow:
                 own.setdefault(name, []).extend(prints)
 
 
-Recorded = Mapping[str, Mapping[str, Mapping[str, Any]]]  # by label and fingerprint of the key
+Recorded = dict[str, dict[str, dict[str, Any]]]  # by label and fingerprint of the key
 
 
 def recorded(graph: Graph, writes: Iterable[Write]) -> str:
     """The writes of one transaction, in their order, as text for a commit marker."""
-    found: dict[str, dict[str, dict[str, Any]]] = {}
+    found: Recorded = {}
     for write in writes:
         if not write.rows.num_rows:
             continue
@@ -98,6 +101,8 @@ def _row(write: Any, row: Mapping[str, Any]) -> dict[str, Any]:
     lists = {*write.unite, "labels"}
     parts: dict[str, dict[str, Any]] = {"v": {}, "c": {}, "u": {}}
     for name, value in row.items():
+        if name in {"labels", "attributes"} and not value:
+            continue
         if name in write.create:
             parts["c"][name] = [fingerprint(value)]
         elif name in lists:
@@ -110,19 +115,40 @@ def _row(write: Any, row: Mapping[str, Any]) -> dict[str, Any]:
 def _merge(row: dict[str, Any], later: Mapping[str, Any]) -> None:
     """Several writes of one transaction to one row; a delete before a merge does not count."""
     row.pop("d", None)
-    only = row.pop("o", 1) and later.get("o", 0)
-    for part in ("v", "c", "u"):
-        if part in later:
-            row.setdefault(part, {}).update(later[part])
+    only = (not row or row.pop("o", 0)) and later.get("o", 0)
+    row.setdefault("v", {}).update(later.get("v", {}))
+    for part in ("c", "u"):
+        for name, prints in later.get(part, {}).items():
+            own = row.setdefault(part, {}).setdefault(name, [])
+            own += [each for each in prints if each not in own]
     if only:
         row["o"] = 1
 
 
 def written(texts: Iterable[str]) -> dict[tuple[str, str], WrittenRow]:
-    """What windows wrote, in their order, by label and fingerprint of the key."""
+    """What windows wrote, numbered in their order from 0, by label and fingerprint of the key."""
     rows: dict[tuple[str, str], WrittenRow] = {}
-    for text in filter(None, texts):
-        for label, own in json.loads(text).items():
+    for number, text in enumerate(texts):
+        for label, own in json.loads(text or "{}").items():
             for key, row in own.items():
-                rows.setdefault((label, key), WrittenRow()).add(row)
+                rows.setdefault((label, key), WrittenRow()).add(number, row)
     return rows
+
+
+def kept_values(
+    texts: Iterable[str], kept: Mapping[tuple[str, str], Mapping[str, str]]
+) -> Iterator[str]:
+    """The texts of windows, with further fingerprints of values that a row took when it was made.
+
+    Args:
+        texts: What windows wrote.
+        kept: The fingerprints by property, by label and fingerprint of the key.
+    """
+    for text in texts:
+        found: Recorded = json.loads(text or "{}")
+        for label, own in found.items():
+            for key, row in own.items():
+                for name, value in kept.get((label, key), {}).items():
+                    if name in row.get("c", {}):
+                        row["c"][name].append(value)
+        yield json.dumps(found, separators=(",", ":")) if kept else text

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from tests.browser.conftest import Shown
+from tests.render.test_diff import DIFF, refreshed
 from tests.render.test_html import HOSTILE, TURN, labelled, line, recorded, texts
 from tests.render.test_html_comparison import arm, compared
 
@@ -328,3 +329,19 @@ def test_names_in_a_chart_of_many_variants_cover_nothing(show: Show, tmp_path: P
         "[...document.querySelectorAll('path.point')].map((e) => Number(e.getAttribute('transform').match(/[\\d.]+/)[0]))"
     )
     assert max(places) - min(places) > 400, "the points fill the width"
+
+
+def test_what_changed_can_be_read_in_light_and_dark_and_gone_rows_are_dashed(
+    show: Show, tmp_path: Path
+) -> None:
+    shown = show(refreshed(tmp_path, DIFF))
+    for scheme in ("light", "dark"):
+        shown.page.emulate_media(color_scheme=scheme)
+        assert shown.run(CONTRAST) == []
+        dashes = """(of) => getComputedStyle(document.querySelector(`.graph .edge.kind-${of} .line`)).strokeDasharray"""
+        assert (shown.run(dashes, "gone"), shown.run(dashes, "new")) == ("5px, 4px", "none")
+    shown.page.locator(".node", has_text="Ada").last.locator(".mark").hover()
+    told = shown.page.locator(".told").first.inner_text()
+    assert "Ada works at Luma. Ada lives in Riga. → Ada works at Luma. Ada lives in Oslo." in told
+    assert shown.run(UNNAMED) == []
+    assert (shown.said, shown.asked) == ([], [])

@@ -16,6 +16,8 @@ from functools import cached_property
 from typing import Any
 
 from semgraph.compare.comparison import FILE, Arm, Comparison, load_comparison
+from semgraph.diff import FILE as DIFF
+from semgraph.diff import Diff
 from semgraph.execution.record import (
     WRITTEN,
     Run,
@@ -31,7 +33,8 @@ from semgraph.logical.schema import Draw, Graph, Label
 from semgraph.meter import StepMetrics, split
 from semgraph.provenance import FIXED, Lookup, Row, as_text, parsed
 from semgraph.render.chart import svg
-from semgraph.render.comparison import columns, footer
+from semgraph.render.comparison import columns, footer, graph_lines
+from semgraph.render.html.changes import changed
 from semgraph.render.html.dag import ORIGINS, Operators, drawings, origin, timeline
 from semgraph.render.html.graph import graph
 from semgraph.render.outcome import at, counted_rows, counters, seconds, total
@@ -399,6 +402,9 @@ def _run_sections(run: RecordedRun, texts: CallTexts, anchor: str) -> Iterator[D
     yield _section(anchor, "summary", "Summary", **_summary(run))
     if run.failed or run.unanswered:
         yield _section(anchor, "failed", "Failures", tables=list(_failures(run)))
+    if (changes := run.run.folder / DIFF).exists():
+        diff = Diff.from_dict(json.loads(changes.read_text(encoding="utf-8")))
+        yield _section(anchor, "changes", "What changed", **changed(diff, f"{anchor}-changes"))
     if run.pictures:
         more = len(run.pictures) - _PICTURES
         yield _section(
@@ -622,6 +628,16 @@ def _comparison_sections(
     differences = list(_differences(comparison))
     if differences:
         yield _section(anchor, "rows", "Differences", differences=differences)
+    for i, arm in enumerate(comparison):
+        if arm.graph is not None and arm.graph.diff.changes:
+            heading, kind = f"{arm.name} and {comparison.reference}: graphs", f"changes-{i}"
+            parts = changed(arm.graph.diff, f"{anchor}-{kind}")
+            more = f"The first {plural(len(arm.graph.diff), 'row')}; {count(arm.graph.left_out)} more differ."
+            parts["notes"] += [
+                *graph_lines(comparison, arm),
+                *([more] if arm.graph.left_out else []),
+            ]
+            yield _section(anchor, kind, heading, **parts)
     every = _comparison_calls(comparison)
     calls = [(texts.add(call, lookup), _measured(call, lookup)) for call in _listed_calls(every)]
     if calls:

@@ -186,10 +186,13 @@ def _left_out(picture: Picture, nodes: int, drawn: int, edges: int) -> Iterator[
 
 
 class Kind(NamedTuple):
-    """A label of nodes or edges: its colour index, and whether it belongs to edges."""
+    """A label of nodes or edges, which has a colour, or in a difference what became of them; and
+    whether it belongs to edges.
+    """
 
     label: str
     edge: bool
+    signed: bool = False
 
 
 class _Drawing:
@@ -198,14 +201,19 @@ class _Drawing:
     def __init__(self, picture: Picture, keys: Sequence[str], edges: Sequence[Arrow]) -> None:
         self.picture, self.keys, self.edges = picture, keys, edges
         self.names = {key: picture.name(key) for key in keys}
-        kinds = [Kind(self._label(key), edge=False) for key in keys]
-        kinds += [Kind(edge.label, edge=True) for edge in edges]
-        self.kinds = Counter(kinds)
+        self.kinds = Counter([*map(self._node_kind, keys), *map(self._edge_kind, edges)])
         self.place = {kind: i for i, kind in enumerate(self.kinds)}
         self.unnamed = 0
 
     def _label(self, key: str) -> str:
         return self.picture.nodes[key].label if key in self.picture.nodes else ""
+
+    def _node_kind(self, key: str) -> Kind:
+        sign = self.picture.nodes[key].sign if key in self.picture.nodes else ""
+        return Kind(sign or self._label(key), edge=False, signed=bool(sign))
+
+    def _edge_kind(self, edge: Arrow) -> Kind:
+        return Kind(edge.sign or edge.label, edge=True, signed=bool(edge.sign))
 
     def legend(self) -> list[dict[str, Any]]:
         """The labels of the drawing with their colours and counts; empty if no label is known."""
@@ -221,6 +229,8 @@ class _Drawing:
         ]
 
     def _colour(self, kind: Kind) -> int | str:
+        if kind.signed:
+            return kind.label
         return self.place[kind] % KINDS if kind.label or not kind.edge else "none"
 
     def _shape(self, kind: Kind) -> str:
@@ -228,7 +238,7 @@ class _Drawing:
 
     def notes(self) -> Iterator[str]:
         """Explanations that the drawing lacks."""
-        if any(edge.end for edge in self.edges):
+        if any(edge.end and not edge.sign for edge in self.edges):
             yield "Dashed: no longer holds."
         if self.unnamed:
             yield f"{plural(self.unnamed, 'name')} of edges found no place in the drawing."
@@ -266,10 +276,11 @@ class _Drawing:
         }
 
     def _node(self, i: int, key: str, place: Point) -> dict[str, Any]:
-        label = self._label(key)
-        kind = Kind(label, edge=False)
+        label, kind = self._label(key), self._node_kind(key)
         edges = sum(key in {edge.source, edge.target} for edge in self.edges)
-        said = ", ".join(part for part in (self.names[key], label, plural(edges, "edge")) if part)
+        sign = kind.label if kind.signed else ""
+        told = (self.names[key], label, sign, plural(edges, "edge"))
+        said = ", ".join(part for part in told if part)
         x, y = place
         return {
             "number": i,
@@ -296,12 +307,12 @@ class _Drawing:
         form = "M{:.1f} {:.1f}Q{:.1f} {:.1f} {:.1f} {:.1f}"
         return {
             "number": i,
-            "kind": self._colour(Kind(edge.label, edge=True)),
-            "ended": bool(edge.end),
+            "kind": self._colour(self._edge_kind(edge)),
+            "ended": bool(edge.end) and not edge.sign,
             "d": (form if len(curve) == 3 else form.replace("Q", "C") + " {:.1f} {:.1f}").format(
                 *(value for point in curve for value in point)
             ),
-            "said": " · ".join(part for part in (ends, edge.text, edge.holds) if part),
+            "said": " · ".join(part for part in (edge.sign, ends, edge.text, edge.holds) if part),
             "name": name if place else "",
             "x": _px((place.left + place.right) / 2) if place else "",
             "y": _px(place.top + 10.5) if place else "",

@@ -1,0 +1,355 @@
+"""The rows of a graph that a plan wrote: as they are stored, as the plan makes them now, and what
+becomes of them.
+
+A stored value with another fingerprint than the plan wrote was changed by another plan or by hand:
+it stays, and so does a deletion.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from semgraph.expr.functions import TEXT_FUNCTIONS
+from semgraph.logical.schema import Graph, Label
+from semgraph.relational.batch import values
+from semgraph.stores.base import Deletion, EdgeWrite, NodeWrite, Write
+from semgraph.stores.writes import WrittenRow, fingerprint, row_fingerprint
+
+Id = tuple[str, str]  # label and key
+Values = dict[str, Any]
+_MADE = "created_at"  # kept from the stored row
+
+
+def declared(graph: Graph, label: Label) -> list[str]:
+    """The properties that a refresh compares: no key, no partition, nothing derived."""
+    apart = {graph.key, graph.partition, *label.derived}
+    return [name for name in label.columns if name not in apart]
+
+
+@dataclass
+class Rows:
+    """The nodes and edges of some partitions.
+
+    Args:
+        graph: The graph.
+        tables: The rows by label, with the columns of `Store.scan`, without vectors.
+    """
+
+    graph: Graph
+    tables: Mapping[str, pa.Table]
+
+    def __post_init__(self) -> None:
+        """Read the values."""
+        self.partitions: dict[Id, str] = {}
+        self.values: dict[Id, Values] = {}
+        for name, table in self.tables.items():
+            columns = declared(self.graph, self.graph.labels[name])
+            keys: list[str] = values(table.column(self.graph.key))
+            parts: list[str | None] = values(table.column(self.graph.partition))
+            rows = table.select(columns).to_pylist()
+            for key, part, row in zip(keys, parts, rows, strict=True):
+                self.partitions[name, key] = part or ""
+                self.values[name, key] = {n: v for n, v in row.items() if not is_nothing(n, v)}
+
+
+def is_nothing(name: str, value: Any) -> bool:
+    """Whether a stored value is NULL: a row without further labels or attributes has empty ones."""
+    return (
+        value is None or (name == "labels" and not value) or (name, value) == ("attributes", "{}")
+    )
+
+
+def print_of(name: str, value: Any) -> str:
+    """The fingerprint of a stored value."""
+    return fingerprint(json.loads(value) if name == "attributes" else value)
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What becomes of a row: its values (None: it is not in the graph), and the values that stay as
+    they were edited, with those of the plan (None in place of all: a row that stays deleted).
+    """
+
+    values: Values | None
+    edited: Mapping[str, Any] | None = field(default_factory=dict)
+
+
+@dataclass
+class GraphStates:
+    """The stored rows and the rows that the plan makes now.
+
+    Args:
+        graph: The graph.
+        stored: The stored rows.
+        before: What the plan had written, by label and fingerprint of the key.
+        discard: Whether edits are overwritten.
+        made: The rows of the scratch copy.
+        after: What it writes now.
+        restated: The rows that windows with new or edited input rows write now.
+    """
+
+    graph: Graph
+    stored: Rows
+    before: Mapping[Id, WrittenRow]
+    discard: bool = False
+    made: Rows = field(init=False)
+    after: Mapping[Id, WrittenRow] = field(default_factory=dict)
+    restated: frozenset[Id] = frozenset()
+
+    def __post_init__(self) -> None:
+        """Note the fingerprints of keys."""
+        self._prints: dict[Id, Id] = {}
+
+    def print_of(self, row: Id) -> Id:
+        """The label of a row, and the fingerprint of its key."""
+        if row not in self._prints:
+            self._prints[row] = (row[0], row_fingerprint(row[1]))
+        return self._prints[row]
+
+    def is_own(self, row: Id) -> bool:
+        """Whether the plan made a stored row: it wrote it, and no other program made it before."""
+        written, stored = self.before.get(self.print_of(row)), self.stored.values[row]
+        if written is None or not written.creates or written.deleted:
+            return False
+        made = {n: p for n, p in written.created.items() if n in stored}
+        return not made or any(print_of(n, stored[n]) in prints for n, prints in made.items())
+
+    def base(self, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+        """The rows of tables that the plan did not make, and edges between them."""
+        kept: dict[str, pa.Table] = {}
+        keys: dict[str, set[str]] = {}
+        labels = (*self.graph.nodes, *self.graph.edges)
+        for label in labels:
+            table = tables[label.name]
+            own: list[str] = values(table.column(self.graph.key))
+            mask = [not self.is_own((label.name, key)) for key in own]
+            if label.kind == "edge":
+                for end in label.ends:
+                    there = keys[getattr(label, end)]
+                    ends = table.column(end).to_pylist()
+                    mask = [m and e in there for m, e in zip(mask, ends, strict=True)]
+            kept[label.name] = table.filter(pa.array(mask, pa.bool_()))
+            keys[label.name] = {key for key, m in zip(own, mask, strict=True) if m}
+        return kept
+
+    def merged(self) -> dict[Id, Merged]:
+        """What becomes of every row that the plan wrote or writes."""
+        made = self.made.values
+        rows = dict.fromkeys((*self.stored.values, *made))
+        found: dict[Id, Merged] = {}
+        for row in rows:
+            at = self.print_of(row)
+            if at in self.before or at in self.after:
+                stored, new = self.stored.values.get(row), made.get(row)
+                found[row] = self._merge(row, stored, new)
+        return self._with_ends(found)
+
+    def _merge(self, row: Id, stored: Values | None, new: Values | None) -> Merged:
+        at = self.print_of(row)
+        written = self.before.get(at)
+        if stored is None:
+            is_deleted = written is not None and not written.deleted
+            if new is None or not is_deleted or at in self.restated or self.discard:
+                return Merged(new)
+            return Merged(None, None)
+        if new is None:
+            is_edited = written is not None and any(
+                self._is_edited(written, name, value) for name, value in stored.items()
+            )
+            if self.is_own(row) and is_edited and not self.discard:
+                return Merged(stored, {})
+            return Merged(None)
+        return self._values(written or WrittenRow(), stored, new)
+
+    @staticmethod
+    def _is_edited(written: WrittenRow, name: str, value: Any) -> bool:
+        """Whether a stored value replaced one that the plan wrote."""
+        if name in written.united:
+            return any(fingerprint(each) not in written.united[name] for each in value)
+        prints = [*filter(None, [written.values.get(name)]), *written.created.get(name, ())]
+        return bool(prints) and print_of(name, value) not in prints
+
+    def _values(self, written: WrittenRow, stored: Values, new: Values) -> Merged:
+        """The values of a row that is stored and made again."""
+        result, edited = dict(new), dict[str, Any]()
+        for name in {**stored, **new}:
+            old, made = stored.get(name), new.get(name)
+            if old == made:
+                continue
+            known = name in written.values or name in written.created or name in written.united
+            if name == _MADE and old is not None:
+                result[name] = old
+            elif name in written.united and not self.discard:
+                result[name] = _lists(written.united[name], old or [], made or [])
+            elif self.discard and known:
+                continue
+            elif old is None and known:  # its value was deleted
+                edited[name] = made
+                del result[name]
+            elif old is not None and not (known and not self._is_edited(written, name, old)):
+                result[name] = old
+                if made is not None or known:
+                    edited[name] = made
+        return Merged(result, edited)
+
+    def _with_ends(self, found: dict[Id, Merged]) -> dict[Id, Merged]:
+        """Without edges that lack an end, and with the nodes that other edges need."""
+
+        def exists(row: Id) -> bool:
+            return found[row].values is not None if row in found else row in self.stored.values
+
+        needed = set[Id]()
+        for row in self._edges({**self.stored.values, **found}):
+            kept = found.get(row)
+            properties = self.stored.values[row] if kept is None else kept.values
+            if properties is None:
+                continue
+            label = self.graph.labels[row[0]]
+            ends = [(getattr(label, end), str(properties[end])) for end in label.ends]
+            if all(map(exists, ends)):
+                continue
+            if kept is None or kept.values == self.stored.values.get(row):
+                needed.update(end for end in ends if end in self.stored.values)
+            else:
+                found[row] = Merged(self.stored.values.get(row), None)
+        for row in needed:
+            found[row] = Merged(self.stored.values[row], {})
+        return found
+
+    def kept(self, found: Mapping[Id, Merged]) -> dict[Id, dict[str, str]]:
+        """The fingerprints of times of creation that stay, by label and fingerprint of the key."""
+        times = {
+            row: (merged.values[_MADE], self.made.values.get(row, {}).get(_MADE))
+            for row, merged in found.items()
+            if merged.values is not None and _MADE in merged.values
+        }
+        return {
+            self.print_of(row): {_MADE: fingerprint(stored)}
+            for row, (stored, made) in times.items()
+            if stored != made
+        }
+
+    def _edges(self, rows: Iterable[Id]) -> Iterator[Id]:
+        return (row for row in rows if self.graph.labels[row[0]].kind == "edge")
+
+
+def _lists(prints: list[str], stored: list[Any], made: list[Any]) -> list[Any]:
+    """A list that the plan makes now, without elements that were deleted by hand, and with those that
+    were added.
+    """
+    there = {fingerprint(each) for each in stored}
+    gone = set(prints) - there
+    kept = [each for each in made if fingerprint(each) not in gone]
+    added = [each for each in stored if fingerprint(each) not in prints and each not in kept]
+    return [*kept, *added]
+
+
+def _schema(graph: Graph, label: Label) -> pa.Schema:
+    names = [graph.key, graph.partition, *declared(graph, label)]
+    typed = {graph.key: pa.string(), graph.partition: pa.string()}
+    return pa.schema([(name, typed.get(name) or label.columns[name].arrow) for name in names])
+
+
+def tables_of(
+    graph: Graph, rows: Mapping[Id, Values | None], partition_of: Mapping[Id, str]
+) -> dict[str, pa.Table]:
+    """Rows as tables by label; None: a row is not in the graph."""
+    found: dict[str, list[Values]] = {name: [] for name in graph.labels}
+    for row, properties in rows.items():
+        if properties is not None:
+            own = {**properties, graph.key: row[1], graph.partition: partition_of[row]}
+            found[row[0]].append(own)
+    return {
+        name: pa.Table.from_pylist(own, _schema(graph, graph.labels[name]))
+        for name, own in found.items()
+    }
+
+
+def writes_of_changes(
+    graph: Graph,
+    stored: Rows,
+    found: Mapping[Id, Merged],
+    partition_of: Mapping[Id, str],
+    vectors: Mapping[str, pa.Table],
+) -> list[Write]:
+    """The writes that turn the stored rows into the merged ones.
+
+    Args:
+        graph: The graph.
+        stored: The stored rows.
+        found: What becomes of rows.
+        partition_of: The partition of each row.
+        vectors: The rows of the scratch copy with their vectors, by label.
+    """
+    gone: dict[str, list[Id]] = defaultdict(list)
+    put: dict[str, list[tuple[Id, Values]]] = defaultdict(list)
+    for row, merged in found.items():
+        before, after = stored.values.get(row), merged.values
+        if before == after:
+            continue
+        label = graph.labels[row[0]]
+        if before is not None and (
+            after is None or any(before[end] != after[end] for end in label.ends)
+        ):
+            gone[row[0]].append(row)
+        if after is not None:
+            put[row[0]].append((row, after))
+    writes: list[Write] = []
+    for label in (*graph.edges, *graph.nodes):
+        if rows := gone[label.name]:
+            data = [{graph.key: r[1], graph.partition: partition_of[r]} for r in rows]
+            schema = pa.schema([(graph.key, pa.string()), (graph.partition, pa.string())])
+            writes.append(Deletion(label.name, pa.Table.from_pylist(data, schema), detach=True))
+    for label in (*graph.nodes, *graph.edges):
+        if own := put[label.name]:
+            writes += _puts(graph, label, own, partition_of, vectors.get(label.name))
+    return writes
+
+
+def _puts(
+    graph: Graph,
+    label: Label,
+    rows: list[tuple[Id, Values]],
+    partition_of: Mapping[Id, str],
+    vectors: pa.Table | None,
+) -> Iterator[Write]:
+    """The writes of rows of a label: those whose texts have the vectors of the scratch copy with
+    them, the others without.
+    """
+    kind = NodeWrite if label.kind == "node" else EdgeWrite
+    texts = {d.name: d for d in label.derived.values() if d.by != "embed"}
+    schema = _schema(graph, label)
+    for name in texts:
+        schema = schema.append(pa.field(name, label.columns[name].arrow))
+    there: dict[str, Values] = {}
+    embedded = {t: v for t, v in label.vectors.items() if vectors and v in vectors.column_names}
+    if vectors is not None and embedded:
+        columns = [graph.key, *embedded]
+        there = {row[graph.key]: row for row in vectors.select(columns).to_pylist()}
+        places = {key: i for i, key in enumerate(vectors.column(graph.key).to_pylist())}
+    groups: dict[bool, list[Values]] = {True: [], False: []}
+    for row, own in rows:
+        values = {**own, graph.key: row[1], graph.partition: partition_of[row]}
+        values |= {
+            name: TEXT_FUNCTIONS[derived.by].python(own[derived.of])
+            for name, derived in texts.items()
+            if derived.of in own
+        }
+        made = there.get(row[1])
+        same = made is not None and all(made[text] == own.get(text) for text in embedded)
+        groups[same].append(values)
+    for with_vectors, own_rows in groups.items():
+        if not own_rows:
+            continue
+        table = pa.Table.from_pylist(own_rows, schema)
+        if with_vectors and vectors is not None:
+            at = pa.array([places[row[graph.key]] for row in own_rows], pa.int64())
+            for vector in embedded.values():
+                table = table.append_column(vector, vectors.column(vector).take(at))
+        yield kind(label.name, table, replace=True)

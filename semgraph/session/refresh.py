@@ -1,0 +1,403 @@
+"""Refreshes: what a plan wrote is computed again over its present inputs, compared, and replaced.
+
+The partitions of the inputs are computed in a scratch copy that starts with the rows of other plans
+and programs, window by window as their commit markers record them. The journal answers every request
+that did not change. The difference is applied in one transaction, unless another run has written the
+partition since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+from uuid import uuid4
+
+import pyarrow as pa
+
+from semgraph.compare.trial import Snapshot
+from semgraph.diff import Change, Diff
+from semgraph.errors import BudgetReached, PlanError, Problem, SemgraphError
+from semgraph.execution.commit import witness_of, witness_sink
+from semgraph.execution.result import Result
+from semgraph.execution.windows import InputRows, prepare
+from semgraph.formats import plural
+from semgraph.logical.node import walk
+from semgraph.logical.plan import LogicalPlan, Windowing
+from semgraph.logical.schema import Graph, Label
+from semgraph.logical.sinks import Merge
+from semgraph.meter import Meter
+from semgraph.session.committed import Committed, InputChanges, Layout, StoredRows, with_kept
+from semgraph.session.merging import (
+    GraphStates,
+    Merged,
+    Rows,
+    print_of,
+    tables_of,
+    writes_of_changes,
+)
+from semgraph.session.resources import Resources
+from semgraph.session.run import RunRequest, parts_of, run_plan, trimmed
+from semgraph.stores.base import (
+    CommitMarker,
+    History,
+    Replacement,
+    Store,
+    WriteBatch,
+    Written,
+    open_for_reading,
+)
+from semgraph.stores.writes import WrittenRow, kept_values, row_fingerprint, written
+
+Id = tuple[str, str]  # label and key, or label and the fingerprint of a key
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefreshOptions:
+    """The options of a refresh; the arguments of `Session.arefresh`, which describes them."""
+
+    complete: bool = False
+    retract: int | None = None
+    in_order: bool = False
+    adopt: bool = False
+    discard_edits: bool = False
+    dry_run: bool = False
+    fresh: bool = False
+
+
+@dataclass(frozen=True)
+class Refresh:
+    """A refresh that is computed and not yet applied.
+
+    Args:
+        diff: The difference between the graph and what the plan makes of its present inputs.
+        rows: How the input rows differ from those that were committed.
+        result: The run in the scratch copy.
+    """
+
+    diff: Diff
+    rows: InputChanges
+    result: Result
+    _apply: Callable[[], Awaitable[Written]] = field(repr=False)
+    _wait: Callable[[Coroutine[Any, Any, Written]], Written] = field(
+        repr=False, default=asyncio.run
+    )
+
+    @property
+    def metrics(self) -> Meter:
+        """The counters of the run, by step."""
+        return self.result.meter
+
+    async def aapply(self) -> Written:
+        """Write the difference, in one transaction, with the commit markers of its rows.
+
+        Raises:
+            ConcurrentWrite: Another run has written the groups since; nothing is written.
+            SemgraphError: Rows failed that are in the graph; nothing is written.
+        """
+        return await self._apply()
+
+    def apply(self) -> Written:
+        """As `aapply`, in a script or inside a running event loop."""
+        return self._wait(self.aapply())
+
+
+def require_refreshable(plan: LogicalPlan, resources: Resources) -> Windowing:
+    """Refuse a plan whose rows have no markers. Raises PlanError."""
+    if plan.windows is None or not plan.writes:
+        lacks = "windows" if plan.windows is None else "writes"
+        what = f"plan {plan.name} has no {lacks}, so no markers tell which rows it wrote"
+        raise PlanError(Problem(what, hint=f"run it again: semgraph run {plan.file or plan.name}"))
+    if "engine" in resources.settings.values:
+        what = "a refresh runs in this process: an engine runs plans, and refreshes no graph"
+        raise PlanError(Problem(what, hint="leave the engine out"))
+    return plan.windows
+
+
+async def compute_refresh(
+    request: RunRequest, options: RefreshOptions, resources: Resources
+) -> Refresh:
+    """Compute what the plan makes of its present inputs, in a scratch copy. Raises as `run_plan`."""
+    windowing = require_refreshable(trimmed(request), resources)
+    async with resources.opened_store(request.plan.graph) as store:
+        return await _Refreshing(request, options, resources, windowing, store).compute()
+
+
+@dataclass
+class _Refreshing:
+    """One refresh, while it is computed."""
+
+    request: RunRequest
+    options: RefreshOptions
+    resources: Resources
+    windowing: Windowing
+    store: Store
+
+    @property
+    def plan(self) -> LogicalPlan:
+        """The plan."""
+        return self.request.plan
+
+    async def compute(self) -> Refresh:
+        """Compute the refresh."""
+        graph, name = self.plan.graph, self.windowing.input
+        given = await prepare(self.windowing, self.request.inputs[name])
+        history, stored, tables = await self._read(given.partitions)
+        committed = Committed(history, self.options.adopt)
+        committed.require_lists(self.plan)
+        changes = committed.changes(
+            given, complete=self.options.complete, retract=self.options.retract
+        )
+        rows, table = await self._rows(given, committed, changes, stored)
+        before = self._before(committed, stored)
+        states = GraphStates(graph, stored, before, self.options.discard_edits)
+        layout = Layout(
+            self.windowing, rows, committed, datetime.now(UTC),
+            in_order=self.options.in_order, fresh=self._fresh(given),
+        )  # fmt: skip
+        request = replace(
+            self.request,
+            inputs={**self.request.inputs, name: table},
+            options=replace(self.request.options, again=True),
+            windows=layout.windows(),
+        )
+        base = states.base(tables)
+        dimensions = await self._dimensions(base)
+        async with Snapshot(graph, base, dimensions=dimensions).copy() as scratch:
+            result = await run_plan(request, self.resources.over(scratch))
+            made = await scratch.history(self.plan.name, rows.partitions)
+            vectors = await _scanned(scratch, graph, rows.partitions)
+        if result.stopped:
+            raise BudgetReached(f"{result.stopped}; the graph stays as it was", result)
+        states.made = Rows(graph, vectors)
+        return self._compared(states, committed, changes, made, vectors, result)
+
+    async def _read(
+        self, partitions: list[str]
+    ) -> tuple[Mapping[str, History], Rows, dict[str, pa.Table]]:
+        """What the plan committed in partitions, and their rows, with vectors in the tables."""
+        graph = self.plan.graph
+        if not self.resources.may_hold_rows:
+            empty = {name: _empty(label, graph) for name, label in graph.labels.items()}
+            return {name: History() for name in partitions}, Rows(graph, empty), empty
+        await open_for_reading(self.store, graph)
+        history = await self.store.history(self.plan.name, partitions)
+        tables = await _scanned(self.store, graph, partitions)
+        return history, Rows(graph, tables), tables
+
+    async def _dimensions(self, base: Mapping[str, pa.Table]) -> int | None:
+        """The length of the vectors of the base."""
+        if not any(table.num_rows for table in base.values()):
+            return None
+        return next(iter((await self.store.statistics()).dimensions.values()), None)
+
+    async def _rows(
+        self, given: InputRows, committed: Committed, changes: InputChanges, stored: Rows
+    ) -> tuple[InputRows, pa.Table]:
+        """All rows to compute: those of the inputs, and committed ones without values in them."""
+        table = self.request.inputs[self.windowing.input]
+        if not changes.kept:
+            return given, table
+        sink = witness_sink(self.plan)
+        nodes = {
+            key: values
+            for (label, key), values in stored.values.items()
+            if sink is not None and label == sink.node
+        }
+        reader = StoredRows(sink, self.windowing, table.schema, nodes)
+        missing = changes.kept - committed.rows.keys()
+        kept = [(row, own.content) for row, own in committed.rows.items() if row in changes.kept]
+        kept_table = reader.table([*kept, *((row, "") for row in sorted(missing))])
+        whole = with_kept(table, kept_table, given)
+        return await prepare(self.windowing, whole), whole
+
+    def _before(self, committed: Committed, stored: Rows) -> dict[Id, WrittenRow]:
+        """What the plan had written, by label and fingerprint of the key."""
+        if not self.options.adopt:
+            return written(window.writes or "" for _, window in committed.windows)
+        labels = {sink.label.name for sink in self.plan.writes if isinstance(sink, Merge)}
+        return {
+            (label, row_fingerprint(key)): WrittenRow(
+                {name: print_of(name, value) for name, value in values.items()}, creates=True
+            )
+            for (label, key), values in stored.values.items()
+            if label in labels
+        }
+
+    def _fresh(self, given: InputRows) -> frozenset[tuple[str, str]]:
+        """The rows about which the model is asked anew."""
+        if not self.options.fresh:
+            return frozenset()
+        return frozenset(zip(given.partition_of_row, given.keys, strict=True))
+
+    def _compared(
+        self,
+        states: GraphStates,
+        committed: Committed,
+        changes: InputChanges,
+        made: Mapping[str, History],
+        vectors: Mapping[str, pa.Table],
+        result: Result,
+    ) -> Refresh:
+        after = Committed(made)
+        states.after = written(window.writes or "" for _, window in after.windows)
+        states.restated = frozenset(
+            at
+            for at, row in states.after.items()
+            if any(_has(after, number, changes.new | changes.edited) for number in row.windows)
+        )
+        found = states.merged()
+        parts = parts_of(self.request, self.resources)
+        causes = _Causes(self.plan, states, committed, after, changes, parts)
+        partition_of = {**states.made.partitions, **states.stored.partitions}
+        diff = _diff(self.plan.graph, states, found, partition_of, causes)
+        writes = writes_of_changes(self.plan.graph, states.stored, found, partition_of, vectors)
+        batch, kept = WriteBatch(tuple(writes)), states.kept(found)
+        replacement = self._replacement(committed, after, batch, kept, result.run)
+        lost = self._lost(committed, after, changes)
+        return Refresh(diff, changes, result, partial(self._apply, replacement, lost))
+
+    def _replacement(
+        self, committed: Committed, after: Committed, batch: WriteBatch,
+        kept: Mapping[Id, Mapping[str, str]], run: str,
+    ) -> Replacement:  # fmt: skip
+        """The new content of the partitions, with the markers of the scratch copy."""
+        texts = kept_values((window.writes or "" for _, window in after.windows), kept)
+        heads = {name: (own.head, uuid4().hex) for name, own in committed.history.items()}
+        witness = witness_of(self.plan)
+        markers = tuple(
+            CommitMarker(
+                self.plan.name,
+                partition,
+                tuple(row.row for row in window.rows),
+                self.plan.fingerprint,
+                window.now,
+                run,
+                None,
+                "",
+                witness,
+                tuple(row.content for row in window.rows),
+                window.begun,
+                window.parts,
+                text,
+            )
+            for (partition, window), text in zip(after.windows, texts, strict=True)
+        )
+        return Replacement(batch, self.plan.name, heads, markers)
+
+    @staticmethod
+    def _lost(committed: Committed, after: Committed, changes: InputChanges) -> list[str]:
+        """The committed rows that could not be computed again."""
+        return [key for _, key in sorted(committed.rows.keys() - after.rows.keys() - changes.gone)]
+
+    async def _apply(self, replacement: Replacement, lost: list[str]) -> Written:
+        """Write the difference. Raises SemgraphError if committed rows failed."""
+        if lost:
+            rows = f"{plural(len(lost), 'row')} of the graph failed, first {lost[0]}"
+            raise SemgraphError(f"{rows}: nothing was written. Refresh again once they succeed")
+        async with self.resources.opened_store(self.plan.graph) as store:
+            async with self.resources.open(self.plan, fresh=False) as opened:
+                await store.ensure(self.plan.graph, await opened.vector_length(self.plan))
+            return await store.replace(replacement)
+
+
+def _has(committed: Committed, number: int, rows: Iterable[tuple[str, str]]) -> bool:
+    """Whether a window has one of some rows."""
+    partition, window = committed.windows[number]
+    return any((partition, row.row) in rows for row in window.rows)
+
+
+def _empty(label: Label, graph: Graph) -> pa.Table:
+    names = {graph.key: pa.string(), graph.partition: pa.string()}
+    columns = {name: kind.arrow for name, kind in label.columns.items()}
+    return pa.schema([*{**names, **columns}.items()]).empty_table()
+
+
+async def _scanned(store: Store, graph: Graph, partitions: list[str]) -> dict[str, pa.Table]:
+    """The rows of all labels in some partitions, with their vectors."""
+    dimensions = (await store.statistics()).dimensions
+    tables = {}
+    for name, label in graph.labels.items():
+        vectors = [vector for vector in label.vectors.values() if (name, vector) in dimensions]
+        tables[name] = await store.scan(name, [*label.columns, *vectors], partitions, ())
+    return tables
+
+
+def _diff(
+    graph: Graph, states: GraphStates, found: Mapping[Id, Merged], partition_of: Mapping[Id, str],
+    causes: _Causes,
+) -> Diff:  # fmt: skip
+    """The difference between the stored rows and what becomes of them."""
+    before = tables_of(graph, {row: states.stored.values.get(row) for row in found}, partition_of)
+    after = tables_of(graph, {row: merged.values for row, merged in found.items()}, partition_of)
+    diff = Diff.between(before, after, graph)
+    changes = (
+        replace(change, causes=causes.of((change.label, change.key)), run=causes.run(change))
+        for change in diff.changes
+    )
+    made = states.made.values
+    edited = tuple(
+        Change(
+            "-" if merged.values is None else "~", row[0], row[1], partition_of[row],
+            merged.values or made.get(row, {}),
+            {name: (merged.values or {}).get(name) for name in merged.edited or ()},
+            dict(merged.edited or {}),
+        )
+        for row, merged in found.items()
+        if merged.edited != {} or (merged.values is not None and row not in made)
+    )  # fmt: skip
+    return replace(diff, changes=tuple(changes), edited=edited, reasons=causes.reasons)
+
+
+class _Causes:
+    """Why rows differ."""
+
+    def __init__(
+        self,
+        plan: LogicalPlan,
+        states: GraphStates,
+        before: Committed,
+        after: Committed,
+        changes: InputChanges,
+        parts: Mapping[str, str],
+    ) -> None:
+        self.plan, self.states, self.changes = plan, states, changes
+        self._sides = ((before, states.before), (after, states.after))
+        self._parts = before.changed_parts(parts, plan.fingerprint) if before.rows else []
+        self._upstream: dict[str, list[str]] = {}
+        self.reasons = (*changes.reasons, *(f"{name} changed" for name in self._parts))
+
+    def of(self, row: Id) -> tuple[str, ...]:
+        """The causes of a change of a row."""
+        found: dict[str, None] = {}
+        at = self.states.print_of(row)
+        for committed, rows in self._sides:
+            for number in rows[at].windows if at in rows else ():
+                partition, window = committed.windows[number]
+                named = (self.changes.cause((partition, each.row)) for each in window.rows)
+                found |= dict.fromkeys(filter(None, named))
+        if found:
+            return tuple(found)
+        return tuple(f"{name} changed" for name in self._relevant(row[0])) or (
+            "follows from other changes",
+        )
+
+    def run(self, change: Change) -> str:
+        """The run that wrote a row before; "" if none did."""
+        committed, rows = self._sides[0]
+        at = self.states.print_of((change.label, change.key))
+        windows = [committed.windows[n][1] for n in rows[at].windows] if at in rows else []
+        return windows[-1].rows[0].run if windows else ""
+
+    def _relevant(self, label: str) -> list[str]:
+        """The changed parts that may change rows of a label."""
+        if label not in self._upstream:
+            sinks = [sink for sink in self.plan.writes if sink.label.name == label]
+            steps = {node.step for node in walk(*sinks)}
+            self._upstream[label] = [
+                part for part in self._parts if " of " not in part or part.split(" of ")[1] in steps
+            ]
+        return self._upstream[label]
