@@ -86,6 +86,19 @@ def _takes_arguments_of(
     return signed
 
 
+async def _reprocessed(request: RunRequest, resources: Resources) -> Result:
+    """Refresh a graph with fresh answers about the rows of a request."""
+    from semgraph.session.refresh import RefreshOptions, compute_refresh
+
+    options = replace(request.options, fresh=False)
+    refresh = await compute_refresh(
+        replace(request, options=options), RefreshOptions(fresh=True), resources
+    )
+    if options.write:
+        await refresh.aapply()
+    return refresh.result
+
+
 class Session:
     """Models, an embedder, a store and limits; runs plans with them.
 
@@ -280,7 +293,8 @@ class Session:
             sample: Take so many rows by their hash, in place of the first: of the windowed input whole
                 groups, without windows of the longest input.
             seed: Another choice of the sample.
-            again: Reprocess rows that the graph has already.
+            again: Ask the model anew about these rows, also those that the graph has already, and
+                refresh the graph with the answers; see `arefresh`.
             fresh: Ignore cached answers.
             write: Whether to write to the store.
             on_error: `raise` or `null` for every semantic step; replaces the step's own value.
@@ -334,7 +348,9 @@ class Session:
         request = replace(request, plan=without_absent(logical, tables), inputs=tables).continuing(
             earlier
         )
-        if engine is None:
+        if options.again and logical.windows is not None and logical.writes and until is None:
+            result = await _reprocessed(request, resources)
+        elif engine is None:
             result = await run_plan(request, resources)
         else:
             from semgraph.session.sharded import run_with_engine
