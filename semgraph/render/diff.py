@@ -132,13 +132,12 @@ def lines(diff: Diff, width: int) -> Iterator[Text]:
 
     for line in (*map(plain_line, diff.reasons), headline(diff)):
         yield from map(Text, hanging(line, width, 2))
-    printed, left = 0, 0
+    printed, left = 0, len(diff.changes) + len(diff.edited)
     for block in _blocks(diff, width):
-        if printed >= _ROWS:
-            left += 1
-            continue
-        printed += len(block)
+        printed, left = printed + len(block), left - 1
         yield from block
+        if printed >= _ROWS:
+            break
     if left:
         yield Text(f"  … and {count(left)} more: {command('--format json', '.as_dict()')}")
     for i, line in enumerate(_commands(diff)):
