@@ -33,7 +33,7 @@ def declared(graph: Graph, label: Label) -> list[str]:
 
 
 @dataclass
-class Rows:
+class GraphRows:
     """The nodes and edges of some partitions.
 
     Args:
@@ -95,10 +95,10 @@ class GraphStates:
     """
 
     graph: Graph
-    stored: Rows
+    stored: GraphRows
     before: Mapping[Id, WrittenRow]
     discard: bool = False
-    made: Rows = field(init=False)
+    made: GraphRows = field(init=False)
     after: Mapping[Id, WrittenRow] = field(default_factory=dict)
     restated: frozenset[Id] = frozenset()
 
@@ -259,7 +259,7 @@ def _schema(graph: Graph, label: Label) -> pa.Schema:
 def tables_of(
     graph: Graph, rows: Mapping[Id, Values | None], partition_of: Mapping[Id, str]
 ) -> dict[str, pa.Table]:
-    """Rows as tables by label; None: a row is not in the graph."""
+    """GraphRows as tables by label; None: a row is not in the graph."""
     found: dict[str, list[Values]] = {name: [] for name in graph.labels}
     for row, properties in rows.items():
         if properties is not None:
@@ -273,7 +273,7 @@ def tables_of(
 
 def writes_of_changes(
     graph: Graph,
-    stored: Rows,
+    stored: GraphRows,
     found: Mapping[Id, Merged],
     partition_of: Mapping[Id, str],
     vectors: Mapping[str, pa.Table],

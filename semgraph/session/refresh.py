@@ -35,11 +35,11 @@ from semgraph.meter import Meter
 from semgraph.optimizer import optimized
 from semgraph.physical.planner import compile_plan
 from semgraph.semantic.library import Library
-from semgraph.session.committed import Committed, InputChanges, Layout, StoredRows, with_kept
+from semgraph.session.committed import Committed, InputChanges, WindowLayout, StoredRows, with_kept
 from semgraph.session.merging import (
     GraphStates,
     Merged,
-    Rows,
+    GraphRows,
     print_of,
     tables_of,
     writes_of_changes,
@@ -49,7 +49,7 @@ from semgraph.session.run import RunRequest, parts_of, run_plan, trimmed
 from semgraph.stores.base import (
     CommitMarker,
     History,
-    Replacement,
+    NewContent,
     Store,
     WriteBatch,
     Written,
@@ -120,7 +120,7 @@ class Refresh:
 
         Raises:
             ConcurrentWrite: Another run has written the groups since; nothing is written.
-            SemgraphError: Rows failed that are in the graph; nothing is written.
+            SemgraphError: GraphRows failed that are in the graph; nothing is written.
             PlanError: It is a dry run.
         """
         if self.dry is not None:
@@ -181,7 +181,7 @@ class _Refreshing:
         rows, table = await self._rows(given, committed, changes, stored)
         before = self._before(committed, stored)
         states = GraphStates(graph, stored, before, self.options.discard_edits)
-        layout = Layout(
+        layout = WindowLayout(
             self.windowing, rows, committed, datetime.now(UTC),
             in_order=self.options.in_order, fresh=self._fresh(given),
         )  # fmt: skip
@@ -204,7 +204,7 @@ class _Refreshing:
             dry = await self._dry(unsent, request, made, scratch) if unsent is not None else None
         if result.stopped:
             raise BudgetReached(f"{result.stopped}; the graph stays as it was", result)
-        states.made = Rows(graph, vectors)
+        states.made = GraphRows(graph, vectors)
         return self._compared(states, committed, changes, made, vectors, result, dry)
 
     async def _dry(
@@ -233,16 +233,16 @@ class _Refreshing:
 
     async def _read(
         self, partitions: list[str]
-    ) -> tuple[Mapping[str, History], Rows, dict[str, pa.Table]]:
+    ) -> tuple[Mapping[str, History], GraphRows, dict[str, pa.Table]]:
         """What the plan committed in partitions, and their rows, with vectors in the tables."""
         graph = self.plan.graph
         if not self.resources.may_hold_rows:
             empty = {name: _empty(label, graph) for name, label in graph.labels.items()}
-            return {name: History() for name in partitions}, Rows(graph, empty), empty
+            return {name: History() for name in partitions}, GraphRows(graph, empty), empty
         await open_for_reading(self.store, graph)
         history = await self.store.history(self.plan.name, partitions)
         tables = await _scanned(self.store, graph, partitions)
-        return history, Rows(graph, tables), tables
+        return history, GraphRows(graph, tables), tables
 
     async def _dimensions(self, base: Mapping[str, pa.Table]) -> int | None:
         """The length of the vectors of the base."""
@@ -251,7 +251,7 @@ class _Refreshing:
         return next(iter((await self.store.statistics()).dimensions.values()), None)
 
     async def _rows(
-        self, given: InputRows, committed: Committed, changes: InputChanges, stored: Rows
+        self, given: InputRows, committed: Committed, changes: InputChanges, stored: GraphRows
     ) -> tuple[InputRows, pa.Table]:
         """All rows to compute: those of the inputs, and committed ones without values in them."""
         table = self.request.inputs[self.windowing.input]
@@ -270,7 +270,7 @@ class _Refreshing:
         whole = with_kept(table, kept_table, given)
         return await prepare(self.windowing, whole), whole
 
-    def _before(self, committed: Committed, stored: Rows) -> dict[Id, WrittenRow]:
+    def _before(self, committed: Committed, stored: GraphRows) -> dict[Id, WrittenRow]:
         """What the plan had written, by label and fingerprint of the key."""
         if not self.options.adopt:
             return written(window.writes or "" for _, window in committed.windows)
@@ -320,7 +320,7 @@ class _Refreshing:
     def _replacement(
         self, committed: Committed, after: Committed, batch: WriteBatch,
         kept: Mapping[Id, Mapping[str, str]], run: str,
-    ) -> Replacement:  # fmt: skip
+    ) -> NewContent:  # fmt: skip
         """The new content of the partitions, with the markers of the scratch copy."""
         texts = kept_values((window.writes or "" for _, window in after.windows), kept)
         heads = {name: (own.head, uuid4().hex) for name, own in committed.history.items()}
@@ -343,14 +343,14 @@ class _Refreshing:
             )
             for (partition, window), text in zip(after.windows, texts, strict=True)
         )
-        return Replacement(batch, self.plan.name, heads, markers)
+        return NewContent(batch, self.plan.name, heads, markers)
 
     @staticmethod
     def _lost(committed: Committed, after: Committed, changes: InputChanges) -> list[str]:
         """The committed rows that could not be computed again."""
         return [key for _, key in sorted(committed.rows.keys() - after.rows.keys() - changes.gone)]
 
-    async def _apply(self, replacement: Replacement, lost: list[str]) -> Written:
+    async def _apply(self, replacement: NewContent, lost: list[str]) -> Written:
         """Write the difference. Raises SemgraphError if committed rows failed."""
         if lost:
             rows = f"{plural(len(lost), 'row')} of the graph failed, first {lost[0]}"
@@ -390,11 +390,6 @@ def _diff(
     """The difference between the stored rows and what becomes of them."""
     before = tables_of(graph, {row: states.stored.values.get(row) for row in found}, partition_of)
     after = tables_of(graph, {row: merged.values for row, merged in found.items()}, partition_of)
-    diff = Diff.between(before, after, graph)
-    changes = (
-        replace(change, causes=causes.of((change.label, change.key)), run=causes.run(change))
-        for change in diff.changes
-    )
     made = states.made.values
     edited = tuple(
         Change(
@@ -406,7 +401,12 @@ def _diff(
         for row, merged in found.items()
         if merged.edited != {} or (merged.values is not None and row not in made)
     )  # fmt: skip
-    return replace(diff, changes=tuple(changes), edited=edited, reasons=causes.reasons)
+    diff = Diff.between(before, after, graph, edited=edited)
+    changes = (
+        replace(change, causes=causes.of((change.label, change.key)), run=causes.run(change))
+        for change in diff.changes
+    )
+    return replace(diff, changes=tuple(changes), reasons=causes.reasons)
 
 
 class _Causes:

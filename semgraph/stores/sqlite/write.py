@@ -18,7 +18,7 @@ from semgraph.stores.base import (
     EdgeWrite,
     History,
     PartitionState,
-    Replacement,
+    NewContent,
     WriteBatch,
 )
 from semgraph.stores.markers import (
@@ -434,7 +434,7 @@ def commit(
 def replace(
     con: sqlite3.Connection,
     tables: Mapping[str, Table],
-    new: Replacement,
+    new: NewContent,
     merges: Sequence[EncodedMerge],
 ) -> dict[str, int]:
     """Write a batch and replace the markers of a plan. As `commit`."""
