@@ -35,11 +35,11 @@ from semgraph.meter import Meter
 from semgraph.optimizer import optimized
 from semgraph.physical.planner import compile_plan
 from semgraph.semantic.library import Library
-from semgraph.session.committed import Committed, InputChanges, WindowLayout, StoredRows, with_kept
+from semgraph.session.committed import Committed, InputChanges, StoredRows, WindowLayout, with_kept
 from semgraph.session.merging import (
+    GraphRows,
     GraphStates,
     Merged,
-    GraphRows,
     print_of,
     tables_of,
     writes_of_changes,
@@ -74,7 +74,7 @@ class RefreshOptions:
 
 
 @dataclass(frozen=True)
-class DryRun:
+class Foreseen:
     """What a refresh would ask.
 
     Args:
@@ -104,7 +104,7 @@ class Refresh:
     diff: Diff
     rows: InputChanges
     result: Result
-    dry: DryRun | None
+    dry: Foreseen | None
     _apply: Callable[[], Awaitable[Written]] = field(repr=False)
     _wait: Callable[[Coroutine[Any, Any, Written]], Written] = field(
         repr=False, default=asyncio.run
@@ -209,7 +209,7 @@ class _Refreshing:
 
     async def _dry(
         self, unsent: Unsent, request: RunRequest, made: Committed, scratch: Store
-    ) -> DryRun:
+    ) -> Foreseen:
         """What the requests that were not sent, and those that follow from them, amount to."""
         lost, partitions = list[str](), set[str]()
         for window in request.windows:
@@ -217,7 +217,7 @@ class _Refreshing:
                 partitions.add(window.partition)
             lost += window.rows if window.partition in partitions else ()
         calls = await self._expected(request, len(lost), scratch) if lost else 0.0
-        return DryRun(len(unsent.first), len(lost), calls, len(unsent.texts))
+        return Foreseen(len(unsent.first), len(lost), calls, len(unsent.texts))
 
     async def _expected(self, request: RunRequest, rows: int, scratch: Store) -> float | None:
         """The calls that EXPLAIN expects for so many input rows; None: unknown."""
@@ -297,7 +297,7 @@ class _Refreshing:
         after: Committed,
         vectors: Mapping[str, pa.Table],
         result: Result,
-        dry: DryRun | None,
+        dry: Foreseen | None,
     ) -> Refresh:
         states.after = written(window.writes or "" for _, window in after.windows)
         states.restated = frozenset(
@@ -310,7 +310,10 @@ class _Refreshing:
         causes = _Causes(self.plan, states, committed, after, changes, parts)
         partition_of = {**states.made.partitions, **states.stored.partitions}
         diff = _diff(self.plan.graph, states, found, partition_of, causes)
-        writes = writes_of_changes(self.plan.graph, states.stored, found, partition_of, vectors)
+        writes = writes_of_changes(
+            self.plan.graph, states.stored, found, partition_of, vectors,
+            embed="embedder changed" in causes.reasons,
+        )  # fmt: skip
         batch, kept = WriteBatch(tuple(writes)), states.kept(found)
         replacement = self._replacement(committed, after, batch, kept, result.run)
         lost = self._lost(committed, after, changes)

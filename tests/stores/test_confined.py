@@ -12,8 +12,8 @@ from semgraph.stores.base import (
     Deletion,
     Method,
     Migratable,
-    PartitionState,
     NewContent,
+    PartitionState,
     WriteBatch,
 )
 

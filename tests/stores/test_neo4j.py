@@ -27,7 +27,7 @@ from semgraph.errors import DataError, EngineError, StoreUnavailable
 from semgraph.expr import parse_scalar
 from semgraph.frontend.graph_files import graph_of
 from semgraph.session import Session
-from semgraph.stores.base import Method, NodeWrite, NewContent, WriteBatch
+from semgraph.stores.base import Method, NewContent, NodeWrite, WriteBatch
 from semgraph.stores.neo4j import bolt as neo4j_bolt
 from semgraph.stores.neo4j import search_cypher
 from semgraph.stores.neo4j.schema import Setup

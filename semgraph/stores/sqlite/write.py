@@ -17,8 +17,8 @@ from semgraph.stores.base import (
     Deletion,
     EdgeWrite,
     History,
-    PartitionState,
     NewContent,
+    PartitionState,
     WriteBatch,
 )
 from semgraph.stores.markers import (
