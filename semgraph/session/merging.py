@@ -236,10 +236,10 @@ class GraphStates:
         """Rows that were merged into stored ones, each with the row that it became."""
         found: dict[Id, Id] = {}
         labels = {name: own for name, label in self.graph.labels.items() if (own := label.aliases)}
-        for row, values in self.stored.values.items():
+        for row, stored in self.stored.values.items():
             if row[0] in labels:
-                name, attributes = labels[row[0]], json.loads(values.get("attributes", "{}"))
-                listed = values.get(name) or attributes.get(name) or []
+                name, attributes = labels[row[0]], json.loads(stored.get("attributes", "{}"))
+                listed = stored.get(name) or attributes.get(name) or []
                 found |= {(row[0], str(key)): row for key in listed}
         return found
 
