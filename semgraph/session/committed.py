@@ -132,7 +132,7 @@ class Committed:
 
 
 @dataclass(frozen=True)
-class Layout:
+class WindowLayout:
     """The windows in which a refresh computes its rows.
 
     Args:

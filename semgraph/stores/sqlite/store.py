@@ -30,8 +30,8 @@ from semgraph.stores.base import (
     CommitMarker,
     History,
     MatchQuery,
+    NewContent,
     PartitionState,
-    Replacement,
     SearchQuery,
     Statistics,
     WriteBatch,
@@ -364,7 +364,7 @@ class SqliteStore:
 
         return Written(await self._file.run(work, writes=True, large=_large(batch.rows)))
 
-    async def replace(self, new: Replacement) -> Written:
+    async def replace(self, new: NewContent) -> Written:
         """Write a batch and replace the markers of a plan in one transaction. Raises as `commit`."""
         tables = self._tables if self.graph else {}
         merges = await self._encoded(new.batch)

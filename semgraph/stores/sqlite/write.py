@@ -17,8 +17,8 @@ from semgraph.stores.base import (
     Deletion,
     EdgeWrite,
     History,
+    NewContent,
     PartitionState,
-    Replacement,
     WriteBatch,
 )
 from semgraph.stores.markers import (
@@ -435,7 +435,7 @@ def commit(
 def replace(
     con: sqlite3.Connection,
     tables: Mapping[str, Table],
-    new: Replacement,
+    new: NewContent,
     merges: Sequence[EncodedMerge],
 ) -> dict[str, int]:
     """Write a batch and replace the markers of a plan. As `commit`."""
