@@ -12,7 +12,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
+from itertools import islice
 from typing import Any
 from uuid import uuid4
 
@@ -57,6 +58,7 @@ from semgraph.stores.base import (
 )
 from semgraph.stores.writes import WrittenRow, kept_values, row_fingerprint, written
 
+_CAUSES = 3  # that a change names
 Id = tuple[str, str]  # label and key, or label and the fingerprint of a key
 
 
@@ -434,16 +436,21 @@ class _Causes:
         """The causes of a change of a row."""
         found: dict[str, None] = {}
         at = self.states.print_of(row)
-        for committed, rows in self._sides:
+        for side, (_, rows) in enumerate(self._sides):
             for number in rows[at].windows if at in rows else ():
-                partition, window = committed.windows[number]
-                named = (self.changes.cause((partition, each.row)) for each in window.rows)
-                found |= dict.fromkeys(filter(None, named))
+                found |= dict.fromkeys(self._of_window(side, number))
         if found:
-            return tuple(found)
+            return tuple(islice(found, _CAUSES))
         return tuple(f"{name} changed" for name in self._relevant(row[0])) or (
             "follows from other changes",
         )
+
+    @cache  # noqa: B019 - it lives as long as one comparison
+    def _of_window(self, side: int, number: int) -> tuple[str, ...]:
+        """What happened to the first rows of a window that changed."""
+        partition, window = self._sides[side][0].windows[number]
+        named = (self.changes.cause((partition, each.row)) for each in window.rows)
+        return tuple(islice(filter(None, named), _CAUSES))
 
     def run(self, change: Change) -> str:
         """The run that wrote a row before; "" if none did."""
