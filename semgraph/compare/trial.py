@@ -109,8 +109,9 @@ class Ledger:
         """Count an answer; equal requests of a trial count as one call."""
         if reply is None:
             return
-        is_new = reply.call_id not in self._seen
-        self._seen.add(reply.call_id)
+        call = reply.call_id or f"{request.role} {request.partition} {request.fingerprint}"
+        is_new = call not in self._seen
+        self._seen.add(call)
         spent = Spent(1, reply.usage.prompt, reply.usage.completion, reply.dollars)
         if is_new:
             self._add(request.step, spent)

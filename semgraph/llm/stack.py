@@ -843,7 +843,7 @@ def innermost(llm: LLM | Embedder) -> LLM | Embedder:
     return llm
 
 
-Replies = dict[str, Reply]  # replies by model, partition and fingerprint of the request
+Replies = dict[tuple[Any, ...], Reply]  # by model, its price, partition and fingerprint
 
 
 def remembering(llm: LLM, replies: Replies) -> LLM:
@@ -859,7 +859,8 @@ class _Remembering(Wrapper):
 
     async def complete(self, request: Request) -> Reply:
         """Answer one request, from memory if an equal one was answered."""
-        key = f"{self.name}\0{request.partition}\0{request.fingerprint}"
+        price = self.dollars(Usage(10**6, 0, 10**6)), self.limits.batch
+        key = (self.name, price, request.partition, request.fingerprint)
         if key in self._replies:
             return replace(self._replies[key], origin="coalesced", attempts=0)
         reply = await self.inner.complete(request)

@@ -458,10 +458,11 @@ class Resources:
         """These resources with other models, by role, step or `embed`; `llm` is that of all roles. A
         model is a name, an object, or a role of these resources. Raises PlanError.
         """
-        found = {
-            key: self.bound_models.get(m, m) if isinstance(m, str) else m
-            for key, m in models.items()
-        }
+        bound, found = self.bound_models, dict[str, Any]()
+        for key, m in models.items():
+            if isinstance(m, str) and m not in bound and not names_model(m):
+                falls_back(m, bound)  # raises for a misspelt role
+            found[key] = bound.get(m, m) if isinstance(m, str) else m
         own = {key: model for key, model in found.items() if not isinstance(model, str | ModelSpec)}
         for role, model in own.items():
             require_model(role, model)
@@ -553,19 +554,21 @@ class Resources:
         self, endpoints: Endpoints, stack: Stack, recording: Path | Recording, scope: str
     ) -> LLM:
         """The models of all roles behind one `LLM`, in a scope of the journal. All scopes share
-        endpoints and limiters. A model is opened when its role is first used.
+        endpoints and limiters. A model is opened when its role is first used. In a comparison's scope,
+        models that differ in what their answers cost share none.
         """
-        stack, wrapped = replace(stack, scope=scope), dict[str | int, LLM]()
+        wrapped = dict[str | int, LLM]()
 
         def find(role: str) -> LLM:
             model = self.model(role)
             key = str(model) if isinstance(model, ModelSpec) else id(model)
-            if key not in wrapped:
-                wrapped[key] = (
-                    endpoints.wrapped(model, self.settings, stack, recording)
-                    if isinstance(model, ModelSpec)
-                    else wrapped_model(model, self._limiter(model, model.limits.in_flight), stack)
-                )
+            if key not in wrapped and isinstance(model, ModelSpec):
+                costs = "".join(f" {n}={v}" for n, v in model.options if n in ("batch", "price"))
+                own = replace(stack, scope=scope and scope + costs)
+                wrapped[key] = endpoints.wrapped(model, self.settings, own, recording)
+            elif key not in wrapped and not isinstance(model, ModelSpec):
+                limiter, own = self._limiter(model, model.limits.in_flight), replace(stack, scope=scope)
+                wrapped[key] = wrapped_model(model, limiter, own)
             return wrapped[key]
 
         return Roles(find("default"), find)
