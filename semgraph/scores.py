@@ -179,7 +179,8 @@ def difference(
 ) -> IntervalEstimate:
     """The difference of two F1 scores, paired: each sample draws the same units of both.
 
-    Where no unit differs, the interval is that of none of so many units.
+    Where no unit differs, the interval is that of none of so many units; where few do, or all by the
+    same, it is at least as wide as the exact one of the share in which the first is better.
 
     Args:
         ours: A tally.
@@ -199,30 +200,25 @@ def difference(
     return _by_signs(found, both, level) if independent else found
 
 
-def _by_signs(
-    found: IntervalEstimate, both: Sequence[Sequence[float]], level: float
-) -> IntervalEstimate:
-    """A difference whose interval holds at the ends, too: where the units that differ do so by the same,
-    or are too few to show a difference, it also has the exact interval of the share of these in which
-    the first one is better (so `difference` shows none where McNemar's exact test shows none).
+def _by_signs(found: IntervalEstimate, both: Sequence[Any], level: float) -> IntervalEstimate:
+    """A difference whose interval holds at the ends: where the units that differ do so by the same, or
+    are too few to show a difference, with the exact interval of the share of these in which the first
+    one is better. So none is shown where McNemar's exact test (1947) shows none.
     """
-    sums = np.asarray(both, np.float64)
-    ours, theirs = sums[:, :3], sums[:, 3:]
-    gains = (_f1(ours) - _f1(theirs)).round(9)
+    counts = np.asarray(both, np.float64)
+    pair = counts[:, :3], counts[:, 3:]
+    gains = (_f1(pair[0]) - _f1(pair[1])).round(9)
     better, number = int((gains > 0).sum()), int((gains != 0).sum())
     few = 2.0 ** (1 - number) > 1 - level
-    if found.interval is None or not number or not (few or len(set(abs(gains[gains != 0]))) == 1):
+    if not found.interval or not number or not (few or len({*abs(gains[gains != 0])}) == 1):
         return found
-    best, worst = (
-        np.where((gains > 0)[:, None], *pair).sum(0)[None]
-        for pair in ((ours, theirs), (theirs, ours))
-    )
-    most, error = float((_f1(best) - _f1(worst))[0]), (1 - level) / 2
+    sums = (np.where(gains[:, None] > 0, *of).sum(0, keepdims=True) for of in (pair, pair[::-1]))
+    best, worst = (float(_f1(each)[0]) for each in sums)
+    error = (1 - level) / 2
     ends = _least(better, number, error), 1 - _least(number - better, number, error)
-    low, high = (most * (2 * end - 1) for end in ends)
-    return found._replace(
-        interval=Interval(min(found.interval.low, low), max(found.interval.high, high))
-    )
+    low, high = ((best - worst) * (2 * end - 1) for end in ends)
+    ends = min(low, found.interval.low), max(high, found.interval.high)
+    return found._replace(interval=Interval(*ends))
 
 
 def holm(

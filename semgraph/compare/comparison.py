@@ -22,7 +22,7 @@ from semgraph.execution.record import INPUT_ROW, Run, RunRecord, exchanges, find
 from semgraph.expr.functions import canonical_json
 from semgraph.privacy import RUNS
 from semgraph.provenance import AskedItem, Row, as_text, asked_item, at
-from semgraph.scores import IntervalEstimate, Score, Tally, holm, pooled, score
+from semgraph.scores import Tally, holm, pooled, score
 from semgraph.semantic.answers import free_name
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class Quality:
             precision=total.precision,
             recall=total.recall,
             f1=total.f1,
-            interval=range_of(total),
+            interval=total.interval,
             spread=spread([score(each).f1 for each in tallies]),
         )
 
@@ -202,11 +202,6 @@ def with_differences(
         else quality
         for name, quality in qualities.items()
     }
-
-
-def range_of(value: Score | IntervalEstimate) -> Range | None:
-    """The interval of a value."""
-    return value.interval and (value.interval.low, value.interval.high)
 
 
 def spread(values: Iterable[float | None]) -> Range | None:

@@ -110,7 +110,7 @@ def _done(name: str, trial: Trial, trials: int) -> str:
     """The line printed after a trial."""
     number = f", trial {trial.number} of {trials}" if trials > 1 else ""
     replayed = trial.cold.calls - trial.paid.calls
-    replays = f" and {replayed:,} from the journal" if replayed > 0 else ""
+    replays = f" and {replayed:,} shared or replayed" if replayed > 0 else ""
     return f"✓ {name}{number}: {trial.paid.calls:,} call{'s' * (trial.paid.calls != 1)}{replays}"
 
 

@@ -16,7 +16,6 @@ from semgraph.compare.comparison import (
     Estimate,
     Quality,
     Spent,
-    range_of,
     spread,
     trial_answers,
     with_differences,
@@ -389,7 +388,7 @@ class StepArms:
                 quality = Quality.of(tallies[name])
             elif same is not None:
                 each = [agreement(pair).value for pair in pairs]
-                quality = Quality(interval=range_of(same), spread=spread(each))
+                quality = Quality(interval=same.interval, spread=spread(each))
             qualities[name] = replace(quality, same=same and same.value)
         return with_differences(qualities, tallies, reference) if tallies else qualities
 
@@ -400,12 +399,13 @@ class StepArms:
         if truth is None:
             key = node.by if isinstance(node, SemAgg) else tuple(node.prompt.fields)
         notes = list(truth.notes) if truth else []
+        labelled = len(truth.wanted(frozen.rows)) if truth and not truth.closed else None
         if frozen.failed:
             notes.append(f"{frozen.failed:,} rows failed in earlier steps and are not compared")
         return {
             "key": tuple(key),
             "compare": compare,
-            "frozen": frozen.facts(),
+            "frozen": frozen.facts() | {"labelled": labelled},
             "before": frozen.before,
             "notes": (*notes, *known_rows(self.bench)),
             "rows": frozen.rows,

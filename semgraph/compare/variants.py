@@ -146,11 +146,11 @@ def _place(name: str, key: str, value: Any) -> tuple[str, str]:
     raise PlanError(Problem(what, there=there, hint=hint or None))
 
 
-_COMMA = re.compile(r",(?![^()]*\))")  # outside of parentheses
+_COMMA = re.compile(r",(?![^()]*\)|[^\[\]]*\]|[^{}]*\})")  # outside of brackets
 
 
 def listed(text: str) -> list[str]:
-    """The parts of a text between commas that are outside of parentheses."""
+    """The parts of a text between commas that are outside of brackets."""
     return [part.strip() for part in _COMMA.split(text) if part.strip()]
 
 

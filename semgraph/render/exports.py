@@ -21,6 +21,7 @@ from semgraph.render.comparison import columns, shown_changes
 _LATEX = {
     **{letter: f"\\{letter}" for letter in "&%$#_{}"},
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}",
+    "<": "$<$", ">": "$>$", "|": "$|$",
     "−": "$-$", "±": r"$\pm$", "Δ": r"$\Delta$", "³": "$^3$", "·": r"$\cdot$", "≈": r"$\approx$", "–": "--",
 }  # fmt: skip
 
@@ -98,7 +99,8 @@ def as_latex(comparison: Comparison) -> str:
     """The table with the rules of booktabs, the best of each column in bold."""
     right, (head, *lines) = _table(comparison, _latex, r"\textbf{{{}}}")
     aligned = "".join("r" if each else "l" for each in right)
-    body = [" & ".join(line) + r" \\" for line in lines]
+    # {}: a "[" that begins a line would be an argument of the rule or of the line before
+    body = ["{}" * line[0].startswith("[") + " & ".join(line) + r" \\" for line in lines]
     return "\n".join([
         rf"\begin{{tabular}}{{{aligned}}}", r"\toprule", " & ".join(head) + r" \\", r"\midrule", *body,
         r"\bottomrule", r"\end{tabular}", "",

@@ -567,7 +567,10 @@ class Resources:
                 own = replace(stack, scope=scope and scope + costs)
                 wrapped[key] = endpoints.wrapped(model, self.settings, own, recording)
             elif key not in wrapped and not isinstance(model, ModelSpec):
-                limiter, own = self._limiter(model, model.limits.in_flight), replace(stack, scope=scope)
+                limiter, own = (
+                    self._limiter(model, model.limits.in_flight),
+                    replace(stack, scope=scope),
+                )
                 wrapped[key] = wrapped_model(model, limiter, own)
             return wrapped[key]
 

@@ -4,6 +4,8 @@ chart.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from rich.cells import cell_len
 from rich.text import Text
@@ -210,6 +212,15 @@ class TestForms:
         assert "\\textbf{.940 [.918 .958]}" in text
         assert "$-$.015 [$-$.032 +.001]" in text
         assert "same rows" not in text
+
+    def test_a_name_in_latex_is_no_argument_and_no_accent(self) -> None:
+        arms = (
+            replace(arm, name=name)
+            for arm, name in zip(made().arms, ("[1,2]", "a|b<c"), strict=False)
+        )
+        text = replace(made(), arms=tuple(arms), reference="[1,2]").to_latex()
+        assert "\\midrule\n{}[1,2] & " in text
+        assert "a$|$b$<$c & " in text
 
     def test_markdown(self) -> None:
         head, rule, first, *_ = made().to_markdown().splitlines()
