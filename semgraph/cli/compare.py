@@ -92,23 +92,10 @@ def compare(
         values = given.rows(prepared)
         options.talk(*header(prepared, plan, values, session.settings))
         job = session.acompare(
-            plan,
-            **given.loading,
-            **chosen,
-            step=step,
-            truth=truth,
-            labels=labels,
-            at=at,
-            judge=judge,
-            trials=trials,
-            times=times,
-            rows=request.rows,
-            sample=request.sample,
-            seed=request.seed,
-            fresh=request.fresh,
-            say=options.talk,
-            inputs=values,
-        )
+            plan, **given.loading, **chosen, step=step, truth=truth, labels=labels, at=at, judge=judge,
+            trials=trials, times=times, rows=request.rows, sample=request.sample, seed=request.seed,
+            fresh=request.fresh, say=options.talk, inputs=values,
+        )  # fmt: skip
         try:
             comparison = run_until_signal(
                 job, lambda: options.talk("stopping … (once more ends at once)")

@@ -39,16 +39,8 @@ def run(options: CommonOptions, plan: Plan, given: PlanOptions, request: RunOpti
         inputs = _introduce(options, session, prepared, plan, given, request)
         began = time.monotonic()
         result = _run(options, session, prepared, plan, request, inputs)
-        _report(
-            options,
-            session,
-            result,
-            prepared,
-            plan,
-            request,
-            time.monotonic() - began,
-            own_rows=bool(inputs) or request.resume is not None,
-        )
+        took, own_rows = time.monotonic() - began, bool(inputs) or request.resume is not None
+        _report(options, session, result, prepared, plan, request, took, own_rows=own_rows)
     raise typer.Exit(result.exit_code)
 
 
@@ -220,12 +212,7 @@ def explain(
         asked: dict[Form, bool] = {"queries": queries, "prompts": prompts}
         for form in [form for form in asked if asked[form]] or [format]:
             text = session.explain(
-                prepared,
-                format=form,
-                run=run,
-                sample=sample,
-                width=options.out.width,
-                expand=expand,
-                inputs=inputs,
-            )
+                prepared, format=form, run=run, sample=sample, width=options.out.width,
+                expand=expand, inputs=inputs,
+            )  # fmt: skip
             options.show(*text.splitlines())

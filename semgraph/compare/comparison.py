@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
@@ -16,7 +16,7 @@ import pyarrow as pa
 from pydantic import ConfigDict, TypeAdapter
 
 from semgraph import display
-from semgraph.compare.truth import RowAnswers, answers_of, correct, root
+from semgraph.compare.truth import RowAnswers, answers_of, correct, names_of, root
 from semgraph.errors import PlanError, Problem, did_you_mean
 from semgraph.execution.record import INPUT_ROW, Run, RunRecord, exchanges, find_run, write_table
 from semgraph.expr.functions import canonical_json
@@ -49,14 +49,8 @@ class Spent:
     dollars: float | None = 0.0
 
     def __add__(self, other: Spent) -> Spent:
-        known = self.dollars is not None and other.dollars is not None
-        dollars = (self.dollars or 0.0) + (other.dollars or 0.0) if known else None
-        return Spent(
-            self.calls + other.calls,
-            self.tokens_in + other.tokens_in,
-            self.tokens_out + other.tokens_out,
-            dollars,
-        )
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return Spent(*(None if None in pair else sum(pair) for pair in pairs))
 
 
 @dataclass(frozen=True)
@@ -450,12 +444,8 @@ class Comparison(display.Displayed):
 
 def _mean(spent: Sequence[Spent]) -> Spent:
     total, number = sum(spent, Spent()), max(len(spent), 1)
-    return Spent(
-        round(total.calls / number),
-        round(total.tokens_in / number),
-        round(total.tokens_out / number),
-        None if total.dollars is None else total.dollars / number,
-    )
+    counts = (round(n / number) for n in (total.calls, total.tokens_in, total.tokens_out))
+    return Spent(*counts, None if total.dollars is None else total.dollars / number)
 
 
 def ranked(comparison: Comparison) -> list[Arm]:
@@ -509,16 +499,9 @@ def trial_answers(
     empty = pa.table({root(path): [] for path in (*key, *compare)})
     result = dict(answers_of(empty if trial.rows is None else trial.rows, key, compare, frozen))
     if trial.answers is not None and frozen is not None and trial.failed:
-        numbers = {
-            r[INPUT_ROW]
-            for r in trial.answers.select([INPUT_ROW, "error"]).to_pylist()
-            if r["error"] is not None
-        }
-        failed = frozen.take(pa.array(sorted(numbers), pa.int64()))
-        result |= {
-            unit: Counter([(FAILED, variant)])
-            for unit in answers_of(failed.slice(0, 0), key, (), failed)
-        }
+        errors = trial.answers.filter(trial.answers.column("error").is_valid())
+        failed = names_of(frozen.take(errors.column(INPUT_ROW).unique()), key)
+        result |= {unit: Counter([(FAILED, variant)]) for unit in failed}
     return result
 
 

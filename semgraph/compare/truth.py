@@ -499,25 +499,20 @@ async def graph_of(store: Store, plan: LogicalPlan) -> ScoredGraph:
             members[row[of]].add(row[member])
     nodes = [
         ScoredNode(
-            row[graph.key],
-            frozenset(members[row[graph.key]]) if row[graph.key] in members else None,
-            name if len(labels) > 1 else "",
-            folded(row[draw.node]) if row[draw.node] else None,
+            key := row[graph.key], frozenset(members[key]) if key in members else None,
+            name if len(labels) > 1 else "", folded(row[draw.node]) if row[draw.node] else None,
         )
         for name in sorted(labels)
         for row in await rows(name, draw.node)
-    ]
+    ]  # fmt: skip
     facts = [
         Edge(
-            row["source"],
-            row["target"],
-            folded(row[draw.edge] or name),
-            start=row[draw.start],
-            end=row[draw.end],
+            row["source"], row["target"], folded(row[draw.edge] or name),
+            start=row[draw.start], end=row[draw.end],
         )
         for name in sorted(edges - ties)
         for row in await rows(name, draw.edge, draw.start, draw.end)
-    ]
+    ]  # fmt: skip
     return ScoredGraph(tuple(nodes), tuple(facts))
 
 

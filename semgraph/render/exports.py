@@ -139,7 +139,8 @@ def _sentence(comparison: Comparison, arm: Arm, reference: Arm) -> str:
     number = frozen.get("labelled") or next(filter(None, frozen.get("rows", {}).values()), 0)
     size = f"n = {number:,}" + f", {comparison.trials} trials" * (comparison.trials > 1)
     own, base = (each.cold.tokens_in + each.cold.tokens_out for each in (arm, reference))
-    cost = f" for {own / base:.2f} of the tokens" if base else ""
+    form = ".2f" if own * 100 >= base else ".1g"
+    cost = f" for {own / base:{form}} of the tokens" if base else ""
     value, (low, high) = quality_of(arm), quality.interval or (None, None)
     if value is None:
         return f"{arm.name} has no known quality{cost}."
@@ -148,12 +149,8 @@ def _sentence(comparison: Comparison, arm: Arm, reference: Arm) -> str:
         return f"{arm.name} has {of} {value:.3f} ({between}{size}){cost}."
     less, low, high = quality.difference
     if low is None or high is None or low <= 0 <= high:
-        between = (
-            ""
-            if low is None or high is None
-            else f"95 % {low * 100:+.1f} to {high * 100:+.1f} points, "
-        )
-        both = f"{arm.name} and {reference.name}"
+        is_known, both = None not in (low, high), f"{arm.name} and {reference.name}"
+        between = f"95 % {low * 100:+.1f} to {high * 100:+.1f} points, " if is_known else ""
         return f"No difference of {of} is shown between {both} ({between}{size}){cost}."
     verb, near, far = ("gains", low, high) if low > 0 else ("loses", -high, -low)
     return (

@@ -557,7 +557,7 @@ class Resources:
         endpoints and limiters. A model is opened when its role is first used. In a comparison's scope,
         models that differ in what their answers cost share none.
         """
-        wrapped = dict[str | int, LLM]()
+        stack, wrapped = replace(stack, scope=scope), dict[str | int, LLM]()
 
         def find(role: str) -> LLM:
             model = self.model(role)
@@ -567,11 +567,8 @@ class Resources:
                 own = replace(stack, scope=scope and scope + costs)
                 wrapped[key] = endpoints.wrapped(model, self.settings, own, recording)
             elif key not in wrapped and not isinstance(model, ModelSpec):
-                limiter, own = (
-                    self._limiter(model, model.limits.in_flight),
-                    replace(stack, scope=scope),
-                )
-                wrapped[key] = wrapped_model(model, limiter, own)
+                limiter = self._limiter(model, model.limits.in_flight)
+                wrapped[key] = wrapped_model(model, limiter, stack)
             return wrapped[key]
 
         return Roles(find("default"), find)
