@@ -48,7 +48,7 @@ from semgraph.llm.base import LLM
 from semgraph.llm.stack import bound
 from semgraph.logical.iterate import Round
 from semgraph.logical.node import Node, rewrite, walk
-from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.plan import LogicalPlan, models_of
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import OnError, Semantic
 from semgraph.meter import Meter
@@ -418,6 +418,7 @@ def asked_facts(request: RunRequest) -> dict[str, Any]:
         "file": plan.file,
         "params": dict(plan.params),
         "use": {step: str(choice) for step, choice in {**plan.use, **plan.replaced}.items()},
+        "chosen_models": models_of(plan.asked),
         "prompts": dict(plan.prompts),
         "asked": request.options.recorded,
         "functions": plan.functions,

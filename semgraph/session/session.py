@@ -221,6 +221,7 @@ class Session:
                 if earlier.plan:
                     require_same_plan(earlier, plan, self.folder)
                 values = {**earlier.params, **(params or {})}
+                asked = choices_over(asked, earlier.models)
                 chosen = choices_over(choices_over(asked, self.use), earlier.use)
                 files = {**earlier.prompts, **(prompts or {})}
                 logical = self._plans.load(plan, values, preset, chosen, files)

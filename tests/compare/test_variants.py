@@ -234,6 +234,11 @@ class TestPrecedence:
         await whole(several, plan, {"a": variant}, use={"complaints": use})
         assert [body["model"] for body in server.requests] == models
 
+    async def test_of_a_resumed_run(self, several, server, plan):
+        first = await several.arun(plan, use={"complaints": "per_row @ small"}, tickets=ROWS)
+        await several.arun(plan, resume=first.run, fresh=True)
+        assert {body["model"] for body in server.requests} == {"small"}
+
     async def test_a_replaced_plan_keeps_the_models_of_other_steps(self, several, server, plan):
         outer = plan.parent / "outer.yaml"
         outer.write_text(
