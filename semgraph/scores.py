@@ -159,7 +159,7 @@ def score(units: Tally, *, independent: bool = True) -> Score:
 
 def _exact(units: Sequence[tuple[float, int, int]]) -> Interval | None:
     """The exact interval of F1, if units are right or wrong, or are all alike."""
-    answered = [counts for counts in units if counts[1] or counts[2]]
+    answered: list[tuple[float, ...]] = [counts for counts in units if counts[1] or counts[2]]
     if not answered:
         return None
     if len(most := {max(own, true) for _, own, true in answered}) == 1:  # several equal trials

@@ -124,8 +124,7 @@ class PlanOptions:
         if len(presets := self.preset or []) > 1:
             what = f"--preset {' and --preset '.join(presets)}: a plan takes one preset"
             raise PlanError(Problem(what, hint="add what differs by --set and --use"))
-        (preset,) = presets or [None]
-        params = parameters(self.set)
+        preset, params = presets[0] if presets else None, parameters(self.set)
         return {"params": params, "preset": preset, "use": use, "prompts": prompts}
 
     def prepare(self, session: Session, plan: str, resume: str | None = None) -> LogicalPlan:

@@ -50,7 +50,8 @@ class Spent:
 
     def __add__(self, other: Spent) -> Spent:
         pairs = zip(astuple(self), astuple(other), strict=True)
-        return Spent(*(None if None in pair else sum(pair) for pair in pairs))
+        sums: list[Any] = [None if None in pair else sum(pair) for pair in pairs]
+        return Spent(*sums)
 
 
 @dataclass(frozen=True)
@@ -444,8 +445,10 @@ class Comparison(display.Displayed):
 
 def _mean(spent: Sequence[Spent]) -> Spent:
     total, number = sum(spent, Spent()), max(len(spent), 1)
-    counts = (round(n / number) for n in (total.calls, total.tokens_in, total.tokens_out))
-    return Spent(*counts, None if total.dollars is None else total.dollars / number)
+    calls, sent, said = (
+        round(n / number) for n in (total.calls, total.tokens_in, total.tokens_out)
+    )
+    return Spent(calls, sent, said, None if total.dollars is None else total.dollars / number)
 
 
 def ranked(comparison: Comparison) -> list[Arm]:

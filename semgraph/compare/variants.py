@@ -138,12 +138,12 @@ def _place(name: str, key: str, value: Any) -> tuple[str, str]:
     if not (dot or table in TABLES or near):
         return "use", key
     if table in TABLES:
-        hint = "write on or off" if dot else f"write {key}.NAME, or a mapping"
-        raise PlanError(Problem(f"variant {name}: {key} is {value!r}", hint=hint))
+        write = "write on or off" if dot else f"write {key}.NAME, or a mapping"
+        raise PlanError(Problem(f"variant {name}: {key} is {value!r}", hint=write))
     step = f'did you mean "{near}"? A step of this name is "use.{key}"'
     hint = did_you_mean(table, TABLES) if dot else step
     what, there = f'variant {name}: unknown key "{key}"', f"keys: {KEYS}"
-    raise PlanError(Problem(what, there=there, hint=hint or None))
+    raise PlanError(Problem(what, there=there, hint=hint))
 
 
 _COMMA = re.compile(r",(?![^()]*\)|[^\[\]]*\]|[^{}]*\})")  # outside of brackets

@@ -149,8 +149,9 @@ def _sentence(comparison: Comparison, arm: Arm, reference: Arm) -> str:
         return f"{arm.name} has {of} {value:.3f} ({between}{size}){cost}."
     less, low, high = quality.difference
     if low is None or high is None or low <= 0 <= high:
-        is_known, both = None not in (low, high), f"{arm.name} and {reference.name}"
-        between = f"95 % {low * 100:+.1f} to {high * 100:+.1f} points, " if is_known else ""
+        both = f"{arm.name} and {reference.name}"
+        ends = "" if low is None or high is None else f"{low * 100:+.1f} to {high * 100:+.1f}"
+        between = f"95 % {ends} points, " if ends else ""
         return f"No difference of {of} is shown between {both} ({between}{size}){cost}."
     verb, near, far = ("gains", low, high) if low > 0 else ("loses", -high, -low)
     return (

@@ -727,18 +727,10 @@ class Session:
         Raises:
             PlanError: There is no such record, or the session keeps none.
         """
-        from semgraph.compare.comparison import Comparison
         from semgraph.render.html import save
 
         runs = self._records()
-        names = [
-            record.run
-            if isinstance(record, Result)
-            else record.id
-            if isinstance(record, Comparison)
-            else record
-            for record in records
-        ]
+        names = [str(getattr(each, "run", getattr(each, "id", each))) for each in records]
         return save(names or ["last"], self.folder / to, runs)
 
     def why(
