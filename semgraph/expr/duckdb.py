@@ -253,9 +253,9 @@ def connection() -> duckdb.DuckDBPyConnection:
     It starts no threads. A forked process would lack them, wait for them at its end, and crash.
     """
     con = duckdb.connect(config={"threads": 1, "async_threads": 0, **CONFIG})
-    con.execute("SET TimeZone='UTC'")
+    con.execute("SET GLOBAL TimeZone='UTC'")  # GLOBAL: cursors have settings of their own
     con.execute("SET preserve_insertion_order=true")
-    con.execute("SET python_enable_replacements=false")
+    con.execute("SET GLOBAL python_enable_replacements=false")
     con.execute("SET enable_external_access=false")
     con.execute(
         "SET GLOBAL order_by_non_integer_literal=true"

@@ -205,7 +205,7 @@ class Session:
         run. `resources` are the models that it is for; default: those of the session.
 
         The choice of a step is that of `use` (also of the call that prepared a plan before), else the
-        resumed run's, the session's, the plan's; its model that of `use`, else the one that `models`
+        session's, the resumed run's, the plan's; its model that of `use`, else the one that `models`
         bind to the step, else of the others in this order.
 
         Raises:
@@ -236,7 +236,7 @@ class Session:
                 asked = choices_over(asked, logical.asked)
                 logical = logical.using(choices_over(asked, self.use))
             logical = logical.by_models((*of.settings.chosen_roles, *of.objects.models), ROLES)
-            return replace(logical.using(models_of(asked)), asked=asked)
+            return replace(logical.using(models_of(asked)), asked=asked) if asked else logical
 
     def resumed(self, run: str | None) -> Resumed:
         """The request of a recorded run; empty without a run. Raises PlanError if there is no such
