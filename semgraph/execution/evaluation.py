@@ -15,7 +15,8 @@ from typing import Any, Literal, Self, TypeVar
 import pyarrow as pa
 
 from semgraph.errors import DataError
-from semgraph.execution.runtime import Lineage, MeteredReads, Runtime
+from semgraph.execution.record import RunLineage
+from semgraph.execution.runtime import MeteredReads, Runtime
 from semgraph.execution.windows import Confinement, Window
 from semgraph.llm.base import Embeddings
 from semgraph.llm.stack import Replies, remembering
@@ -125,7 +126,7 @@ class _HeldLineage:
     """Rows with ids, and their sources."""
 
     rows: Batch
-    lineage: Lineage
+    lineage: RunLineage
 
     def record(self, rows: InputRowSet) -> None:
         """Record those of some input rows."""

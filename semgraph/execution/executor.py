@@ -47,8 +47,9 @@ from semgraph.execution.commit import (
 )
 from semgraph.execution.evaluation import Evaluation, InputRowSet
 from semgraph.execution.outcome import ExecutorOptions, RunOutcome
+from semgraph.execution.record import RunLineage
 from semgraph.execution.result import RETAINED
-from semgraph.execution.runtime import Lineage, Runtime
+from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import (
     Confinement,
     InputRows,
@@ -81,7 +82,7 @@ def batches_of_inputs(
     plan: PhysicalPlan,
     inputs: Mapping[str, pa.Table],
     places: Mapping[str, Sequence[int]] | None = None,
-    lineage: Lineage | None = None,
+    lineage: RunLineage | None = None,
 ) -> dict[PhysicalNode, Batch]:
     """The rows of the plan's inputs that have rows.
 

@@ -56,7 +56,7 @@ class _Part:
 
 
 class RunLineage:
-    """The lineage of a run's rows: their ids, and the source rows of each (`Lineage`).
+    """The lineage of a run's rows: their ids, and the source rows of each.
 
     Args:
         record: The record of the run.

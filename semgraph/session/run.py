@@ -40,7 +40,13 @@ from semgraph.execution.result import (
     exit_code,
     result_rows,
 )
-from semgraph.execution.runtime import Opened, Runtime, batched_operators, require_prices
+from semgraph.execution.runtime import (
+    Opened,
+    RowRecorder,
+    Runtime,
+    batched_operators,
+    require_prices,
+)
 from semgraph.execution.uniform import Uniform
 from semgraph.formats import plural
 from semgraph.frontend.load import dump
@@ -288,7 +294,7 @@ async def _migrate(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[st
     ]
 
 
-class _Recorder:
+class _Recorder(RowRecorder):
     """The record of a run: its facts, rows, failed rows and calls. Rows are recorded by their
     positions in the whole input, before and after their window is committed.
     """
@@ -299,7 +305,6 @@ class _Recorder:
         self, request: RunRequest, physical: PhysicalPlan, folder: Path, *, texts: bool
     ) -> None:
         self.record = RunRecord(folder)
-        self.begin, self.take_back = self.record.begin, self.record.take_back
         self.calls = CallLog(self.record, texts=texts)
         self.lineage = _lineage(request, self.record)
         self.outcome = RunOutcome()
@@ -317,6 +322,14 @@ class _Recorder:
             if request.share is None:  # the record of the whole run has the rows of a share
                 keep_inputs(self.record.folder, request.inputs)
         self.record.describe(**asked_facts(request), **facts)
+
+    def begin(self) -> None:
+        """See `RowRecorder.begin`."""
+        self.record.begin()
+
+    def take_back(self) -> None:
+        """See `RowRecorder.take_back`."""
+        self.record.take_back()
 
     def keep(self) -> None:
         """See `RowRecorder.keep`."""
