@@ -77,7 +77,7 @@ def use(session: Session) -> None:
     global _session  # noqa: PLW0603
     if not isinstance(session, Session):
         hint = 'write use(semgraph.Session(llm="openai:gpt-4.1-mini"))'
-        raise PlanError(Problem(f"{type(session).__name__} is no session", hint=hint))
+        raise PlanError(f"{type(session).__name__} is no session", hint=hint)
     _session = session
 
 
@@ -262,7 +262,7 @@ class _Rows:
         if source.columns.nlevels > 1:
             what = f"the columns of the frame have {source.columns.nlevels} levels"
             hint = 'make one of them: df.columns = ["_".join(map(str, c)) for c in df.columns]'
-            raise InputError(Problem(what, hint=hint))
+            raise InputError(what, hint=hint)
         self.source = source
         self.left_out: dict[str, Problem] = {}
         columns: dict[str, Any] = {}
@@ -283,7 +283,7 @@ def _data_frame(other: Any, method: str) -> pd.DataFrame:
         what = f"{method}: other is {type(other).__name__}, not a data frame of pandas"
         column = isinstance(other, pd.Series)
         hint = 'give other.to_frame("name")' if column else "give pd.DataFrame(rows)"
-        raise InputError(Problem(what, hint=hint))
+        raise InputError(what, hint=hint)
     return cast("pd.DataFrame", other)
 
 
@@ -293,7 +293,7 @@ def _column(frame: pd.DataFrame, *, alone: bool) -> Any:
     """
     if not alone:
         what = f'the frame has column "{frame.columns[0]}" twice, but for case'
-        raise InputError(Problem(what, hint="rename one of them"))
+        raise InputError(what, hint="rename one of them")
     rows: Any = table(frame, name="df").made.table
     for error, _ in set_aside(rows):
         raise InputError(error)
@@ -315,7 +315,7 @@ class _Question:
             raise PlanError(*_problems(error, rows, arguments)) from None
         if use is not None and not any(node.swappable for node in walk(self.frame.node)):
             what, hint = f"{operator} has no implementations for use to choose", "leave use out"
-            raise PlanError(Problem(what, hint=hint))
+            raise PlanError(what, hint=hint)
 
     def rows(self) -> pd.DataFrame:
         """The rows that the operator returns, with its answers."""
@@ -361,9 +361,7 @@ class _Question:
         )
         if taken is not None:
             raise PlanError(
-                Problem(
-                    f'the frame has a column "{taken}" already', hint="name the new one otherwise"
-                )
+                f'the frame has a column "{taken}" already', hint="name the new one otherwise"
             )
 
     def _run(self, frame: Frame) -> Result:
@@ -400,13 +398,13 @@ def _refuse_arguments(arguments: Mapping[str, Any], use: object) -> None:
     """Refuse pandas values in arguments that take words. Raises PlanError."""
     if not isinstance(use, str | None):
         hint = 'it is that of this operator: use="packed(rows=10)"'
-        raise PlanError(Problem(f"use is {type(use).__name__}, not an implementation", hint=hint))
+        raise PlanError(f"use is {type(use).__name__}, not an implementation", hint=hint)
     for name, value in arguments.items():
         if isinstance(value, pd.Series):
             hint = (
                 f'write SQL over columns, {name}="stars < 3", or choose rows before: df[mask].sem'
             )
-            raise PlanError(Problem(f"{name} is a Series of pandas", hint=hint))
+            raise PlanError(f"{name} is a Series of pandas", hint=hint)
 
 
 def _problems(error: PlanError, rows: _Rows, arguments: Mapping[str, Any]) -> list[Problem]:

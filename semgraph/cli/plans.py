@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from semgraph.cli.options import Commands, CommonOptions, argument, everywhere, flag
-from semgraph.errors import PlanError, Problem
+from semgraph.errors import PlanError
 
 app = Commands(
     help="Plans: list, show, check, copy; the schema of their language.", no_args_is_help=True
@@ -269,5 +269,5 @@ def check_own_functions(
 ) -> None:
     """Say that this command is gone."""
     raise PlanError(
-        Problem('"functions check" is gone', hint=f"run doctests: python -m doctest {folder}/*.py")
+        '"functions check" is gone', hint=f"run doctests: python -m doctest {folder}/*.py"
     )

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from semgraph.cli.options import Commands, CommonOptions, PlanOptions, argument, everywhere, flag
-from semgraph.errors import PlanError, Problem
+from semgraph.errors import PlanError
 
 app = Commands(help="Records of runs: list, show, remove.", no_args_is_help=True)
 journal = Commands(
@@ -159,7 +159,7 @@ def prune(
     match = re.fullmatch(r"(\d{1,6})([dhm])", older)
     if match is None:
         raise PlanError(
-            Problem(f'--older "{older}" is no age', hint="days, hours or minutes: 90d, 12h, 30m")
+            f'--older "{older}" is no age', hint="days, hours or minutes: 90d, 12h, 30m"
         )
     with options.session() as session:
         before = session.journal_bytes
@@ -203,7 +203,7 @@ def export(
     if (group is None) == (plan is None) or (graph if plan else given != PlanOptions()):
         what = "export takes GROUP and --graph, or --plan and its -i, --set, --preset and --use"
         hint = "write semgraph export GROUP -o FILE, or semgraph export --plan PLAN -o FILE.json"
-        raise PlanError(Problem(what, hint=hint))
+        raise PlanError(what, hint=hint)
     with options.session() as session:
         if plan is not None:
             raise typer.Exit(export_results(options, session, plan, given, to).exit_code)

@@ -161,7 +161,7 @@ def export_results(
     options: CommonOptions, session: Session, typed: str, given: PlanOptions, to: str
 ) -> Result:
     """Run a plan over given rows, and write its results into a JSON file."""
-    from semgraph.errors import PlanError, Problem
+    from semgraph.errors import PlanError
     from semgraph.formats import plural
     from semgraph.render.outcome import cost, remarks
     from semgraph.session.export import check_document, write_results
@@ -172,7 +172,7 @@ def export_results(
         what = f"export --plan {typed} needs rows: the example of the plan is not exported"
         value = {True: "all", False: "FILE"}
         each = " ".join(f"-i {name}={value[spec.or_all]}" for name, spec in plan.inputs.items())
-        raise PlanError(Problem(what, hint=f"give its inputs: {each}"))
+        raise PlanError(what, hint=f"give its inputs: {each}")
     request, began = RunOptions(), time.monotonic()
     inputs = _introduce(options, session, plan, typed, given, request)
     result = _run(options, session, plan, typed, request, inputs)

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from semgraph.compare.comparison import Arm, Comparison, Spent, save
-from semgraph.errors import PlanError, Problem
+from semgraph.errors import PlanError
 from semgraph.execution.observations import ObservationFile
 from semgraph.execution.record import CallLog, RunRecord, new_run, noted, timestamp
 from semgraph.execution.runtime import Opened
@@ -83,12 +83,12 @@ class ComparisonRequest:
         wrong = self.step or self.truth is not None if self.labels is not None else self.judge
         if wrong:
             what = "labels are for the rows of whole plans, in place of a truth; a judge needs them"
-            raise PlanError(Problem(what, hint="leave out the step, the truth or the judge"))
+            raise PlanError(what, hint="leave out the step, the truth or the judge")
         if self.trials < 1:
-            raise PlanError(Problem(f"trials is {self.trials}", hint="at least 1; 3 show a spread"))
+            raise PlanError(f"trials is {self.trials}", hint="at least 1; 3 show a spread")
         if self.trials > 1 and any(arm.runner.replays for arm in self.arms.values()):
             what = "a recording has one answer to each question, so all its trials are equal"
-            raise PlanError(Problem(what, hint="trials=1"))
+            raise PlanError(what, hint="trials=1")
 
 
 @dataclass

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from semgraph.errors import BudgetReached, PlanError, Problem, RowError, SemgraphError, did_you_mean
+from semgraph.errors import BudgetReached, PlanError, RowError, SemgraphError, did_you_mean
 from semgraph.llm.base import LLM, Message, Reply, Request, Usage, Wrapper
 from semgraph.llm.journal import Exchange, Journal
 from semgraph.llm.stack import Roles
@@ -493,11 +493,11 @@ def find_run(ref: str, folder: Path = RUNS, *, asking: bool = False) -> Run:
         return matches[0]
     if matches:
         raise PlanError(
-            Problem(f'"{ref}" begins several runs', there=", ".join(run.name for run in matches))
+            f'"{ref}" begins several runs', there=", ".join(run.name for run in matches)
         )
     known = f"runs in {folder}: {', '.join(names[:10]) or 'none'}"
     hint = did_you_mean(ref, names) or "List them: semgraph runs list"
-    raise PlanError(Problem(f'there is no run "{ref}"', there=known, hint=hint))
+    raise PlanError(f'there is no run "{ref}"', there=known, hint=hint)
 
 
 FILE = "calls.jsonl"

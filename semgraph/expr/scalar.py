@@ -538,8 +538,7 @@ def parse_scalar(
     """
     source = _source(text)
     if not isinstance(source, str):
-        msg = f"expected an SQL expression, found {type(text).__name__}"
-        raise Fault(msg)
+        raise Fault(f"expected an SQL expression, found {type(text).__name__}")
     known = params or {}
     names = _PARAMETER_NAME.findall(source) if "$" in source else ()
     own = called_of(source, functions)

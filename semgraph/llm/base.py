@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol, TypeVar, cast, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from semgraph.errors import PlanError, Problem, RowError, nearly
+from semgraph.errors import PlanError, RowError, nearly
 from semgraph.privacy import without_password
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ def falls_back(role: str, roles: Collection[str]) -> str:
         there = f"roles with a model: {', '.join(roles)}"
         hint = f'did you mean "{meant[0]}"?' if meant else "it is the embedder's"
         what = f'no model is bound to the role "{role}"'
-        raise PlanError(Problem(what, there=there, hint=hint))
+        raise PlanError(what, there=there, hint=hint)
     return "default"
 
 

@@ -221,7 +221,7 @@ def check_role(role: str) -> None:
     if role not in ROLES and (near or not _ROLE.match(role)):
         there = f"semgraph's roles are {', '.join(ROLES)}; names of your own roles must not resemble them"
         hint = f'did you mean "models.{near[0]}"?' if near else "use letters, digits and _"
-        raise PlanError(Problem(f'"models.{role}" is an unknown role', there=there, hint=hint))
+        raise PlanError(f'"models.{role}" is an unknown role', there=there, hint=hint)
 
 
 def _price(model: str, value: Any) -> str:
