@@ -32,20 +32,16 @@ class Runner(Protocol):
     @property
     def settings(self) -> Settings:
         """The resolved settings."""
-        ...
 
     @property
     def replays(self) -> bool:
         """Whether answers come from a recording."""
-        ...
 
     def observations(self) -> ObservationFile | None:
         """The observations of earlier runs of the models; None without a journal."""
-        ...
 
     def open(self, plan: LogicalPlan, *, fresh: bool) -> AbstractAsyncContextManager[Opened]:
         """Open the resources of a run; `fresh` ignores cached answers."""
-        ...
 
 
 @dataclass(frozen=True)

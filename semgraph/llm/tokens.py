@@ -169,7 +169,6 @@ class Price(Protocol):
 
     def dollars(self, usage: Usage) -> float:
         """The cost of these tokens, in US dollars."""
-        ...
 
 
 @dataclass(frozen=True)

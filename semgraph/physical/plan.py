@@ -72,70 +72,54 @@ class ExecutionContext(Protocol):
     @property
     def has_windows(self) -> bool:
         """Whether the plan cuts an input into windows."""
-        ...
 
     @property
     def embedder_name(self) -> str:
         """The name of the embedder."""
-        ...
 
     @property
     def partition_column(self) -> str:
         """The property of the graph that names the partition; "" without a graph."""
-        ...
 
     def windows(self) -> Mapping[str, Sequence[tuple[int, int]]]:
         """The current windows by partition: the number of each, and an input row in it."""
-        ...
 
     def by_partition(self, batch: Batch) -> Batch:
         """Rows confined by partition, for searches."""
-        ...
 
     def by_window(self, batch: Batch) -> Batch:
         """Rows confined by window, for steps."""
-        ...
 
     def store(self, step: str) -> StoreReads:
         """The store, metered to a step."""
-        ...
 
     async def embed(self, step: str, texts: Sequence[str], partition: Partition) -> Embeddings:
         """Embed texts of one partition, metered to a step."""
-        ...
 
     def metrics(self, step: str) -> StepMetrics:
         """The counters of a step."""
-        ...
 
     def fail(self, failures: Iterable[Failure]) -> None:
         """Set rows aside."""
-        ...
 
     def leave_out(self, failures: Iterable[Failure]) -> None:
         """Set rows aside; add a note for rows that derive from no current input row."""
-        ...
 
     def count(self, rows: Sequence[Failure]) -> None:
         """Count rows by step and text."""
-        ...
 
     @property
     def traced(self) -> bool:
         """Whether lineage is recorded: all rows have ids."""
-        ...
 
     def with_new_ids(self, rows: Batch) -> Batch:
         """New rows with ids and recorded lineage; the unchanged rows if lineage is off."""
-        ...
 
     def report(self, node: PhysicalNode, inputs: Sequence[Batch], batch: Batch) -> None:
         """Count and record the rows of a node."""
-        ...
 
     def remember_counts(self, node: PhysicalNode, rows_in: int, rows_out: int) -> None:
         """Remember the numbers of rows in and out of a node, for later estimates."""
-        ...
 
     async def again(
         self, node: PhysicalNode, known: Mapping[PhysicalNode, Batch]
@@ -146,15 +130,12 @@ class ExecutionContext(Protocol):
             node: The node.
             known: The rows of the previous round, and the loop-invariant rows.
         """
-        ...
 
     def ended(self, loop: Iterate, groups: Sequence[GroupEnd]) -> None:
         """Note whether each group of a loop has ended."""
-        ...
 
     async def once(self, key: object, compute: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The result of `compute`, which runs once for each key."""
-        ...
 
     async def ask(
         self,
@@ -170,7 +151,6 @@ class ExecutionContext(Protocol):
             known: Answers to earlier chunks of the same relation; the new answers are added. None:
                 the inputs are no chunks.
         """
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -43,7 +43,6 @@ class StoreSearches(Protocol):
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
         """As `Store.search`."""
-        ...
 
 
 # By queries, and by the values of a row: the row's hits of each query.

@@ -151,7 +151,6 @@ class Ranker(Protocol):
         """The hits, row by row, best first, at most k per row; within a transaction, after the rows
         are loaded.
         """
-        ...
 
 
 @dataclass(frozen=True)
