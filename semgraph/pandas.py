@@ -24,13 +24,7 @@ from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 import pyarrow as pa
 
-from semgraph.errors import (
-    InputError,
-    PlanError,
-    Problem,
-    RowError,
-    did_you_mean,
-)
+from semgraph.errors import InputError, PlanError, Problem, RowError, did_you_mean
 from semgraph.execution.result import Result
 from semgraph.extras import install
 from semgraph.formats import plural

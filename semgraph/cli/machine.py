@@ -27,8 +27,7 @@ Folder = Annotated[
 def doctor(
     options: CommonOptions,
     call: Annotated[
-        bool,
-        flag("--call", "Send each model up to three short requests, and say what it can do."),
+        bool, flag("--call", "Send each model up to three short requests, and say what it can do.")
     ] = False,
 ) -> None:
     """Check this installation: one line for each fact, with the remedy where something is

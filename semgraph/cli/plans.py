@@ -38,8 +38,7 @@ def list_plans(options: CommonOptions) -> None:
 @app.command()
 @everywhere
 def show(
-    options: CommonOptions,
-    plan: Annotated[str, argument("PLAN", "A name, or a file.")],
+    options: CommonOptions, plan: Annotated[str, argument("PLAN", "A name, or a file.")]
 ) -> None:
     """Explain one plan: inputs, parameters, presets, steps and their implementations, prompts, an
     example command.
@@ -93,8 +92,7 @@ def check(
 @app.command()
 @everywhere
 def ways(
-    options: CommonOptions,
-    plan: Annotated[str, argument("PLAN", "A name, or a file.")],
+    options: CommonOptions, plan: Annotated[str, argument("PLAN", "A name, or a file.")]
 ) -> None:
     """Show the plans that a plan calls: the interface of each call, and the plans that fit in its
     place (--use STEP=PLAN).

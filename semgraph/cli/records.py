@@ -56,8 +56,7 @@ def show(options: CommonOptions, run: Reference) -> None:
 @app.command()
 @everywhere
 def rm(
-    options: CommonOptions,
-    runs: Annotated[list[str], argument("RUN...", "Ids, or beginnings.")],
+    options: CommonOptions, runs: Annotated[list[str], argument("RUN...", "Ids, or beginnings.")]
 ) -> None:
     """Remove records. What the runs wrote to a store stays."""
     from semgraph.execution.record import find_run
@@ -119,8 +118,7 @@ def report(
 @journal.command()
 @everywhere
 def forget(
-    options: CommonOptions,
-    groups: Annotated[list[str], argument("GROUP...", "Values.")],
+    options: CommonOptions, groups: Annotated[list[str], argument("GROUP...", "Values.")]
 ) -> None:
     """Delete the answers and vectors of groups from the journal. The graph and the records of runs
     stay.

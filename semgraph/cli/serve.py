@@ -136,12 +136,7 @@ def _require_extra() -> None:
 
 
 def _server(
-    session: Session,
-    plans: str,
-    group: str | None,
-    max_rows: int,
-    keep: int,
-    seconds: float | None,
+    session: Session, plans: str, group: str | None, max_rows: int, keep: int, seconds: float | None
 ) -> ToolServer:
     """The tools of the named plans. Raises PlanError."""
     from semgraph.expr.isolated import SECONDS

@@ -529,10 +529,7 @@ class Evaluation:
             self.runtime.observations.add_rows(node.logical, rows_in, rows_out)
 
     async def ask(
-        self,
-        node: AskModel,
-        inputs: Sequence[Batch],
-        known: dict[object, pa.Table] | None = None,
+        self, node: AskModel, inputs: Sequence[Batch], known: dict[object, pa.Table] | None = None
     ) -> Answered:
         """Run a semantic operator over its inputs."""
         runtime, logical = self.runtime, node.logical

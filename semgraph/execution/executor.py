@@ -531,11 +531,7 @@ class Executor:
             windows = self._without_failed([w for w in windows if w not in ended])
 
     async def _try_wave(
-        self,
-        windows: Sequence[Window],
-        slice_: Slice,
-        now: datetime,
-        refused: set[Refused],
+        self, windows: Sequence[Window], slice_: Slice, now: datetime, refused: set[Refused]
     ) -> list[tuple[Window, CommitAttempt]]:
         """Compute the ordered part of a wave and commit its windows. Returns the attempt of each."""
         known = self._known(windows, slice_.batches)

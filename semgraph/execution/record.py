@@ -160,10 +160,7 @@ class RunRecord:
         self._enter(self.folder / LINEAGE, pa.Table.from_arrays(arrays, schema=_LINEAGE_SCHEMA))
 
     def _enter(self, path: Path, table: pa.Table) -> None:
-        key = (
-            path,
-            str(table.schema),
-        )  # a step may ask several questions, each with other answers
+        key = (path, str(table.schema))  # a step may ask several questions, each with other answers
         if key not in self._open:
             number = self._parts[path] = self._parts.get(path, 0) + 1
             self._open[key] = _Part(path / f"{number:05}.parquet")

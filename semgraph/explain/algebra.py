@@ -31,15 +31,7 @@ from semgraph.logical.relational import (
     Unnest,
 )
 from semgraph.logical.search import Search
-from semgraph.logical.semantic import (
-    Answering,
-    Embed,
-    SemAgg,
-    SemFilter,
-    SemJoin,
-    SemMap,
-    SemTopk,
-)
+from semgraph.logical.semantic import Answering, Embed, SemAgg, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.logical.sinks import Merge, Sink
 
 _WIDTH = 118

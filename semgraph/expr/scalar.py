@@ -522,9 +522,7 @@ def from_ast(tree: exp.Expr, text: str | None = None) -> Scalar:
 
 
 def parse_scalar(
-    text: object,
-    params: Mapping[str, Any] | None = None,
-    functions: FunctionsByName | None = None,
+    text: object, params: Mapping[str, Any] | None = None, functions: FunctionsByName | None = None
 ) -> Scalar:
     """Read a scalar and substitute `$parameters`. Raises Fault.
 

@@ -642,10 +642,7 @@ def read_methods(value: Any, scope: Scope) -> tuple[SearchMethod, ...]:
 
     methods = [by for by in each_item(value, method) if by is not None]
     if value != [] and not methods:
-        raise Fault(
-            "no method is left: the if of none holds",
-            hint="give the step the same if",
-        )
+        raise Fault("no method is left: the if of none holds", hint="give the step the same if")
     return tuple(methods)
 
 
@@ -712,8 +709,7 @@ _LABEL_AND_STEP: Schema = {
 }  # fmt: skip
 _EXPRESSION = ValueKind(read_scalar, {"anyOf": [SCALAR, {**listed(SCALAR), "minItems": 1}]})
 _NUMBER = ValueKind(
-    read_number,
-    either({"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"\$"}),
+    read_number, either({"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"\$"})
 )
 _ORDER = ValueKind(read_order, either(SCALAR, listed(SCALAR)))
 _USING = plain(read_using, either(OF_PATH, listed(OF_PATH), _PAIRS, OF_PARAMETER))
@@ -771,11 +767,7 @@ KINDS: Mapping[str, ValueKind] = {
     "over": ValueKind(read_over, either(TEXT_SCHEMA, _LABEL_AND_STEP, PIPELINE)),
     "methods": ValueKind(
         read_methods,
-        either(
-            *_EACH_METHOD,
-            listed(either(*_EACH_METHOD, OF_PARAMETER)),
-            OF_PARAMETER,
-        ),
+        either(*_EACH_METHOD, listed(either(*_EACH_METHOD, OF_PARAMETER)), OF_PARAMETER),
     ),
     "partition": plain(read_partition, either(NAMED, _PARTS)),
 }

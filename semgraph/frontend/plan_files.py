@@ -378,9 +378,7 @@ def files_in(names: Sequence[str]) -> list[Path]:
 
 
 def checked(
-    path: Path,
-    check_choices: Callable[[LogicalPlan], object],
-    functions: tuple[Path, ...] = (),
+    path: Path, check_choices: Callable[[LogicalPlan], object], functions: tuple[Path, ...] = ()
 ) -> PlanCheck:
     """Load a graph, or a plan with each of its presets, and report all errors.
 

@@ -13,12 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NoReturn, TypeVar, cast
 
-from semgraph.errors import (
-    BudgetReached,
-    ModelUnavailable,
-    PlanError,
-    RowError,
-)
+from semgraph.errors import BudgetReached, ModelUnavailable, PlanError, RowError
 from semgraph.formats import dollars, plural
 from semgraph.llm.base import (
     LLM,

@@ -29,12 +29,7 @@ from semgraph.meter import StepMetrics
 from semgraph.physical.clusters import clusters, rows_within
 from semgraph.physical.failed_rows import required, without_faulty
 from semgraph.physical.reads import run_match, run_scan
-from semgraph.physical.search import (
-    Remembered,
-    RememberedSearches,
-    StoreSearches,
-    run_searches,
-)
+from semgraph.physical.search import Remembered, RememberedSearches, StoreSearches, run_searches
 from semgraph.physical.search_spec import SearchSpec
 from semgraph.physical.vectors import NoVectors, Partition, run_embed
 from semgraph.relational.batch import FEW, Batch, runtime_schema
@@ -138,10 +133,7 @@ class ExecutionContext(Protocol):
         """The result of `compute`, which runs once for each key."""
 
     async def ask(
-        self,
-        node: AskModel,
-        inputs: Sequence[Batch],
-        known: dict[object, pa.Table] | None = None,
+        self, node: AskModel, inputs: Sequence[Batch], known: dict[object, pa.Table] | None = None
     ) -> Answered:
         """Run a semantic operator over its inputs.
 

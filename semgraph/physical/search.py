@@ -27,12 +27,7 @@ from semgraph.physical.search_rows import RowSearch
 from semgraph.physical.search_spec import SearchInput, SearchSpec
 from semgraph.physical.search_sql import RESULT_OF, sought_column, statement, vector_column
 from semgraph.physical.shortlist import shortlist, worth_it
-from semgraph.physical.vectors import (
-    EmbedTextsOf,
-    given_vectors,
-    of_one_size,
-    vectors_of,
-)
+from semgraph.physical.vectors import EmbedTextsOf, given_vectors, of_one_size, vectors_of
 from semgraph.relational.batch import Batch, runtime_schema, values
 from semgraph.relational.segments import check_equal, column_of, execute, executors
 from semgraph.stores.base import SearchQuery

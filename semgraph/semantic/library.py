@@ -13,16 +13,7 @@ from functools import cached_property
 from operator import index
 from pathlib import Path
 from types import ModuleType, NoneType, UnionType
-from typing import (
-    Any,
-    Literal,
-    NamedTuple,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -45,10 +36,7 @@ from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.optimizer import check_choices, optimized
-from semgraph.semantic.contract import (
-    OPERATORS,
-    REFERENCES,
-)
+from semgraph.semantic.contract import OPERATORS, REFERENCES
 from semgraph.semantic.implementation import Implementation, line_in
 
 # Edges between keys, by index: `(a, b, weight)` with a < b, sorted, each pair once.
@@ -483,10 +471,7 @@ def _implementation_of(
     return implementation, choice
 
 
-_READ_BY = {
-    "edges": "source and target of edges",
-    "vectors": "vector: a column of vectors",
-}
+_READ_BY = {"edges": "source and target of edges", "vectors": "vector: a column of vectors"}
 
 
 def algorithm_of(node: Cluster, choice: Choice, library: Library) -> Algorithm:

@@ -611,10 +611,7 @@ class PlanRun:
     async def _finish(self, status: str, why: str | None) -> None:
         outcome, stored = self.outcome, self.resources.observations()
         self.resources.owned.spent.add(self.meter.total())
-        outcome.notes += [
-            *self._notes_of_answers(),
-            *self._notes_of_store(),
-        ]
+        outcome.notes += [*self._notes_of_answers(), *self._notes_of_store()]
         if self.opened.journal is not None:
             outcome.notes += self.opened.journal.notes
             self.opened.journal.notes.clear()
@@ -717,9 +714,7 @@ class PlanRun:
             stopped=outcome.stopped,
             record=self.recorder.record.folder if self.recorder else None,
             exit_code=exit_code(
-                stopped=outcome.stopped,
-                halted=bool(outcome.halted),
-                failed=bool(outcome.failures),
+                stopped=outcome.stopped, halted=bool(outcome.halted), failed=bool(outcome.failures)
             ),
             uniform=self.uniform,
         )
