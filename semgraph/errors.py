@@ -248,6 +248,15 @@ class Faults(Fault):
         return Faults(map(change, self.faults))
 
 
+@contextmanager
+def faults_at(*path: str | int) -> Iterator[None]:
+    """Lengthen the paths of the faults that a block raises, as `Fault.under` does."""
+    try:
+        yield
+    except Fault as fault:
+        raise fault.under(*path) from None
+
+
 def each(fault: Fault) -> tuple[Fault, ...]:
     """The single faults of a fault."""
     return fault.faults if isinstance(fault, Faults) else (fault,)

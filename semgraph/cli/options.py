@@ -213,8 +213,6 @@ class CommonOptions:
         """Print one JSON object without secrets; the user's rows under the key `data` are
         unchanged.
         """
-        import json
-
         safe = redacted_values(value)
         if data:
             safe[data] = value[data]

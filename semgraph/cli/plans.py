@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 import typer
 
 from semgraph.cli.options import Commands, CommonOptions, argument, everywhere, flag
-from semgraph.errors import PlanError
 
 app = Commands(
     help="Plans: list, show, check, copy; the schema of their language.", no_args_is_help=True
@@ -257,15 +256,3 @@ def list_functions(options: CommonOptions) -> None:
     else:
         options.show(*function_lines(functions, options.out.width))
         options.talk("yours: files DIR/NAME.py, named with --functions DIR")
-
-
-@functions.command("check", hidden=True)
-@everywhere
-def check_own_functions(
-    options: CommonOptions,  # noqa: ARG001 - `everywhere` passes them
-    folder: Annotated[Path, argument("DIR", "A folder of <name>.py.")],
-) -> None:
-    """Say that this command is gone."""
-    raise PlanError(
-        '"functions check" is gone', hint=f"run doctests: python -m doctest {folder}/*.py"
-    )

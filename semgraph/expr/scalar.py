@@ -51,20 +51,13 @@ _QUOTED = re.compile(r"""'(?:[^']|'')*'?|"(?:[^"]|"")*"?""")
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 
 
-def unclosed(source: str) -> str | None:
+def _unclosed(tokens: Sequence[Token]) -> str | None:
     """The missing bracket of an expression, with its position, in the parser's words; None if all
     brackets match.
 
     The parser itself does not check brackets in functions with special syntax: it reads
     `trim(a <> ''` as `trim(a <> '')`.
-
-    >>> unclosed("trim(a"), unclosed("trim('(')")
-    ('Expecting ). Line 1, Col: 6.', None)
     """
-    return _unclosed(_DIALECT.tokenize(source))
-
-
-def _unclosed(tokens: Sequence[Token]) -> str | None:
     wanted: list[str] = []
     for token in tokens:
         if token.token_type in _CLOSERS:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from semgraph.errors import Fault, Faults, did_you_mean, each
+from semgraph.errors import Fault, Faults, did_you_mean, each, faults_at
 from semgraph.expr.duckdb import always, constant
 from semgraph.expr.own_functions import FunctionsByName
 from semgraph.expr.scalar import MOST_DEEP, NOW, Scalar, conjunction, parse_scalar, reserved
@@ -681,10 +681,8 @@ def read_partition(value: Any) -> dict[str, Any]:
 
 def at_key(key: str | int, read: Callable[..., Any], *args: Any) -> Any:
     """Call `read`; its faults get the path `key`."""
-    try:
+    with faults_at(key):
         return read(*args)
-    except Fault as fault:
-        raise fault.under(key) from None
 
 
 SCALAR: Schema = {"type": ["string", "number", "boolean"]}
