@@ -19,7 +19,7 @@ import inspect
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 import pyarrow as pa
@@ -198,50 +198,42 @@ class Semantics:
         )
 
 
-class _SeriesWithoutOperators:
-    """`series.sem`: the standard error of the mean, as without this module, and no operators."""
-
-    def __init__(self, series: pd.Series) -> None:
-        self._series = series
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The standard error of the mean."""
-        return _standard_error_of_column(self._series, *args, **kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        """Refuse an operator with a reference to the frame that has it."""
-        there = "semantic operators are those of data frames"
-        hint = f'write df.sem.{name}(...), or series.to_frame("text").sem.{name}(...)'
-        raise AttributeError(str(Problem(f'series.sem has no "{name}"', there=there, hint=hint)))
-
-
-class _GroupsWithoutOperators:
-    """`df.groupby(...).sem`: the standard error of the mean, as without this module, and no
-    operators.
+@dataclass(frozen=True)
+class _WithoutOperators:
+    """`series.sem` and `df.groupby(...).sem`: the standard error of the mean, as without this module,
+    and no operators.
     """
 
-    def __init__(self, groups: pd.api.typing.DataFrameGroupBy) -> None:
-        self._groups = groups
-
-    class Attribute:
-        """The attribute `sem` of groups; on their class, the original method."""
-
-        def __get__(self, groups: pd.api.typing.DataFrameGroupBy | None, owner: type) -> Any:
-            if groups is None:
-                return _standard_error_of_groups
-            return _GroupsWithoutOperators(groups)
+    owner: Any
+    what: str
+    standard_error: Callable[..., Any]
+    hint: str
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The standard error of the mean."""
-        return _standard_error_of_groups(self._groups, *args, **kwargs)
+        return self.standard_error(self.owner, *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        """Refuse an operator with the argument that replaces its groups."""
-        there = "semantic operators are those of data frames"
-        hint = 'groups are an argument: df.sem.agg(..., by="COLUMN"), df.sem.topk(..., by="COLUMN")'
+        """Refuse an operator with what replaces it."""
+        there, hint = "semantic operators are those of data frames", self.hint.format(name)
         raise AttributeError(
-            str(Problem(f'groupby(...).sem has no "{name}"', there=there, hint=hint))
+            str(Problem(f'{self.what}.sem has no "{name}"', there=there, hint=hint))
         )
+
+
+def _of_series(series: pd.Series) -> _WithoutOperators:
+    hint = 'write df.sem.{0}(...), or series.to_frame("text").sem.{0}(...)'
+    return _WithoutOperators(series, "series", _standard_error_of_column, hint)
+
+
+class _OfGroups:
+    """The attribute `sem` of groups; on their class, the original method."""
+
+    def __get__(self, groups: pd.api.typing.DataFrameGroupBy | None, owner: type) -> Any:
+        if groups is None:
+            return _standard_error_of_groups
+        hint = 'groups are an argument: df.sem.agg(..., by="COLUMN"), df.sem.topk(..., by="COLUMN")'
+        return _WithoutOperators(groups, "groupby(...)", _standard_error_of_groups, hint)
 
 
 class _Rows:
@@ -476,11 +468,11 @@ def _made(parts: Sequence[Any], source: pd.DataFrame, result: Result) -> pd.Data
 _standard_error = pd.DataFrame.sem
 _standard_error_of_column = pd.Series.sem
 _standard_error_of_groups = pd.api.typing.DataFrameGroupBy.sem
-pd.api.typing.DataFrameGroupBy.sem = _GroupsWithoutOperators.Attribute()
+pd.api.typing.DataFrameGroupBy.sem = _OfGroups()
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", UserWarning)  # about the method that `Semantics.__call__` keeps
     pd.api.extensions.register_dataframe_accessor("sem")(Semantics)
-    pd.api.extensions.register_series_accessor("sem")(_SeriesWithoutOperators)
+    pd.api.extensions.register_series_accessor("sem")(_of_series)
 
 
 def _at_exit() -> None:
