@@ -221,6 +221,13 @@ class CommonOptions:
         )
         typer.echo(escaped(text, in_json=True))
 
+    def result(self, data: Any, lines: Iterable[str]) -> None:
+        """Print a result: with `--format json` as data, else as lines."""
+        if self.json:
+            self.dump(data)
+        else:
+            self.show(*lines)
+
     def settings(self) -> Settings:
         """All settings with these options. Raises PlanError."""
         from semgraph.llm.settings import Settings

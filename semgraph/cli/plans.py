@@ -46,10 +46,7 @@ def show(
     from semgraph.render.plans import described, page
 
     file = plan_file(plan, options.settings().functions)
-    if options.json:
-        options.dump(described(file))
-    else:
-        options.show(*page(file, options.out.width, prompts=bool(options.verbose)))
+    options.result(described(file), page(file, options.out.width, prompts=bool(options.verbose)))
 
 
 @app.command()
@@ -69,20 +66,13 @@ def check(
     check_choices = partial(check_implementations, library=Library(settings.operators))
     names = files or ["plans"]
     checks = [checked(path, check_choices, settings.functions) for path in files_in(names)]
-    if options.json:
-        options.dump(
-            [
-                {
-                    "file": c.file,
-                    "ok": not c.problems,
-                    "problems": c.problems,
-                    "warnings": c.warnings,
-                }
-                for c in checks
-            ]
-        )
-    else:
-        options.show(*(line for c in checks for line in check_lines(c)))
+    options.result(
+        [
+            {"file": c.file, "ok": not c.problems, "problems": c.problems, "warnings": c.warnings}
+            for c in checks
+        ],
+        (line for c in checks for line in check_lines(c)),
+    )
     if summary := verdict(checks):
         options.talk(summary)
         raise typer.Exit(2)

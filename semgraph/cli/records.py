@@ -47,10 +47,8 @@ def show(options: CommonOptions, run: Reference) -> None:
     from semgraph.render.outcome import run_page
 
     record = find_run(run)
-    if options.json:
-        options.dump({"run": record.name, **record.facts, "metrics": record.metrics})
-    else:
-        options.show(*run_page(record, options.out.width))
+    data = {"run": record.name, **record.facts, "metrics": record.metrics}
+    options.result(data, run_page(record, options.out.width))
 
 
 @app.command()
@@ -107,12 +105,9 @@ def report(
     from semgraph.render.html import save
 
     file = save(records, Path(to))
-    if options.json:
-        options.dump({"file": str(file), "bytes": file.stat().st_size})
-    else:
-        options.show(
-            f"{file}   {size(file.stat().st_size)}, opens without a network; it holds prompts and answers"
-        )
+    length = file.stat().st_size
+    line = f"{file}   {size(length)}, opens without a network; it holds prompts and answers"
+    options.result({"file": str(file), "bytes": length}, [line])
 
 
 @journal.command()
@@ -207,10 +202,11 @@ def export(
             raise typer.Exit(export_results(options, session, plan, given, to).exit_code)
         assert group is not None
         written = session.export(group, to, graph=graph)
-    if options.json:
-        counts = {"nodes": written.nodes, "edges": written.edges}
-        options.dump({"path": str(written.path), **counts, "notes": list(written.notes)})
-    else:
-        options.show(f"{to}   {plural(written.nodes, 'node')}, {plural(written.edges, 'edge')}")
-        for note in written.notes:
-            options.show(f"! {note}")
+    counts = {"nodes": written.nodes, "edges": written.edges}
+    options.result(
+        {"path": str(written.path), **counts, "notes": list(written.notes)},
+        [
+            f"{to}   {plural(written.nodes, 'node')}, {plural(written.edges, 'edge')}",
+            *(f"! {note}" for note in written.notes),
+        ],
+    )

@@ -178,11 +178,9 @@ def export_results(
     result = _run(options, session, plan, typed, request, inputs)
     write_results(result, Path(to))
     counts = {name: result.count(name) for name in result.tables}
-    if options.json:
-        options.dump({"path": str(Path(to).resolve()), "run": result.run, "rows": counts})
-    else:
-        rows = ", ".join(f"{plural(number, 'row')} of {name}" for name, number in counts.items())
-        options.show(f"{to}   {rows}")
+    rows = ", ".join(f"{plural(number, 'row')} of {name}" for name, number in counts.items())
+    data = {"path": str(Path(to).resolve()), "run": result.run, "rows": counts}
+    options.result(data, [f"{to}   {rows}"])
     options.talk(cost(result.meter.total(), time.monotonic() - began))
     for line in remarks(result, plan, typed + options.words(*_CODE), typed + options.words()):
         options.warn(line)
