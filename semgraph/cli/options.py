@@ -217,8 +217,6 @@ class CommonOptions:
         """Print one JSON object without secrets; the user's rows under the key `data` are
         unchanged.
         """
-        import json
-
         safe = redacted_values(value)
         if data:
             safe[data] = value[data]
@@ -226,6 +224,13 @@ class CommonOptions:
             safe, ensure_ascii=False, indent=2, default=lambda other: redacted(str(other))
         )
         typer.echo(escaped(text, in_json=True))
+
+    def result(self, data: Any, lines: Iterable[str]) -> None:
+        """Print a result: with `--format json` as data, else as lines."""
+        if self.json:
+            self.dump(data)
+        else:
+            self.show(*lines)
 
     def settings(self) -> Settings:
         """All settings with these options. Raises PlanError."""

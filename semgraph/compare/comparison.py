@@ -17,7 +17,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from semgraph import display
 from semgraph.compare.truth import RowAnswers, answers_of, correct, names_of, root
-from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.errors import PlanError, did_you_mean
 from semgraph.execution.record import INPUT_ROW, Run, RunRecord, exchanges, find_run, write_table
 from semgraph.expr.functions import canonical_json
 from semgraph.privacy import RUNS
@@ -354,7 +354,7 @@ class Comparison(display.Displayed):
         if result is None:
             names = [arm.name for arm in self.arms]
             there, hint = "variants: " + ", ".join(names), did_you_mean(name, names)
-            raise PlanError(Problem(f'"{name}" was not compared', there=there, hint=hint))
+            raise PlanError(f'"{name}" was not compared', there=there, hint=hint)
         return result
 
     def __iter__(self) -> Iterator[Arm]:
@@ -375,7 +375,7 @@ class Comparison(display.Displayed):
         """
         if self.rows is None:
             what = "whole plans were compared, which have no rows in common"
-            raise PlanError(Problem(what, hint="compare a step of the plan: step=..."))
+            raise PlanError(what, hint="compare a step of the plan: step=...")
         own = free_name(one, [*self.key, "truth"])
         others = free_name(other, [*self.key, "truth", own])
         ours, theirs = (
@@ -485,7 +485,7 @@ def trial_of(arm: Arm, number: int) -> Trial:
     result = next((t for t in arm.trials if t.number == number), None)
     if result is None:
         there = "trials: " + (", ".join(str(t.number) for t in arm.trials) or "none")
-        raise PlanError(Problem(f"{arm.name} has no trial {number}", there=there))
+        raise PlanError(f"{arm.name} has no trial {number}", there=there)
     return result
 
 
@@ -562,13 +562,13 @@ def _evidence(arm: Arm, number: int, where: Mapping[str, Any]) -> Evidence:
     comparison = arm.comparison
     if comparison is None or comparison.rows is None:
         hint = "compare a step of the plan: step=..."
-        raise PlanError(Problem("whole plans were compared, which have no frozen rows", hint=hint))
+        raise PlanError("whole plans were compared, which have no frozen rows", hint=hint)
     trial = trial_of(arm, number)
     names = comparison.rows.column_names
     for path in where:
         if path.split(".")[0] not in names:
             what, there = f'the frozen rows have no column "{path}"', "columns: " + ", ".join(names)
-            raise PlanError(Problem(what, there=there, hint=did_you_mean(path, names)))
+            raise PlanError(what, there=there, hint=did_you_mean(path, names))
     rows = comparison.rows.to_pylist()
     selected = {
         i
@@ -577,7 +577,7 @@ def _evidence(arm: Arm, number: int, where: Mapping[str, Any]) -> Evidence:
     }
     if not selected:
         what = "no frozen row has " + ", ".join(f"{name}={value}" for name, value in where.items())
-        raise PlanError(Problem(what, there=f"there are {len(rows):,} rows"))
+        raise PlanError(what, there=f"there are {len(rows):,} rows")
     items = [] if trial.answers is None else trial.answers.to_pylist()
     with exchanges(Run(comparison.record or Path()), comparison.journal) as lookup:
         asked = tuple(asked_item(item, lookup) for item in items if item[INPUT_ROW] in selected)
@@ -613,12 +613,12 @@ def load_comparison(ref: str, runs: Path = RUNS) -> Comparison:
     file = run.folder / FILE
     if not file.exists():
         what, hint = f"{run.name} is not a finished comparison", "Show a run: semgraph runs show"
-        raise PlanError(Problem(what, hint=hint))
+        raise PlanError(what, hint=hint)
     data = json.loads(file.read_text(encoding="utf-8"))
     schema, _ = data.pop("schema"), data.pop("kind")
     if schema not in (1, SCHEMA):
         what = f"comparison {run.name} was recorded by another version of semgraph"
-        raise PlanError(Problem(what))
+        raise PlanError(what)
     if schema == 1:
         _from_0_2(data, run.name)
     data |= {name: _table(run.folder, name) for name in _TABLES}
@@ -636,7 +636,7 @@ def _from_0_2(data: dict[str, Any], name: str) -> None:
         arm["changes"], quality = arm.pop("use"), arm["quality"]
         if [quality.pop(key, None) for key in ("clusters", "modularity")] != [None, None]:
             what = f"comparison {name} compared algorithms of a step that clusters"
-            raise PlanError(Problem(what, hint="only semgraph 0.2 shows such a comparison"))
+            raise PlanError(what, hint="only semgraph 0.2 shows such a comparison")
         for trial in arm["trials"]:
             trial["number"] += 1
 

@@ -50,12 +50,7 @@ from semgraph.expr.scalar import (
     to_sql,
     with_bound_fields,
 )
-from semgraph.expr.types import (
-    TIMESTAMP,
-    canonical_type,
-    sql_type,
-    type_of_arrow,
-)
+from semgraph.expr.types import TIMESTAMP, canonical_type, sql_type, type_of_arrow
 
 _WORD = re.compile(
     r"""'(?:[^']|'')*'|"(?P<quoted>(?:[^"]|"")*)"(?P<quoted_call>\s*\()?|(?P<word>[A-Za-z_]\w*)(?P<called>\s*\()?"""

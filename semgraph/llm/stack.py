@@ -13,13 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NoReturn, TypeVar, cast
 
-from semgraph.errors import (
-    BudgetReached,
-    ModelUnavailable,
-    PlanError,
-    Problem,
-    RowError,
-)
+from semgraph.errors import BudgetReached, ModelUnavailable, PlanError, RowError
 from semgraph.formats import dollars, plural
 from semgraph.llm.base import (
     LLM,
@@ -538,11 +532,9 @@ class Budget:
             self.within.require_price(name, price)
         if self.max_usd is not None and price is None:
             raise PlanError(
-                Problem(
-                    f"max_usd {_usd(self.max_usd)} cannot be enforced: no price is known for {name}",
-                    there=f"{PRICED}, or [prices] in semgraph.toml",
-                    hint="set it, or limit max_tokens or max_calls instead",
-                )
+                f"max_usd {_usd(self.max_usd)} cannot be enforced: no price is known for {name}",
+                there=f"{PRICED}, or [prices] in semgraph.toml",
+                hint="set it, or limit max_tokens or max_calls instead",
             )
 
 

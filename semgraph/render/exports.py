@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from semgraph.compare.comparison import Arm, Comparison, Measured, Quality, quality_of, ranked
-from semgraph.errors import PlanError, Problem
+from semgraph.errors import PlanError
 from semgraph.render.chart import MISSING, Bars, drawn_as, measure
 from semgraph.render.comparison import columns, shown_changes
 
@@ -169,7 +169,7 @@ def figure(comparison: Comparison, kind: str = "quality") -> Any:
         raise ModuleNotFoundError(what, name="matplotlib") from error
     drawn, scales = drawn_as(comparison, kind), ("linear", "log")
     if drawn is None:
-        raise PlanError(Problem(MISSING[kind]))
+        raise PlanError(MISSING[kind])
     names = drawn.steps if isinstance(drawn, Bars) else drawn.points
     made = Figure(figsize=(6, 3.5 + 0.2 * len(names)), layout="constrained")
     axes = made.subplots()

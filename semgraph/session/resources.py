@@ -23,7 +23,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from semgraph.errors import PlanError, Problem, SemgraphError, StoreUnavailable
+from semgraph.errors import PlanError, SemgraphError, StoreUnavailable
 from semgraph.execution.observations import ObservationFile
 from semgraph.execution.runtime import Clock, Opened, require_prices
 from semgraph.llm.base import LLM, Borrowed, Embedder, Limits, ModelSpec, falls_back
@@ -543,11 +543,9 @@ class Resources:
         models = self.sending_batches
         if models and self.settings.journal_path is None:
             raise PlanError(
-                Problem(
-                    f"{models[0]} sends batches, and there is no journal to record them: an interrupted run "
-                    "would pay twice",
-                    hint="name a journal (semgraph.toml, [journal]), or leave batch=true out",
-                )
+                f"{models[0]} sends batches, and there is no journal to record them: an interrupted run "
+                "would pay twice",
+                hint="name a journal (semgraph.toml, [journal]), or leave batch=true out",
             )
 
     def _models(
@@ -650,7 +648,7 @@ class Resources:
         if isinstance(groups, Iterable) and not isinstance(groups, str):
             names = list(groups)
         if odd := [name for name in names or () if not isinstance(name, str)]:
-            raise PlanError(Problem(f"a group is a text, not {odd[0]!r:.80}"))
+            raise PlanError(f"a group is a text, not {odd[0]!r:.80}")
         answers = vectors = 0
         for path in filter(Path.exists, self.journals):
             journal, _ = await _opened(path, None)
@@ -700,7 +698,7 @@ def require_model(role: str, model: Any) -> None:
     """Refuse an object that is no model, or for the role `embed` no embedder. Raises PlanError."""
     if not hasattr(model, "embed" if role == "embed" else "complete"):
         hint = 'a name such as "openai:gpt-4.1-mini", or an object'
-        raise PlanError(Problem(f"{role}: {model!r} is no model", hint=hint))
+        raise PlanError(f"{role}: {model!r} is no model", hint=hint)
 
 
 def _name_of(model: LLM | ModelSpec) -> str:

@@ -129,9 +129,7 @@ def recorded_run(ref: str, runs: Path | None) -> Run:
     """The record of a run. Raises PlanError if there is none."""
     if runs is None:
         there = "no records are kept"
-        raise PlanError(
-            Problem(f'there is no run "{ref}"', there=there, hint="give runs= a folder")
-        )
+        raise PlanError(f'there is no run "{ref}"', there=there, hint="give runs= a folder")
     return find_run(ref, runs)
 
 
@@ -177,4 +175,4 @@ def require_same_plan(earlier: Resumed, plan: str | Path, folder: Path) -> None:
     if name is not None and str(name) != earlier.plan:
         hint = f"resume it: semgraph run {earlier.plan} --resume {earlier.run}"
         what = f"run {earlier.run} was a run of {earlier.plan}, not of {name}"
-        raise PlanError(Problem(what, hint=hint))
+        raise PlanError(what, hint=hint)

@@ -147,13 +147,7 @@ class Neo4jStore:
         database: None: the user's home database.
     """
 
-    def __init__(
-        self,
-        uri: str,
-        user: str,
-        password: str,
-        database: str | None = None,
-    ) -> None:
+    def __init__(self, uri: str, user: str, password: str, database: str | None = None) -> None:
         self._bolt = Bolt(uri, user, password, database)
         self._outdated: dict[tuple[str, str], int] = {}
         self._begin()
@@ -425,11 +419,7 @@ class Neo4jStore:
             for partition, markers in committed.items()
         }
 
-    async def commit(
-        self,
-        batch: WriteBatch,
-        marker: CommitMarker | None = None,
-    ) -> Written:
+    async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
         """Write all of a batch, or nothing, in one transaction and one round trip.
 
         Raises:

@@ -88,12 +88,7 @@ class SqliteStore:
             int8.
     """
 
-    def __init__(
-        self,
-        path: str | PathLike[str],
-        *,
-        exact_up_to: int = EXACT_UP_TO,
-    ) -> None:
+    def __init__(self, path: str | PathLike[str], *, exact_up_to: int = EXACT_UP_TO) -> None:
         self.path = fspath(path)
         self._exact_up_to = exact_up_to
         self._file = self._main = File(self.path, self.name)
@@ -328,11 +323,7 @@ class SqliteStore:
             lambda con: states(con, tables, plan, rows), large=_large(count)
         )
 
-    async def commit(
-        self,
-        batch: WriteBatch,
-        marker: CommitMarker | None = None,
-    ) -> Written:
+    async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
         """Write a batch and its commit marker in one transaction. Raises ConcurrentWrite, DataError,
         StoreUnavailable.
         """
@@ -553,11 +544,7 @@ class File:
         con.execute("PRAGMA cache_size = -65536")
 
     async def run(
-        self,
-        work: Callable[[sqlite3.Connection], T],
-        *,
-        writes: bool = False,
-        large: bool = False,
+        self, work: Callable[[sqlite3.Connection], T], *, writes: bool = False, large: bool = False
     ) -> T:
         """Run one transaction, which is one round trip.
 
