@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from semgraph.compare.trial import Snapshot
 from semgraph.diff import Change, Diff
-from semgraph.errors import BudgetReached, PlanError, Problem, SemgraphError
+from semgraph.errors import BudgetReached, PlanError, SemgraphError
 from semgraph.execution.commit import witness_of, witness_sink
 from semgraph.execution.result import Result
 from semgraph.execution.windows import InputRows, prepare
@@ -139,10 +139,10 @@ def require_refreshable(plan: LogicalPlan, resources: Resources) -> Windowing:
     if plan.windows is None or not plan.writes:
         lacks = "windows" if plan.windows is None else "writes"
         what = f"plan {plan.name} has no {lacks}, so no markers tell which rows it wrote"
-        raise PlanError(Problem(what, hint=f"run it again: semgraph run {plan.file or plan.name}"))
+        raise PlanError(what, hint=f"run it again: semgraph run {plan.file or plan.name}")
     if "engine" in resources.settings.values:
         what = "a refresh runs in this process: an engine runs plans, and refreshes no graph"
-        raise PlanError(Problem(what, hint="leave the engine out"))
+        raise PlanError(what, hint="leave the engine out")
     return plan.windows
 
 
