@@ -24,12 +24,17 @@ from semgraph.errors import BudgetReached, PlanError, Problem, SemgraphError
 from semgraph.execution.commit import witness_of, witness_sink
 from semgraph.execution.result import Result
 from semgraph.execution.windows import InputRows, prepare
+from semgraph.explain.estimates import Estimator, Forecast
 from semgraph.formats import plural
+from semgraph.llm.stack import Unsent, bound
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan, Windowing
 from semgraph.logical.schema import Graph, Label
 from semgraph.logical.sinks import Merge
 from semgraph.meter import Meter
+from semgraph.optimizer import optimized
+from semgraph.physical.planner import compile_plan
+from semgraph.semantic.library import Library
 from semgraph.session.committed import Committed, InputChanges, Layout, StoredRows, with_kept
 from semgraph.session.merging import (
     GraphStates,
@@ -69,6 +74,23 @@ class RefreshOptions:
 
 
 @dataclass(frozen=True)
+class DryRun:
+    """What a refresh would ask.
+
+    Args:
+        requests: Requests that are sure to be new.
+        rows: Input rows whose other requests may be new, because they show rows that change.
+        calls: The expected calls for these rows, if all of them are new; None: unknown.
+        texts: Texts to embed.
+    """
+
+    requests: int
+    rows: int
+    calls: float | None
+    texts: int
+
+
+@dataclass(frozen=True)
 class Refresh:
     """A refresh that is computed and not yet applied.
 
@@ -76,11 +98,13 @@ class Refresh:
         diff: The difference between the graph and what the plan makes of its present inputs.
         rows: How the input rows differ from those that were committed.
         result: The run in the scratch copy.
+        dry: What a dry run would ask; its `diff` has only reasons.
     """
 
     diff: Diff
     rows: InputChanges
     result: Result
+    dry: DryRun | None
     _apply: Callable[[], Awaitable[Written]] = field(repr=False)
     _wait: Callable[[Coroutine[Any, Any, Written]], Written] = field(
         repr=False, default=asyncio.run
@@ -97,7 +121,10 @@ class Refresh:
         Raises:
             ConcurrentWrite: Another run has written the groups since; nothing is written.
             SemgraphError: Rows failed that are in the graph; nothing is written.
+            PlanError: It is a dry run.
         """
+        if self.dry is not None:
+            raise PlanError("a dry run has computed nothing that could be applied")
         return await self._apply()
 
     def apply(self) -> Written:
@@ -166,14 +193,43 @@ class _Refreshing:
         )
         base = states.base(tables)
         dimensions = await self._dimensions(base)
+        unsent = Unsent() if self.options.dry_run else None
+        resources = replace(self.resources, unsent=unsent)
+        if unsent is not None:
+            request = replace(request, runs=None)
         async with Snapshot(graph, base, dimensions=dimensions).copy() as scratch:
-            result = await run_plan(request, self.resources.over(scratch))
-            made = await scratch.history(self.plan.name, rows.partitions)
+            result = await run_plan(request, resources.over(scratch))
+            made = Committed(await scratch.history(self.plan.name, rows.partitions))
             vectors = await _scanned(scratch, graph, rows.partitions)
+            dry = await self._dry(unsent, request, made, scratch) if unsent is not None else None
         if result.stopped:
             raise BudgetReached(f"{result.stopped}; the graph stays as it was", result)
         states.made = Rows(graph, vectors)
-        return self._compared(states, committed, changes, made, vectors, result)
+        return self._compared(states, committed, changes, made, vectors, result, dry)
+
+    async def _dry(
+        self, unsent: Unsent, request: RunRequest, made: Committed, scratch: Store
+    ) -> DryRun:
+        """What the requests that were not sent, and those that follow from them, amount to."""
+        lost, partitions = list[str](), set[str]()
+        for window in request.windows:
+            if any((window.partition, key) not in made.rows for key in window.rows):
+                partitions.add(window.partition)
+            lost += window.rows if window.partition in partitions else ()
+        calls = await self._expected(request, len(lost), scratch) if lost else 0.0
+        return DryRun(len(unsent.first), len(lost), calls, len(unsent.texts))
+
+    async def _expected(self, request: RunRequest, rows: int, scratch: Store) -> float | None:
+        """The calls that EXPLAIN expects for so many input rows; None: unknown."""
+        name = self.windowing.input
+        inputs = {**request.inputs, name: request.inputs[name].slice(0, rows)}
+        async with self.resources.open(self.plan, fresh=False) as opened:
+            limits = {r: bound(opened.llm, r).limits for r in self.plan.needs.roles}
+            library = Library(self.resources.settings.operators)
+            physical = compile_plan(optimized(self.plan, inputs), scratch, library, limits)
+        estimator = Estimator.over(physical, inputs, self.resources.observations(), None)
+        calls = Forecast(estimator).total()["calls"]
+        return calls.value if calls.known else None
 
     async def _read(
         self, partitions: list[str]
@@ -238,11 +294,11 @@ class _Refreshing:
         states: GraphStates,
         committed: Committed,
         changes: InputChanges,
-        made: Mapping[str, History],
+        after: Committed,
         vectors: Mapping[str, pa.Table],
         result: Result,
+        dry: DryRun | None,
     ) -> Refresh:
-        after = Committed(made)
         states.after = written(window.writes or "" for _, window in after.windows)
         states.restated = frozenset(
             at
@@ -258,7 +314,8 @@ class _Refreshing:
         batch, kept = WriteBatch(tuple(writes)), states.kept(found)
         replacement = self._replacement(committed, after, batch, kept, result.run)
         lost = self._lost(committed, after, changes)
-        return Refresh(diff, changes, result, partial(self._apply, replacement, lost))
+        shown = diff if dry is None else Diff(reasons=diff.reasons)
+        return Refresh(shown, changes, result, dry, partial(self._apply, replacement, lost))
 
     def _replacement(
         self, committed: Committed, after: Committed, batch: WriteBatch,

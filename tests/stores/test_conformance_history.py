@@ -322,6 +322,29 @@ async def test_a_replacing_write_sets_labels_attributes_and_vectors_to_its_own(s
     assert hits.column("_q").to_pylist() == [1]
 
 
+async def test_a_replacing_write_of_edges_sets_its_columns_also_to_null(store, world):
+    people = world.write("Person", {"uuid": "a", "name": "A"}, {"uuid": "b", "name": "B"})
+    ends = {"source": "a", "target": "b"}
+    edges = [
+        {"uuid": uuid, **ends, "fact": f"a heron {uuid}", "notes": ["n"], "since": world.at(1),
+         "attributes": {"how": "work"}, "fact_embedding": [1, 0, 0, 0]}
+        for uuid in ("k1", "k2")
+    ]  # fmt: skip
+    await world.commit(store, people, world.write("KNOWS", *edges))
+    cleared = dict.fromkeys(set(edges[0]) - {"uuid", *ends})
+    both = world.write("KNOWS", {"uuid": "k1", **ends, **cleared}, edges[1], replace=True)
+    await world.commit(store, both)
+    names = ("fact", "notes", "since", "attributes", "fact_embedding")
+    first, second = (await store.scan("KNOWS", (*ends, *names), None, ())).to_pylist()
+    assert first == {"uuid": "k1", "group_id": "g", **ends, **cleared, "attributes": "{}"}
+    assert second == {**edges[1], "group_id": "g", "attributes": '{"how":"work"}'}
+    query = world.query("KNOWS", Method("fulltext", "fact", "text"), Method("nearest", "fact", "v"))
+    [hits] = await store.search(
+        [query], world.rows({"v": "vector"}, text=["heron"], v=[[1, 0, 0, 0]])
+    )
+    assert hits.column("uuid").to_pylist() == ["k2", "k2"]
+
+
 async def test_a_replacing_write_makes_new_rows_unless_only_existing(store, world):
     new = {"uuid": "n", "content": "a heron", "tags": ["x", "x"], "weight": None}
     await world.commit(store, world.write("Note", new, replace=True))

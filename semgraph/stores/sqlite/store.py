@@ -578,6 +578,7 @@ class File:
         check_library(sqlite3.sqlite_version, modules, self.name)
         check(con)
         con.execute("PRAGMA trusted_schema = ON")  # triggers call functions
+        con.execute("PRAGMA secure_delete = ON")  # as most, but not all, systems build SQLite
         con.execute("PRAGMA temp_store = MEMORY")
         # SQLite would build one for each search, despite existing indexes.
         con.execute("PRAGMA automatic_index = OFF")
