@@ -88,9 +88,9 @@ async def test_markers_of_version_0_2_ask_for_the_rows(model: StandIn, tmp_path:
     world = World(model, store, tmp_path, dimensions=64)
     try:
         [first, *_] = [key for label, key in await world.state() if label == "Episodic"]
-        with pytest.raises(PlanError, match="give them as input episodes too"):
-            row = {"uuid": first, "group_id": "demo", "content": "Ann(user): I work at Luma."}
-            await world.refresh([{**row, "valid_at": ROWS[0]["valid_at"]}], adopt=True)
+        row = {**ROWS[0], "uuid": first, "group_id": "demo"}
+        with pytest.raises(PlanError, match="Give them as input episodes too"):
+            await world.refresh([row], adopt=True)
     finally:
         await world.aclose()
         await store.aclose()

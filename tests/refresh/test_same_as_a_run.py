@@ -22,7 +22,15 @@ from semgraph.stores.base import NodeWrite, Store, WriteBatch
 from semgraph.stores.sqlite.store import SqliteStore
 from tests.execution.conftest import PLAN
 from tests.refresh.world import (
-    START, Row, State, World, different, edited, episode, of_group, state, without,
+    START,
+    Row,
+    State,
+    World,
+    different,
+    edited,
+    episode,
+    of_group,
+    without,
 )  # fmt: skip
 
 SEEDS = int(os.environ.get("REFRESHES") or 14)
@@ -152,7 +160,13 @@ EDITS: tuple[Callable[[Stream], None], ...] = (
 async def prepare(world: World) -> None:
     """What other plans and hands write into the group and beside it."""
     others = [
-        {"uuid": "saved", "group_id": "g", "name": "Zurab", "summary": "Saved.", "created_at": START}
+        {
+            "uuid": "saved",
+            "group_id": "g",
+            "name": "Zurab",
+            "summary": "Saved.",
+            "created_at": START,
+        }
     ]
     await world.run(PLAN.with_name("save_nodes.yaml"), entities=others)
     fact = {"group_id": "g", "source": "Quirin", "name": "OWNS", "target": "Xylo", "uuid": "triplet",

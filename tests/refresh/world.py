@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -162,7 +162,9 @@ class World:
         """Run over rows in the windows of the markers of this world, in another store."""
         history = await self.history()
         windows = tuple(
-            RecordedWindow("g", tuple(row.row for row in each.rows), each.now, each.begun or each.now)
+            RecordedWindow(
+                "g", tuple(row.row for row in each.rows), each.now, each.begun or each.now
+            )
             for each in history.windows
         )
         (plan,) = _settled(PLAN, options)
