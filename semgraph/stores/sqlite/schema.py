@@ -190,6 +190,12 @@ class Table:
         for vector in self.label.vectors.values():
             yield from self._vectors(self.vectors(vector))
 
+    def forget_words(self, con: sqlite3.Connection) -> None:
+        """Take the words of deleted rows out of the file: FTS5 keeps them until it merges its parts."""
+        for index in self.label.fulltext:
+            fts = quote(_words_name(self.label, index))
+            con.execute(f"INSERT INTO {fts} ({fts}) VALUES ('optimize')")
+
     def _index(self, name: str) -> tuple[str, str]:
         full = f"{self.label.name}#by#{name}"
         return full, f"CREATE INDEX {quote(full)} ON {self.name} ({self.partition}, {quote(name)})"

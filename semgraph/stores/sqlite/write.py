@@ -428,6 +428,8 @@ def commit(
     counts = _write(con, tables, batch, merges)
     if marker is not None:
         write_markers(con, marker)
+    elif any(isinstance(write, Deletion) for write in batch.writes):
+        _forget_words(con, tables)
     return counts
 
 
@@ -447,7 +449,13 @@ def replace(
     for marker in new.markers:
         write_markers(con, marker)
     _delete_unnamed_parts(con)
+    _forget_words(con, tables)
     return counts
+
+
+def _forget_words(con: sqlite3.Connection, tables: Mapping[str, Table]) -> None:
+    for table in tables.values():
+        table.forget_words(con)
 
 
 def _write(
@@ -498,3 +506,4 @@ def clear(
             f"DELETE FROM {own}" + ("" if partitions is None else f" WHERE part IN ({inner})")
         )
     _delete_unnamed_parts(con)
+    _forget_words(con, tables)
