@@ -458,7 +458,7 @@ class Session:
     def refresh(self, plan: PlanLike, /, **options: Any) -> Refresh:
         """Compute a refresh and wait for it. Takes the arguments of `arefresh`.
 
-        >>> refresh = session.refresh("add_episode", episodes=rows)  # doctest: +SKIP
+        >>> refresh = session.refresh("memory.yaml", messages=rows)  # doctest: +SKIP
         >>> refresh.diff, refresh.apply()  # doctest: +SKIP
         """
         return self._waiting.wait(self.arefresh(plan, **options), calls_model=True)
