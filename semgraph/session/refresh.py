@@ -9,27 +9,31 @@ partition since.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
 
 from semgraph.compare.trial import Snapshot
-from semgraph.diff import Change, Diff
+from semgraph.diff import FILE, Change, Diff
 from semgraph.errors import BudgetReached, PlanError, Problem, SemgraphError
 from semgraph.execution.commit import witness_of, witness_sink
+from semgraph.execution.record import COMPARED, REFRESHED, Run, RunRecord, timestamp
 from semgraph.execution.result import Result
 from semgraph.execution.windows import InputRows, prepare
-from semgraph.formats import plural
+from semgraph.formats import plural, stopped
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan, Windowing
 from semgraph.logical.schema import Graph, Label
 from semgraph.logical.sinks import Merge
 from semgraph.meter import Meter
+from semgraph.options import RefreshOptions
 from semgraph.session.committed import Committed, InputChanges, Layout, StoredRows, with_kept
 from semgraph.session.merging import (
     GraphStates,
@@ -55,19 +59,6 @@ from semgraph.stores.writes import WrittenRow, kept_values, row_fingerprint, wri
 Id = tuple[str, str]  # label and key, or label and the fingerprint of a key
 
 
-@dataclass(frozen=True, kw_only=True)
-class RefreshOptions:
-    """The options of a refresh; the arguments of `Session.arefresh`, which describes them."""
-
-    complete: bool = False
-    retract: int | None = None
-    in_order: bool = False
-    adopt: bool = False
-    discard_edits: bool = False
-    dry_run: bool = False
-    fresh: bool = False
-
-
 @dataclass(frozen=True)
 class Refresh:
     """A refresh that is computed and not yet applied.
@@ -76,6 +67,7 @@ class Refresh:
         diff: The difference between the graph and what the plan makes of its present inputs.
         rows: How the input rows differ from those that were committed.
         result: The run in the scratch copy.
+        lost: Why it cannot be applied, if rows of the graph failed; else "".
     """
 
     diff: Diff
@@ -85,6 +77,7 @@ class Refresh:
     _wait: Callable[[Coroutine[Any, Any, Written]], Written] = field(
         repr=False, default=asyncio.run
     )
+    lost: str = ""
 
     @property
     def metrics(self) -> Meter:
@@ -98,6 +91,8 @@ class Refresh:
             ConcurrentWrite: Another run has written the groups since; nothing is written.
             SemgraphError: Rows failed that are in the graph; nothing is written.
         """
+        if self.lost:
+            raise SemgraphError(f"nothing was written: {self.lost}")
         return await self._apply()
 
     def apply(self) -> Written:
@@ -163,6 +158,7 @@ class _Refreshing:
             inputs={**self.request.inputs, name: table},
             options=replace(self.request.options, again=True),
             windows=layout.windows(),
+            kind=COMPARED,
         )
         base = states.base(tables)
         dimensions = await self._dimensions(base)
@@ -171,7 +167,9 @@ class _Refreshing:
             made = await scratch.history(self.plan.name, rows.partitions)
             vectors = await _scanned(scratch, graph, rows.partitions)
         if result.stopped:
-            raise BudgetReached(f"{result.stopped}; the graph stays as it was", result)
+            kept = "" if self.options.fresh else ": the journal has the answers so far"
+            what = f"{stopped(result.stopped)}. The graph stays as it was"
+            raise BudgetReached(f"{what}. Repeat it with a higher limit{kept}", result)
         states.made = Rows(graph, vectors)
         return self._compared(states, committed, changes, made, vectors, result)
 
@@ -254,11 +252,16 @@ class _Refreshing:
         causes = _Causes(self.plan, states, committed, after, changes, parts)
         partition_of = {**states.made.partitions, **states.stored.partitions}
         diff = _diff(self.plan.graph, states, found, partition_of, causes)
+        if result.record is not None:  # which explains its new rows
+            own = (c if c.sign != "+" else replace(c, run=result.run) for c in diff.changes)
+            diff = replace(diff, changes=tuple(own))
+            RunRecord(result.record).text(FILE, json.dumps(diff.as_dict(), ensure_ascii=False))
         writes = writes_of_changes(self.plan.graph, states.stored, found, partition_of, vectors)
         batch, kept = WriteBatch(tuple(writes)), states.kept(found)
         replacement = self._replacement(committed, after, batch, kept, result.run)
         lost = self._lost(committed, after, changes)
-        return Refresh(diff, changes, result, partial(self._apply, replacement, lost))
+        apply = partial(self._apply, replacement, result.record)
+        return Refresh(diff, changes, result, apply, lost=_lost_of(lost, result))
 
     def _replacement(
         self, committed: Committed, after: Committed, batch: WriteBatch,
@@ -293,15 +296,24 @@ class _Refreshing:
         """The committed rows that could not be computed again."""
         return [key for _, key in sorted(committed.rows.keys() - after.rows.keys() - changes.gone)]
 
-    async def _apply(self, replacement: Replacement, lost: list[str]) -> Written:
-        """Write the difference. Raises SemgraphError if committed rows failed."""
-        if lost:
-            rows = f"{plural(len(lost), 'row')} of the graph failed, first {lost[0]}"
-            raise SemgraphError(f"{rows}: nothing was written. Refresh again once they succeed")
+    async def _apply(self, replacement: Replacement, record: Path | None) -> Written:
+        """Write the difference, and that it was written into the record."""
         async with self.resources.opened_store(self.plan.graph) as store:
             async with self.resources.open(self.plan, fresh=False) as opened:
                 await store.ensure(self.plan.graph, await opened.vector_length(self.plan))
-            return await store.replace(replacement)
+            written = await store.replace(replacement)
+        if record is not None:
+            Run(record).add(kind=REFRESHED, applied=timestamp(), written=written.rows)
+        return written
+
+
+def _lost_of(rows: list[str], result: Result) -> str:
+    """A sentence on the rows of the graph that could not be computed again; "" without any."""
+    if not rows:
+        return ""
+    why = f": {result.failed[0].error}" if result.failed else ""
+    what = f"{plural(len(rows), 'row')} of the graph failed, first {rows[0]}{why}"
+    return f"{what}. Refresh again once they succeed"
 
 
 def _has(committed: Committed, number: int, rows: Iterable[tuple[str, str]]) -> bool:
