@@ -76,12 +76,11 @@ def _refreshed(
 
         marked = "" if found.diff.changes else " (the rows are marked as up to date)"
         options.show(written_line(written.rows) + marked)
-    if differs:
-        options.warn(
-            "nothing was written: add --yes"
-            if may_apply
-            else f"nothing was written. To apply it: semgraph refresh {words}"
-        )
+    if found.lost:
+        options.warn(f"! {found.lost}")
+    elif differs:
+        how_to = ": add --yes" if may_apply else f". To apply it: semgraph refresh {words}"
+        options.warn(f"nothing was written{how_to}")
     return (0 if how.dry_run else found.result.exit_code) or DIFFERS * differs
 
 
@@ -133,7 +132,10 @@ def _is_wanted(options: CommonOptions, found: Refresh, *, yes: bool) -> bool:
     if options.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         return False
     what = f"these {changes:,} changes" if changes > 1 else "this change"
-    return typer.confirm(f"Apply {what}?", err=True)
+    try:
+        return typer.confirm(f"Apply {what}?", err=True)
+    except typer.Abort:
+        raise KeyboardInterrupt from None
 
 
 def _document(found: Refresh, written: Written | None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeAlias, TypeVar
 
-from semgraph.display import Drawing, Wrapped
+from semgraph.display import Drawing, Wrapped, command, option
 from semgraph.errors import BudgetReached, PlanError, Problem, interruptible
 from semgraph.execution.record import Run
 from semgraph.execution.result import OnProgress, Result
@@ -449,6 +449,9 @@ class Session:
         """
         from semgraph.session.refresh import compute_refresh
 
+        if retract is not None and not complete:
+            hint = f"add {command('--complete', 'complete=True')}, or leave it out"
+            raise PlanError(Problem(f"{option('retract', retract)} retracts nothing", hint=hint))
         given = given_rows(plan, {**(inputs or {}), **more})
         logical = self.prepare(plan, params=params, preset=preset, use=use, prompts=prompts)
         refuse_unknown_words("refresh", logical, more, Session.arefresh)
@@ -469,7 +472,7 @@ class Session:
     def refresh(self, plan: PlanLike, /, **options: Any) -> Refresh:
         """Compute a refresh and wait for it. Takes the arguments of `arefresh`.
 
-        >>> refresh = session.refresh("add_episode", episodes=rows)  # doctest: +SKIP
+        >>> refresh = session.refresh("plan.yaml", notes=rows)  # doctest: +SKIP
         >>> refresh.diff, refresh.apply()  # doctest: +SKIP
         """
         return self._waiting.wait(self.arefresh(plan, **options), calls_model=True)
