@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -73,7 +73,7 @@ class Diff(Displayed):
         edited: The rows that the plan would make otherwise, and that stay as somebody edited them: `-`
             a row that stays deleted, `~` a row that keeps the values in `before`.
         reasons: What changed since the rows were written: `row e1 edited`, `prompt facts changed`.
-        names: By key, the name of a node at an end of an edge in `changes`.
+        names: By key, the name of a node at an end of an edge in `changes` or `edited`.
         draws: By label, the properties that show its rows to people.
     """
 
@@ -88,12 +88,7 @@ class Diff(Displayed):
 
     @classmethod
     def between(
-        cls,
-        before: Tables,
-        after: Tables,
-        graph: Graph,
-        *,
-        ignore: Collection[str] = UNCOMPARED,
+        cls, before: Tables, after: Tables, graph: Graph, edited: Sequence[Change] = ()
     ) -> Self:
         """The difference between two states of a graph. Rows are matched by label and key.
 
@@ -102,19 +97,18 @@ class Diff(Displayed):
                 is missing is NULL.
             after: Likewise.
             graph: The graph. Vectors and derived properties do not count.
-            ignore: Properties that make no row changed.
+            edited: The rows that stay as somebody edited them.
         """
+        states = (before, after)
         changes = tuple(
             change
             for label in (*graph.nodes, *graph.edges)
-            for change in _changes(
-                label, graph, before.get(label.name), after.get(label.name), ignore
-            )
+            for change in _changes(label, graph, *(state.get(label.name) for state in states))
         )
-        ends = {c.row.get(end) for c in changes if c.ends for end in _ENDS}
-        ends |= {c.before.get(end) for c in changes if c.ends for end in _ENDS}
-        draws = {change.label: graph.drawn(change.label) for change in changes}
-        return cls(changes, names=_names((before, after), graph, ends), draws=draws)
+        rows = (row for c in (*changes, *edited) if c.ends for row in (c.row, c.before))
+        names = _names(states, graph, {row.get(end) for row in rows for end in _ENDS})
+        draws = {name: graph.drawn(name) for name in graph.labels}
+        return cls(changes, tuple(edited), names=names, draws=draws)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -144,7 +138,6 @@ def _changes(
     graph: Graph,
     before: pa.Table | None,
     after: pa.Table | None,
-    ignore: Collection[str],
 ) -> Iterator[Change]:
     """The changes of a label: changed rows, then gone, then new ones."""
     types = {name: kind for name, kind in label.columns.items() if name not in label.derived}
@@ -153,7 +146,7 @@ def _changes(
     known = pc.is_in(new[graph.key], value_set=old[graph.key])
     had, has = old.filter(pc.is_valid(place)), new.take(place.drop_null())
     different: dict[int, list[str]] = {}
-    for name in (name for name in types if name not in ignore):
+    for name in (name for name in types if name not in UNCOMPARED):
         for i in _different(had[name], has[name]):
             different.setdefault(i, []).append(name)
     places = pa.array(different, pa.int64())

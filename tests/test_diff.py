@@ -72,9 +72,9 @@ def only(diff: Diff) -> Change:
 def test_equal_states_have_no_difference() -> None:
     one = state(Person=[ANN, BEN], TIE=[TIE])
     other = state(Person=[BEN, ANN], TIE=[TIE])
-    assert Diff.between(one, other, GRAPH) == Diff()
-    assert Diff.between({}, {}, GRAPH) == Diff()
-    assert Diff.between(state(Person=[]), {}, GRAPH) == Diff()
+    assert Diff.between(one, other, GRAPH).changes == ()
+    assert Diff.between({}, {}, GRAPH).changes == ()
+    assert Diff.between(state(Person=[]), {}, GRAPH).changes == ()
 
 
 def test_a_new_row_has_its_properties_without_key_partition_and_nulls() -> None:
@@ -108,7 +108,7 @@ def test_a_changed_row_has_the_old_and_new_values_of_what_differs() -> None:
 )
 def test_differences_without_a_meaning_do_not_count(prop: str, one: Any, other: Any) -> None:
     found = [state(Person=[{**ANN, prop: value}]) for value in (one, other)]
-    assert Diff.between(found[0], found[1], GRAPH) == Diff()
+    assert Diff.between(found[0], found[1], GRAPH).changes == ()
 
 
 @pytest.mark.parametrize(
@@ -159,6 +159,13 @@ def test_an_edge_names_its_ends_from_both_states() -> None:
 def test_an_edge_that_moved_names_its_old_end() -> None:
     before, after = (state(Person=[ANN, BEN], TIE=[{**TIE, "target": t}]) for t in "ab")
     assert Diff.between(before, after, GRAPH).names == {"a": "Ann", "b": "Ben"}
+
+
+def test_the_ends_of_edited_edges_are_named_too() -> None:
+    edited = Change("-", "TIE", "t", "g", {"source": "a", "target": "b"})
+    found = Diff.between(state(Person=[ANN, BEN]), state(Person=[ANN, BEN]), GRAPH, [edited])
+    assert (found.changes, found.edited) == ((), (edited,))
+    assert found.names == {"a": "Ann", "b": "Ben"}
 
 
 def test_plain_data_and_back() -> None:

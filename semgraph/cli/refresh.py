@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from semgraph.cli.options import CommonOptions, Plan, PlanOptions, everywhere, flag
 from semgraph.cli.run import introduce
+from semgraph.formats import plural
 from semgraph.options import RefreshOptions, RunOptions
 
 if TYPE_CHECKING:
     from semgraph.frontend.row_files import LoadedInput
     from semgraph.logical.plan import LogicalPlan
     from semgraph.session import Session
-    from semgraph.session.refresh import Refresh
+    from semgraph.session.refresh import Foreseen, Refresh
     from semgraph.stores.base import Written
 
 DIFFERS = 6
@@ -109,17 +112,28 @@ def _show(
     options: CommonOptions, found: Refresh, plan: LogicalPlan, words: str, seconds: float
 ) -> None:
     """Print the difference, its cost, and remarks."""
-    from semgraph.render.diff import lines
+    from semgraph.render.diff import lines, reasons
     from semgraph.render.outcome import cost, remarks
 
     if not options.json:
-        for line in lines(found.diff, options.out.width):
+        shown = lines(found.diff, options.out.width) if found.dry is None else reasons(found.diff)
+        for line in shown:
             options.out.print(line, soft_wrap=True)
+        options.show(*(_foreseen(found.dry) if found.dry is not None else ()))
         options.show("", cost(found.metrics.total(), seconds))
     if found.result.record:
         options.talk(f"(recorded: {found.result.run})")
-    for note in remarks(found.result, plan, words, verb="refresh"):
+    result = found.result if found.dry is None else replace(found.result, failed=())
+    for note in remarks(result, plan, words, verb="refresh"):
         options.warn(note)
+
+
+def _foreseen(dry: Foreseen) -> Iterator[str]:
+    """What a dry run says."""
+    yield f"{plural(dry.requests, 'request')} and {plural(dry.texts, 'text')} to embed are sure to be new"
+    if dry.rows:
+        calls = "an unknown number of" if dry.calls is None else f"up to about {dry.calls:,.0f}"
+        yield f"with those that follow from them: {calls} calls for {plural(dry.rows, 'input row')}"
 
 
 def _is_wanted(options: CommonOptions, found: Refresh, *, yes: bool) -> bool:
@@ -149,4 +163,5 @@ def _document(found: Refresh, written: Written | None) -> dict[str, Any]:
         },
         "applied": written is not None,
         "written": {} if written is None else dict(written.rows),
+        "foreseen": None if found.dry is None else asdict(found.dry),
     }

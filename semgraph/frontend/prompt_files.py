@@ -10,6 +10,7 @@ import types
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -254,6 +255,7 @@ def read_prompt(path: Path, params: Mapping[str, Any] | None = None) -> Prompt:
     prompt = _prompts.get(key)
     if prompt is None:
         prompt = _prompt_of(_parts(text, file), path.stem, values)
+        prompt = replace(prompt, digest=sha256(text.encode()).hexdigest())
         if len(_prompts) >= _MOST_PROMPTS:
             _prompts.clear()
         _prompts[key] = prompt

@@ -9,9 +9,11 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NoReturn, TypeVar, cast
+
+import numpy as np
 
 from semgraph.errors import (
     BudgetReached,
@@ -719,6 +721,53 @@ def cost_of(answer: object) -> Spending:
     return Spending(int(isinstance(answer, Reply)), _tokens(answer.usage), answer.dollars or 0.0)
 
 
+@dataclass
+class Unsent:
+    """The requests of a dry run that the journal lacks. Nothing is sent; their rows fail.
+
+    Args:
+        first: Requests that are sure to be new: those that run ahead, and the first of a partition.
+        others: Requests after the first of a partition: without its answer they may differ.
+        texts: Texts without a vector.
+    """
+
+    first: dict[str, Request] = field(default_factory=dict)
+    others: dict[str, Request] = field(default_factory=dict)
+    texts: set[str] = field(default_factory=set)
+    _partitions: set[str] = field(default_factory=set)
+
+    def add(self, request: Request) -> None:
+        """Note a request."""
+        key = f"{request.partition}\0{request.fingerprint}"
+        sure = request.ahead or request.partition not in self._partitions
+        (self.first if sure else self.others).setdefault(key, request)
+        self._partitions.add(request.partition)
+
+
+class NotSent(Wrapper):
+    """Notes requests and answers none. Name, limits and prices are `inner`'s."""
+
+    def __init__(self, inner: LLM | Embedder, unsent: Unsent) -> None:
+        super().__init__(inner)
+        self.unsent = unsent
+
+    async def complete(self, request: Request) -> Reply:
+        """Fail. Raises RowError."""
+        self.unsent.add(request)
+        raise _not_sent()
+
+    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
+        """Give no vector."""
+        del partition
+        self.unsent.texts |= set(texts)
+        empty = np.full((len(texts), await self.inner.dimensions()), np.nan, np.float32)
+        return Embeddings(empty, failed={i: _not_sent() for i in range(len(texts))})
+
+
+def _not_sent() -> RowError:
+    return RowError("unsent", "a dry run sends nothing, and the journal has no answer")
+
+
 @dataclass(frozen=True)
 class Stack:
     """One run's wrappers around endpoints:
@@ -740,6 +789,8 @@ class Stack:
         journal: Records answers and vectors; None for no record.
         scope: Answers and vectors are shared only within a scope.
         fresh: Ignore recorded answers.
+        unsent: Notes the requests that the journal lacks, in place of sending them; None: they are
+            sent.
     """
 
     retry: RetryPolicy | None = None
@@ -747,6 +798,7 @@ class Stack:
     journal: Journal | None = None
     scope: str = ""
     fresh: bool = False
+    unsent: Unsent | None = None
 
     def model(self, endpoint: LLM, limiter: Limiter, ahead: Wrapper | None = None) -> LLM:
         """A model, wrapped.
@@ -757,7 +809,7 @@ class Stack:
             ahead: Answers requests that run ahead, instead of the endpoint, and retries them.
         """
         sent = self._sent(endpoint, limiter)
-        if ahead is not None:
+        if ahead is not None and self.unsent is None:
             # A later run looks up the answers to the same requests, so none is shortened.
             sent = AheadInBatches(sent, self._budgeted(ahead, shortens=False))
         return self._drained(Coalesced(self._journalled(sent)))
@@ -769,6 +821,8 @@ class Stack:
         return self._drained(CoalescedTexts(sent, **most))
 
     def _sent(self, endpoint: LLM | Embedder, limiter: Limiter) -> Wrapper:
+        if self.unsent is not None:
+            return NotSent(endpoint, self.unsent)
         proof = partial(self.journal.knows, endpoint.name) if self.journal is not None else None
         return self._budgeted(Retried(Limited(endpoint, limiter), self.retry, proof))
 

@@ -152,6 +152,8 @@ class Prompt:
             the other row.
         validators: The types of Pydantic that are called with answers, by name; "": with all.
         shown: The rows with right answers that requests show, in place of the text `examples`.
+        digest: The hash of the file's text, before values of parameters are put into it; "": it is no
+            file.
     """
 
     tag: ClassVar[str] = "Prompt"
@@ -168,6 +170,7 @@ class Prompt:
     reflexion: str = ""
     alias: str = ""
     file: str = field(default="", compare=False)
+    digest: str = field(default="", compare=False)
     validators: tuple[tuple[str, Any], ...] = field(default=(), metadata={"added": True})
     shown: Examples | None = field(default=None, metadata={"added": True})
 

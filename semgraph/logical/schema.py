@@ -54,6 +54,7 @@ class Label:
         source: Label of an edge's source.
         target: Label of an edge's target.
         ignore: Properties that other programs store with such rows; they are no attributes.
+        aliases: The property or attribute with the keys of rows that were merged into a row.
     """
 
     tag: ClassVar[str] = "Label"
@@ -67,6 +68,7 @@ class Label:
     source: str = ""
     target: str = ""
     ignore: frozenset[str] = frozenset()
+    aliases: str = field(default="", compare=False)
 
     @cached_property
     def vectors(self) -> Mapping[str, str]:

@@ -53,7 +53,7 @@ def name_of(diff: Diff, change: Change) -> str:
 
 def end(diff: Diff, key: str) -> str:
     """The name of a node at an end of an edge, else its abbreviated key."""
-    return shortened(diff.names.get(key) or _short(key), _NAME)
+    return shortened(plain_line(diff.names.get(key) or _short(key)), _NAME)
 
 
 def _short(key: str) -> str:
@@ -144,84 +144,66 @@ def _place(change: Change) -> tuple[bool, str, int]:
 
 
 def lines(diff: Diff, width: int) -> Iterator[Text]:
-    """All lines, at most about 40 of them for rows."""
+    """All lines, about 40 of them for rows."""
     from rich.text import Text
 
     for line in (*reasons(diff), headline(diff)):
         yield from map(Text, hanging(line, width, 2))
-    rows = _RowLines(diff, width)
-    yield from rows.of_nodes()
-    if diff.edited:
-        yield Text("kept as edited:")
-        yield from rows.edited()
-    if rows.left:
-        whole = command("--format json", ".as_dict()")
-        yield Text(f"  … and {count(rows.left)} more: {whole}")
+    printed, left = 0, len(diff.changes) + len(diff.edited)
+    for block in _blocks(diff, width):
+        printed, left = printed + len(block), left - 1
+        yield from block
+        if printed >= _ROWS:
+            break
+    if left:
+        yield Text(f"  … and {count(left)} more: {command('--format json', '.as_dict()')}")
     for i, line in enumerate(_commands(diff)):
         yield Text(clipped(f"{' ' * 6 if i else 'Next: '}{line}", width))
 
 
-class _RowLines:
-    """The lines of rows, until there are 40, and the number of rows `left` out."""
+def _blocks(diff: Diff, width: int) -> Iterator[list[Text]]:
+    """The lines of each row; those of its node stand with the first and last one of a node."""
+    from rich.text import Text
 
-    def __init__(self, diff: Diff, width: int) -> None:
-        self.diff, self.width = diff, width
-        self.printed, self.left = 0, 0
-        causes = {change.causes for change in diff.changes}
-        self.told = len(causes) == 1 and set(diff.reasons) >= set(next(iter(causes)))
+    for key, own in groups(diff.changes):
+        same = len({change.causes for change in own}) == 1
+        for change in own:
+            lead, name, why = ("  ", "─ ", "") if change.ends else ("", "", "")
+            if change.causes and change.causes != diff.reasons:
+                why = f"← {', '.join(map(_cause, change.causes))}"
+            name += name_of(diff, change)
+            block = _row(diff, change, width, lead, name, "" if same else why)
+            if change is own[0] and change.ends:
+                block.insert(0, Text(clipped(f"  {end(diff, key)}", width), "bold"))
+            if change is own[-1] and same and why:
+                block.append(Text(clipped(f"    {why}", width), "dim"))
+            yield block
+    for change in diff.edited:
+        source = f"{end(diff, change.ends[0])} ─ " if change.ends else ""
+        name = f"{source}{name_of(diff, change)}"
+        block = _row(diff, change, width, "", name, "", form="{} (the plan: {})")
+        yield [Text("kept as edited:"), *block] if change is diff.edited[0] else block
 
-    def of_nodes(self) -> Iterator[Text]:
-        """The changes, by node."""
-        for key, own in groups(self.diff.changes):
-            if self.printed >= _ROWS:
-                self.left += len(own)
-                continue
-            if own[0].ends:
-                yield self._line(f"  {end(self.diff, key)}", "bold")
-            same = len({change.causes for change in own}) == 1
-            for change in own:
-                if self.printed >= _ROWS:
-                    self.left += 1
-                    continue
-                lead, name = "  " if change.ends else "", name_of(self.diff, change)
-                name = f"─ {name}" if change.ends else name
-                why = "" if same or self.told else self._why(change)
-                yield from self._change(change, lead, name, why, "{} → {}")
-            if same and not self.told and (why := self._why(own[0])):
-                yield self._line(clipped(f"    {why}", self.width), "dim")
 
-    def edited(self) -> Iterator[Text]:
-        """The rows that stay as somebody edited them, each with its source node."""
-        for change in self.diff.edited:
-            if self.printed >= _ROWS:
-                self.left += 1
-                continue
-            source = f"{end(self.diff, change.ends[0])} ─ " if change.ends else ""
-            name = f"{source}{name_of(self.diff, change)}"
-            yield from self._change(change, "", name, "", "{} (the plan: {})")
+def _row(
+    diff: Diff, change: Change, width: int, lead: str, name: str, why: str, form: str = "{} → {}"
+) -> list[Text]:
+    """A row: its sign, name, text and times; below, what differs."""
+    from rich.text import Text
 
-    def _line(self, text: str, style: str = "") -> Text:
-        from rich.text import Text
-
-        self.printed += 1
-        return Text(escaped(text), style)
-
-    def _why(self, change: Change) -> str:
-        return f"← {', '.join(map(_cause, change.causes))}" if change.causes else ""
-
-    def _change(self, change: Change, lead: str, name: str, why: str, form: str) -> Iterator[Text]:
-        """A row: its sign, name, text and times; below, what differs."""
-        text = shortened(text_of(self.diff, change), _TEXT) if change.ends else ""
-        times = holds(self.diff, change) if change.ends and change.sign != "~" else ""
-        label = "" if change.ends else change.label
-        parts = [shortened(name, _TEXT), label, f'"{text}"' * bool(text), times, why]
-        line, left = "  ".join(filter(None, parts)), len(lead) + 4
-        for part in hanging(f"{lead}{change.sign} {line}", self.width, left):
-            yield self._line(part, _COLOURS[change.sign])
-        room = self.width - left - len(form.format("", "")) - 2
-        for prop, old, new in properties(self.diff, change, room):
-            text = f"{' ' * left}{prop}: {form.format(old, new)}"
-            yield self._line(clipped(text, self.width))
+    text, times, label = "", "", change.label
+    if change.ends:
+        text, label = shortened(text_of(diff, change), _TEXT), ""
+        times = holds(diff, change) if change.sign != "~" else ""
+    parts = [shortened(name, _TEXT), label, f'"{text}"' * bool(text), times, why]
+    line, left = "  ".join(filter(None, parts)), len(lead) + 4
+    found = hanging(f"{lead}{change.sign} {line}", width, left)
+    block = [Text(part, _COLOURS[change.sign]) for part in found]
+    room = width - left - len(form.format("", "")) - 2
+    for prop, old, new in properties(diff, change, room):
+        told = f"{' ' * left}{prop}: {form.format(old, new)}"
+        block.append(Text(clipped(escaped(told), width)))
+    return block
 
 
 def _commands(diff: Diff) -> Iterator[str]:

@@ -20,6 +20,7 @@ from semgraph.logical.sinks import Merge
 from semgraph.stores.base import CommittedRow, CommittedWindow, History
 
 Row = tuple[str, str]  # partition and key of an input row
+_NAMED = 10  # rows that reasons name
 _SHARE = 0.1  # of the rows of a partition, which a refresh retracts without being told
 
 
@@ -48,10 +49,12 @@ class InputChanges:
 
     @property
     def reasons(self) -> list[str]:
-        """What happened to each row that changed."""
-        return [
-            self.cause(row) for rows in (self.edited, self.new, self.gone) for row in sorted(rows)
-        ]
+        """What happened to each row that changed, or to how many."""
+        lines: list[str] = []
+        for word, rows in (("edited", self.edited), ("new", self.new), ("gone", self.gone)):
+            few = len(rows) <= _NAMED
+            lines += map(self.cause, sorted(rows)) if few else [f"{len(rows):,} rows {word}"]
+        return lines
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class Committed:
             for row in window.rows
         }
 
-    @property
+    @cached_property
     def windows(self) -> list[tuple[str, CommittedWindow]]:
         """All windows with their partitions, in the order of their commits in each."""
         return [(name, window) for name, own in self.history.items() for window in own.windows]
@@ -132,7 +135,7 @@ class Committed:
 
 
 @dataclass(frozen=True)
-class Layout:
+class WindowLayout:
     """The windows in which a refresh computes its rows.
 
     Args:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -33,7 +33,7 @@ def declared(graph: Graph, label: Label) -> list[str]:
 
 
 @dataclass
-class Rows:
+class GraphRows:
     """The nodes and edges of some partitions.
 
     Args:
@@ -95,10 +95,10 @@ class GraphStates:
     """
 
     graph: Graph
-    stored: Rows
+    stored: GraphRows
     before: Mapping[Id, WrittenRow]
     discard: bool = False
-    made: Rows = field(init=False)
+    made: GraphRows = field(init=False)
     after: Mapping[Id, WrittenRow] = field(default_factory=dict)
     restated: frozenset[Id] = frozenset()
 
@@ -204,7 +204,7 @@ class GraphStates:
         def exists(row: Id) -> bool:
             return found[row].values is not None if row in found else row in self.stored.values
 
-        needed = set[Id]()
+        aliases, needed = self._aliases(), set[Id]()
         for row in self._edges({**self.stored.values, **found}):
             kept = found.get(row)
             properties = self.stored.values[row] if kept is None else kept.values
@@ -214,12 +214,33 @@ class GraphStates:
             ends = [(getattr(label, end), str(properties[end])) for end in label.ends]
             if all(map(exists, ends)):
                 continue
-            if kept is None or kept.values == self.stored.values.get(row):
+            if kept is not None and not self.is_stored(row, kept) and aliases:
+                moved = [end if exists(end) else aliases.get(end, end) for end in ends]
+                named = dict(zip(label.ends, (key for _, key in moved), strict=True))
+                if all(map(exists, moved)) and len(set(moved)) == len(set(ends)):
+                    found[row] = replace(kept, values=properties | named)
+                    continue
+            if kept is None or self.is_stored(row, kept):
                 needed.update(end for end in ends if end in self.stored.values)
             else:
                 found[row] = Merged(self.stored.values.get(row), None)
         for row in needed:
             found[row] = Merged(self.stored.values[row], {})
+        return found
+
+    def is_stored(self, row: Id, merged: Merged) -> bool:
+        """Whether a row stays as it is stored."""
+        return merged.values == self.stored.values.get(row)
+
+    def _aliases(self) -> dict[Id, Id]:
+        """Rows that were merged into stored ones, each with the row that it became."""
+        found: dict[Id, Id] = {}
+        labels = {name: own for name, label in self.graph.labels.items() if (own := label.aliases)}
+        for row, stored in self.stored.values.items():
+            if row[0] in labels:
+                name, attributes = labels[row[0]], json.loads(stored.get("attributes", "{}"))
+                listed = stored.get(name) or attributes.get(name) or []
+                found |= {(row[0], str(key)): row for key in listed}
         return found
 
     def kept(self, found: Mapping[Id, Merged]) -> dict[Id, dict[str, str]]:
@@ -259,7 +280,7 @@ def _schema(graph: Graph, label: Label) -> pa.Schema:
 def tables_of(
     graph: Graph, rows: Mapping[Id, Values | None], partition_of: Mapping[Id, str]
 ) -> dict[str, pa.Table]:
-    """Rows as tables by label; None: a row is not in the graph."""
+    """GraphRows as tables by label; None: a row is not in the graph."""
     found: dict[str, list[Values]] = {name: [] for name in graph.labels}
     for row, properties in rows.items():
         if properties is not None:
@@ -273,10 +294,12 @@ def tables_of(
 
 def writes_of_changes(
     graph: Graph,
-    stored: Rows,
+    stored: GraphRows,
     found: Mapping[Id, Merged],
     partition_of: Mapping[Id, str],
     vectors: Mapping[str, pa.Table],
+    *,
+    embed: bool = False,
 ) -> list[Write]:
     """The writes that turn the stored rows into the merged ones.
 
@@ -286,14 +309,15 @@ def writes_of_changes(
         found: What becomes of rows.
         partition_of: The partition of each row.
         vectors: The rows of the scratch copy with their vectors, by label.
+        embed: Whether rows that stay get these vectors too.
     """
     gone: dict[str, list[Id]] = defaultdict(list)
     put: dict[str, list[tuple[Id, Values]]] = defaultdict(list)
     for row, merged in found.items():
         before, after = stored.values.get(row), merged.values
-        if before == after:
-            continue
         label = graph.labels[row[0]]
+        if before == after and not (embed and label.vectors):
+            continue
         if before is not None and (
             after is None or any(before[end] != after[end] for end in label.ends)
         ):

@@ -13,7 +13,8 @@ import json
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -27,18 +28,23 @@ from semgraph.execution.commit import witness_of, witness_sink
 from semgraph.execution.record import COMPARED, REFRESHED, Run, RunRecord, timestamp
 from semgraph.execution.result import Result
 from semgraph.execution.windows import InputRows, prepare
+from semgraph.explain.estimates import Estimator, Forecast
 from semgraph.formats import plural, stopped
+from semgraph.llm.stack import Unsent, bound
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan, Windowing
 from semgraph.logical.schema import Graph, Label
 from semgraph.logical.sinks import Merge
 from semgraph.meter import Meter
+from semgraph.optimizer import optimized
 from semgraph.options import RefreshOptions
-from semgraph.session.committed import Committed, InputChanges, Layout, StoredRows, with_kept
+from semgraph.physical.planner import compile_plan
+from semgraph.semantic.library import Library
+from semgraph.session.committed import Committed, InputChanges, StoredRows, WindowLayout, with_kept
 from semgraph.session.merging import (
+    GraphRows,
     GraphStates,
     Merged,
-    Rows,
     print_of,
     tables_of,
     writes_of_changes,
@@ -48,7 +54,7 @@ from semgraph.session.run import RunRequest, parts_of, run_plan, trimmed
 from semgraph.stores.base import (
     CommitMarker,
     History,
-    Replacement,
+    NewContent,
     Store,
     WriteBatch,
     Written,
@@ -56,7 +62,25 @@ from semgraph.stores.base import (
 )
 from semgraph.stores.writes import WrittenRow, kept_values, row_fingerprint, written
 
+_CAUSES = 3  # that a change names
 Id = tuple[str, str]  # label and key, or label and the fingerprint of a key
+
+
+@dataclass(frozen=True)
+class Foreseen:
+    """What a refresh would ask.
+
+    Args:
+        requests: Requests that are sure to be new.
+        rows: Input rows whose other requests may be new, because they show rows that change.
+        calls: The expected calls for these rows, if all of them are new; None: unknown.
+        texts: Texts to embed.
+    """
+
+    requests: int
+    rows: int
+    calls: float | None
+    texts: int
 
 
 @dataclass(frozen=True)
@@ -67,12 +91,14 @@ class Refresh:
         diff: The difference between the graph and what the plan makes of its present inputs.
         rows: How the input rows differ from those that were committed.
         result: The run in the scratch copy.
+        dry: What a dry run would ask; its `diff` has only reasons.
         lost: Why it cannot be applied, if rows of the graph failed; else "".
     """
 
     diff: Diff
     rows: InputChanges
     result: Result
+    dry: Foreseen | None
     _apply: Callable[[], Awaitable[Written]] = field(repr=False)
     _wait: Callable[[Coroutine[Any, Any, Written]], Written] = field(
         repr=False, default=asyncio.run
@@ -90,7 +116,10 @@ class Refresh:
         Raises:
             ConcurrentWrite: Another run has written the groups since; nothing is written.
             SemgraphError: Rows failed that are in the graph; nothing is written.
+            PlanError: It is a dry run.
         """
+        if self.dry is not None:
+            raise PlanError("a dry run has computed nothing that could be applied")
         if self.lost:
             raise SemgraphError(f"nothing was written: {self.lost}")
         return await self._apply()
@@ -149,7 +178,7 @@ class _Refreshing:
         rows, table = await self._rows(given, committed, changes, stored)
         before = self._before(committed, stored)
         states = GraphStates(graph, stored, before, self.options.discard_edits)
-        layout = Layout(
+        layout = WindowLayout(
             self.windowing, rows, committed, datetime.now(UTC),
             in_order=self.options.in_order, fresh=self._fresh(given),
         )  # fmt: skip
@@ -162,29 +191,58 @@ class _Refreshing:
         )
         base = states.base(tables)
         dimensions = await self._dimensions(base)
+        unsent = Unsent() if self.options.dry_run else None
+        resources = replace(self.resources, unsent=unsent)
+        if unsent is not None:
+            request = replace(request, runs=None)
         async with Snapshot(graph, base, dimensions=dimensions).copy() as scratch:
-            result = await run_plan(request, self.resources.over(scratch))
-            made = await scratch.history(self.plan.name, rows.partitions)
+            result = await run_plan(request, resources.over(scratch))
+            made = Committed(await scratch.history(self.plan.name, rows.partitions))
             vectors = await _scanned(scratch, graph, rows.partitions)
+            dry = await self._dry(unsent, request, made, scratch) if unsent is not None else None
         if result.stopped:
             kept = "" if self.options.fresh else ": the journal has the answers so far"
             what = f"{stopped(result.stopped)}. The graph stays as it was"
             raise BudgetReached(f"{what}. Repeat it with a higher limit{kept}", result)
-        states.made = Rows(graph, vectors)
-        return self._compared(states, committed, changes, made, vectors, result)
+        states.made = GraphRows(graph, vectors)
+        return self._compared(states, committed, changes, made, vectors, result, dry)
+
+    async def _dry(
+        self, unsent: Unsent, request: RunRequest, made: Committed, scratch: Store
+    ) -> Foreseen:
+        """What the requests that were not sent, and those that follow from them, amount to."""
+        lost, partitions = list[str](), set[str]()
+        for window in request.windows:
+            if any((window.partition, key) not in made.rows for key in window.rows):
+                partitions.add(window.partition)
+            lost += window.rows if window.partition in partitions else ()
+        calls = await self._expected(request, len(lost), scratch) if lost else 0.0
+        return Foreseen(len(unsent.first), len(lost), calls, len(unsent.texts))
+
+    async def _expected(self, request: RunRequest, rows: int, scratch: Store) -> float | None:
+        """The calls that EXPLAIN expects for so many input rows; None: unknown."""
+        name = self.windowing.input
+        inputs = {**request.inputs, name: request.inputs[name].slice(0, rows)}
+        async with self.resources.open(self.plan, fresh=False) as opened:
+            limits = {r: bound(opened.llm, r).limits for r in self.plan.needs.roles}
+            library = Library(self.resources.settings.operators)
+            physical = compile_plan(optimized(self.plan, inputs), scratch, library, limits)
+        estimator = Estimator.over(physical, inputs, self.resources.observations(), None)
+        calls = Forecast(estimator).total()["calls"]
+        return calls.value if calls.known else None
 
     async def _read(
         self, partitions: list[str]
-    ) -> tuple[Mapping[str, History], Rows, dict[str, pa.Table]]:
+    ) -> tuple[Mapping[str, History], GraphRows, dict[str, pa.Table]]:
         """What the plan committed in partitions, and their rows, with vectors in the tables."""
         graph = self.plan.graph
         if not self.resources.may_hold_rows:
             empty = {name: _empty(label, graph) for name, label in graph.labels.items()}
-            return {name: History() for name in partitions}, Rows(graph, empty), empty
+            return {name: History() for name in partitions}, GraphRows(graph, empty), empty
         await open_for_reading(self.store, graph)
         history = await self.store.history(self.plan.name, partitions)
         tables = await _scanned(self.store, graph, partitions)
-        return history, Rows(graph, tables), tables
+        return history, GraphRows(graph, tables), tables
 
     async def _dimensions(self, base: Mapping[str, pa.Table]) -> int | None:
         """The length of the vectors of the base."""
@@ -193,7 +251,7 @@ class _Refreshing:
         return next(iter((await self.store.statistics()).dimensions.values()), None)
 
     async def _rows(
-        self, given: InputRows, committed: Committed, changes: InputChanges, stored: Rows
+        self, given: InputRows, committed: Committed, changes: InputChanges, stored: GraphRows
     ) -> tuple[InputRows, pa.Table]:
         """All rows to compute: those of the inputs, and committed ones without values in them."""
         table = self.request.inputs[self.windowing.input]
@@ -212,7 +270,7 @@ class _Refreshing:
         whole = with_kept(table, kept_table, given)
         return await prepare(self.windowing, whole), whole
 
-    def _before(self, committed: Committed, stored: Rows) -> dict[Id, WrittenRow]:
+    def _before(self, committed: Committed, stored: GraphRows) -> dict[Id, WrittenRow]:
         """What the plan had written, by label and fingerprint of the key."""
         if not self.options.adopt:
             return written(window.writes or "" for _, window in committed.windows)
@@ -236,11 +294,11 @@ class _Refreshing:
         states: GraphStates,
         committed: Committed,
         changes: InputChanges,
-        made: Mapping[str, History],
+        after: Committed,
         vectors: Mapping[str, pa.Table],
         result: Result,
+        dry: Foreseen | None,
     ) -> Refresh:
-        after = Committed(made)
         states.after = written(window.writes or "" for _, window in after.windows)
         states.restated = frozenset(
             at
@@ -256,17 +314,21 @@ class _Refreshing:
             own = (c if c.sign != "+" else replace(c, run=result.run) for c in diff.changes)
             diff = replace(diff, changes=tuple(own))
             RunRecord(result.record).text(FILE, json.dumps(diff.as_dict(), ensure_ascii=False))
-        writes = writes_of_changes(self.plan.graph, states.stored, found, partition_of, vectors)
+        writes = writes_of_changes(
+            self.plan.graph, states.stored, found, partition_of, vectors,
+            embed="embedder changed" in causes.reasons,
+        )  # fmt: skip
         batch, kept = WriteBatch(tuple(writes)), states.kept(found)
         replacement = self._replacement(committed, after, batch, kept, result.run)
-        lost = self._lost(committed, after, changes)
+        lost = _lost_of(self._lost(committed, after, changes), result) if dry is None else ""
         apply = partial(self._apply, replacement, result.record)
-        return Refresh(diff, changes, result, apply, lost=_lost_of(lost, result))
+        shown = diff if dry is None else Diff(reasons=diff.reasons)
+        return Refresh(shown, changes, result, dry, apply, lost=lost)
 
     def _replacement(
         self, committed: Committed, after: Committed, batch: WriteBatch,
         kept: Mapping[Id, Mapping[str, str]], run: str,
-    ) -> Replacement:  # fmt: skip
+    ) -> NewContent:  # fmt: skip
         """The new content of the partitions, with the markers of the scratch copy."""
         texts = kept_values((window.writes or "" for _, window in after.windows), kept)
         heads = {name: (own.head, uuid4().hex) for name, own in committed.history.items()}
@@ -289,14 +351,14 @@ class _Refreshing:
             )
             for (partition, window), text in zip(after.windows, texts, strict=True)
         )
-        return Replacement(batch, self.plan.name, heads, markers)
+        return NewContent(batch, self.plan.name, heads, markers)
 
     @staticmethod
     def _lost(committed: Committed, after: Committed, changes: InputChanges) -> list[str]:
         """The committed rows that could not be computed again."""
         return [key for _, key in sorted(committed.rows.keys() - after.rows.keys() - changes.gone)]
 
-    async def _apply(self, replacement: Replacement, record: Path | None) -> Written:
+    async def _apply(self, replacement: NewContent, record: Path | None) -> Written:
         """Write the difference, and that it was written into the record."""
         async with self.resources.opened_store(self.plan.graph) as store:
             async with self.resources.open(self.plan, fresh=False) as opened:
@@ -345,11 +407,6 @@ def _diff(
     """The difference between the stored rows and what becomes of them."""
     before = tables_of(graph, {row: states.stored.values.get(row) for row in found}, partition_of)
     after = tables_of(graph, {row: merged.values for row, merged in found.items()}, partition_of)
-    diff = Diff.between(before, after, graph)
-    changes = (
-        replace(change, causes=causes.of((change.label, change.key)), run=causes.run(change))
-        for change in diff.changes
-    )
     made = states.made.values
     edited = tuple(
         Change(
@@ -361,7 +418,12 @@ def _diff(
         for row, merged in found.items()
         if merged.edited != {} or (merged.values is not None and row not in made)
     )  # fmt: skip
-    return replace(diff, changes=tuple(changes), edited=edited, reasons=causes.reasons)
+    diff = Diff.between(before, after, graph, edited=edited)
+    changes = (
+        replace(change, causes=causes.of((change.label, change.key)), run=causes.run(change))
+        for change in diff.changes
+    )
+    return replace(diff, changes=tuple(changes), reasons=causes.reasons)
 
 
 class _Causes:
@@ -386,16 +448,21 @@ class _Causes:
         """The causes of a change of a row."""
         found: dict[str, None] = {}
         at = self.states.print_of(row)
-        for committed, rows in self._sides:
+        for side, (_, rows) in enumerate(self._sides):
             for number in rows[at].windows if at in rows else ():
-                partition, window = committed.windows[number]
-                named = (self.changes.cause((partition, each.row)) for each in window.rows)
-                found |= dict.fromkeys(filter(None, named))
+                found |= dict.fromkeys(self._of_window(side, number))
         if found:
-            return tuple(found)
+            return tuple(islice(found, _CAUSES))
         return tuple(f"{name} changed" for name in self._relevant(row[0])) or (
             "follows from other changes",
         )
+
+    @cache  # noqa: B019 - it lives as long as one comparison
+    def _of_window(self, side: int, number: int) -> tuple[str, ...]:
+        """What happened to the first rows of a window that changed."""
+        partition, window = self._sides[side][0].windows[number]
+        named = (self.changes.cause((partition, each.row)) for each in window.rows)
+        return tuple(islice(filter(None, named), _CAUSES))
 
     def run(self, change: Change) -> str:
         """The run that wrote a row before; "" if none did."""

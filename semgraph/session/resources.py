@@ -39,7 +39,7 @@ from semgraph.llm.journal import Journal, JournalLocked
 from semgraph.llm.providers import PROVIDERS, names_model
 from semgraph.llm.recording import Recorder, Recording
 from semgraph.llm.settings import Settings
-from semgraph.llm.stack import Budget, Limiter, Roles, Stack
+from semgraph.llm.stack import Budget, Limiter, Roles, Stack, Unsent
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.schema import Graph
 from semgraph.meter import StepMetrics
@@ -412,6 +412,7 @@ class Resources:
     budget: Budget | None = None
     within: Budget | None = None
     group: str | None = None
+    unsent: Unsent | None = None  # requests of a dry run, which sends none
 
     @property
     def replays(self) -> bool:
@@ -453,7 +454,9 @@ class Resources:
         return str(self.settings.embedder) if own is None else own.name
 
     def observations(self) -> ObservationFile | None:
-        """The observations of earlier runs of these models; None without a journal."""
+        """The observations of earlier runs of these models; None without a journal, and for a dry run."""
+        if self.unsent is not None:
+            return None
         return ObservationFile.beside(self.settings.journal_path, self.models)
 
     def under(self, settings: Settings) -> Resources:
@@ -515,7 +518,9 @@ class Resources:
                 await of_loop.journal(path, self.settings.keep_days) if path is not None else None
             )
             self._require_journal()
-            stack = Stack(retry_policy(self.settings), budget, journal, fresh=fresh)
+            stack = Stack(
+                retry_policy(self.settings), budget, journal, fresh=fresh, unsent=self.unsent
+            )
             models = partial(self._models, of_loop.endpoints, stack, recording)
             embedders = partial(self._embedder, of_loop.endpoints, stack, recording)
             llm, embedder = models(""), embedders("")

@@ -44,6 +44,7 @@ from semgraph.execution.result import (
 from semgraph.execution.runtime import Opened, Runtime, batched_operators, require_prices
 from semgraph.execution.uniform import Uniform
 from semgraph.execution.windows import RecordedWindow
+from semgraph.expr.canonical import canonical
 from semgraph.formats import plural
 from semgraph.frontend.load import dump
 from semgraph.llm.base import LLM
@@ -457,7 +458,7 @@ def parts_of(request: RunRequest, resources: Resources) -> dict[str, str]:
             model = parts.setdefault(f"model of {node.step}", [])
             model.append(resources.name_of(prompt.role))
             texts = parts.setdefault(f"prompt {prompt.name} of {node.step}", [])
-            texts.append(replace(prompt, role="").canonical_text)
+            texts.append([prompt.digest or prompt.canonical_text, canonical(prompt.shown)])
     return {name: fingerprint(value) for name, value in parts.items()}
 
 

@@ -459,8 +459,7 @@ class Session:
         if self.group is not None:
             refuse_other_groups(logical, tables, self.group)
         options = RunOptions(progress=progress, begun=begun, record_to=record_to)
-        runs = None if dry_run else self.runs
-        request = RunRequest(without_absent(logical, tables), tables, options, runs)
+        request = RunRequest(without_absent(logical, tables), tables, options, self.runs)
         how = RefreshOptions(
             complete=complete, retract=retract, in_order=in_order, adopt=adopt,
             discard_edits=discard_edits, fresh=fresh, dry_run=dry_run,
@@ -472,7 +471,7 @@ class Session:
     def refresh(self, plan: PlanLike, /, **options: Any) -> Refresh:
         """Compute a refresh and wait for it. Takes the arguments of `arefresh`.
 
-        >>> refresh = session.refresh("plan.yaml", notes=rows)  # doctest: +SKIP
+        >>> refresh = session.refresh("memory.yaml", messages=rows)  # doctest: +SKIP
         >>> refresh.diff, refresh.apply()  # doctest: +SKIP
         """
         return self._waiting.wait(self.arefresh(plan, **options), calls_model=True)

@@ -39,8 +39,8 @@ def parts_in(text: str | None) -> Mapping[str, str]:
 
 def marked_rows(marker: CommitMarker) -> Iterator[tuple[int, str, str]]:
     """Place, id and content of each row of a window."""
-    contents = zip_longest(marker.rows, marker.contents[: len(marker.rows)], fillvalue="")
-    return ((place, row, content) for place, (row, content) in enumerate(contents))
+    contents = dict(zip_longest(marker.rows, marker.contents, fillvalue=""))
+    return ((place, row, content) for place, (row, content) in enumerate(contents.items()))
 
 
 def history_of(

@@ -13,7 +13,7 @@ from semgraph.stores.base import (
     CommittedWindow,
     History,
     Method,
-    Replacement,
+    NewContent,
     WriteBatch,
 )
 from semgraph.stores.prepare import RowsRefused
@@ -52,7 +52,7 @@ async def rows_of(store):
 
 def replacement(*writes, heads=None, markers=(), plan="p"):
     """New content in place of what plan "p" committed in group "g"."""
-    return Replacement(WriteBatch(writes), plan, heads or {"g": ("h1", "new")}, tuple(markers))
+    return NewContent(WriteBatch(writes), plan, heads or {"g": ("h1", "new")}, tuple(markers))
 
 
 async def test_windows_are_listed_in_the_order_of_their_commits(store, world):
@@ -320,6 +320,29 @@ async def test_a_replacing_write_sets_labels_attributes_and_vectors_to_its_own(s
     query = world.query("Person", Method("fulltext", "name", "text"))
     [hits] = await store.search([query], world.rows(text=["heron", "stork"]))
     assert hits.column("_q").to_pylist() == [1]
+
+
+async def test_a_replacing_write_of_edges_sets_its_columns_also_to_null(store, world):
+    people = world.write("Person", {"uuid": "a", "name": "A"}, {"uuid": "b", "name": "B"})
+    ends = {"source": "a", "target": "b"}
+    edges = [
+        {"uuid": uuid, **ends, "fact": f"a heron {uuid}", "notes": ["n"], "since": world.at(1),
+         "attributes": {"how": "work"}, "fact_embedding": [1, 0, 0, 0]}
+        for uuid in ("k1", "k2")
+    ]  # fmt: skip
+    await world.commit(store, people, world.write("KNOWS", *edges))
+    cleared = dict.fromkeys(set(edges[0]) - {"uuid", *ends})
+    both = world.write("KNOWS", {"uuid": "k1", **ends, **cleared}, edges[1], replace=True)
+    await world.commit(store, both)
+    names = ("fact", "notes", "since", "attributes", "fact_embedding")
+    first, second = (await store.scan("KNOWS", (*ends, *names), None, ())).to_pylist()
+    assert first == {"uuid": "k1", "group_id": "g", **ends, **cleared, "attributes": "{}"}
+    assert second == {**edges[1], "group_id": "g", "attributes": '{"how":"work"}'}
+    query = world.query("KNOWS", Method("fulltext", "fact", "text"), Method("nearest", "fact", "v"))
+    [hits] = await store.search(
+        [query], world.rows({"v": "vector"}, text=["heron"], v=[[1, 0, 0, 0]])
+    )
+    assert hits.column("uuid").to_pylist() == ["k2", "k2"]
 
 
 async def test_a_replacing_write_makes_new_rows_unless_only_existing(store, world):

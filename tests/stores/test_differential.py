@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from semgraph.errors import SemgraphError
 from semgraph.expr.functions import overlap
-from semgraph.stores.base import Method, WriteBatch
+from semgraph.stores.base import Method, NewContent, WriteBatch
 from tests.examples import examples
 
 WORDS = ["red", "blue", "fox", "hen", "a1", "b22"]
@@ -97,7 +97,7 @@ named = st.sampled_from(NOTES).flatmap(
 )
 names = st.lists(named, min_size=1, max_size=3)
 how = st.fixed_dictionaries(
-    {"only_existing": st.booleans(), "unite": st.booleans(), "create": st.booleans()}
+    {name: st.booleans() for name in ("only_existing", "unite", "create", "replace")}
 )
 writes = st.one_of(
     st.tuples(st.just("Person"), st.one_of(people, people, people, strangers), how),
@@ -118,9 +118,9 @@ writes = st.one_of(
         st.booleans(),
     ),
 )
-steps = st.lists(
-    st.lists(writes, min_size=1, max_size=3) | st.sampled_from(["g", "h"]), min_size=1, max_size=6
-)
+batches = st.lists(writes, min_size=1, max_size=3)
+# A tuple replaces the windows of its group, a list adds one, and a text clears a group.
+steps = st.lists(batches | batches.map(tuple) | st.sampled_from(["g", "h"]), min_size=1, max_size=6)
 questions = st.lists(
     st.fixed_dictionaries(
         {
@@ -142,12 +142,12 @@ def write_of(world, step):
         "KNOWS": ("notes", "fact"),
         "NAMES": ("", ""),
     }[label]
-    unite = frozenset({lists} if options["unite"] and lists else ())
-    create = frozenset({stamps} if options["create"] and stamps else ())
+    merges = not options["replace"]
+    unite = frozenset({lists} if options["unite"] and lists and merges else ())
+    create = frozenset({stamps} if options["create"] and stamps and merges else ())
     unique = list({row["uuid"]: row for row in rows}.values())
-    return world.write(
-        label, *unique, unite=unite, create=create, only_existing=options["only_existing"]
-    )
+    flags = {name: options[name] for name in ("only_existing", "replace")}
+    return world.write(label, *unique, unite=unite, create=create, **flags)
 
 
 async def tell(store, world, turn, step) -> str:
@@ -159,10 +159,18 @@ async def tell(store, world, turn, step) -> str:
     group = group_of(f"p{turn}")
     head = (await store.states("p", {group: []}))[group].head
     marker = world.marker(
-        str(turn), before=head, partition=group, rows=(f"p{turn}",), witness="Person"
+        str(turn), before=head, partition=group, rows=(f"p{turn}", f"p{turn % 3}"), witness="Person"
     )
+    heads = {group: (head, str(turn))}
     try:
-        await store.commit(batch, marker)
+        if isinstance(step, tuple):
+            await store.replace(
+                NewContent(
+                    batch, "p", heads, (marker, replace(marker, rows=("other",), witness=None))
+                )
+            )
+        else:
+            await store.commit(batch, marker)
     except SemgraphError as error:
         return type(error).__name__
     return "written"
@@ -178,6 +186,7 @@ async def everything(store, world) -> dict[str, Any]:
             row |= {name: bool(row[name] and any(row[name])) for name in label.vectors.values()}
         found[label.name] = rows
     state = await store.states("p", {"g": PEOPLE, "h": PEOPLE})
+    found["history"] = await store.history("p", ["g", "h"])
     found["marks"] = {name: (one.head, sorted(one.committed)) for name, one in state.items()}
     found["counts"] = (await store.statistics()).counts
     return found
@@ -287,7 +296,7 @@ async def test_the_comparison_detects_differences(world, name):
             )
             return await super().commit(WriteBatch(tuple(shorter)), marker)
 
-    plain = dict.fromkeys(("unite", "create", "only_existing"), False)
+    plain = dict.fromkeys(("unite", "create", "only_existing", "replace"), False)
     step = [("Person", [{"uuid": "p1", "name": "red"}, {"uuid": "p2", "name": "red"}], plain)]
     row = {
         "who": "p1",

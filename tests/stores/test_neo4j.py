@@ -27,7 +27,7 @@ from semgraph.errors import DataError, EngineError, StoreUnavailable
 from semgraph.expr import parse_scalar
 from semgraph.frontend.graph_files import graph_of
 from semgraph.session import Session
-from semgraph.stores.base import Method, NodeWrite, WriteBatch
+from semgraph.stores.base import Method, NewContent, NodeWrite, WriteBatch
 from semgraph.stores.neo4j import bolt as neo4j_bolt
 from semgraph.stores.neo4j import search_cypher
 from semgraph.stores.neo4j.schema import Setup
@@ -580,12 +580,45 @@ async def test_commit_markers_are_not_nodes_of_the_graph(
     )
     assert run("MATCH (n) UNWIND labels(n) AS label RETURN DISTINCT label ORDER BY label") == [
         {"label": "Note"}, {"label": "_SemgraphHead"}, {"label": "_SemgraphLayout"}, {"label": "_SemgraphMark"},
+        {"label": "_SemgraphParts"}, {"label": "_SemgraphWindow"},
     ]  # fmt: skip
     assert sum((await store.statistics()).counts.values()) == 1
     run(
         "MATCH (n:Note) DETACH DELETE n"
     )  # by another program, which knows nothing of commit markers
     assert not (await store.states("p", {"g": ["n1"]}))["g"].committed
+
+
+async def test_nothing_of_a_window_stays_in_the_database_without_its_rows(
+    run: Run, store: Neo4jStore, world: Any
+) -> None:
+    await store.ensure(world.graph, 4)
+
+    def left() -> list[int]:
+        labels = ("_SemgraphMark", "_SemgraphWindow", "_SemgraphParts")
+        return [run(f"MATCH (n:{label}) RETURN count(n) AS n")[0]["n"] for label in labels]
+
+    async def commit(head: str, before: str | None, *rows: str, **more: Any) -> None:
+        marker = world.marker(head, before, rows, witness="Note", contents=rows, **more)
+        notes = world.write("Note", *({"uuid": row} for row in rows))
+        await world.commit(store, notes, marker=marker)
+
+    await commit("h1", None, "n1", "n2", parts={"model": "a"})
+    await commit("h2", "h1", "n3", parts={"model": "a"})
+    await commit("h3", "h2", "n4", parts={"model": "b"})
+    assert left() == [4, 3, 2]
+    await world.commit(store, world.delete("Note", "n1", "n4", "n4"))
+    assert left() == [2, 2, 1]
+    await commit("h4", "h3", "n3", parts={"model": "c"})
+    assert left() == [2, 2, 2]
+    await world.commit(store, world.delete("Note", "n2", "n3"))
+    assert left() == [0, 0, 0]
+    await commit("h5", "h4", "n5")
+    await store.replace(NewContent(WriteBatch(()), "p", {"g": ("h5", "h6")}, ()))
+    assert left() == [0, 0, 0]
+    await commit("h7", "h6", "n6")
+    await store.clear(["g"])
+    assert left() == [0, 0, 0]
 
 
 async def test_the_server_plans_a_commit_once_whatever_writes_have_rows(

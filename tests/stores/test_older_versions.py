@@ -323,6 +323,33 @@ async def test_the_commit_markers_of_a_file_of_0_2_are_windows_of_one_row(
     await store.aclose()
 
 
+async def test_the_commit_markers_of_a_database_of_0_2_are_windows_of_one_row(
+    world: World, neo4j_database: Any
+) -> None:
+    server = neo4j_database
+    store = Neo4jStore(server.uri, server.user, server.password)
+    await store.ensure(GRAPH, None)
+    old = (
+        "CREATE (:_SemgraphHead {partition: 'g', head: 'h2', lock: 'h2'})\n"
+        "WITH 1 AS one UNWIND [['n1', 5], ['n2', 3], ['gone', 1]] AS row\n"
+        "CREATE (:_SemgraphMark {plan: 'p', partition: 'g', row: row[0], fingerprint: 'f', run: 'r',"
+        " witness: 'Note', now: datetime({year: 2025, month: 1, day: row[1]})})"
+    )
+    with neo4j.GraphDatabase.driver(server.uri, auth=(server.user, server.password)) as driver:
+        driver.execute_query(old)
+    await world.commit(store, world.write("Note", {"uuid": "n1"}, {"uuid": "n2"}))
+
+    async def windows() -> list[tuple[str, str | None]]:
+        history = (await store.history("p", ["g"]))["g"]
+        return [(row.row, window.writes) for window in history.windows for row in window.rows]
+
+    assert await windows() == [("n2", None), ("n1", None)]
+    assert (await store.states("p", {"g": ["n1"]}))["g"].committed["n1"].content == ""
+    await world.commit(store, marker=world.marker("h3", "h2", ["n2"], writes="w", now=world.at(1)))
+    assert await windows() == [("n1", None), ("n2", "w")]
+    await store.aclose()
+
+
 async def test_graphs_of_a_file_are_brought_up_to_date_one_by_one(
     world: World, tmp_path: Path
 ) -> None:

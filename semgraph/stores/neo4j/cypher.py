@@ -45,6 +45,9 @@ KEEP_PLAN = "CYPHER replan=skip"
 ROW = "q"
 DERIVED = "derived"
 MARK, HEAD, SHARD = f"{RESERVED}Mark", f"{RESERVED}Head", f"{RESERVED}Shard"
+# A commit marker is OF the window of its row, a window OF what it was made by, and that OF the head
+# of the partition. They are found by these edges alone, and need no index.
+WINDOW, PARTS, OF = f"{RESERVED}Window", f"{RESERVED}Parts", f"{RESERVED}Of"
 # The label of nodes that record, for each graph label, the partition and the key of its rows.
 LAYOUT = f"{RESERVED}Layout"
 

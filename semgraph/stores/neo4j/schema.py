@@ -25,6 +25,7 @@ from semgraph.stores.neo4j.cypher import (
     LAYOUT,
     LISTS,
     MARK,
+    OF,
     SHARD,
     pattern_of,
     quoted,
@@ -451,26 +452,51 @@ def compile_states(graph: Graph, indexes: Indexes) -> str:
     """A statement for the head of each partition of `$lists.asked`, and the commit markers of its
     rows for `$plan` with an existing witness.
     """
-    key = quoted(graph.key)
-    witnesses = " OR ".join(
-        f"(m.witness = {string(label.name)} AND EXISTS {{ (:{quoted(label.name)} {{{key}: m.row}}) }})"
-        for label in graph.nodes
-    )
-    hint = (
-        f" USING INDEX SEEK m:{MARK}(plan, partition, row)"
-        if (MARK, "row") in indexes.ranges
-        else ""
-    )
     return (
         f"UNWIND ${LISTS}.asked AS asked\n"
         f"OPTIONAL MATCH (h:{HEAD} {{partition: asked.partition}})\n"
         "WITH asked, h.head AS head\n"
         "CALL (asked) {\nUNWIND asked.rows AS row\n"
-        f"MATCH (m:{MARK} {{plan: $plan, partition: asked.partition, row: row}}){hint}\n"
-        f"WHERE m.witness IS NULL OR {witnesses}\n"
-        "RETURN collect([m.row, m.fingerprint, m.now, m.run]) AS markers }\n"
+        f"MATCH (m:{MARK} {{plan: $plan, partition: asked.partition, row: row}}){_seek_marks(indexes)}\n"
+        f"WHERE {_witnessed(graph)}\n"
+        f"RETURN collect({_MARKED}) AS markers }}\n"
         "RETURN asked.partition, head, markers"
     )
+
+
+def compile_history(graph: Graph, indexes: Indexes) -> str:
+    """A statement for the head of each partition of `$lists.asked`, with a record for each of its
+    windows for `$plan`. Markers of an earlier version are in a record without a window; a
+    partition without markers has a record, too.
+    """
+    return (
+        f"UNWIND ${LISTS}.asked AS asked\n"
+        f"OPTIONAL MATCH (h:{HEAD} {{partition: asked}})\n"
+        "WITH asked, h.head AS head\n"
+        f"OPTIONAL MATCH (m:{MARK} {{plan: $plan, partition: asked}}){_seek_marks(indexes)}\n"
+        f"WHERE m.row IS NOT NULL AND ({_witnessed(graph)})\n"
+        f"OPTIONAL MATCH (m)-[:{OF}]->(w)\nOPTIONAL MATCH (w)-[:{OF}]->(p)\n"
+        f"WITH asked, head, w, p, [m IN collect(m) | {_MARKED}] AS markers\n"
+        "RETURN asked, head, w.number, w.now, w.begun, p.parts, w.writes, markers"
+    )
+
+
+_MARKED = "[m.place, m.row, m.fingerprint, m.now, m.run, coalesce(m.content, '')]"
+
+
+def _seek_marks(indexes: Indexes) -> str:
+    indexed = (MARK, "row") in indexes.ranges
+    return f" USING INDEX SEEK m:{MARK}(plan, partition, row)" if indexed else ""
+
+
+def _witnessed(graph: Graph) -> str:
+    """The condition that a commit marker's witness exists."""
+    key = quoted(graph.key)
+    witnesses = (
+        f" OR (m.witness = {string(label.name)} AND EXISTS {{ (:{quoted(label.name)} {{{key}: m.row}}) }})"
+        for label in graph.nodes
+    )
+    return "m.witness IS NULL" + "".join(witnesses)
 
 
 Place = tuple[str, str]  # a label and a derived property

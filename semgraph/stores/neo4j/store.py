@@ -28,7 +28,10 @@ from semgraph.stores.base import (
     Alias,
     CommitMarker,
     CommittedRow,
+    CommittedWindow,
+    History,
     MatchQuery,
+    NewContent,
     PartitionState,
     SearchQuery,
     Statistics,
@@ -38,13 +41,16 @@ from semgraph.stores.base import (
     part_of,
 )
 from semgraph.stores.conditions import Prop, Test, read
+from semgraph.stores.markers import history_of, parts_in, unpack
 from semgraph.stores.neo4j import schema
 from semgraph.stores.neo4j.bolt import Bolt
 from semgraph.stores.neo4j.cypher import (
     HEAD,
     LISTS,
     MARK,
+    PARTS,
     SHARD,
+    WINDOW,
     columns_of,
     fields,
     quoted,
@@ -59,6 +65,7 @@ from semgraph.stores.neo4j.schema import (
     Setup,
     compared,
     compared_in_match,
+    compile_history,
     compile_states,
 )
 from semgraph.stores.neo4j.search import Searches
@@ -125,6 +132,12 @@ class OpenedState:
             self.graph, self.dimensions, self.indexes
         ) or schema.missing_internal(self.indexes)
         return self.dimensions is not None and not lacking
+
+
+def _committed(marker: Sequence[Any]) -> CommittedRow:
+    """A commit marker as the statements of `schema` return it."""
+    _, row, fingerprint, now, run, content = marker
+    return CommittedRow(row, fingerprint, time_of(now), run, content)
 
 
 def local_store(folder: str | Path, database: str | None = None) -> Neo4jStore:
@@ -416,14 +429,31 @@ class Neo4jStore:
             records = await self._bolt.read(statement, {"plan": plan, LISTS: {"asked": asked}})
             for partition, head, markers in records:
                 heads.setdefault(partition, head)
-                committed[partition] |= {
-                    row: CommittedRow(row, fingerprint, time_of(now), run)
-                    for row, fingerprint, now, run in markers
-                }
+                committed[partition] |= {row[1]: _committed(row) for row in markers}
         return {
             partition: PartitionState(heads[partition], markers)
             for partition, markers in committed.items()
         }
+
+    async def history(self, plan: str, partitions: Sequence[str]) -> Mapping[str, History]:
+        """The heads, and the windows of a plan, in one round trip."""
+        if not partitions:
+            return {}
+        statement = compile_history(self.graph, self._indexes)
+        asked = list(dict.fromkeys(partitions))
+        records = await self._bolt.read(statement, {"plan": plan, LISTS: {"asked": asked}})
+        heads: dict[str, str | None] = {}
+        windows: dict[str, dict[int, CommittedWindow]] = {name: {} for name in asked}
+        rows: dict[str, list[tuple[int | None, int | None, CommittedRow]]] = {n: [] for n in asked}
+        for name, head, number, now, begun, parts, writes, markers in records:
+            heads[name] = head
+            rows[name] += ((number, row[0], _committed(row)) for row in markers)
+            if number is not None:
+                at = None if begun is None else time_of(begun)
+                windows[name][number] = CommittedWindow(
+                    (), time_of(now), at, parts_in(parts), unpack(writes)
+                )
+        return {name: history_of(heads[name], rows[name], windows[name]) for name in asked}
 
     async def commit(
         self,
@@ -439,10 +469,21 @@ class Neo4jStore:
             DataError: An edge's end does not exist, or a node to delete still has edges; nothing
                 was written.
         """
-        self._searches.shrunk(batch.deletes)
-        first = new_lengths(self._bolt, self.graph, self._lengths, batch)
+        of = (marker,) if marker is not None else ()
+        heads = {each.partition: (each.before, each.head) for each in of}
+        return await self._commit(NewContent(batch, "", heads, of))
+
+    async def replace(self, new: NewContent) -> Written:
+        """Write a batch and replace the markers of a plan, in one transaction. Raises as `commit`."""
+        return await self._commit(new, whole=True)
+
+    async def _commit(self, new: NewContent, *, whole: bool = False) -> Written:
+        self._searches.shrunk(whole or new.batch.deletes)
+        first = new_lengths(self._bolt, self.graph, self._lengths, new.batch)
         async with self._measuring if first else nullcontext():  # the first vectors fix the length
-            return await commit(self._bolt, self.graph, self._indexes, self._lengths, batch, marker)
+            return await commit(
+                self._bolt, self.graph, self._indexes, self._lengths, new, whole=whole
+            )
 
     async def statistics(self) -> Statistics:
         """Counts and dimensions, for EXPLAIN, `doctor` and checks."""
@@ -467,7 +508,7 @@ class Neo4jStore:
         marked = "" if partitions is None else " WHERE x.partition IN $partitions"
         nodes = "|".join(quoted(label.name) for label in self.graph.nodes)
         parts = [
-            f"MATCH (x:{HEAD}|{MARK}){marked} RETURN x",
+            f"MATCH (x:{HEAD}|{MARK}|{WINDOW}|{PARTS}){marked} RETURN x",
             *(
                 f"MATCH ()-[x:{quoted(label.name)}]->(){confined} RETURN x"
                 for label in self.graph.edges

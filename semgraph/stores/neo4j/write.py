@@ -20,11 +20,13 @@ from semgraph.stores.base import (
     CommitMarker,
     Deletion,
     EdgeWrite,
+    NewContent,
     NodeWrite,
     Write,
     WriteBatch,
     Written,
 )
+from semgraph.stores.markers import marked_rows, pack, shared_parts
 from semgraph.stores.neo4j.bolt import Bolt, ConstraintViolated, Records
 from semgraph.stores.neo4j.cypher import (
     HEAD,
@@ -32,6 +34,9 @@ from semgraph.stores.neo4j.cypher import (
     LISTS,
     MARK,
     NESTED,
+    OF,
+    PARTS,
+    WINDOW,
     hidden,
     pattern_of,
     quoted,
@@ -77,17 +82,18 @@ def rows_of(prepared: PreparedMerge) -> list[dict[str, Any]]:
         rows.append(row | {"removed": [], "labels": []})
     for name, array in prepared.columns.items():
         _add_property(rows, prepared, name, array)
-    create = prepared.write.create
+    create, replaces = prepared.write.create, prepared.write.replace
     for name, vectors in prepared.vectors.items():
         listed: list[list[float]] = vectors.numbers.tolist()
         for row, vector in zip(rows, vectors.spread(listed), strict=True):
             if vector is not None and any(vector):
                 row["vectors"][name] = vector
-            elif vector is not None and name not in create:
+            elif (vector is not None or replaces) and name not in create:
                 row["removed"].append(name)
     for row, labels in zip(rows, prepared.labels, strict=False):  # no labels if none are set
         row["labels"] = labels or []
-    for row, attributes in zip(rows, prepared.attributes, strict=False):
+    for row, own in zip(rows, prepared.attributes, strict=False):
+        attributes = own or {} if replaces else own
         if attributes is not None:
             nested = sorted(n for n, v in attributes.items() if not _storable(v))
             flat = attributes | {n: canonical_json(attributes[n]) for n in nested}
@@ -105,8 +111,10 @@ def _add_property(
     """Add a property to the rows."""
     graph, label, write = prepared.graph, prepared.label, prepared.write
     kind, indexed = label.columns[name], name in {graph.key, graph.partition, *label.index}
+    clears = write.replace and name not in {graph.key, graph.partition, *label.ends}
     for row, value in zip(rows, array.to_pylist(), strict=True):
         if value is None:
+            row["properties"] |= {name: None} if clears else {}
             continue
         if name in label.ends:
             row[name] = value
@@ -164,7 +172,7 @@ class CommitText:
 
     Args:
         text: Returns one record, with the number of rows that write i touched as `w{i}`. No record:
-            the head belongs to another run.
+            a head belongs to another run.
         parameters: The values of all rows.
     """
 
@@ -173,25 +181,28 @@ class CommitText:
 
 
 def compile_commit(
-    graph: Graph, batch: WriteBatch, marker: CommitMarker | None, indexes: Indexes
+    graph: Graph, new: NewContent, indexes: Indexes, *, whole: bool = False
 ) -> CommitText:
-    """The statement for a batch. Raises EngineError for unknown columns, RowsRefused for values
-    that cannot be stored.
+    """The statement for a batch and its commit markers, which replace those of the same rows, or all
+    if `whole`. Raises EngineError for unknown columns, RowsRefused for values that cannot be stored.
     """
+    batch = new.batch
     parts = [KEEP_PLAN]
     lists: dict[str, Any] = {}
-    parameters: dict[str, Any] = {LISTS: lists}
-    if marker is not None:
-        parts.append(_HEAD)
-        parameters["mark"] = _mark(marker)
+    if new.heads:
+        parts.append(_HEADS)
+        lists["heads"] = _heads(new)
     rows = prepare_batch(graph, batch, rows_of)
     for i, write in sorted(enumerate(batch.writes), key=lambda pair: ORDER[type(pair[1])]):
         parts.append(Shape.of(graph, write, indexes).text(i))
         lists[f"w{i}"] = _deleted(graph, write) if isinstance(write, Deletion) else rows[i] or []
-    if marker is not None:
+    if whole:
+        parts.append(_FORGET)
+    if new.heads:
         parts.append(_MARKS)
+        lists["marks"] = _marks(new)
     returned = ", ".join(f"w{i}" for i in range(len(batch.writes))) or "1 AS nothing"
-    return CommitText("\n".join([*parts, f"RETURN {returned}"]), parameters)
+    return CommitText("\n".join([*parts, f"RETURN {returned}"]), {LISTS: lists})
 
 
 def _deleted(graph: Graph, write: Deletion) -> list[dict[str, str | None]]:
@@ -201,35 +212,101 @@ def _deleted(graph: Graph, write: Deletion) -> list[dict[str, str | None]]:
 
 # The order of the writes of a batch in a statement.
 ORDER: Mapping[type[Write], int] = {Deletion: 0, NodeWrite: 1, EdgeWrite: 2}
-_HEAD = f"""\
-MERGE (m:{HEAD} {{partition: $mark.partition}})
-SET m.lock = $mark.head
-WITH m WHERE m.head = $mark.before OR (m.head IS NULL AND $mark.before IS NULL)
-SET m.head = $mark.head
-WITH 1 AS one"""
+_HEADS = f"""\
+UNWIND ${LISTS}.heads AS own
+MERGE (m:{HEAD} {{partition: own.partition}})
+SET m.lock = own.head
+WITH m, own WHERE m.head = own.before OR (m.head IS NULL AND own.before IS NULL)
+SET m.head = own.head, m.windows = coalesce(m.windows, 0) + own.windows
+WITH count(*) AS heads WHERE heads = size(${LISTS}.heads)"""
+# After `_HEADS` in the same transaction.
+_CHANGED = f"""\
+UNWIND ${LISTS}.heads AS own
+MATCH (m:{HEAD} {{partition: own.partition}}) WHERE m.head IS NULL OR m.head <> own.head
+RETURN own.partition"""
+# Deletes those of the `windows` that have no marker, and what no window was made by.
+_PRUNE = f"""\
+UNWIND windows AS w
+WITH w WHERE NOT EXISTS {{ (w)<-[:{OF}]-() }}
+OPTIONAL MATCH (w)-[:{OF}]->(p)
+DETACH DELETE w
+WITH DISTINCT p WHERE p IS NOT NULL AND NOT EXISTS {{ (p)<-[:{OF}]-() }}
+DETACH DELETE p"""
+_FORGET = f"""\
+CALL () {{
+UNWIND ${LISTS}.heads AS own
+MATCH (m:{MARK} {{plan: own.plan, partition: own.partition}}) WHERE m.row IS NOT NULL
+OPTIONAL MATCH (m)-[:{OF}]->(of)
+DETACH DELETE m
+WITH collect(DISTINCT of) AS windows
+{_PRUNE}
+}}"""
 _MARKS = f"""\
 CALL () {{
-UNWIND $mark.rows AS row
-MERGE (m:{MARK} {{plan: $mark.plan, partition: $mark.partition, row: row}})
-SET m += $mark.of, m.witness = $mark.witness
-RETURN count(*) AS marked
+UNWIND ${LISTS}.marks AS mark
+MATCH (head:{HEAD} {{partition: mark.partition}})
+MERGE (head)<-[:{OF}]-(p:{PARTS} {{hash: mark.hash}})
+ON CREATE SET p.partition = mark.partition, p.parts = mark.parts
+CREATE (p)<-[:{OF}]-(w:{WINDOW} {{plan: mark.plan, partition: mark.partition,
+  number: head.windows - mark.after, now: mark.now, begun: mark.begun, writes: mark.writes}})
+WITH mark, w
+UNWIND mark.rows AS own
+MERGE (m:{MARK} {{plan: mark.plan, partition: mark.partition, row: own.row}})
+SET m.fingerprint = mark.fingerprint, m.now = mark.now, m.run = mark.run, m.witness = mark.witness,
+  m.content = own.content, m.place = own.place
+WITH m, w
+OPTIONAL MATCH (m)-[r:{OF}]->(of)
+DELETE r
+CREATE (m)-[:{OF}]->(w)
+WITH collect(DISTINCT of) AS windows
+{_PRUNE}
 }}"""
 
 
-def _mark(marker: CommitMarker) -> dict[str, Any]:
+def _heads(new: NewContent) -> list[dict[str, Any]]:
+    """The heads to compare and set, in the order in which every transaction locks them."""
+    windows = Counter(marker.partition for marker in new.markers)
+    return [
+        {"partition": partition, "before": before, "head": head}
+        | {"plan": new.plan, "windows": windows[partition]}
+        for partition, (before, head) in sorted(new.heads.items())
+    ]
+
+
+def _marks(new: NewContent) -> list[dict[str, Any]]:
+    """The windows of a commit; `after` is the number of later ones in the same partition."""
+    after = Counter[str]()
+    marks: list[dict[str, Any]] = []
+    for marker in reversed(new.markers):
+        if marker.rows:
+            marks.append(_mark(marker, after[marker.partition]))
+        after[marker.partition] += 1
+    return marks[::-1]
+
+
+def _mark(marker: CommitMarker, after: int) -> dict[str, Any]:
     for row in marker.rows:
         refuse_long(
             marker.plan + marker.partition + row,
             f"the commit marker of {row[:100]} in {marker.partition[:100]}",
         )
+    hashed, parts = shared_parts(marker)
     return {
         "plan": marker.plan,
         "partition": marker.partition,
-        "rows": list(marker.rows),
-        "before": marker.before,
-        "head": marker.head,
+        "fingerprint": marker.fingerprint,
+        "now": sent(marker.now),
+        "run": marker.run,
         "witness": marker.witness,
-        "of": {"fingerprint": marker.fingerprint, "now": sent(marker.now), "run": marker.run},
+        "begun": None if marker.begun is None else sent(marker.begun),
+        "hash": hashed,
+        "parts": parts,
+        "writes": pack(marker.writes),
+        "after": after,
+        "rows": [
+            {"row": row, "content": content, "place": place}
+            for place, row, content in marked_rows(marker)
+        ],
     }
 
 
@@ -318,6 +395,11 @@ class Shape:
         steps.append("SET n += row.properties")
         kinds = self.label.columns
         steps += [_united(quoted(n), kinds[n].item) for n in sorted((unite & names) - create)]
+        if "labels" in names and isinstance(self.write, NodeWrite) and self.write.replace:
+            known = ", ".join(string(name) for name in self.graph.labels)
+            steps.append(
+                f"REMOVE n:$([l IN labels(n) WHERE NOT l IN [{known}] AND NOT l STARTS WITH {string(RESERVED)}])"
+            )
         if "labels" in names:
             only_new = "fresh" if "labels" in create else "true"
             steps.append(
@@ -350,7 +432,8 @@ class Shape:
         return (
             f"{text}\nCALL () {{\nUNWIND ${LISTS}.w{number} AS row\n"
             f"MATCH (m:{MARK} {{row: row.key, witness: {string(self.label.name)}}})"
-            f"{self.indexes.hint('m', MARK, 'row')} WHERE row.partition IS NULL OR m.partition = row.partition\nDELETE m\n}}"
+            f"{self.indexes.hint('m', MARK, 'row')} WHERE row.partition IS NULL OR m.partition = row.partition\n"
+            f"OPTIONAL MATCH (m)-[:{OF}]->(of)\nDETACH DELETE m\nWITH collect(DISTINCT of) AS windows\n{_PRUNE}\n}}"
         )
 
 
@@ -399,17 +482,20 @@ async def commit(
     graph: Graph,
     indexes: Indexes,
     lengths: Lengths,
-    batch: WriteBatch,
-    marker: CommitMarker | None,
+    changes: NewContent,
+    *,
+    whole: bool = False,
 ) -> Written:
-    """Write all of a batch, or nothing; adds the lengths of first vectors to `lengths`.
+    """Write all of a batch, or nothing; adds the lengths of first vectors to `lengths`. The markers
+    replace those of the same rows, or all if `whole`.
 
     Raises ConcurrentWrite, RowsRefused, DataError, StoreUnavailable.
     """
+    batch = changes.batch
     new = new_lengths(bolt, graph, lengths, batch)
-    if marker is None and not batch.rows:
+    if not changes.heads and not batch.rows:
         return Written()
-    text = compile_commit(graph, batch, marker, indexes)
+    text = compile_commit(graph, changes, indexes, whole=whole)
 
     async def work(tx: AsyncManagedTransaction) -> list[int]:
         run = partial(bolt.run, tx)
@@ -420,7 +506,8 @@ async def commit(
                 check_length(bolt.uri, label, name, known, new.get((label, name)))
         records = await run(text.text, text.parameters)
         if not records:
-            raise ConcurrentWrite(marker.partition if marker is not None else "")
+            [[partition], *_] = await run(_CHANGED, text.parameters)
+            raise ConcurrentWrite(partition)
         counts = [int(count) for count in records[0][: len(batch.writes)]]
         refusals = Refusals()
         for write, count in zip(batch.writes, counts, strict=True):
@@ -606,7 +693,7 @@ async def _try(
     some = WriteBatch(
         tuple(replace(writes[of], rows=writes[of].rows.take(own)) for of, own in places.items())
     )
-    text = compile_commit(graph, some, None, indexes)
+    text = compile_commit(graph, NewContent(some, "", {}, ()), indexes)
 
     async def work(tx: AsyncManagedTransaction) -> None:
         await bolt.run(tx, text.text, text.parameters)

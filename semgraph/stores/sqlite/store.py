@@ -30,8 +30,8 @@ from semgraph.stores.base import (
     CommitMarker,
     History,
     MatchQuery,
+    NewContent,
     PartitionState,
-    Replacement,
     SearchQuery,
     Statistics,
     WriteBatch,
@@ -364,7 +364,7 @@ class SqliteStore:
 
         return Written(await self._file.run(work, writes=True, large=_large(batch.rows)))
 
-    async def replace(self, new: Replacement) -> Written:
+    async def replace(self, new: NewContent) -> Written:
         """Write a batch and replace the markers of a plan in one transaction. Raises as `commit`."""
         tables = self._tables if self.graph else {}
         merges = await self._encoded(new.batch)
@@ -578,6 +578,7 @@ class File:
         check_library(sqlite3.sqlite_version, modules, self.name)
         check(con)
         con.execute("PRAGMA trusted_schema = ON")  # triggers call functions
+        con.execute("PRAGMA secure_delete = ON")  # as most, but not all, systems build SQLite
         con.execute("PRAGMA temp_store = MEMORY")
         # SQLite would build one for each search, despite existing indexes.
         con.execute("PRAGMA automatic_index = OFF")
