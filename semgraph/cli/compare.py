@@ -16,7 +16,6 @@ from semgraph.cli.options import (
     flag,
     json_or_text,
     named_values,
-    run_until_signal,
 )
 from semgraph.errors import PlanError, Problem
 from semgraph.options import RunOptions
@@ -110,9 +109,7 @@ def compare(
             inputs=values,
         )
         try:
-            comparison = run_until_signal(
-                job, lambda: options.talk("stopping … (once more ends at once)")
-            )
+            comparison = options.wait(job)
         except KeyboardInterrupt:
             options.warn("Paid answers are in the journal: the same command continues from there")
             raise
