@@ -15,7 +15,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from semgraph.errors import PlanError, Problem, did_you_mean
-from semgraph.execution.record import INPUT_ROW, ROW_ID, Run
+from semgraph.execution.record import COMPARED, INPUT_ROW, ROW_ID, Run
 from semgraph.formats import plain_line, shortened
 
 if TYPE_CHECKING:
@@ -247,6 +247,8 @@ def origin_of(chain: Chain, run: Run, runs: Sequence[Run]) -> tuple[Run, str] | 
     keys = [value for value in values if isinstance(value, str) and UUID.fullmatch(value)]
     for other in runs:
         tracer = Tracer(other, lambda _call: None)
+        if other.facts.get("kind") == COMPARED:  # nothing of it was written
+            continue
         if other.name == run.name or not other.asked or not tracer.has_lineage:
             continue
         for key in keys:

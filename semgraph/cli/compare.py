@@ -16,7 +16,6 @@ from semgraph.cli.options import (
     flag,
     json_or_text,
     named_values,
-    run_until_signal,
 )
 from semgraph.errors import PlanError
 from semgraph.options import RunOptions
@@ -97,9 +96,7 @@ def compare(
             fresh=request.fresh, say=options.talk, inputs=values,
         )  # fmt: skip
         try:
-            comparison = run_until_signal(
-                job, lambda: options.talk("stopping … (once more ends at once)")
-            )
+            comparison = options.wait(job)
         except KeyboardInterrupt:
             options.warn("Paid answers are in the journal: the same command continues from there")
             raise

@@ -31,7 +31,7 @@ from semgraph.cli import completion
 from semgraph.display import in_shell
 from semgraph.errors import PlanError, Problem, SemgraphError, is_interrupt
 from semgraph.formats import escaped
-from semgraph.options import SETTINGS, Flag, RunOptions
+from semgraph.options import SETTINGS, Flag, RefreshOptions, RunOptions
 from semgraph.privacy import redacted, redacted_values
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from semgraph.session import Session
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+T = TypeVar("T")
 INTERRUPTED = 130
 _WIDTH = 120
 _PANEL = "Everywhere"
@@ -123,7 +124,7 @@ class PlanOptions:
         )
         if len(presets := self.preset or []) > 1:
             what = f"--preset {' and --preset '.join(presets)}: a plan takes one preset"
-            raise PlanError(Problem(what, hint="add what differs by --set and --use"))
+            raise PlanError(what, hint="add what differs by --set and --use")
         preset, params = presets[0] if presets else None, parameters(self.set)
         return {"params": params, "preset": preset, "use": use, "prompts": prompts}
 
@@ -134,6 +135,15 @@ class PlanOptions:
         prepared = session.prepare(plan, **self.loading, resume=resume)
         prepared.by_models(session.settings.chosen_roles, ROLES, required=True)  # raises
         return prepared
+
+    def words(self) -> str:
+        """The options as typed."""
+        from shlex import quote
+
+        typed = {"-i": self.input, "--set": self.set, "--use": self.use, "--prompt": self.prompt}
+        preset = {"--preset": [self.preset] if self.preset else None}
+        pairs = {**typed, **preset}.items()
+        return "".join(f" {name} {quote(v)}" for name, values in pairs for v in values or ())
 
     def rows(self, plan: LogicalPlan) -> dict[str, LoadedInput]:
         """The rows of the inputs that are given. Raises PlanError or InputError."""
@@ -187,6 +197,10 @@ class CommonOptions:
             for name, value in typed
             if not names or name in names
         )
+
+    def wait(self, job: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine, which a signal stops. Raises as `run_until_signal`."""
+        return run_until_signal(job, lambda: self.talk("stopping … (once more ends at once)"))
 
     @functools.cached_property
     def out(self) -> Console:
@@ -325,11 +339,15 @@ def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
     options and error handling.
 
     The flags of settings that name the function are added; `chosen` has those that are set. In the
-    place of a parameter `RunOptions` or `PlanOptions` its flags are added. The same options are
+    place of a parameter `RunOptions`, `RefreshOptions` or `PlanOptions` its flags are added. The same options are
     accepted before the command's name; those after it take precedence.
     """
     kinds = {
-        RunOptions: (RunOptions.flagged, _run_flags(command.__name__)),
+        RunOptions: (RunOptions.flagged, _flags_of(RunOptions, command.__name__)),
+        RefreshOptions: (
+            lambda values: RefreshOptions(**values),
+            _flags_of(RefreshOptions, command.__name__),
+        ),
         PlanOptions: (lambda values: PlanOptions(**values), _fields_of(PlanOptions)),
     }
     own: list[inspect.Parameter] = []
@@ -379,10 +397,10 @@ def _fields_of(kind: type) -> tuple[inspect.Parameter, ...]:
     return tuple(parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in own)
 
 
-def _run_flags(command: str) -> list[inspect.Parameter]:
-    """The options of a run that a command takes."""
-    types = get_type_hints(RunOptions)
-    flags = ((each.name, each.metadata.get("flag")) for each in fields(RunOptions))
+def _flags_of(kind: type, command: str) -> list[inspect.Parameter]:
+    """The options of a run or refresh that a command takes."""
+    types = get_type_hints(kind)
+    flags = ((each.name, each.metadata.get("flag")) for each in fields(kind))
     return [
         _parameter(name, types[name], flagged)
         for name, flagged in flags
@@ -456,7 +474,6 @@ def _is_gone() -> bool:
     return False
 
 
-T = TypeVar("T")
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 
 

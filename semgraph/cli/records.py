@@ -72,7 +72,7 @@ def why(
     messages: Annotated[bool, flag("--messages", "Print the exact requests and answers.")] = False,
 ) -> None:
     """Explain a result: back from the row to the answers, the exact prompts and the source rows."""
-    from semgraph.execution.record import all_runs, exchanges, find_run
+    from semgraph.execution.record import COMPARED, all_runs, exchanges, find_run
     from semgraph.provenance import explain, origin_of
     from semgraph.render.why import described, lines
 
@@ -83,6 +83,8 @@ def why(
         options.dump(described(chain))
         return
     options.show(*lines(chain, options.out.width, messages=messages, every=bool(options.verbose)))
+    if record.facts.get("kind") == COMPARED:
+        options.talk(f"run {record.name} compared a graph: nothing of it was written")
     if any(link.asked for link in chain.links):
         if not messages:
             options.talk("the exact requests and answers: --messages")

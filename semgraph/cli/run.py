@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from semgraph.cli.options import (
-    CommonOptions,
-    Plan,
-    PlanOptions,
-    everywhere,
-    flag,
-    run_until_signal,
-)
+from semgraph.cli.options import CommonOptions, Plan, PlanOptions, everywhere, flag
 from semgraph.options import RunOptions
 
 if TYPE_CHECKING:
@@ -36,15 +29,15 @@ def run(options: CommonOptions, plan: Plan, given: PlanOptions, request: RunOpti
     with options.session() as session:
         prepared = given.prepare(session, plan, request.resume)
         request = session.resumed(request.resume).merged(request)
-        inputs = _introduce(options, session, prepared, plan, given, request)
+        inputs = introduce(options, session, prepared, plan, given, request)
         began = time.monotonic()
         result = _run(options, session, prepared, plan, request, inputs)
-        took, own_rows = time.monotonic() - began, bool(inputs) or request.resume is not None
-        _report(options, session, result, prepared, plan, request, took, own_rows=own_rows)
+        took = time.monotonic() - began
+        _report(options, session, result, prepared, plan, request, took, given)
     raise typer.Exit(result.exit_code)
 
 
-def _introduce(
+def introduce(
     options: CommonOptions,
     session: Session,
     plan: LogicalPlan,
@@ -89,7 +82,7 @@ def _run(
     request: RunOptions,
     inputs: Mapping[str, Any],
 ) -> Result:
-    from semgraph.errors import BudgetReached, PlanError, RowError, SemgraphError
+    from semgraph.errors import BudgetReached, PlanError, RowError, SemgraphError, is_interrupt
     from semgraph.execution.record import Run
     from semgraph.render.outcome import unfinished
     from semgraph.render.progress import watched
@@ -101,11 +94,12 @@ def _run(
             options.err, plan.windows.input if plan.windows else "", quiet=bool(options.quiet)
         ) as progress:
             request = replace(request, progress=progress, begun=begun.append)
-            job = session.arun(plan, inputs=inputs, **vars(request))
-            return run_until_signal(
-                job, lambda: options.talk("stopping … (once more ends at once)")
-            )
+            return options.wait(session.arun(plan, inputs=inputs, **vars(request)))
     except (KeyboardInterrupt, SemgraphError) as error:
+        if request.reprocesses(plan):
+            if is_interrupt(error):
+                error.add_note("the graph stays as it was: repeat the command")
+            raise
         if isinstance(error, BudgetReached | RowError) and error.result is not None:
             return cast("Result", error.result)
         if session.runs is not None and not isinstance(error, PlanError):  # resuming would not help
@@ -123,8 +117,7 @@ def _report(
     typed: str,
     request: RunOptions,
     seconds: float,
-    *,
-    own_rows: bool,
+    given: PlanOptions,
 ) -> None:
     from semgraph.llm.base import ROLES
     from semgraph.render.header import following
@@ -140,12 +133,14 @@ def _report(
             *outcome(result, plan, options.out.width, seconds, every=every, until=request.until)
         )
     stays = request.writes and lasts(session.settings.store)
+    own_rows = bool(given.input) or request.resume is not None
     next_plans = following(plan, typed, own_rows=own_rows).items() if stays else ()
     roles = [each for each in options.chosen.get("model", ()) if each.partition("=")[0] in ROLES]
     without_steps = replace(options, chosen={**options.chosen, "model": roles})
     after = {name + without_steps.words(): doc for name, doc in next_plans}
     options.talk(*hints(result, plan, after))
-    for line in remarks(result, plan, typed + options.words(*_CODE), typed + options.words()):
+    restart, refresh = (typed + more + options.words() for more in ("", given.words()))
+    for line in remarks(result, plan, typed + options.words(*_CODE), restart, refresh):
         options.warn(line)
 
 
@@ -166,7 +161,7 @@ def export_results(
         each = " ".join(f"-i {name}={value[spec.or_all]}" for name, spec in plan.inputs.items())
         raise PlanError(what, hint=f"give its inputs: {each}")
     request, began = RunOptions(), time.monotonic()
-    inputs = _introduce(options, session, plan, typed, given, request)
+    inputs = introduce(options, session, plan, typed, given, request)
     result = _run(options, session, plan, typed, request, inputs)
     write_results(result, Path(to))
     counts = {name: result.count(name) for name in result.tables}

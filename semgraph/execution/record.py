@@ -284,6 +284,7 @@ def write_table(path: Path, table: pa.Table) -> None:
 
 
 INPUTS, SHARDS, WRITTEN = "inputs", "shards", "written"
+RAN, COMPARED, REFRESHED = "run", "diff", "refresh"  # the kinds of records of a plan
 SERVED = "served"  # a file that marks the record of a server call
 
 
@@ -441,6 +442,10 @@ class Run:
     def started(self) -> str:
         """When the run began, in ISO 8601; "" if that is unknown."""
         return str(self.facts.get("started") or "")
+
+    def add(self, **facts: Any) -> None:
+        """Add to `run.json`."""
+        RunRecord(self.folder).describe(**(_json(self.folder / "run.json") | facts))
 
     def remove(self) -> None:
         """Delete the record. The writes of the run in a store and its answers in the journal

@@ -9,24 +9,27 @@ partition since.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, partial
 from itertools import islice
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
 
 from semgraph.compare.trial import Snapshot
-from semgraph.diff import Change, Diff
+from semgraph.diff import FILE, Change, Diff
 from semgraph.errors import BudgetReached, PlanError, SemgraphError
 from semgraph.execution.commit import witness_of, witness_sink
+from semgraph.execution.record import COMPARED, REFRESHED, Run, RunRecord, timestamp
 from semgraph.execution.result import Result
 from semgraph.execution.windows import InputRows, prepare
 from semgraph.explain.estimates import Estimator, Forecast
-from semgraph.formats import plural
+from semgraph.formats import plural, stopped
 from semgraph.llm.stack import Unsent, bound
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan, Windowing
@@ -34,6 +37,7 @@ from semgraph.logical.schema import Graph, Label
 from semgraph.logical.sinks import Merge
 from semgraph.meter import Meter
 from semgraph.optimizer import optimized
+from semgraph.options import RefreshOptions
 from semgraph.physical.planner import compile_plan
 from semgraph.semantic.library import Library
 from semgraph.session.committed import Committed, InputChanges, StoredRows, WindowLayout, with_kept
@@ -62,19 +66,6 @@ _CAUSES = 3  # that a change names
 Id = tuple[str, str]  # label and key, or label and the fingerprint of a key
 
 
-@dataclass(frozen=True, kw_only=True)
-class RefreshOptions:
-    """The options of a refresh; the arguments of `Session.arefresh`, which describes them."""
-
-    complete: bool = False
-    retract: int | None = None
-    in_order: bool = False
-    adopt: bool = False
-    discard_edits: bool = False
-    dry_run: bool = False
-    fresh: bool = False
-
-
 @dataclass(frozen=True)
 class Foreseen:
     """What a refresh would ask.
@@ -101,6 +92,7 @@ class Refresh:
         rows: How the input rows differ from those that were committed.
         result: The run in the scratch copy.
         dry: What a dry run would ask; its `diff` has only reasons.
+        lost: Why it cannot be applied, if rows of the graph failed; else "".
     """
 
     diff: Diff
@@ -111,6 +103,7 @@ class Refresh:
     _wait: Callable[[Coroutine[Any, Any, Written]], Written] = field(
         repr=False, default=asyncio.run
     )
+    lost: str = ""
 
     @property
     def metrics(self) -> Meter:
@@ -122,11 +115,13 @@ class Refresh:
 
         Raises:
             ConcurrentWrite: Another run has written the groups since; nothing is written.
-            SemgraphError: GraphRows failed that are in the graph; nothing is written.
+            SemgraphError: Rows failed that are in the graph; nothing is written.
             PlanError: It is a dry run.
         """
         if self.dry is not None:
             raise PlanError("a dry run has computed nothing that could be applied")
+        if self.lost:
+            raise SemgraphError(f"nothing was written: {self.lost}")
         return await self._apply()
 
     def apply(self) -> Written:
@@ -192,6 +187,7 @@ class _Refreshing:
             inputs={**self.request.inputs, name: table},
             options=replace(self.request.options, again=True),
             windows=layout.windows(),
+            kind=COMPARED,
         )
         base = states.base(tables)
         dimensions = await self._dimensions(base)
@@ -205,7 +201,9 @@ class _Refreshing:
             vectors = await _scanned(scratch, graph, rows.partitions)
             dry = await self._dry(unsent, request, made, scratch) if unsent is not None else None
         if result.stopped:
-            raise BudgetReached(f"{result.stopped}; the graph stays as it was", result)
+            kept = "" if self.options.fresh else ": the journal has the answers so far"
+            what = f"{stopped(result.stopped)}. The graph stays as it was"
+            raise BudgetReached(f"{what}. Repeat it with a higher limit{kept}", result)
         states.made = GraphRows(graph, vectors)
         return self._compared(states, committed, changes, made, vectors, result, dry)
 
@@ -312,15 +310,20 @@ class _Refreshing:
         causes = _Causes(self.plan, states, committed, after, changes, parts)
         partition_of = {**states.made.partitions, **states.stored.partitions}
         diff = _diff(self.plan.graph, states, found, partition_of, causes)
+        if result.record is not None:  # which explains its new rows
+            own = (c if c.sign != "+" else replace(c, run=result.run) for c in diff.changes)
+            diff = replace(diff, changes=tuple(own))
+            RunRecord(result.record).text(FILE, json.dumps(diff.as_dict(), ensure_ascii=False))
         writes = writes_of_changes(
             self.plan.graph, states.stored, found, partition_of, vectors,
             embed="embedder changed" in causes.reasons,
         )  # fmt: skip
         batch, kept = WriteBatch(tuple(writes)), states.kept(found)
         replacement = self._replacement(committed, after, batch, kept, result.run)
-        lost = self._lost(committed, after, changes)
+        lost = _lost_of(self._lost(committed, after, changes), result) if dry is None else ""
+        apply = partial(self._apply, replacement, result.record)
         shown = diff if dry is None else Diff(reasons=diff.reasons)
-        return Refresh(shown, changes, result, dry, partial(self._apply, replacement, lost))
+        return Refresh(shown, changes, result, dry, apply, lost=lost)
 
     def _replacement(
         self, committed: Committed, after: Committed, batch: WriteBatch,
@@ -355,15 +358,24 @@ class _Refreshing:
         """The committed rows that could not be computed again."""
         return [key for _, key in sorted(committed.rows.keys() - after.rows.keys() - changes.gone)]
 
-    async def _apply(self, replacement: NewContent, lost: list[str]) -> Written:
-        """Write the difference. Raises SemgraphError if committed rows failed."""
-        if lost:
-            rows = f"{plural(len(lost), 'row')} of the graph failed, first {lost[0]}"
-            raise SemgraphError(f"{rows}: nothing was written. Refresh again once they succeed")
+    async def _apply(self, replacement: NewContent, record: Path | None) -> Written:
+        """Write the difference, and that it was written into the record."""
         async with self.resources.opened_store(self.plan.graph) as store:
             async with self.resources.open(self.plan, fresh=False) as opened:
                 await store.ensure(self.plan.graph, await opened.vector_length(self.plan))
-            return await store.replace(replacement)
+            written = await store.replace(replacement)
+        if record is not None:
+            Run(record).add(kind=REFRESHED, applied=timestamp(), written=written.rows)
+        return written
+
+
+def _lost_of(rows: list[str], result: Result) -> str:
+    """A sentence on the rows of the graph that could not be computed again; "" without any."""
+    if not rows:
+        return ""
+    why = f": {result.failed[0].error}" if result.failed else ""
+    what = f"{plural(len(rows), 'row')} of the graph failed, first {rows[0]}{why}"
+    return f"{what}. Refresh again once they succeed"
 
 
 def _has(committed: Committed, number: int, rows: Iterable[tuple[str, str]]) -> bool:

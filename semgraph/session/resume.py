@@ -14,6 +14,7 @@ import pyarrow as pa
 from semgraph.errors import PlanError, Problem
 from semgraph.execution.record import (
     INPUTS,
+    RAN,
     Run,
     find_run,
     read_input,
@@ -140,6 +141,9 @@ def read_resumed(ref: str, runs: Path | None) -> Resumed:
     run = recorded_run(ref, runs)
     hint = "run the plan again with the same rows: committed rows are skipped"
     unrecorded = Problem(f"run {run.name} ended before its rows were recorded", hint=hint)
+    if run.facts.get("kind", RAN) != RAN:
+        what = f"run {run.name} is a refresh, which writes all at its end: it is not resumed"
+        raise PlanError(Problem(what, hint="repeat the command"))
     if "plan" not in run.facts or not (run.folder / INPUTS).is_dir():
         raise PlanError(unrecorded)
     try:

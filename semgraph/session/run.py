@@ -21,6 +21,7 @@ from semgraph.execution.executor import Executor
 from semgraph.execution.observations import Observations
 from semgraph.execution.outcome import ExecutorOptions, RunOutcome
 from semgraph.execution.record import (
+    RAN,
     ROW_ID,
     WRITTEN,
     CallLog,
@@ -117,6 +118,7 @@ class RunRequest:
     share: Share | None = None  # None: the whole run
     resumed: tuple[Path, ...] = ()  # records of earlier runs over the same rows
     windows: tuple[RecordedWindow, ...] = ()  # windows to compute again, in place of new ones
+    kind: str = RAN  # in its record
 
     @property
     def places(self) -> Sequence[int] | None:
@@ -435,6 +437,7 @@ def asked_facts(request: RunRequest) -> dict[str, Any]:
         "use": {step: str(choice) for step, choice in {**plan.use, **plan.replaced}.items()},
         "chosen_models": models_of(plan.asked),
         "prompts": dict(plan.prompts),
+        "kind": request.kind,
         "asked": request.options.recorded,
         "functions": plan.functions,
         "resumed": [folder.name for folder in request.resumed],
@@ -660,8 +663,9 @@ class PlanRun:
         self.recorder.flush()
         record_metrics(self.recorder.record, self.meter)
         members = len(outcome.input_rows.keys) if outcome.input_rows else 0
+        written = outcome.written if self.request.kind == RAN else {}
         self._describe(
-            status=status, ended=timestamp(), why=why, written=outcome.written, notes=outcome.notes,
+            status=status, ended=timestamp(), why=why, written=written, notes=outcome.notes,
             **({"batches": batches} if batches else {}),
             members={"given": members, "skipped": outcome.skipped, "committed": outcome.committed},
         )  # fmt: skip

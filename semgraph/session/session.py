@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeAlias, TypeVar
 
-from semgraph.display import Drawing, Wrapped
+from semgraph.display import Drawing, Wrapped, command, option
 from semgraph.errors import BudgetReached, PlanError, Problem, interruptible
 from semgraph.execution.record import Run
 from semgraph.execution.result import OnProgress, Result
@@ -36,7 +36,7 @@ from semgraph.logical.plan import LogicalPlan, choices_over, models_of, without_
 from semgraph.logical.schema import Graph
 from semgraph.logical.semantic import OnError
 from semgraph.meter import StepMetrics
-from semgraph.options import RunOptions
+from semgraph.options import RefreshOptions, RunOptions
 from semgraph.session.examples import run_before, sampled
 from semgraph.session.inputs import (
     check_numbers,
@@ -52,7 +52,7 @@ from semgraph.session.resources import Owned, Resources, UserObjects, require_mo
 from semgraph.session.resume import Resumed, read_resumed, recorded_run, require_same_plan
 from semgraph.session.run import RunRequest, run_plan, trimmed
 from semgraph.session.waiting import Waiting
-from semgraph.stores.base import Statistics, Store, open_for_reading
+from semgraph.stores.base import Statistics, Store, Written, open_for_reading
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -88,15 +88,21 @@ def _takes_arguments_of(
 
 async def _reprocessed(request: RunRequest, resources: Resources) -> Result:
     """Refresh a graph with fresh answers about the rows of a request."""
-    from semgraph.session.refresh import RefreshOptions, compute_refresh
+    from semgraph.render.diff import headline
+    from semgraph.session.refresh import compute_refresh
 
-    options = replace(request.options, fresh=False)
+    options = replace(request.options, fresh=False, write=True)  # in the scratch copy
     refresh = await compute_refresh(
         replace(request, options=options), RefreshOptions(fresh=True), resources
     )
-    if options.write:
-        await refresh.aapply()
-    return refresh.result
+    written = await refresh.aapply() if request.options.write else Written()
+    result, changed = refresh.result, headline(refresh.diff)
+    assert request.plan.windows is not None
+    others = result.members - request.inputs[request.plan.windows.input].num_rows
+    return replace(
+        result, members=result.members - others, committed=result.committed - others,
+        written=written.rows, notes=(*result.notes, f"these rows were processed again: {changed}"),
+    )  # fmt: skip
 
 
 class Session:
@@ -342,6 +348,10 @@ class Session:
         request = RunRequest(logical, {}, options, self.runs)
         check_numbers(options)  # and other options, before the example is paid
         trimmed(request)
+        if options.reprocesses(logical):
+            from semgraph.session.refresh import require_refreshable
+
+            require_refreshable(logical, resources)
         engine = self._engine(resources, earlier)
         first: list[Result] = []
         if not rows_by_input and logical.inputs:
@@ -353,7 +363,7 @@ class Session:
         request = replace(request, plan=without_absent(logical, tables), inputs=tables).continuing(
             earlier
         )
-        if options.again and logical.windows is not None and logical.writes and until is None:
+        if options.reprocesses(logical):
             result = await _reprocessed(request, resources)
         elif engine is None:
             result = await run_plan(request, resources)
@@ -442,8 +452,11 @@ class Session:
                 values of a row are not in the graph; nothing was spent.
             BudgetReached: A limit stopped it. Repeat it with a higher one: the journal has the answers.
         """
-        from semgraph.session.refresh import RefreshOptions, compute_refresh
+        from semgraph.session.refresh import compute_refresh
 
+        if retract is not None and not complete:
+            hint = f"add {command('--complete', 'complete=True')}, or leave it out"
+            raise PlanError(Problem(f"{option('retract', retract)} retracts nothing", hint=hint))
         given = given_rows(plan, {**(inputs or {}), **more})
         logical = self.prepare(plan, params=params, preset=preset, use=use, prompts=prompts)
         refuse_unknown_words("refresh", logical, more, Session.arefresh)
