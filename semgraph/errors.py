@@ -275,12 +275,15 @@ _NEAR = 0.65  # minimum similarity: "form" and "from" have 0.75, "--model" and "
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word nearest to a word, ignoring case; None if none is near.
+    """The known word nearest to a word, ignoring case; None if none is near. Of a path, its last part
+    counts too.
 
-    >>> nearest("Name", ["id", "name"]), nearest("add", ["dup", "plan"])
-    ('name', None)
+    >>> nearest("Name", ["id", "name"]), nearest("add", ["dup", "plan"]), nearest("ask", ["a/asks"])
+    ('name', None, 'a/asks')
     """
-    folded = {name.casefold(): name for name in reversed(list(known))}
+    names = list(known)[::-1]
+    folded = {name.rpartition("/")[2].casefold(): name for name in names}
+    folded |= {name.casefold(): name for name in names}
     near = difflib.get_close_matches(word.casefold(), list(reversed(folded)), n=1, cutoff=_NEAR)
     return folded[near[0]] if near else None
 

@@ -146,6 +146,7 @@ class Quality:
         validity: Edges that hold, over sampled times: F1.
         ended: Edges that have an end: F1.
         measures: Measures over labels by name, the most important first.
+        by_trial: F1, or the first measure, of each trial.
     """
 
     precision: float | None = None
@@ -160,6 +161,7 @@ class Quality:
     validity: float | None = None
     ended: float | None = None
     measures: Mapping[str, Measured] = field(default_factory=dict)
+    by_trial: tuple[float | None, ...] = ()
 
     @classmethod
     def of(cls, tallies: Sequence[Tally], *, independent: bool = True) -> Self:
@@ -172,12 +174,14 @@ class Quality:
         if not tallies:
             return cls()
         total = score(pooled(tallies), independent=independent)
+        by_trial = tuple(score(each).f1 for each in tallies)
         return cls(
             precision=total.precision,
             recall=total.recall,
             f1=total.f1,
             interval=range_of(total),
-            spread=spread([score(each).f1 for each in tallies]),
+            spread=spread(by_trial),
+            by_trial=by_trial,
         )
 
 

@@ -106,13 +106,13 @@ class ComparisonRecord:
 
     @property
     def model(self) -> str:
-        """The name of the model; if the arms call several, their names."""
-        return " | ".join(dict.fromkeys(self.models)) or self.opened.llm.name
+        """The name of the model; if the arms call several, their names; "" if they call none."""
+        return " | ".join(dict.fromkeys(filter(None, self.models)))
 
     def asks(self, opened: Opened, roles: Iterable[str]) -> None:
         """Note the models of the roles that an arm calls."""
         named = {role: bound(opened.llm, role).name for role in dict.fromkeys(roles)}
-        self.models = (*self.models, models_by_role(named) or opened.llm.name)
+        self.models = (*self.models, models_by_role(named))
 
     def begin(self) -> None:
         """Create the folder, once."""

@@ -392,7 +392,7 @@ def about(truth: Truth, frozen: pa.Table) -> Truth:
         f"{outside:,} of {len(rows_of_truth):,} rows of the truth are not among the rows: ignored": outside,
         f"the truth does not cover {of_rows}: they are not scored": uncovered and not truth.closed,
         "the truth labels pairs: pairs without a label are not scored": truth.labelled and truth.columns.compare,
-        f"{of_rows} are not in the truth: they should have no answer": uncovered and truth.closed,
+        f"{of_rows} are not in the truth, so no answer to them is right": uncovered and truth.closed,
         f"{several:,} rows share their {', '.join(key)}: the truth applies to each of them": several,
     }  # fmt: skip
     return replace(truth, notes=(*truth.notes, *(note for note, holds in notes.items() if holds)))

@@ -44,9 +44,11 @@ from semgraph.frontend.document import (
     Trail,
     find_named,
     find_plan,
+    is_file,
     known_keys,
     mapping,
     read_file,
+    shown,
     unknown,
     walk_paths,
     wrong,
@@ -552,7 +554,8 @@ class Loader:
             if self.has_pruned(name) or any(isinstance(b, Reported) for b in self.built.values()):
                 return  # or it may be in an unchecked part
             calls = [step.removeprefix(prefix) for step, _ in self.plans_called()]
-            raise unknown(name, dict.fromkeys([*calls, *names]), "use names no step", "steps")
+            choices = [*calls, *(step for step in names if prefix + step in swappable)]
+            raise unknown(name, choices or names, "use names no step", "steps")
         choice = Choice.parse(value)
         if not chosen:
             nodes = list(walk(*(known[prefix + step] for step in steps)))
@@ -970,6 +973,10 @@ def load_document(
     if not isinstance(document.data, Mapping):
         what = "a plan is a mapping with plan, inputs, steps and so on"
         raise PlanError(Problem(what, position=document.position(), hint="start with plan: NAME"))
+    for name, file in (prompts or {}).items():
+        if not is_file(file):
+            what = command(f"--prompt {name}", f'prompts["{name}"]')
+            raise PlanError(f"{what}: there is no file {shown(file)}")
     read_head(head, preset, params or {}, use or {})
     loader = Loader(head)
     try:

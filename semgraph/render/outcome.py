@@ -27,7 +27,7 @@ from semgraph.formats import (
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import StepMetrics, split
 from semgraph.render.picture import Picture, lines, pictures
-from semgraph.render.tables import ROWS, Column, cell, fitting, result_lines
+from semgraph.render.tables import ROWS, Column, cell, fitting, folded, result_lines
 from semgraph.render.tables import lines as table_lines
 from semgraph.stores.registry import lasts
 
@@ -78,7 +78,7 @@ def outcome(
     if result.skipped:
         yield f"  {_known(result, plan)} (--reprocess includes them)"
     yield ""
-    yield cost(result.meter.total(), seconds)
+    yield from folded(cost(result.meter.total(), seconds), width)
 
 
 def first_lines(result: Result) -> Iterator[str]:
@@ -162,9 +162,14 @@ def step_columns(steps: Mapping[str, StepMetrics], *, every: bool = False) -> li
 
 
 def _step_lines(columns: Sequence[Column], width: int) -> Iterator[str]:
-    """The columns of steps as a table; a narrow one has shorter titles."""
-    if len(fitting(columns, width - 2)[0]) < len(columns):
-        columns = [replace(c, title=c.title.removesuffix(" (cached)")) for c in columns]
+    """The columns of steps as a table; a narrow one leaves out how many tokens were cached."""
+    if fitting(columns, width - 2)[1] != [column.width for column in columns]:
+        columns = [
+            replace(c, title=c.title.partition(" (")[0], cells=[t.partition(" (")[0] for t in c.cells])
+            if c.title.endswith("(cached)")
+            else c
+            for c in columns
+        ]
     return table_lines(columns, width)
 
 

@@ -40,6 +40,13 @@ class ArmMaker:
         return checked({name: partial(self._arm, each) for name, each in variants.items()})
 
     def _arm(self, variant: Variant) -> ArmRequest:
+        try:
+            return self._changed(variant)
+        except PlanError as error:
+            about = f"variant {variant.name}: "
+            raise PlanError(*(replace(p, what=about + p.what) for p in error.problems)) from None
+
+    def _changed(self, variant: Variant) -> ArmRequest:
         one, resources = variant.of(), self.resources
         named = {"llm": one.get("llm"), "embed": one.get("embedder")}
         models = variant.of("models") | {
@@ -62,15 +69,11 @@ class ArmMaker:
             t: {**(given.get(t) or {}), **variant.of(t)} for t in ("params", "prompts", "use")
         }
         preset = one.get("preset") or given.get("preset")
-        try:
-            if plan is self.base:
-                _require_steps(plan, use)
-            loaded = self.load(plan, preset=preset, **options, resources=resources)
-            # a model that a variant chooses outranks those of the session by step
-            return loaded.using({step: choice for step, choice in use.items() if "@" in choice})
-        except PlanError as error:
-            about = f"variant {variant.name}: "
-            raise PlanError(*(replace(p, what=about + p.what) for p in error.problems)) from None
+        if plan is self.base:
+            _require_steps(plan, use)
+        loaded = self.load(plan, preset=preset, **options, resources=resources)
+        # a model that a variant chooses outranks those of the session by step
+        return loaded.using({step: choice for step, choice in use.items() if "@" in choice})
 
 
 def _require_steps(plan: LogicalPlan, use: Iterable[str]) -> None:

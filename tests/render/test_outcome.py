@@ -66,7 +66,8 @@ def test_in_a_narrow_terminal_what_a_step_cost_outlives_how_it_was_done(plan: Lo
         assert all(title in head for title in titles)
         assert len(head) <= width
         assert "how" not in head or width == 80
-    assert "more column" not in "\n".join(outcome(long, plan, 80, 1.0))
+    assert "more column" not in "\n".join(narrow := [*outcome(long, plan, 80, 1.0)])
+    assert "1,420" not in "\n".join(narrow), "without its title nothing says what it is"
 
 
 def test_answers_that_were_not_asked_for_now_are_called_as_below_the_table(
