@@ -143,7 +143,9 @@ def read_labels(request: ComparisonRequest) -> Labels:
     scored = {q: of for q, of in queries.items() if q in of_query and q not in useless}
     if not scored:
         what = f"{source} has no label{' above 0' * graded} for the {len(of_query):,} queries that are asked"
-        of, asks = (", ".join(map(_text, next(iter(q), ("no query",)))) for q in (queries, of_query))
+        of, asks = (
+            ", ".join(map(_text, next(iter(q), ("no query",)))) for q in (queries, of_query)
+        )
         raise PlanError(Problem(what, there=f'it has "{of}"; the first that is asked is "{asks}"'))
     unscored = {
         "labelled queries that are not asked": queries.keys() - of_query,

@@ -165,7 +165,9 @@ def _step_lines(columns: Sequence[Column], width: int) -> Iterator[str]:
     """The columns of steps as a table; a narrow one leaves out how many tokens were cached."""
     if fitting(columns, width - 2)[1] != [column.width for column in columns]:
         columns = [
-            replace(c, title=c.title.partition(" (")[0], cells=[t.partition(" (")[0] for t in c.cells])
+            replace(
+                c, title=c.title.partition(" (")[0], cells=[t.partition(" (")[0] for t in c.cells]
+            )
             if c.title.endswith("(cached)")
             else c
             for c in columns

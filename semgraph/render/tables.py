@@ -69,10 +69,15 @@ def fitting(
         over = sum(widths) + GAP * (len(kept) - 1) - width
         longest = max(range(len(kept)), key=widths.__getitem__)
         cut = widths[longest] - max(0, over)
-        fixed = whole or kept[longest].right or (
-            kept[longest].drop < 0
-            and any(column.drop >= 0 for column in kept[1:])
-            and len({clipped(cell, cut) for cell in kept[longest].cells}) < len({*kept[longest].cells})
+        fixed = (
+            whole
+            or kept[longest].right
+            or (
+                kept[longest].drop < 0
+                and any(column.drop >= 0 for column in kept[1:])
+                and len({clipped(cell, cut) for cell in kept[longest].cells})
+                < len({*kept[longest].cells})
+            )
         )
         if over <= 0 or len(kept) == 1 or (not fixed and cut >= widths[longest] // 2):
             widths[longest] = max(4, cut)

@@ -149,10 +149,17 @@ def test_several_grids_are_one(project: Project, model: ModelServer) -> None:
     grids = ("--grid", "asked=per_row,packed(rows=3)", "--grid", f"models.default={models}")
     found = json.loads(project(*STEP, *grids, "--format", "json").out)
     ways = [(arm["changes"]["asked"], arm["changes"]["models.default"][7]) for arm in found["arms"]]
-    assert ways == [("per_row", "a"), ("per_row", "b"), ("packed(rows=3)", "a"), ("packed(rows=3)", "b")]
+    assert ways == [
+        ("per_row", "a"),
+        ("per_row", "b"),
+        ("packed(rows=3)", "a"),
+        ("packed(rows=3)", "b"),
+    ]
 
 
-def test_a_plan_without_a_model_names_none_and_its_store_as_the_reader_does(project: Project) -> None:
+def test_a_plan_without_a_model_names_none_and_its_store_as_the_reader_does(
+    project: Project,
+) -> None:
     (project.folder / "first.yaml").write_text(
         "plan: first\ninputs: {tickets: {id: int64}}\nparams: {most: 1}\n"
         "steps: {kept: [from: tickets, limit: {n: $most, order: id}]}\nreturns: [kept]\n"
@@ -218,7 +225,14 @@ def test_a_limit_is_exit_4_and_nothing_is_sent(project: Project, model: ModelSer
             'Did you mean "settle/ask/verdicts"?',
         ),
         (
-            ("compare", "add_episode", "--prompt", "judge_fact=mine.md", "--variant", "a:preset=ready"),
+            (
+                "compare",
+                "add_episode",
+                "--prompt",
+                "judge_fact=mine.md",
+                "--variant",
+                "a:preset=ready",
+            ),
             "--prompt judge_fact: there is no file mine.md",
         ),
         ((*STEP, "--implementations", "per_rwo"), 'Did you mean "per_row"'),

@@ -77,7 +77,9 @@ async def test_trials_of_a_noisy_model_are_calls_of_their_own_and_show_a_spread(
     answers = [trial.rows.column("id").to_pylist() for trial in arm.trials]
     by_trial = list(found.to_pandas(trials=True)["f1"])
     assert (min(by_trial), max(by_trial)) == arm.quality.spread
-    assert by_trial == list(load_comparison(str(found.record))["per_row"].quality.by_trial)
+    assert by_trial == list(
+        load_comparison(found.id, found.record.parent)["per_row"].quality.by_trial
+    )
     assert len({tuple(each) for each in answers}) > 1
     low, high = arm.quality.spread
     assert low < high
