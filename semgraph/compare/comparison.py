@@ -161,7 +161,7 @@ class Quality:
     validity: float | None = None
     ended: float | None = None
     measures: Mapping[str, Measured] = field(default_factory=dict)
-    by_trial: tuple[float | None, ...] = ()
+    by_trial: tuple[float | None, ...] = field(default=(), compare=False)
 
     @classmethod
     def of(cls, tallies: Sequence[Tally], *, independent: bool = True) -> Self:

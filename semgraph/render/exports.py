@@ -60,10 +60,8 @@ def _cost(part: Any) -> dict[str, Any]:
 
 def _quality(quality: Quality) -> dict[str, Any]:
     """The values by name, with the ends of intervals."""
-    values, left_out = (
-        {"f1": quality.f1},
-        ("interval", "spread", "by_trial", "difference", "measures"),
-    )
+    left_out = ("interval", "spread", "by_trial", "difference", "measures")
+    values: dict[str, Any] = {"f1": quality.f1}
     values |= {name: value for name, value in asdict(quality).items() if name not in left_out}
     whole = {"": Measured(None, quality.interval, quality.difference)}
     for name, (value, ends, less) in (quality.measures or whole).items():

@@ -4,6 +4,7 @@ failures. Also records of runs: a line for each, or a page for one.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
@@ -161,15 +162,14 @@ def step_columns(steps: Mapping[str, StepMetrics], *, every: bool = False) -> li
     ]
 
 
+_CACHED = re.compile(r" \((cached|[\d,]+)\)\Z")
+
+
 def _step_lines(columns: Sequence[Column], width: int) -> Iterator[str]:
     """The columns of steps as a table; a narrow one leaves out how many tokens were cached."""
     if fitting(columns, width - 2)[1] != [column.width for column in columns]:
         columns = [
-            replace(
-                c, title=c.title.partition(" (")[0], cells=[t.partition(" (")[0] for t in c.cells]
-            )
-            if c.title.endswith("(cached)")
-            else c
+            replace(c, title=_CACHED.sub("", c.title), cells=[_CACHED.sub("", t) for t in c.cells])
             for c in columns
         ]
     return table_lines(columns, width)

@@ -69,16 +69,9 @@ def fitting(
         over = sum(widths) + GAP * (len(kept) - 1) - width
         longest = max(range(len(kept)), key=widths.__getitem__)
         cut = widths[longest] - max(0, over)
-        fixed = (
-            whole
-            or kept[longest].right
-            or (
-                kept[longest].drop < 0
-                and any(column.drop >= 0 for column in kept[1:])
-                and len({clipped(cell, cut) for cell in kept[longest].cells})
-                < len({*kept[longest].cells})
-            )
-        )
+        stays = kept[longest].drop < 0 and any(column.drop >= 0 for column in kept[1:])
+        cells = {*kept[longest].cells} if stays else set()
+        fixed = whole or kept[longest].right or len({clipped(c, cut) for c in cells}) < len(cells)
         if over <= 0 or len(kept) == 1 or (not fixed and cut >= widths[longest] // 2):
             widths[longest] = max(4, cut)
             return kept, widths
