@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict
 
 from semgraph.formats import escaped
 from semgraph.privacy import redacted
@@ -269,6 +269,23 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     """
     near = nearest(word, known)
     return None if near is None else f'did you mean "{near}"?'
+
+
+class Known(TypedDict):
+    """The known words and the nearest, as arguments of Problem and Fault."""
+
+    there: str
+    hint: str | None
+
+
+def among(word: str, known: Iterable[str], kind: str) -> Known:
+    """The known words of a kind, and the nearest to a word.
+
+    >>> among("nmae", ["id", "name"], "columns")
+    {'there': 'columns: id, name', 'hint': 'did you mean "name"?'}
+    """
+    names = list(dict.fromkeys(known))
+    return {"there": f"{kind}: {', '.join(names) or 'none'}", "hint": did_you_mean(word, names)}
 
 
 _NEAR = 0.65  # minimum similarity: "form" and "from" have 0.75, "--model" and "--help" 0.62

@@ -17,7 +17,7 @@ from pydantic import ConfigDict, TypeAdapter
 
 from semgraph import display
 from semgraph.compare.truth import RowAnswers, answers_of, correct, root
-from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.errors import PlanError, Problem, among
 from semgraph.execution.record import INPUT_ROW, Run, RunRecord, exchanges, find_run, write_table
 from semgraph.expr.functions import canonical_json
 from semgraph.privacy import RUNS
@@ -366,9 +366,8 @@ class Comparison(display.Displayed):
         """A variant by its name. Raises PlanError."""
         result = next((arm for arm in self.arms if arm.name == name), None)
         if result is None:
-            names = [arm.name for arm in self.arms]
-            there, hint = "variants: " + ", ".join(names), did_you_mean(name, names)
-            raise PlanError(Problem(f'"{name}" was not compared', there=there, hint=hint))
+            known = among(name, (arm.name for arm in self.arms), "variants")
+            raise PlanError(Problem(f'"{name}" was not compared', **known))
         return result
 
     def __iter__(self) -> Iterator[Arm]:
@@ -590,8 +589,8 @@ def _evidence(arm: Arm, number: int, where: Mapping[str, Any]) -> Evidence:
     names = comparison.rows.column_names
     for path in where:
         if path.split(".")[0] not in names:
-            what, there = f'the frozen rows have no column "{path}"', "columns: " + ", ".join(names)
-            raise PlanError(Problem(what, there=there, hint=did_you_mean(path, names)))
+            what = f'the frozen rows have no column "{path}"'
+            raise PlanError(Problem(what, **among(path, names, "columns")))
     rows = comparison.rows.to_pylist()
     selected = {
         i

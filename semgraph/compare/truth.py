@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semgraph.errors import Fault, InputError, PlanError, Problem, did_you_mean
+from semgraph.errors import Fault, InputError, PlanError, Problem, among, did_you_mean
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.functions import key as folded
 from semgraph.expr.types import Type, python_values, type_of_arrow
@@ -145,9 +145,8 @@ def elements(path: str, kind: Type, values: Iterable[Any], source: str) -> tuple
         for name in row
     )
     if unknown := [name for name in named if name not in known]:
-        what, there = f'{source}: elements of {path} have no field "{unknown[0]}"', ", ".join(known)
-        hint = did_you_mean(unknown[0], known)
-        raise PlanError(Problem(what, there=f"fields: {there}", hint=hint))
+        what = f'{source}: elements of {path} have no field "{unknown[0]}"'
+        raise PlanError(Problem(what, **among(unknown[0], known, "fields")))
     names = [name for name in known if name in named] or list(known)
     fields = tuple((name, replace(known[name], nullable=True)) for name in names)
     listed = Type("list", nullable=True, item=replace(kind.item, fields=fields))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from semgraph.display import command
-from semgraph.errors import Fault, Faults, PlanError, Position, Problem, did_you_mean, each
+from semgraph.errors import Fault, Faults, PlanError, Position, Problem, among, each
 from semgraph.expr.canonical import canonical
 from semgraph.expr.functions import canonical_json
 from semgraph.frontend import kinds
@@ -411,9 +411,8 @@ class Loader:
         picked = word(value["on"])
         forms = {key: form for key, form in value.items() if key != "on"}
         if picked not in forms:
-            there = "forms: " + (", ".join(forms) or "none")
-            what, near = f'switch has no form for "{picked}"', did_you_mean(picked, forms)
-            raise Fault(what, "on", there=there, hint=near)
+            what = f'switch has no form for "{picked}"'
+            raise Fault(what, "on", **among(picked, forms, "forms"))
         relation: Relation = at_key(picked, self._find, forms[picked])
         return relation
 
@@ -1054,10 +1053,8 @@ def _plan(loader: Loader) -> LogicalPlan:
 def _check_prompts(state: LoadState) -> None:
     """Refuse a file for a prompt that the plan does not have. Raises Fault."""
     for name in state.prompts.keys() - state.named_prompts if not state.problems else ():
-        there = "its prompts: " + (", ".join(sorted(state.named_prompts)) or "none")
-        raise Fault(
-            f'the plan reads no prompt "{name}"', there=there, hint=did_you_mean(name, state.named_prompts)
-        )  # fmt: skip
+        known = among(name, sorted(state.named_prompts), "its prompts")
+        raise Fault(f'the plan reads no prompt "{name}"', **known)
 
 
 def _check_allow(head: Head) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.display import option
-from semgraph.errors import Fault, InputError, PlanError, Problem, RowError, did_you_mean
+from semgraph.errors import Fault, InputError, PlanError, Problem, RowError, among
 from semgraph.execution.result import Result
 from semgraph.execution.windows import without_nul
 from semgraph.expr.duckdb import rows_of
@@ -198,8 +198,7 @@ def typed_inputs(
     for name in inputs:
         if name not in plan.inputs:
             what = f'plan {plan.name} has no input "{name}"'
-            there = "inputs: " + (", ".join(plan.inputs) or "none")
-            raise PlanError(Problem(what, there=there, hint=did_you_mean(name, plan.inputs)))
+            raise PlanError(Problem(what, **among(name, plan.inputs, "inputs")))
     source = inputs or (dict(example_rows(plan).inputs) if plan.inputs else {})
     tables: dict[str, pa.Table] = {}
     for name, spec in plan.inputs.items():
