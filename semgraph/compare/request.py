@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from semgraph.compare.comparison import Arm, Comparison, Spent, save
+from semgraph.display import option
 from semgraph.errors import PlanError, Problem
 from semgraph.execution.observations import ObservationFile
 from semgraph.execution.record import CallLog, RunRecord, new_run, noted, timestamp
@@ -88,7 +89,7 @@ class ComparisonRequest:
             raise PlanError(Problem(f"trials is {self.trials}", hint="at least 1; 3 show a spread"))
         if self.trials > 1 and any(arm.runner.replays for arm in self.arms.values()):
             what = "a recording has one answer to each question, so all its trials are equal"
-            raise PlanError(Problem(what, hint="trials=1"))
+            raise PlanError(Problem(what, hint=option("trials", 1)))
 
 
 @dataclass

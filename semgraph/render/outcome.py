@@ -305,7 +305,7 @@ def _safe(done: int, of: int, plan: LogicalPlan, record: Path | None) -> str:
     rows = f"{count(done)} of {count(of)} {plan.windows.input if plan.windows else 'rows'}"
     facts = Run(record).facts if record is not None else {}
     if lasts(str((facts.get("settings") or {}).get("store", {}).get("value"))):
-        return f"{rows} are complete: all that follows from them is written"
+        return f"{rows} are complete, with all that follows from them"
     answers = "; the answers are in the journal" if facts.get("journal") else ""
     return f"{rows} were written to memory, which is gone: the run starts over{answers}"
 

@@ -241,6 +241,19 @@ def test_a_limit_is_exit_4_and_nothing_is_sent(project: Project, model: ModelSer
             (
                 "compare",
                 "add_episode",
+                "--llm",
+                "recorded",
+                "--trials",
+                "3",
+                "--variant",
+                "a:preset=ready",
+            ),
+            "so all its trials are equal. --trials 1",
+        ),
+        (
+            (
+                "compare",
+                "add_episode",
                 "--variant",
                 "verdicts=block()",
                 "--variant",

@@ -151,7 +151,7 @@ def test_a_run_that_was_stopped_says_what_is_safe_and_how_to_go_on(plan: Logical
     assert list(remarks(found, plan, "plans/people.yaml")) == [
         "! the plan changed",
         "run 7f3a stopped: it would pass max_usd 2.00",
-        "  2 of 3 notes are complete: all that follows from them is written",
+        "  2 of 3 notes are complete, with all that follows from them",
         "Resume: semgraph run plans/people.yaml --resume 7f3a",
     ]
 
@@ -160,7 +160,7 @@ def test_a_run_that_broke_off_says_so_too(plan: LogicalPlan, tmp_path: Path) -> 
     (tmp_path / "run.json").write_text('{"members": {"given": 9, "skipped": 1, "committed": 3}}')
     lines = list(unfinished([Run(tmp_path)], plan, "people", " --config c", lambda _name: plan))
     assert lines == [
-        f"run {tmp_path.name}: 4 of 9 notes are complete: all that follows from them is written",
+        f"run {tmp_path.name}: 4 of 9 notes are complete, with all that follows from them",
         f"Resume: semgraph run people --config c --resume {tmp_path.name}",
     ]
 
