@@ -372,21 +372,18 @@ class Executor:
                 f"the plan, its parameters or its implementations changed since {changed} of these rows were "
                 f"written: they stay as written; {refresh} brings them up to date"
             )
-        if contents and (edited := self._edited(rows, contents)):
+        if contents and (
+            edited := sum(
+                contents.get(key, content) != content
+                for m, (key, content) in enumerate(zip(rows.keys, rows.contents, strict=True))
+                if m not in rows.bare
+            )
+        ):
             verb = "is" if edited == 1 else "are"
             self.outcome.notes.append(
                 f"{plural(edited, 'row')} {verb} in the graph with other content: {refresh}"
             )
         return pending
-
-    @staticmethod
-    def _edited(rows: InputRows, contents: Mapping[str, str]) -> int:
-        """The number of rows whose values differ from those that were committed."""
-        return sum(
-            contents.get(key, content) != content
-            for m, (key, content) in enumerate(zip(rows.keys, rows.contents, strict=True))
-            if m not in rows.bare
-        )
 
     async def _states(self, rows: InputRows) -> AsyncIterator[tuple[str, PartitionState]]:
         """The heads of the partitions, and the commit markers of the rows that may be skipped.
@@ -453,7 +450,7 @@ class Executor:
         if not windows:
             return slice_
         slice_.rows = {row: window.rows for window in windows for row in window.rows}
-        slice_.replies = self._replies()
+        slice_.replies = {} if self.runtime.remembers else None
         known = self._known(windows)
         async with Evaluation(
             self.runtime, known, slice_.now, windows, replies=slice_.replies, held=True
@@ -496,9 +493,6 @@ class Executor:
         if self.runtime.confinement is None:
             raise EngineError("windows without input rows")
         return self.runtime.confinement
-
-    def _replies(self) -> Replies | None:
-        return {} if self.runtime.remembers else None
 
     async def _ahead_without_lost(self, slice_: Slice, windows: list[Window]) -> list[Window]:
         """Recompute the nodes that run ahead without the lost rows of the windows, until no window

@@ -135,22 +135,7 @@ class Recording:
         return recording
 
     def _lines(self) -> Iterator[dict[str, Any]]:
-        yield self._head()
-        for fingerprint, answer in sorted(
-            self.answers.items(), key=lambda item: (item[1].step, item[1].asks, item[0])
-        ):
-            yield answer.line(fingerprint)
-        for text in sorted(self.vectors):
-            yield {
-                "embeds": text,
-                "vector": base64.b64encode(self.vectors[text].astype("<f4").tobytes()).decode(),
-            }
-        for text, error in sorted(self.unembedded.items()):
-            yield {"embeds": text, "error": list(error)}
-
-    def _head(self) -> dict[str, Any]:
-        """The first line."""
-        return {
+        yield {
             "recording": VERSION,
             "model": self.model,
             "limits": [
@@ -168,6 +153,17 @@ class Recording:
             "date": self.date,
             "now": {name: self.now[name].isoformat() for name in sorted(self.now)},
         }
+        for fingerprint, answer in sorted(
+            self.answers.items(), key=lambda item: (item[1].step, item[1].asks, item[0])
+        ):
+            yield answer.line(fingerprint)
+        for text in sorted(self.vectors):
+            yield {
+                "embeds": text,
+                "vector": base64.b64encode(self.vectors[text].astype("<f4").tobytes()).decode(),
+            }
+        for text, error in sorted(self.unembedded.items()):
+            yield {"embeds": text, "error": list(error)}
 
     def _take(self, line: dict[str, Any], *, first: bool) -> None:
         if first:
