@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal, Self
 
@@ -146,8 +146,9 @@ def _changes(
             if not _same(name, kind, one.get(name), other.get(name))
         ]
         if names:
-            values = ({name: row.get(name) for name in names} for row in (one, other))
-            yield _change("~", label.name, other, graph, *values)
+            before, after = ({name: row.get(name) for name in names} for row in (one, other))
+            change = _change("~", label.name, other, graph)
+            yield replace(change, before=before, after=after)
     yield from (_change("-", label.name, old[key], graph) for key in old if key not in new)
     yield from (_change("+", label.name, new[key], graph) for key in new if key not in old)
 
@@ -171,11 +172,9 @@ def _same(name: str, kind: Type, one: Any, other: Any) -> bool:
     return name == "labels" and kind.item is not None and sorted(one) == sorted(other)
 
 
-def _change(
-    sign: Sign, label: str, row: Mapping[str, Any], graph: Graph, *values: Mapping[str, Any]
-) -> Change:
+def _change(sign: Sign, label: str, row: Mapping[str, Any], graph: Graph) -> Change:
     own = {n: v for n, v in row.items() if v is not None and n not in {graph.key, graph.partition}}
-    return Change(sign, label, row[graph.key], row[graph.partition] or "", own, *values)
+    return Change(sign, label, row[graph.key], row[graph.partition] or "", own)
 
 
 def _names(

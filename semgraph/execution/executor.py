@@ -781,7 +781,7 @@ def slices(
 
 def _beginning(wave: Wave) -> tuple[datetime, bool] | None:
     recorded = wave[0].recorded
-    return recorded and (recorded.begun, recorded.fresh)
+    return (recorded.begun, recorded.fresh) if recorded else None
 
 
 @dataclass

@@ -269,6 +269,12 @@ class NewContent:
     heads: Mapping[str, tuple[str | None, str]]
     markers: tuple[CommitMarker, ...]
 
+    @classmethod
+    def of(cls, batch: WriteBatch, marker: CommitMarker | None = None) -> NewContent:
+        """The content of one commit."""
+        own = (marker,) if marker is not None else ()
+        return cls(batch, "", {each.partition: (each.before, each.head) for each in own}, own)
+
 
 def in_pieces(rows: Mapping[str, Sequence[str]], size: int) -> Iterator[dict[str, Sequence[str]]]:
     """Split ids of input rows by partition into pieces of at most `size` ids. Each partition is in

@@ -41,7 +41,7 @@ from semgraph.stores.base import (
     part_of,
 )
 from semgraph.stores.conditions import Prop, Test, read
-from semgraph.stores.markers import history_of, parts_in, unpack
+from semgraph.stores.markers import history_of, window_of
 from semgraph.stores.neo4j import schema
 from semgraph.stores.neo4j.bolt import Bolt
 from semgraph.stores.neo4j.cypher import (
@@ -443,10 +443,8 @@ class Neo4jStore:
             heads[name] = head
             rows[name] += ((number, row[0], _committed(row)) for row in markers)
             if number is not None:
-                at = None if begun is None else time_of(begun)
-                windows[name][number] = CommittedWindow(
-                    (), time_of(now), at, parts_in(parts), unpack(writes)
-                )
+                times = time_of(now), begun and time_of(begun)
+                windows[name][number] = window_of(*times, parts, writes)
         return {name: history_of(heads[name], rows[name], windows[name]) for name in asked}
 
     async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
@@ -459,9 +457,7 @@ class Neo4jStore:
             DataError: An edge's end does not exist, or a node to delete still has edges; nothing
                 was written.
         """
-        of = (marker,) if marker is not None else ()
-        heads = {each.partition: (each.before, each.head) for each in of}
-        return await self._commit(NewContent(batch, "", heads, of))
+        return await self._commit(NewContent.of(batch, marker))
 
     async def replace(self, new: NewContent) -> Written:
         """Write a batch and replace the markers of a plan, in one transaction. Raises as `commit`."""

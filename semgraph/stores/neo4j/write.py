@@ -693,7 +693,7 @@ async def _try(
     some = WriteBatch(
         tuple(replace(writes[of], rows=writes[of].rows.take(own)) for of, own in places.items())
     )
-    text = compile_commit(graph, NewContent(some, "", {}, ()), indexes)
+    text = compile_commit(graph, NewContent.of(some), indexes)
 
     async def work(tx: AsyncManagedTransaction) -> None:
         await bolt.run(tx, text.text, text.parameters)

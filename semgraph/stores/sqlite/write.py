@@ -25,9 +25,8 @@ from semgraph.stores.markers import (
     history_of,
     marked_rows,
     pack,
-    parts_in,
     shared_parts,
-    unpack,
+    window_of,
 )
 from semgraph.stores.prepare import (
     PreparedMerge,
@@ -52,17 +51,6 @@ from semgraph.stores.sqlite.schema import (
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-
-
-def compare_and_set_head(
-    con: sqlite3.Connection, partition: str, before: str | None, head: str
-) -> None:
-    """Compare and set the head of a partition, in a transaction that holds the lock. Raises
-    ConcurrentWrite.
-    """
-    if before != _head(con, partition):
-        raise ConcurrentWrite(partition)
-    con.execute('INSERT OR REPLACE INTO "#heads" VALUES (?, ?)', (partition, head))
 
 
 def _head(con: sqlite3.Connection, partition: str) -> str | None:
@@ -152,13 +140,7 @@ class ReadMarkers:
             'LEFT JOIN "#window_parts" p ON p.hash = w.parts WHERE w.plan = ? AND w.part = ?'
         )
         return {
-            number: CommittedWindow(
-                (),
-                _time(now),
-                None if begun is None else _time(begun),
-                parts_in(parts),
-                unpack(writes),
-            )
+            number: window_of(_time(now), None if begun is None else _time(begun), parts, writes)
             for number, now, begun, parts, writes in self.con.execute(sql, (self.plan, partition))
         }
 
@@ -414,42 +396,34 @@ def next_version(con: sqlite3.Connection) -> int:
 def commit(
     con: sqlite3.Connection,
     tables: Mapping[str, Table],
-    batch: WriteBatch,
-    merges: Sequence[EncodedMerge],
-    marker: CommitMarker | None,
-) -> dict[str, int]:
-    """Write a batch within a transaction that holds the lock; return the rows by label.
-
-    Raises:
-        ConcurrentWrite: Another run wrote to the partition of the commit marker.
-        RowsRefused: Rows cannot be written; the transaction must be rolled back.
-    """
-    if marker is not None:
-        compare_and_set_head(con, marker.partition, marker.before, marker.head)
-    counts = _write(con, tables, batch, merges)
-    if marker is not None:
-        write_markers(con, marker)
-    return counts
-
-
-def replace(
-    con: sqlite3.Connection,
-    tables: Mapping[str, Table],
     new: NewContent,
     merges: Sequence[EncodedMerge],
+    *,
+    whole: bool = False,
+    forgets: bool = False,
 ) -> dict[str, int]:
-    """Write a batch and replace the markers of a plan. As `commit`."""
+    """Write a batch and its commit markers within a transaction that holds the lock; return the rows
+    by label. The markers replace those of the same rows, or all if `whole`. `forgets`: no words of
+    deleted rows stay.
+
+    Raises:
+        ConcurrentWrite: Another run wrote to a partition of the commit markers.
+        RowsRefused: Rows cannot be written; the transaction must be rolled back.
+    """
     for partition, (before, head) in new.heads.items():
-        compare_and_set_head(con, partition, before, head)
+        if before != _head(con, partition):
+            raise ConcurrentWrite(partition)
+        con.execute('INSERT OR REPLACE INTO "#heads" VALUES (?, ?)', (partition, head))
     counts = _write(con, tables, new.batch, merges)
-    if new.batch.rows:
+    if forgets and new.batch.rows:
         forget_words(con, tables)
-    for own in ('"#marks"', '"#windows"'):
+    for own in ('"#marks"', '"#windows"') if whole else ():
         sql = f"DELETE FROM {own} WHERE plan = ? AND part = ?"
         con.executemany(sql, ((new.plan, partition) for partition in new.heads))
     for marker in new.markers:
         write_markers(con, marker)
-    _delete_unnamed_parts(con)
+    if whole:
+        _delete_unnamed_parts(con)
     return counts
 
 
