@@ -146,9 +146,9 @@ def _changes(
             if not _same(name, kind, one.get(name), other.get(name))
         ]
         if names:
-            before, after = ({name: row.get(name) for name in names} for row in (one, other))
+            was, now = ({name: row.get(name) for name in names} for row in (one, other))
             change = _change("~", label.name, other, graph)
-            yield replace(change, before=before, after=after)
+            yield replace(change, before=was, after=now)
     yield from (_change("-", label.name, old[key], graph) for key in old if key not in new)
     yield from (_change("+", label.name, new[key], graph) for key in new if key not in old)
 

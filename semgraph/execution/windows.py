@@ -210,7 +210,7 @@ def _numbered(windowing: Windowing, table: pa.Table) -> InputRows:
         for i, key in enumerate(keys):
             if key in seen:
                 msg = f'input {windowing.input}: rows {seen[key] + 1} and {i + 1} have the same {windowing.key} "{key}"'
-                raise InputError(Problem(msg, hint="give each row its own, or none"))
+                raise InputError(msg, hint="give each row its own, or none")
             seen[key] = i
     turns = values(table.column(TURN))
     of: list[list[int]] = [[] for _ in numbers]

@@ -174,7 +174,7 @@ def check_numbers(options: RunOptions) -> None:
         if value is not None and value < least:
             raise PlanError(f"{option(name, value)}: use a number from {least}")
     if options.seed and options.sample is None:
-        raise PlanError(Problem("a seed is for a sample", hint=f"add {option('sample', 'N')}"))
+        raise PlanError("a seed is for a sample", hint=f"add {option('sample', 'N')}")
     if options.rows is not None and options.sample is not None:
         hint = f"give {option('rows', 'N')} or {option('sample', 'N')}"
         raise PlanError("the first rows, or a sample of all", hint=hint)

@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from semgraph.errors import PlanError, Problem
+from semgraph.errors import PlanError
 from semgraph.expr import Scalar
 from semgraph.logical.graph import Pattern
 from semgraph.logical.schema import Derived, Graph, Label
@@ -720,7 +720,7 @@ class ConfinedStore:
         del dimensions, drop
         what = f'the schema of {self.name} belongs to all groups, and this session has the group "{self._partition}" alone'
         raise PlanError(
-            Problem(what, hint=f"run plans that write the schema of {graph.name} without a group")
+            what, hint=f"run plans that write the schema of {graph.name} without a group"
         )
 
     async def statistics(self) -> Statistics:
@@ -749,7 +749,7 @@ class ConfinedStore:
             what = (
                 f'the plan writes {named}, and this session has the group "{self._partition}" alone'
             )
-            raise PlanError(Problem(what, hint="nothing of these rows was written"))
+            raise PlanError(what, hint="nothing of these rows was written")
 
 
 def _values(rows: pa.Table, column: str) -> list[Any]:
