@@ -275,13 +275,13 @@ def _heads(new: NewContent) -> list[dict[str, Any]]:
 
 def _marks(new: NewContent) -> list[dict[str, Any]]:
     """The windows of a commit; `after` is the number of later ones in the same partition."""
-    after = Counter[str]()
+    after = Counter(marker.partition for marker in new.markers)
     marks: list[dict[str, Any]] = []
-    for marker in reversed(new.markers):
+    for marker in new.markers:
+        after[marker.partition] -= 1
         if marker.rows:
             marks.append(_mark(marker, after[marker.partition]))
-        after[marker.partition] += 1
-    return marks[::-1]
+    return marks
 
 
 def _mark(marker: CommitMarker, after: int) -> dict[str, Any]:
