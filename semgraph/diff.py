@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import pyarrow as pa
@@ -119,6 +120,12 @@ class Diff(Displayed):
     def as_dict(self) -> dict[str, Any]:
         """The object that `--format json` prints; times are texts."""
         return {"counts": self.counts, **_shape().dump_python(self, mode="json")}
+
+    @classmethod
+    def of_record(cls, folder: Path) -> Diff | None:
+        """The difference in the record of a refresh; None for another record."""
+        file = folder / FILE
+        return cls.from_dict(json.loads(file.read_text("utf-8"))) if file.exists() else None
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Diff:

@@ -40,7 +40,7 @@ from semgraph.llm.base import (
     Wrapper,
 )
 from semgraph.llm.stack import bound
-from semgraph.llm.tokens import TokenCounter
+from semgraph.llm.tokens import CountsTokens, TokenCounter
 from semgraph.privacy import write_private
 
 VERSION = 1
@@ -237,7 +237,7 @@ _CHANGED = {
 }
 
 
-class Recorded(Free):
+class Recorded(CountsTokens, Free):
     """Replays the answers of a recorded run, on any store.
 
     A reply is `issued` and has its recorded tokens and seconds, so tables show those of the
@@ -267,15 +267,6 @@ class Recorded(Free):
     def limits(self) -> Limits:
         """The limits of the model that answered: they determine which rows share a request."""
         return self.recording.limits
-
-    @property
-    def exact_tokens(self) -> bool:
-        """Whether the model has a tokenizer that needs no files."""
-        return self._counter.exact
-
-    def count_tokens(self, text: str) -> int:
-        """Count tokens as during recording: without the files of a local model."""
-        return self._counter.count(text)
 
     async def complete(self, request: Request) -> Reply:
         """Return the recorded answer to an equal request.
@@ -358,7 +349,7 @@ def _call_id(request: Request) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-class RecordedEmbedder(Free):
+class RecordedEmbedder(CountsTokens, Free):
     """Replays recorded vectors. Like recorded answers, they are counted and cost nothing.
 
     Args:
@@ -377,10 +368,6 @@ class RecordedEmbedder(Free):
     async def dimensions(self) -> int:
         """Length of the vectors."""
         return self.recording.dimensions
-
-    def count_tokens(self, text: str) -> int:
-        """Tokens of a text, without the files of a local model."""
-        return self._counter.count(text)
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
         """Return the recorded vectors.
@@ -451,7 +438,7 @@ class Recorder:
         self.recording.write(Path(path))
 
 
-class RecordingModel(Wrapper):
+class RecordingModel(CountsTokens, Wrapper):
     """Records the answers of a model. It counts tokens as the replay does, because the counts
     determine which rows share a request.
     """
@@ -460,15 +447,6 @@ class RecordingModel(Wrapper):
         super().__init__(inner)
         self._recording = recording
         self._counter = TokenCounter(bare_name(inner.name))
-
-    @property
-    def exact_tokens(self) -> bool:
-        """False for a model with a tokenizer that the replay may lack."""
-        return self._counter.exact
-
-    def count_tokens(self, text: str) -> int:
-        """Count the tokens of a text as the replay does."""
-        return self._counter.count(text)
 
     async def complete(self, request: Request) -> Reply:
         """Answer one request, and record the answer or the row's error."""
