@@ -341,16 +341,14 @@ class SqliteStore:
         )
 
     async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
-        """Write a batch and its commit marker in one transaction. Raises ConcurrentWrite, DataError,
-        StoreUnavailable.
-        """
+        """As `Store.commit`."""
         if not batch.rows and marker is None:
             return Written()
         new = NewContent.of(batch, marker)
         return await self._commit(new, forgets=batch.deletes and marker is None)
 
     async def replace(self, new: NewContent) -> Written:
-        """Write a batch and replace the markers of a plan in one transaction. Raises as `commit`."""
+        """As `Store.replace`."""
         return await self._commit(new, whole=True, forgets=True)
 
     async def _commit(self, new: NewContent, *, whole: bool = False, forgets: bool) -> Written:

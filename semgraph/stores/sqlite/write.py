@@ -46,6 +46,7 @@ from semgraph.stores.sqlite.schema import (
     quote,
     read_dimensions,
     temporary,
+    text,
     unite,
 )
 
@@ -110,28 +111,27 @@ def _delete_unnamed_parts(con: sqlite3.Connection) -> None:
     con.execute(f'DELETE FROM "#window_parts" AS p WHERE NOT EXISTS ({named})')
 
 
-_MARK = 'row, fingerprint, now, run, content, witness, "window", place FROM "#marks" WHERE plan = ? AND part = ?'
-
-
 class ReadMarkers:
     """Reads heads, and the commit markers of a plan with an existing witness."""
 
     def __init__(self, con: sqlite3.Connection, tables: Mapping[str, Table], plan: str) -> None:
         self.con, self.plan = con, plan
-        self.witnesses = {
-            name: f"SELECT 1 FROM {table.name} WHERE {table.key} = ?"
+        witnessed = "".join(
+            f" OR (witness = {text(name)} AND EXISTS (SELECT 1 FROM {table.name} WHERE {table.key} = m.row))"
             for name, table in tables.items()
-        }
+        )
+        self._sql = (
+            'SELECT "window", place, m.row, fingerprint, now, run, content FROM "#marks" m '
+            f"WHERE plan = ? AND part = ? AND (witness IS NULL{witnessed})"
+        )
 
     def markers(
         self, partition: str, more: str = "", *values: str
     ) -> Iterator[tuple[int | None, int | None, CommittedRow]]:
         """The window, the place there, and the row of each marker of a partition."""
-        found = self.con.execute(f"SELECT {_MARK}{more}", (self.plan, partition, *values))
-        for row, fingerprint, now, run, content, witness, window, place in found.fetchall():
-            exists = self.witnesses.get(witness)
-            if witness is None or (exists and self.con.execute(exists, (row,)).fetchone()):
-                yield window, place, CommittedRow(row, fingerprint, _time(now), run, content)
+        found = self.con.execute(self._sql + more, (self.plan, partition, *values))
+        for window, place, row, fingerprint, now, run, content in found:
+            yield window, place, CommittedRow(row, fingerprint, _time(now), run, content)
 
     def windows(self, partition: str) -> dict[int, CommittedWindow]:
         """The windows of a partition by number, without their rows."""
@@ -152,7 +152,7 @@ class ReadMarkers:
                 {
                     row: marker
                     for row in dict.fromkeys(own)
-                    for _, _, marker in self.markers(partition, " AND row = ?", row)
+                    for _, _, marker in self.markers(partition, " AND m.row = ?", row)
                 },
             )
             for partition, own in rows.items()
