@@ -105,15 +105,10 @@ def refuse_taken(plan: LogicalPlan, inputs: Mapping[str, Any], options: RunOptio
     for name, value in options.changed.items():
         is_of_option = callable(value) or isinstance(value, str | Path | int)
         if name in plan.inputs and name not in inputs and not is_of_option:
-            line = next(
-                (node.origin for node in walk(*plan.steps.values()) if _is_input(node, name)), None
-            )
+            nodes = (node for node in walk(*plan.steps.values()) if isinstance(node, Input))
+            line = next((node.origin for node in nodes if node.name == name), None)
             what = f'input "{name}": {name}= is an option of this call, so its rows were not read'
             raise PlanError(what, position=line, hint=f'write inputs={{"{name}": rows}}')
-
-
-def _is_input(node: Node, name: str) -> bool:
-    return isinstance(node, Input) and node.name == name
 
 
 def group_columns(plan: LogicalPlan, spec: InputSpec) -> list[str]:
