@@ -177,7 +177,13 @@ async def prepare(world: World) -> None:
         for name in ("Quirin", "Xylo")
     ])  # fmt: skip
     await world.run(PLAN.with_name("add_triplet.yaml"), triplets=[fact])
-    hand: Any = {"uuid": "hand", "group_id": "g", "name": "Handmade", "created_at": START}
+    hand: Any = {
+        "uuid": "hand",
+        "group_id": "g",
+        "name": "Handmade",
+        "name_key": "handmade",
+        "created_at": START,
+    }
     await world.store.commit(WriteBatch((NodeWrite("Entity", pa.Table.from_pylist([hand])),)))
 
 
