@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict
 
 from semgraph.formats import escaped
 from semgraph.privacy import redacted
@@ -88,12 +88,24 @@ class Problem:
 
 
 class PlanError(SemgraphError):
-    """A plan, an option or a configuration is wrong. It has all problems found, not only the first."""
+    """A plan, an option or a configuration is wrong. It has all problems found, not only the first.
+
+    A text becomes a problem with the other arguments.
+    """
 
     exit_code = 2
 
-    def __init__(self, *problems: Problem | str) -> None:
-        self.problems = tuple(Problem(p) if isinstance(p, str) else p for p in problems)
+    def __init__(
+        self,
+        *problems: Problem | str,
+        step: str | None = None,
+        position: Position | None = None,
+        there: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        self.problems = tuple(
+            Problem(p, step, position, there, hint) if isinstance(p, str) else p for p in problems
+        )
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
@@ -236,6 +248,15 @@ class Faults(Fault):
         return Faults(map(change, self.faults))
 
 
+@contextmanager
+def faults_at(*path: str | int) -> Iterator[None]:
+    """Lengthen the paths of the faults that a block raises, as `Fault.under` does."""
+    try:
+        yield
+    except Fault as fault:
+        raise fault.under(*path) from None
+
+
 def each(fault: Fault) -> tuple[Fault, ...]:
     """The single faults of a fault."""
     return fault.faults if isinstance(fault, Faults) else (fault,)
@@ -271,16 +292,36 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     return None if near is None else f'did you mean "{near}"?'
 
 
+class Known(TypedDict):
+    """The known words and the nearest, as arguments of Problem and Fault."""
+
+    there: str
+    hint: str | None
+
+
+def among(word: str, known: Iterable[str], kind: str) -> Known:
+    """The known words of a kind, and the nearest to a word.
+
+    >>> among("nmae", ["id", "name"], "columns")
+    {'there': 'columns: id, name', 'hint': 'did you mean "name"?'}
+    """
+    names = list(dict.fromkeys(known))
+    return {"there": f"{kind}: {', '.join(names) or 'none'}", "hint": did_you_mean(word, names)}
+
+
 _NEAR = 0.65  # minimum similarity: "form" and "from" have 0.75, "--model" and "--help" 0.62
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word nearest to a word, ignoring case; None if none is near.
+    """The known word nearest to a word, ignoring case; None if none is near. Of a path, its last part
+    counts too.
 
-    >>> nearest("Name", ["id", "name"]), nearest("add", ["dup", "plan"])
-    ('name', None)
+    >>> nearest("Name", ["id", "name"]), nearest("add", ["dup", "plan"]), nearest("ask", ["a/asks"])
+    ('name', None, 'a/asks')
     """
-    folded = {name.casefold(): name for name in reversed(list(known))}
+    names = list(known)[::-1]
+    folded = {name.rpartition("/")[2].casefold(): name for name in names}
+    folded |= {name.casefold(): name for name in names}
     near = difflib.get_close_matches(word.casefold(), list(reversed(folded)), n=1, cutoff=_NEAR)
     return folded[near[0]] if near else None
 

@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args, get_type_hints
 
 from semgraph.stores.registry import FORMS
+
+if TYPE_CHECKING:
+    from semgraph.logical.plan import LogicalPlan
 
 
 class Flag(NamedTuple):
@@ -40,7 +43,7 @@ def _option(default: Any, *flag: Any, recorded: bool = False) -> Any:
     return field(default=default, metadata={"flag": Flag(*flag), "recorded": recorded})
 
 
-_RUN, _ROWS = ("run",), ("run", "compare")
+_RUN, _ROWS, _REFRESH = ("run",), ("run", "compare"), ("refresh", "diff")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +66,7 @@ class RunOptions:
     write: bool = _option(True, "--no-write", "Write nothing to the store.", _RUN, recorded=True)
     resume: str | None = _option(None, "--resume RUN", "Resume a run that was stopped.", _RUN)
     again: bool = _option(
-        False, "--reprocess", "Also rows that are in the graph already.", _RUN, recorded=True
+        False, "--reprocess", "Ask anew about these rows; refresh the graph.", _RUN, recorded=True
     )
     fresh: bool = _option(False, "--no-cache", "Ignore cached answers.", _ROWS)
     on_error: Literal["raise", "null"] | None = _option(
@@ -84,6 +87,10 @@ class RunOptions:
         """Whether the run may write: a run until a step does not."""
         return self.write and self.until is None
 
+    def reprocesses(self, plan: LogicalPlan) -> bool:
+        """Whether a run of a plan is a refresh with fresh answers."""
+        return self.again and self.until is None and bool(plan.windows and plan.writes)
+
     @property
     def changed(self) -> dict[str, Any]:
         """The options that are set: all that are not their defaults."""
@@ -100,7 +107,30 @@ class RunOptions:
         }
 
 
-_LIMITED = ("run", "compare", "serve")
+@dataclass(frozen=True, kw_only=True)
+class RefreshOptions:
+    """The options of a refresh; the arguments of `Session.arefresh`, which describes them."""
+
+    complete: bool = _option(
+        False, "--complete", "The inputs are all there is: retract other rows.", _REFRESH
+    )
+    retract: int | None = _option(
+        None, "--retract N", "With --complete: rows a group may lose; else a tenth.", _REFRESH, 0
+    )
+    in_order: bool = _option(
+        False, "--in-order", "Windows by the plan's order, not as they were committed.", _REFRESH
+    )
+    adopt: bool = _option(
+        False, "--adopt", "Rows of the plan's labels are its own, also from before 0.3.", _REFRESH
+    )
+    discard_edits: bool = _option(
+        False, "--discard-edits", "The plan's value where others changed it.", _REFRESH
+    )
+    dry_run: bool = _option(False, "--dry-run", "Send nothing; count what would be.", _REFRESH)
+    fresh: bool = _option(False, "--no-cache", "Ask anew about the given rows.", _REFRESH)
+
+
+_LIMITED = ("run", *_REFRESH, "compare", "serve")
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from semgraph.errors import PlanError, Problem, did_you_mean
-from semgraph.execution.record import INPUT_ROW, ROW_ID, Run
+from semgraph.errors import PlanError, Problem, among, did_you_mean
+from semgraph.execution.record import COMPARED, INPUT_ROW, ROW_ID, Run
 from semgraph.formats import plain_line, shortened
 
 if TYPE_CHECKING:
@@ -222,16 +222,14 @@ def explain(run: Run, what: str, lookup: Lookup = lambda _call: None) -> Chain:
     if not tracer.has_lineage:
         version = run.facts.get("semgraph", "an earlier version")
         raise PlanError(
-            Problem(
-                f"run {run.name} was recorded by semgraph {version} without the lineage of its rows",
-                hint="run the plan again; what the journal has of it costs nothing",
-            )
+            f"run {run.name} was recorded by semgraph {version} without the lineage of its rows",
+            hint="run the plan again; what the journal has of it costs nothing",
         )
     matches = tracer.find(what)
     if not matches:
         there = "look for a key or a text, whole or its beginning, or for STEP:column=value"
         near = nearest(what, (row for step in tracer.steps for row in tracer.rows("steps", step)))
-        raise PlanError(Problem(f'no row of run {run.name} holds "{what}"', there=there, hint=near))
+        raise PlanError(f'no row of run {run.name} holds "{what}"', there=there, hint=near)
     (step, row), *others = matches
     return Chain(run.name, what, tuple(tracer.back(step, row)), tuple(others))
 
@@ -249,6 +247,8 @@ def origin_of(chain: Chain, run: Run, runs: Sequence[Run]) -> tuple[Run, str] | 
     keys = [value for value in values if isinstance(value, str) and UUID.fullmatch(value)]
     for other in runs:
         tracer = Tracer(other, lambda _call: None)
+        if other.facts.get("kind") == COMPARED:  # nothing of it was written
+            continue
         if other.name == run.name or not other.asked or not tracer.has_lineage:
             continue
         for key in keys:
@@ -332,25 +332,13 @@ class Tracer:
 
     def _of(self, step: str, column: str) -> list[Row]:
         if step not in self.steps:
-            there = "steps: " + ", ".join(self.steps)
-            raise PlanError(
-                Problem(
-                    f'run {self.run.name} has no step "{step}"',
-                    there=there,
-                    hint=did_you_mean(step, self.steps),
-                )
-            )
+            what = f'run {self.run.name} has no step "{step}"'
+            raise PlanError(what, **among(step, self.steps, "steps"))
         rows = self.rows("steps", step)
         names = list(visible(rows[0])) if rows else []
         if column.partition(".")[0] not in names:
-            hint = did_you_mean(column, names)
-            raise PlanError(
-                Problem(
-                    f'step {step} has no column "{column}"',
-                    there="columns: " + ", ".join(names),
-                    hint=hint,
-                )
-            )
+            what = f'step {step} has no column "{column}"'
+            raise PlanError(what, **among(column, names, "columns"))
         return rows
 
     @cached_property

@@ -8,11 +8,14 @@ from dataclasses import fields
 from pathlib import Path
 
 from semgraph import Session
-from semgraph.cli import compare, plans, run, serve
-from semgraph.options import ARGUMENTS, SETTINGS, Flag, RunLimits, RunOptions
+from semgraph.cli import compare, diff, plans, refresh, run, serve
+from semgraph.options import ARGUMENTS, SETTINGS, Flag, RefreshOptions, RunLimits, RunOptions
 
 PAGE = (Path(__file__).parents[1] / "docs" / "settings.md").read_text(encoding="utf-8")
-COMMANDS = {each.__name__ for each in (run.run, run.explain, compare, plans.check_operators, serve)}
+COMMANDS = {
+    each.__name__
+    for each in (run.run, run.explain, refresh, diff, compare, plans.check_operators, serve)
+}
 
 
 def test_every_option_of_a_run_is_an_argument_with_the_same_default() -> None:
@@ -21,8 +24,14 @@ def test_every_option_of_a_run_is_an_argument_with_the_same_default() -> None:
     assert {each.name: taken[each.name].default for each in fields(options)} == vars(options)
 
 
+def test_every_option_of_a_refresh_is_an_argument_with_the_same_default() -> None:
+    taken = inspect.signature(Session.arefresh).parameters
+    options = RefreshOptions()
+    assert {each.name: taken[each.name].default for each in fields(options)} == vars(options)
+
+
 def test_a_call_that_waits_has_the_arguments_of_the_one_that_does_not() -> None:
-    for name in ("run", "compare"):
+    for name in ("run", "refresh", "compare"):
         waits, awaited = getattr(Session, name), getattr(Session, f"a{name}")
         assert inspect.signature(waits) == inspect.signature(awaited)
 
@@ -33,7 +42,8 @@ def test_every_setting_with_a_flag_is_an_argument_of_a_session() -> None:
 
 def test_flags_name_commands_that_exist() -> None:
     flags = [spec.flag for spec in SETTINGS.values()]
-    flags += [each.metadata.get("flag") for each in fields(RunOptions)]
+    described = (*fields(RunOptions), *fields(RefreshOptions))
+    flags += [each.metadata.get("flag") for each in described]
     assert {name for flag in flags if flag is not None for name in flag.commands} == COMMANDS
 
 

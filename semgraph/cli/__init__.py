@@ -18,6 +18,7 @@ import typer
 from semgraph.cli import machine, plans, records, run
 from semgraph.cli.compare import compare
 from semgraph.cli.options import INTERRUPTED, CommandGroup, Commands, CommonOptions, everywhere
+from semgraph.cli.refresh import diff, refresh
 from semgraph.cli.serve import serve
 from semgraph.errors import did_you_mean
 
@@ -90,6 +91,8 @@ def everything(
 for command in (
     run.run,
     run.explain,
+    refresh,
+    diff,
     compare,
     records.report,
     records.why,

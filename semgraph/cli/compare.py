@@ -16,13 +16,14 @@ from semgraph.cli.options import (
     flag,
     json_or_text,
     named_values,
-    run_until_signal,
 )
-from semgraph.errors import PlanError, Problem
+from semgraph.errors import PlanError
 from semgraph.options import RunOptions
 
 if TYPE_CHECKING:
     from semgraph.compare.comparison import Comparison
+
+_VARIANT = "NAME:KEY=VALUE,…"
 
 
 @everywhere
@@ -41,13 +42,13 @@ def compare(
     variant: Annotated[
         list[str] | None,
         flag(
-            "--variant NAME:KEY=VALUE,…",
+            f"--variant {_VARIANT}",
             "What a variant changes: a step, preset, plan, llm, embedder, params.NAME, models.ROLE, "
             "prompts.NAME (a file), rules.NAME (on, off).",
         ),
     ] = None,
     grid: Annotated[
-        str | None,
+        list[str] | None,
         flag(
             "--grid KEY=A,B;KEY=C,D", "The product of such changes: models.default=a,b; step=x,y."
         ),
@@ -83,8 +84,8 @@ def compare(
         return
     if plan is None:
         hint = "semgraph compare PLAN --step STEP --implementations A,B"
-        raise PlanError(Problem("there is no plan to compare", hint=hint))
-    chosen = read_arms(implementations, variant or [], grid, arms)
+        raise PlanError("there is no plan to compare", hint=hint)
+    chosen = read_arms(implementations, variant or [], ";".join(grid or []), arms)
     with options.session() as session:
         prepared = given.prepare(session, plan)
         from semgraph.render.header import header
@@ -92,27 +93,12 @@ def compare(
         values = given.rows(prepared)
         options.talk(*header(prepared, plan, values, session.settings))
         job = session.acompare(
-            plan,
-            **given.loading,
-            **chosen,
-            step=step,
-            truth=truth,
-            labels=labels,
-            at=at,
-            judge=judge,
-            trials=trials,
-            times=times,
-            rows=request.rows,
-            sample=request.sample,
-            seed=request.seed,
-            fresh=request.fresh,
-            say=options.talk,
-            inputs=values,
-        )
+            plan, **given.loading, **chosen, step=step, truth=truth, labels=labels, at=at, judge=judge,
+            trials=trials, times=times, rows=request.rows, sample=request.sample, seed=request.seed,
+            fresh=request.fresh, say=options.talk, inputs=values,
+        )  # fmt: skip
         try:
-            comparison = run_until_signal(
-                job, lambda: options.talk("stopping … (once more ends at once)")
-            )
+            comparison = options.wait(job)
         except KeyboardInterrupt:
             options.warn("Paid answers are in the journal: the same command continues from there")
             raise
@@ -142,16 +128,15 @@ def read_arms(
     options = ("--implementations", "--variant", "--grid", "--arms")
     typed = [option for option, value in zip(options, given, strict=True) if value]
     if len(typed) > 1:
-        what = f"{' and '.join(typed)} each name the variants"
-        raise PlanError(Problem(what, hint="give one of them"))
+        raise PlanError(f"{' and '.join(typed)} each name the variants", hint="give one of them")
     if grid:
         axes = named_values("--grid", [part.strip() for part in grid.split(";") if part.strip()])
         return {"grid": {key: [_value(key, v) for v in listed(text)] for key, text in axes.items()}}
     if implementations or file:
         return {"variants": listed(implementations) if implementations else Path(file or "")}
     changes = {
-        name: named_values("--variant", listed(text))
-        for name, text in named_values("--variant", variants, ":").items()
+        name: named_values("--variant", listed(text), form=_VARIANT)
+        for name, text in named_values("--variant", variants, ":", _VARIANT).items()
     }
     return {
         "variants": {n: {k: _value(k, v) for k, v in own.items()} for n, own in changes.items()}

@@ -31,7 +31,7 @@ from semgraph.cli import completion
 from semgraph.display import in_shell
 from semgraph.errors import PlanError, Problem, SemgraphError, is_interrupt
 from semgraph.formats import escaped
-from semgraph.options import SETTINGS, Flag, RunOptions
+from semgraph.options import SETTINGS, Flag, RefreshOptions, RunOptions
 from semgraph.privacy import redacted, redacted_values
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from semgraph.session import Session
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+T = TypeVar("T")
 INTERRUPTED = 130
 _WIDTH = 120
 _PANEL = "Everywhere"
@@ -102,7 +103,7 @@ class PlanOptions:
     ] = None
     set: Annotated[list[str] | None, flag("--set PARAM=VALUE", "A parameter of the plan.")] = None
     preset: Annotated[
-        str | None,
+        list[str] | None,
         flag("--preset NAME", "A preset of the plan.", autocompletion=completion.presets),
     ] = None
     use: Annotated[
@@ -121,15 +122,28 @@ class PlanOptions:
             named_values(option, typed)
             for option, typed in (("--use", self.use), ("--prompt", self.prompt))
         )
-        params = parameters(self.set)
-        return {"params": params, "preset": self.preset, "use": use, "prompts": prompts}
+        if len(presets := self.preset or []) > 1:
+            what = f"--preset {' and --preset '.join(presets)}: a plan takes one preset"
+            raise PlanError(what, hint="add what differs by --set and --use")
+        preset, params = presets[0] if presets else None, parameters(self.set)
+        return {"params": params, "preset": preset, "use": use, "prompts": prompts}
 
     def prepare(self, session: Session, plan: str, resume: str | None = None) -> LogicalPlan:
         """A checked plan; see `Session.prepare`. Raises PlanError."""
         from semgraph.llm.base import ROLES
 
         prepared = session.prepare(plan, **self.loading, resume=resume)
-        return prepared.by_models(session.settings.chosen_roles, ROLES, required=True)
+        prepared.by_models(session.settings.chosen_roles, ROLES, required=True)  # raises
+        return prepared
+
+    def words(self) -> str:
+        """The options as typed."""
+        from shlex import quote
+
+        typed = {"-i": self.input, "--set": self.set, "--use": self.use, "--prompt": self.prompt}
+        preset = {"--preset": [self.preset] if self.preset else None}
+        pairs = {**typed, **preset}.items()
+        return "".join(f" {name} {quote(v)}" for name, values in pairs for v in values or ())
 
     def rows(self, plan: LogicalPlan) -> dict[str, LoadedInput]:
         """The rows of the inputs that are given. Raises PlanError or InputError."""
@@ -184,6 +198,10 @@ class CommonOptions:
             if not names or name in names
         )
 
+    def wait(self, job: Coroutine[Any, Any, T]) -> T:
+        """The result of a coroutine, which a signal stops. Raises as `run_until_signal`."""
+        return run_until_signal(job, lambda: self.talk("stopping … (once more ends at once)"))
+
     @functools.cached_property
     def out(self) -> Console:
         """The console of results: stdout."""
@@ -213,8 +231,6 @@ class CommonOptions:
         """Print one JSON object without secrets; the user's rows under the key `data` are
         unchanged.
         """
-        import json
-
         safe = redacted_values(value)
         if data:
             safe[data] = value[data]
@@ -222,6 +238,13 @@ class CommonOptions:
             safe, ensure_ascii=False, indent=2, default=lambda other: redacted(str(other))
         )
         typer.echo(escaped(text, in_json=True))
+
+    def result(self, data: Any, lines: Iterable[str]) -> None:
+        """Print a result: with `--format json` as data, else as lines."""
+        if self.json:
+            self.dump(data)
+        else:
+            self.show(*lines)
 
     def settings(self) -> Settings:
         """All settings with these options. Raises PlanError."""
@@ -316,11 +339,15 @@ def everywhere(command: Callable[..., Any]) -> Callable[..., Any]:
     options and error handling.
 
     The flags of settings that name the function are added; `chosen` has those that are set. In the
-    place of a parameter `RunOptions` or `PlanOptions` its flags are added. The same options are
+    place of a parameter `RunOptions`, `RefreshOptions` or `PlanOptions` its flags are added. The same options are
     accepted before the command's name; those after it take precedence.
     """
     kinds = {
-        RunOptions: (RunOptions.flagged, _run_flags(command.__name__)),
+        RunOptions: (RunOptions.flagged, _flags_of(RunOptions, command.__name__)),
+        RefreshOptions: (
+            lambda values: RefreshOptions(**values),
+            _flags_of(RefreshOptions, command.__name__),
+        ),
         PlanOptions: (lambda values: PlanOptions(**values), _fields_of(PlanOptions)),
     }
     own: list[inspect.Parameter] = []
@@ -370,10 +397,10 @@ def _fields_of(kind: type) -> tuple[inspect.Parameter, ...]:
     return tuple(parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in own)
 
 
-def _run_flags(command: str) -> list[inspect.Parameter]:
-    """The options of a run that a command takes."""
-    types = get_type_hints(RunOptions)
-    flags = ((each.name, each.metadata.get("flag")) for each in fields(RunOptions))
+def _flags_of(kind: type, command: str) -> list[inspect.Parameter]:
+    """The options of a run or refresh that a command takes."""
+    types = get_type_hints(kind)
+    flags = ((each.name, each.metadata.get("flag")) for each in fields(kind))
     return [
         _parameter(name, types[name], flagged)
         for name, flagged in flags
@@ -447,7 +474,6 @@ def _is_gone() -> bool:
     return False
 
 
-T = TypeVar("T")
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # Windows has no SIGHUP
 
 
@@ -519,9 +545,11 @@ def _numbers() -> list[signal.Signals]:
     ]
 
 
-def named_values(option: str, texts: Sequence[str] | None, mark: str = "=") -> dict[str, str]:
-    """Parse an option that is given once per name, which ends at `mark`. Raises PlanError with all
-    problems.
+def named_values(
+    option: str, texts: Sequence[str] | None, mark: str = "=", form: str = "NAME=VALUE"
+) -> dict[str, str]:
+    """Parse an option of this form that is given once per name, which ends at `mark`. Raises PlanError
+    with all problems.
 
     >>> named_values("--use", ["linked=block(left=10)", "told=packed"])
     {'linked': 'block(left=10)', 'told': 'packed'}
@@ -530,7 +558,7 @@ def named_values(option: str, texts: Sequence[str] | None, mark: str = "=") -> d
     for text in texts or ():
         name, found, value = text.partition(mark)
         if not found or not name:
-            hint = f"Write {option} NAME{mark}VALUE" + f", or --llm {text}" * (option == "--model")
+            hint = f"Write {option} {form}" + f", or --llm {text}" * (option == "--model")
             problems.append(Problem(f'{option} "{text}" sets nothing', hint=hint))
         elif name in values:
             problems.append(Problem(f"{option} {name}{mark} is given twice"))

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from semgraph.cli.options import (
-    CommonOptions,
-    Plan,
-    PlanOptions,
-    everywhere,
-    flag,
-    run_until_signal,
-)
+from semgraph.cli.options import CommonOptions, Plan, PlanOptions, everywhere, flag
 from semgraph.options import RunOptions
 
 if TYPE_CHECKING:
@@ -36,23 +29,15 @@ def run(options: CommonOptions, plan: Plan, given: PlanOptions, request: RunOpti
     with options.session() as session:
         prepared = given.prepare(session, plan, request.resume)
         request = session.resumed(request.resume).merged(request)
-        inputs = _introduce(options, session, prepared, plan, given, request)
+        inputs = introduce(options, session, prepared, plan, given, request)
         began = time.monotonic()
         result = _run(options, session, prepared, plan, request, inputs)
-        _report(
-            options,
-            session,
-            result,
-            prepared,
-            plan,
-            request,
-            time.monotonic() - began,
-            own_rows=bool(inputs) or request.resume is not None,
-        )
+        took = time.monotonic() - began
+        _report(options, session, result, prepared, plan, request, took, given)
     raise typer.Exit(result.exit_code)
 
 
-def _introduce(
+def introduce(
     options: CommonOptions,
     session: Session,
     plan: LogicalPlan,
@@ -97,7 +82,7 @@ def _run(
     request: RunOptions,
     inputs: Mapping[str, Any],
 ) -> Result:
-    from semgraph.errors import BudgetReached, PlanError, RowError, SemgraphError
+    from semgraph.errors import BudgetReached, PlanError, RowError, SemgraphError, is_interrupt
     from semgraph.execution.record import Run
     from semgraph.render.outcome import unfinished
     from semgraph.render.progress import watched
@@ -109,11 +94,12 @@ def _run(
             options.err, plan.windows.input if plan.windows else "", quiet=bool(options.quiet)
         ) as progress:
             request = replace(request, progress=progress, begun=begun.append)
-            job = session.arun(plan, inputs=inputs, **vars(request))
-            return run_until_signal(
-                job, lambda: options.talk("stopping … (once more ends at once)")
-            )
+            return options.wait(session.arun(plan, inputs=inputs, **vars(request)))
     except (KeyboardInterrupt, SemgraphError) as error:
+        if request.reprocesses(plan):
+            if is_interrupt(error):
+                error.add_note("the graph stays as it was: repeat the command")
+            raise
         if isinstance(error, BudgetReached | RowError) and error.result is not None:
             return cast("Result", error.result)
         if session.runs is not None and not isinstance(error, PlanError):  # resuming would not help
@@ -131,8 +117,7 @@ def _report(
     typed: str,
     request: RunOptions,
     seconds: float,
-    *,
-    own_rows: bool,
+    given: PlanOptions,
 ) -> None:
     from semgraph.llm.base import ROLES
     from semgraph.render.header import following
@@ -148,12 +133,14 @@ def _report(
             *outcome(result, plan, options.out.width, seconds, every=every, until=request.until)
         )
     stays = request.writes and lasts(session.settings.store)
+    own_rows = bool(given.input) or request.resume is not None
     next_plans = following(plan, typed, own_rows=own_rows).items() if stays else ()
     roles = [each for each in options.chosen.get("model", ()) if each.partition("=")[0] in ROLES]
     without_steps = replace(options, chosen={**options.chosen, "model": roles})
     after = {name + without_steps.words(): doc for name, doc in next_plans}
     options.talk(*hints(result, plan, after))
-    for line in remarks(result, plan, typed + options.words(*_CODE), typed + options.words()):
+    restart, refresh = (typed + more + options.words() for more in ("", given.words()))
+    for line in remarks(result, plan, typed + options.words(*_CODE), restart, refresh):
         options.warn(line)
 
 
@@ -161,7 +148,7 @@ def export_results(
     options: CommonOptions, session: Session, typed: str, given: PlanOptions, to: str
 ) -> Result:
     """Run a plan over given rows, and write its results into a JSON file."""
-    from semgraph.errors import PlanError, Problem
+    from semgraph.errors import PlanError
     from semgraph.formats import plural
     from semgraph.render.outcome import cost, remarks
     from semgraph.session.export import check_document, write_results
@@ -172,17 +159,15 @@ def export_results(
         what = f"export --plan {typed} needs rows: the example of the plan is not exported"
         value = {True: "all", False: "FILE"}
         each = " ".join(f"-i {name}={value[spec.or_all]}" for name, spec in plan.inputs.items())
-        raise PlanError(Problem(what, hint=f"give its inputs: {each}"))
+        raise PlanError(what, hint=f"give its inputs: {each}")
     request, began = RunOptions(), time.monotonic()
-    inputs = _introduce(options, session, plan, typed, given, request)
+    inputs = introduce(options, session, plan, typed, given, request)
     result = _run(options, session, plan, typed, request, inputs)
     write_results(result, Path(to))
     counts = {name: result.count(name) for name in result.tables}
-    if options.json:
-        options.dump({"path": str(Path(to).resolve()), "run": result.run, "rows": counts})
-    else:
-        rows = ", ".join(f"{plural(number, 'row')} of {name}" for name, number in counts.items())
-        options.show(f"{to}   {rows}")
+    rows = ", ".join(f"{plural(number, 'row')} of {name}" for name, number in counts.items())
+    data = {"path": str(Path(to).resolve()), "run": result.run, "rows": counts}
+    options.result(data, [f"{to}   {rows}"])
     options.talk(cost(result.meter.total(), time.monotonic() - began))
     for line in remarks(result, plan, typed + options.words(*_CODE), typed + options.words()):
         options.warn(line)
@@ -220,12 +205,7 @@ def explain(
         asked: dict[Form, bool] = {"queries": queries, "prompts": prompts}
         for form in [form for form in asked if asked[form]] or [format]:
             text = session.explain(
-                prepared,
-                format=form,
-                run=run,
-                sample=sample,
-                width=options.out.width,
-                expand=expand,
-                inputs=inputs,
-            )
+                prepared, format=form, run=run, sample=sample, width=options.out.width,
+                expand=expand, inputs=inputs,
+            )  # fmt: skip
             options.show(*text.splitlines())

@@ -247,28 +247,31 @@ def recut(
     """Recorded windows in waves, in their order in each partition, and the window of each row. The
     windows of a wave are of different partitions and have the same times.
     """
-    places, numbers = (
+    places, partitions = (
         {key: i for i, key in enumerate(own)} for own in (rows.keys, rows.partitions)
     )
     queues: dict[int, deque[tuple[Window, RecordedWindow]]] = {}
     for each in recorded:
-        window = Window(numbers[each.partition], tuple(places[key] for key in each.rows))
+        window = Window(partitions[each.partition], tuple(places[key] for key in each.rows))
         queues.setdefault(window.partition, deque()).append((window, each))
     window_of = {
         m: each for queue in queues.values() for window, each in queue for m in window.rows
     }
+    waiting: dict[RecordedWindow, list[int]] = {}  # partitions, by the times of their next window
+
+    def wait(number: int) -> None:
+        if queue := queues[number]:
+            times = replace(queue[0][1], partition="", rows=())
+            waiting.setdefault(times, []).append(number)
+
+    for number in queues:
+        wait(number)
     waves: list[Wave] = []
-    while queues:
-        first = next(iter(queues.values()))[0][1]
-        same = [
-            number
-            for number, queue in queues.items()
-            if replace(queue[0][1], partition="", rows=()) == replace(first, partition="", rows=())
-        ]
-        waves.append(tuple(queues[number].popleft()[0] for number in same))
-        for number in same:
-            if not queues[number]:
-                del queues[number]
+    while waiting:
+        numbers = waiting.pop(next(iter(waiting)))
+        waves.append(tuple(queues[number].popleft()[0] for number in numbers))
+        for number in numbers:
+            wait(number)
     return waves, window_of
 
 

@@ -115,6 +115,10 @@ LABEL: Keys = {
         kinds.plain(_listed, _NAMES_SCHEMA),
         "properties that other programs write and semgraph leaves alone",
     ),
+    "aliases": Key(
+        kinds.TEXT,
+        "the property or attribute that lists the keys of rows that were merged into one",
+    ),
     "draw": _DRAW,
 }
 # The keys of an edge type.
@@ -268,6 +272,7 @@ class _GraphReader:
             source=values.get("source", ""),
             target=values.get("target", ""),
             ignore=frozenset(values.get("ignore", ())),
+            aliases=values.get("aliases", ""),
         )
 
 

@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, did_you_mean, nearly
+from semgraph.errors import Fault, among, nearly
 from semgraph.expr.canonical import canonical
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import Type
@@ -54,6 +54,7 @@ class Label:
         source: Label of an edge's source.
         target: Label of an edge's target.
         ignore: Properties that other programs store with such rows; they are no attributes.
+        aliases: The property or attribute with the keys of rows that were merged into a row.
     """
 
     tag: ClassVar[str] = "Label"
@@ -67,6 +68,7 @@ class Label:
     source: str = ""
     target: str = ""
     ignore: frozenset[str] = frozenset()
+    aliases: str = field(default="", compare=False)
 
     @cached_property
     def vectors(self) -> Mapping[str, str]:
@@ -156,9 +158,7 @@ class Graph:
         if name in self.labels:
             return self.labels[name]
         raise Fault(
-            f'graph "{self.name}" has no label "{name}"',
-            there="labels: " + ", ".join(self.labels),
-            hint=did_you_mean(name, self.labels),
+            f'graph "{self.name}" has no label "{name}"', **among(name, self.labels, "labels")
         )
 
     @property

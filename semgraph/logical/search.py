@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, did_you_mean
+from semgraph.errors import Fault, among, did_you_mean, faults_at
 from semgraph.expr.duckdb import always, expect_type, type_of
 from semgraph.expr.own_functions import own_calls
 from semgraph.expr.scalar import Scalar, short
@@ -178,18 +178,18 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
         if self.label:
             self.check_partition(schema, self.partition)
         self._check_key()
-        with self.faults_at("alias"):
+        with faults_at("alias"):
             fresh(schema, self.alias, "alias")
         if self.k < 1:
             raise Fault("k must be at least 1", "k")
         self._check_vectors()
         result = schema.append(pa.field(self.alias, self.hit_type))
         for end, kind in self.ends.items():
-            with self.faults_at(end):
+            with faults_at(end):
                 fresh(result, getattr(self, end), end)
             result = result.append(pa.field(getattr(self, end), kind))
         if self.where is not None:
-            with self.faults_at("where"):
+            with faults_at("where"):
                 expect_type(self.where, result, pa.bool_(), windows=False)
                 if self.label:
                     _refuse_own(self.where, self.label)
@@ -220,8 +220,9 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
                 )
         else:
             if self.key:
-                there, near = "columns: " + ", ".join(names), did_you_mean(self.key, names)
-                raise Fault(f'key: no column "{self.key}"', "key", there=there, hint=near)
+                raise Fault(
+                    f'key: no column "{self.key}"', "key", **among(self.key, names, "columns")
+                )
             raise Fault(
                 f'a step that is searched needs the column "{self.hit_key}"',
                 "over",
@@ -245,16 +246,15 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
         known = self._vectors.values()
         for name in self.vectors:
             if name not in known:
-                there = "vectors here: " + (", ".join(known) or "none")
                 what = f'{self.label or "a step"} has no vector "{name}"'
-                raise Fault(what, "vectors", there=there, hint=did_you_mean(name, known))
+                raise Fault(what, "vectors", **among(name, known, "vectors here"))
 
     def _check_by(self, by: SearchMethod, schema: pa.Schema, i: int) -> None:
         hits = {f.name for f in self.hit_type} if self.fields is None else None
         if hits is not None and by.prop not in hits:
             msg = f'{self.label or "the step"} has no property "{by.prop}"'
             raise Fault(msg, "methods", i, hint=did_you_mean(by.prop, hits))
-        with self.faults_at("methods", i):
+        with faults_at("methods", i):
             if by.via == "equal":
                 typed((("value", by.to),), schema, "to")
             elif by.via == "fulltext" or not self.given_as_vector(by):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from itertools import takewhile
+from itertools import islice, takewhile
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NOTHING = "no difference: the graph follows from its inputs"
 WORDS: Mapping[str, str] = {"+": "new", "-": "gone", "~": "changed"}
 _COLOURS = {"+": "green", "-": "red", "~": "yellow"}
-_ROWS = 40
+_ROWS, _NAMED = 40, 3
 _NAME, _TEXT, _KEY = 60, 200, 8
 _CONTEXTS = (24, 12, 0)  # characters before the place where two texts begin to differ
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z\Z")
@@ -59,6 +59,23 @@ def end(diff: Diff, key: str) -> str:
 def _short(key: str) -> str:
     """A key as short as `semgraph why` accepts it."""
     return key[:_KEY] if UUID.match(key) else key
+
+
+def _cause(text: str) -> str:
+    """A cause on one line, with short keys."""
+    return " ".join(map(_short, plain_line(text).split(" ")))
+
+
+def reasons(diff: Diff) -> Iterator[str]:
+    """What changed since the rows were written: each by itself, or many of a kind in a line."""
+    kinds: dict[tuple[str, str], dict[str, str]] = {}
+    for reason in map(_cause, diff.reasons):
+        kind, _, rest = reason.partition(" ")
+        name, _, verb = rest.rpartition(" ")
+        kinds.setdefault((kind, verb), {})[reason] = name.removeprefix("of ")
+    for (kind, verb), own in kinds.items():
+        named = f"{', '.join(islice(own.values(), _NAMED))}, …"
+        yield from own if len(own) <= _NAMED else [f"{plural(len(own), kind)} {verb}: {named}"]
 
 
 def text_of(diff: Diff, change: Change) -> str:
@@ -130,7 +147,7 @@ def lines(diff: Diff, width: int) -> Iterator[Text]:
     """All lines, about 40 of them for rows."""
     from rich.text import Text
 
-    for line in (*map(plain_line, diff.reasons), headline(diff)):
+    for line in (*reasons(diff), headline(diff)):
         yield from map(Text, hanging(line, width, 2))
     printed, left = 0, len(diff.changes) + len(diff.edited)
     for block in _blocks(diff, width):
@@ -153,7 +170,7 @@ def _blocks(diff: Diff, width: int) -> Iterator[list[Text]]:
         for change in own:
             lead, name, why = ("  ", "─ ", "") if change.ends else ("", "", "")
             if change.causes and change.causes != diff.reasons:
-                why = f"← {', '.join(map(plain_line, change.causes))}"
+                why = f"← {', '.join(map(_cause, change.causes))}"
             name += name_of(diff, change)
             block = _row(diff, change, width, lead, name, "" if same else why)
             if change is own[0] and change.ends:

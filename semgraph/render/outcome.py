@@ -4,6 +4,8 @@ failures. Also records of runs: a line for each, or a page for one.
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
@@ -11,7 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from semgraph.execution.record import Run
+from semgraph.diff import FILE, Diff
+from semgraph.execution.record import RAN, Run
 from semgraph.execution.result import RecordedTables, Result
 from semgraph.formats import (
     UNKNOWN,
@@ -26,8 +29,9 @@ from semgraph.formats import (
 )
 from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import StepMetrics, split
+from semgraph.render.diff import lines as diff_lines
 from semgraph.render.picture import Picture, lines, pictures
-from semgraph.render.tables import ROWS, Column, cell, fitting, result_lines
+from semgraph.render.tables import ROWS, Column, cell, fitting, folded, result_lines
 from semgraph.render.tables import lines as table_lines
 from semgraph.stores.registry import lasts
 
@@ -78,7 +82,7 @@ def outcome(
     if result.skipped:
         yield f"  {_known(result, plan)} (--reprocess includes them)"
     yield ""
-    yield cost(result.meter.total(), seconds)
+    yield from folded(cost(result.meter.total(), seconds), width)
 
 
 def first_lines(result: Result) -> Iterator[str]:
@@ -161,10 +165,16 @@ def step_columns(steps: Mapping[str, StepMetrics], *, every: bool = False) -> li
     ]
 
 
+_CACHED = re.compile(r" \((cached|[\d,]+)\)\Z")
+
+
 def _step_lines(columns: Sequence[Column], width: int) -> Iterator[str]:
-    """The columns of steps as a table; a narrow one has shorter titles."""
-    if len(fitting(columns, width - 2)[0]) < len(columns):
-        columns = [replace(c, title=c.title.removesuffix(" (cached)")) for c in columns]
+    """The columns of steps as a table; a narrow one leaves out how many tokens were cached."""
+    if fitting(columns, width - 2)[1] != [column.width for column in columns]:
+        columns = [
+            replace(c, title=_CACHED.sub("", c.title), cells=[_CACHED.sub("", t) for t in c.cells])
+            for c in columns
+        ]
     return table_lines(columns, width)
 
 
@@ -224,7 +234,15 @@ def yardstick(total: StepMetrics) -> float | None:
     return None if price is None else price.dollars(usage)
 
 
-def remarks(result: Result, plan: LogicalPlan, typed: str, restart: str = "") -> Iterator[str]:
+def remarks(
+    result: Result,
+    plan: LogicalPlan,
+    typed: str,
+    restart: str = "",
+    refresh: str = "",
+    *,
+    verb: str = "run",
+) -> Iterator[str]:
     """Remarks below the result: notes, failed rows and the command that repeats them, the reason
     for an early end.
 
@@ -233,11 +251,14 @@ def remarks(result: Result, plan: LogicalPlan, typed: str, restart: str = "") ->
         plan: The plan that was run.
         typed: The arguments of `semgraph run` that resume the run; the record has the rest.
         restart: The arguments of a new run with the same models and store; "": as `typed`.
+        refresh: The arguments of a refresh with the same rows and choices; "": the plan.
+        verb: The command that takes failed rows.
     """
     warned = {str(warning) for warning in plan.warnings}  # shown before the run
     for note in result.notes:
         if note not in warned:
-            yield f"! {note}"
+            command = f"semgraph refresh {plan.name}"  # in Python it is named, not typed
+            yield f"! {note.replace(command, f'semgraph refresh {refresh}') if refresh else note}"
     if _is_empty(result, plan):
         yield "! no rows. semgraph doctor lists the labels in the store; try other words, or a different --store"
     for step, m in result.meter.steps.items():
@@ -246,7 +267,7 @@ def remarks(result: Result, plan: LogicalPlan, typed: str, restart: str = "") ->
         if m.refused:
             yield f"! {step}: {plural(m.refused, 'answer')} did not meet the check; requested again"
     if result.failed:
-        yield from _failures(result, plan, restart or typed)
+        yield from _failures(result, plan, f"{verb} {restart or typed}")
     if result.stopped:
         yield f"run {result.run} {stopped(result.stopped)}"
         if result.members:
@@ -298,7 +319,7 @@ def _safe(done: int, of: int, plan: LogicalPlan, record: Path | None) -> str:
     rows = f"{count(done)} of {count(of)} {plan.windows.input if plan.windows else 'rows'}"
     facts = Run(record).facts if record is not None else {}
     if lasts(str((facts.get("settings") or {}).get("store", {}).get("value"))):
-        return f"{rows} are complete: all that follows from them is written"
+        return f"{rows} are complete, with all that follows from them"
     answers = "; the answers are in the journal" if facts.get("journal") else ""
     return f"{rows} were written to memory, which is gone: the run starts over{answers}"
 
@@ -326,7 +347,7 @@ def _failures(result: Result, plan: LogicalPlan, typed: str) -> Iterator[str]:
     if file is not None and file.exists() and not plan.windows:
         yield f"  these rows are in {_relative(file)}"
     elif file is not None and file.exists() and plan.windows:
-        yield f"  these rows only: semgraph run {typed} -i {plan.windows.input}={_relative(file)}"
+        yield f"  these rows only: semgraph {typed} -i {plan.windows.input}={_relative(file)}"
 
 
 def _relative(path: Path) -> Path:
@@ -358,6 +379,7 @@ def summary(run: Run) -> dict[str, Any]:
         "run": run.name,
         "started": run.started,
         "plan": run.facts.get("plan"),
+        "kind": run.facts.get("kind", RAN),
         "status": run.facts.get("status", "unknown"),
         "calls": total(run).calls_issued,
         "dollars": total(run).dollars,
@@ -412,6 +434,7 @@ def run_lines(runs: Sequence[Run], width: int) -> Iterator[str]:
             Column("run", [row["run"] for row in rows]),
             Column("started", [at(row["started"]) for row in rows]),
             Column("plan", [str(row["plan"] or UNKNOWN) for row in rows]),
+            Column("kind", [row["kind"] for row in rows]),
             Column("status", [row["status"] for row in rows]),
             Column("calls", [count(row["calls"]) for row in rows], right=True),
             Column("$", [dollars(row["dollars"]) for row in rows], right=True),
@@ -457,6 +480,10 @@ def run_page(run: Run, width: int) -> Iterator[str]:
         yield from _counted_lines(run.metrics.get("counts") or {})
         yield f"  {written(run.facts.get('written') or {})}"
         yield cost(total(run), seconds(run) or 0.0)
+    if (changes := run.folder / FILE).exists():
+        yield ""
+        diff = Diff.from_dict(json.loads(changes.read_text(encoding="utf-8")))
+        yield from (line.plain for line in diff_lines(diff, width))
 
 
 def _value(value: Any) -> str:

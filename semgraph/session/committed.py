@@ -13,13 +13,14 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.display import command, option
-from semgraph.errors import PlanError, Problem
+from semgraph.errors import PlanError
 from semgraph.execution.windows import InputRows, RecordedWindow, content_of
 from semgraph.logical.plan import LogicalPlan, Windowing
 from semgraph.logical.sinks import Merge
 from semgraph.stores.base import CommittedRow, CommittedWindow, History
 
 Row = tuple[str, str]  # partition and key of an input row
+_NAMED = 10  # rows that reasons name
 _SHARE = 0.1  # of the rows of a partition, which a refresh retracts without being told
 
 
@@ -48,10 +49,12 @@ class InputChanges:
 
     @property
     def reasons(self) -> list[str]:
-        """What happened to each row that changed."""
-        return [
-            self.cause(row) for rows in (self.edited, self.new, self.gone) for row in sorted(rows)
-        ]
+        """What happened to each row that changed, or to how many."""
+        lines: list[str] = []
+        for word, rows in (("edited", self.edited), ("new", self.new), ("gone", self.gone)):
+            few = len(rows) <= _NAMED
+            lines += map(self.cause, sorted(rows)) if few else [f"{len(rows):,} rows {word}"]
+        return lines
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class Committed:
             for row in window.rows
         }
 
-    @property
+    @cached_property
     def windows(self) -> list[tuple[str, CommittedWindow]]:
         """All windows with their partitions, in the order of their commits in each."""
         return [(name, window) for name, own in self.history.items() for window in own.windows]
@@ -91,7 +94,7 @@ class Committed:
             )
             adopt = command("--adopt", "adopt=True")
             hint = f"to take all rows of its labels in these groups as its own, add {adopt}"
-            raise PlanError(Problem(what, hint=hint))
+            raise PlanError(what, hint=hint)
 
     def changes(self, given: InputRows, *, complete: bool, retract: int | None) -> InputChanges:
         """Compare input rows with the committed ones. Raises PlanError if too many would go."""
@@ -119,7 +122,7 @@ class Committed:
             if gone > (max(1, math.floor(all_rows * _SHARE)) if retract is None else retract):
                 what = f'{gone} of {all_rows} rows of group "{name}" are not in the inputs'
                 hint = f"to remove what follows from them, add {option('retract', gone)}"
-                raise PlanError(Problem(what, hint=hint))
+                raise PlanError(what, hint=hint)
 
     def changed_parts(self, parts: Mapping[str, str], fingerprint: str) -> list[str]:
         """The prompts, models, parameters, ... that differ from when rows were written."""
@@ -132,7 +135,7 @@ class Committed:
 
 
 @dataclass(frozen=True)
-class Layout:
+class WindowLayout:
     """The windows in which a refresh computes its rows.
 
     Args:
@@ -222,7 +225,7 @@ class StoredRows:
             named = ", ".join(lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
             what = f"the graph does not hold all values of the input rows {named}"
             hint = f"give them as input {self.windowing.input} too"
-            raise PlanError(Problem(what, hint=hint))
+            raise PlanError(what, hint=hint)
         key, partition = self.windowing.key, self.windowing.partition
         data = [{**(values or {}), key: row[1], partition: row[0]} for row, values in found]
         return pa.Table.from_pylist(data, schema=self.schema)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -33,7 +33,7 @@ def declared(graph: Graph, label: Label) -> list[str]:
 
 
 @dataclass
-class Rows:
+class GraphRows:
     """The nodes and edges of some partitions.
 
     Args:
@@ -95,16 +95,17 @@ class GraphStates:
     """
 
     graph: Graph
-    stored: Rows
+    stored: GraphRows
     before: Mapping[Id, WrittenRow]
     discard: bool = False
-    made: Rows = field(init=False)
+    made: GraphRows = field(init=False)
     after: Mapping[Id, WrittenRow] = field(default_factory=dict)
     restated: frozenset[Id] = frozenset()
 
     def __post_init__(self) -> None:
         """Note the fingerprints of keys."""
         self._prints: dict[Id, Id] = {}
+        self._base: set[Id] = set()  # the stored rows that the scratch copy begins with
 
     def print_of(self, row: Id) -> Id:
         """The label of a row, and the fingerprint of its key."""
@@ -121,7 +122,9 @@ class GraphStates:
         return not made or any(print_of(n, stored[n]) in prints for n, prints in made.items())
 
     def base(self, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """The rows of tables that the plan did not make, and edges between them."""
+        """The rows of tables that the plan did not make, and edges between them, without the values
+        that the plan wrote to them. A text that is searched stays: others may have written it before.
+        """
         kept: dict[str, pa.Table] = {}
         keys: dict[str, set[str]] = {}
         labels = (*self.graph.nodes, *self.graph.edges)
@@ -134,9 +137,34 @@ class GraphStates:
                     there = keys[getattr(label, end)]
                     ends = table.column(end).to_pylist()
                     mask = [m and e in there for m, e in zip(mask, ends, strict=True)]
-            kept[label.name] = table.filter(pa.array(mask, pa.bool_()))
-            keys[label.name] = {key for key, m in zip(own, mask, strict=True) if m}
+            rows = table.filter(pa.array(mask, pa.bool_()))
+            left = [key for key, m in zip(own, mask, strict=True) if m]
+            kept[label.name], keys[label.name] = self._unwritten(label, rows, left), set(left)
         return kept
+
+    def _unwritten(self, label: Label, table: pa.Table, keys: list[str]) -> pa.Table:
+        """Rows of the base without the values that the plan wrote."""
+        texts = {name for index in label.fulltext.values() for name in index}
+        gone: dict[str, dict[int, Any]] = defaultdict(dict)
+        for i, row in enumerate((label.name, key) for key in keys):
+            self._base.add(row)
+            written = self.before.get(self.print_of(row))
+            if written is None:
+                continue
+            stored = self.stored.values[row]
+            for name in written.values.keys() & stored.keys() - texts - label.open - {*label.ends}:
+                if not self._is_edited(written, name, stored[name]):
+                    gone[name][i] = None
+            for name in written.united.keys() & stored.keys():
+                prints = written.united[name]
+                gone[name][i] = [v for v in stored[name] if fingerprint(v) not in prints]
+        for name, changed in gone.items():
+            column = table.column(name).to_pylist()
+            for i, value in changed.items():
+                column[i] = value
+            at = table.column_names.index(name)
+            table = table.set_column(at, name, pa.array(column, table.schema.field(name).type))
+        return table
 
     def merged(self) -> dict[Id, Merged]:
         """What becomes of every row that the plan wrote or writes."""
@@ -153,6 +181,9 @@ class GraphStates:
     def _merge(self, row: Id, stored: Values | None, new: Values | None) -> Merged:
         at = self.print_of(row)
         written = self.before.get(at)
+        if row in self._base:  # the plan worked on the stored values
+            kept = stored[_MADE] if stored and _MADE in stored else None
+            return Merged(new and {**new, **({_MADE: kept} if kept is not None else {})})
         if stored is None:
             is_deleted = written is not None and not written.deleted
             if new is None or not is_deleted or at in self.restated or self.discard:
@@ -204,7 +235,7 @@ class GraphStates:
         def exists(row: Id) -> bool:
             return found[row].values is not None if row in found else row in self.stored.values
 
-        needed = set[Id]()
+        aliases, needed = self._aliases(), set[Id]()
         for row in self._edges({**self.stored.values, **found}):
             kept = found.get(row)
             properties = self.stored.values[row] if kept is None else kept.values
@@ -214,12 +245,33 @@ class GraphStates:
             ends = [(getattr(label, end), str(properties[end])) for end in label.ends]
             if all(map(exists, ends)):
                 continue
-            if kept is None or kept.values == self.stored.values.get(row):
+            if kept is not None and not self.is_stored(row, kept) and aliases:
+                moved = [end if exists(end) else aliases.get(end, end) for end in ends]
+                named = dict(zip(label.ends, (key for _, key in moved), strict=True))
+                if all(map(exists, moved)) and len(set(moved)) == len(set(ends)):
+                    found[row] = replace(kept, values=properties | named)
+                    continue
+            if kept is None or self.is_stored(row, kept):
                 needed.update(end for end in ends if end in self.stored.values)
             else:
                 found[row] = Merged(self.stored.values.get(row), None)
         for row in needed:
             found[row] = Merged(self.stored.values[row], {})
+        return found
+
+    def is_stored(self, row: Id, merged: Merged) -> bool:
+        """Whether a row stays as it is stored."""
+        return merged.values == self.stored.values.get(row)
+
+    def _aliases(self) -> dict[Id, Id]:
+        """Rows that were merged into stored ones, each with the row that it became."""
+        found: dict[Id, Id] = {}
+        labels = {name: own for name, label in self.graph.labels.items() if (own := label.aliases)}
+        for row, stored in self.stored.values.items():
+            if row[0] in labels:
+                name, attributes = labels[row[0]], json.loads(stored.get("attributes", "{}"))
+                listed = stored.get(name) or attributes.get(name) or []
+                found |= {(row[0], str(key)): row for key in listed}
         return found
 
     def kept(self, found: Mapping[Id, Merged]) -> dict[Id, dict[str, str]]:
@@ -259,7 +311,7 @@ def _schema(graph: Graph, label: Label) -> pa.Schema:
 def tables_of(
     graph: Graph, rows: Mapping[Id, Values | None], partition_of: Mapping[Id, str]
 ) -> dict[str, pa.Table]:
-    """Rows as tables by label; None: a row is not in the graph."""
+    """GraphRows as tables by label; None: a row is not in the graph."""
     found: dict[str, list[Values]] = {name: [] for name in graph.labels}
     for row, properties in rows.items():
         if properties is not None:
@@ -273,10 +325,12 @@ def tables_of(
 
 def writes_of_changes(
     graph: Graph,
-    stored: Rows,
+    stored: GraphRows,
     found: Mapping[Id, Merged],
     partition_of: Mapping[Id, str],
     vectors: Mapping[str, pa.Table],
+    *,
+    embed: bool = False,
 ) -> list[Write]:
     """The writes that turn the stored rows into the merged ones.
 
@@ -286,14 +340,15 @@ def writes_of_changes(
         found: What becomes of rows.
         partition_of: The partition of each row.
         vectors: The rows of the scratch copy with their vectors, by label.
+        embed: Whether rows that stay get these vectors too.
     """
     gone: dict[str, list[Id]] = defaultdict(list)
     put: dict[str, list[tuple[Id, Values]]] = defaultdict(list)
     for row, merged in found.items():
         before, after = stored.values.get(row), merged.values
-        if before == after:
-            continue
         label = graph.labels[row[0]]
+        if before == after and not (embed and label.vectors):
+            continue
         if before is not None and (
             after is None or any(before[end] != after[end] for end in label.ends)
         ):

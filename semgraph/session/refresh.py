@@ -9,23 +9,27 @@ partition since.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cache, partial
+from itertools import islice
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
 
 from semgraph.compare.trial import Snapshot
-from semgraph.diff import Change, Diff
-from semgraph.errors import BudgetReached, PlanError, Problem, SemgraphError
+from semgraph.diff import FILE, Change, Diff
+from semgraph.errors import BudgetReached, PlanError, SemgraphError
 from semgraph.execution.commit import witness_of, witness_sink
+from semgraph.execution.record import COMPARED, REFRESHED, Run, RunRecord, timestamp
 from semgraph.execution.result import Result
 from semgraph.execution.windows import InputRows, prepare
 from semgraph.explain.estimates import Estimator, Forecast
-from semgraph.formats import plural
+from semgraph.formats import plural, stopped
 from semgraph.llm.stack import Unsent, bound
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan, Windowing
@@ -33,13 +37,14 @@ from semgraph.logical.schema import Graph, Label
 from semgraph.logical.sinks import Merge
 from semgraph.meter import Meter
 from semgraph.optimizer import optimized
+from semgraph.options import RefreshOptions
 from semgraph.physical.planner import compile_plan
 from semgraph.semantic.library import Library
-from semgraph.session.committed import Committed, InputChanges, Layout, StoredRows, with_kept
+from semgraph.session.committed import Committed, InputChanges, StoredRows, WindowLayout, with_kept
 from semgraph.session.merging import (
+    GraphRows,
     GraphStates,
     Merged,
-    Rows,
     print_of,
     tables_of,
     writes_of_changes,
@@ -49,7 +54,7 @@ from semgraph.session.run import RunRequest, parts_of, run_plan, trimmed
 from semgraph.stores.base import (
     CommitMarker,
     History,
-    Replacement,
+    NewContent,
     Store,
     WriteBatch,
     Written,
@@ -57,24 +62,12 @@ from semgraph.stores.base import (
 )
 from semgraph.stores.writes import WrittenRow, kept_values, row_fingerprint, written
 
+_CAUSES = 3  # that a change names
 Id = tuple[str, str]  # label and key, or label and the fingerprint of a key
 
 
-@dataclass(frozen=True, kw_only=True)
-class RefreshOptions:
-    """The options of a refresh; the arguments of `Session.arefresh`, which describes them."""
-
-    complete: bool = False
-    retract: int | None = None
-    in_order: bool = False
-    adopt: bool = False
-    discard_edits: bool = False
-    dry_run: bool = False
-    fresh: bool = False
-
-
 @dataclass(frozen=True)
-class DryRun:
+class Foreseen:
     """What a refresh would ask.
 
     Args:
@@ -99,16 +92,18 @@ class Refresh:
         rows: How the input rows differ from those that were committed.
         result: The run in the scratch copy.
         dry: What a dry run would ask; its `diff` has only reasons.
+        lost: Why it cannot be applied, if rows of the graph failed; else "".
     """
 
     diff: Diff
     rows: InputChanges
     result: Result
-    dry: DryRun | None
+    dry: Foreseen | None
     _apply: Callable[[], Awaitable[Written]] = field(repr=False)
     _wait: Callable[[Coroutine[Any, Any, Written]], Written] = field(
         repr=False, default=asyncio.run
     )
+    lost: str = ""
 
     @property
     def metrics(self) -> Meter:
@@ -125,6 +120,8 @@ class Refresh:
         """
         if self.dry is not None:
             raise PlanError("a dry run has computed nothing that could be applied")
+        if self.lost:
+            raise SemgraphError(f"nothing was written: {self.lost}")
         return await self._apply()
 
     def apply(self) -> Written:
@@ -137,10 +134,10 @@ def require_refreshable(plan: LogicalPlan, resources: Resources) -> Windowing:
     if plan.windows is None or not plan.writes:
         lacks = "windows" if plan.windows is None else "writes"
         what = f"plan {plan.name} has no {lacks}, so no markers tell which rows it wrote"
-        raise PlanError(Problem(what, hint=f"run it again: semgraph run {plan.file or plan.name}"))
+        raise PlanError(what, hint=f"run it again: semgraph run {plan.file or plan.name}")
     if "engine" in resources.settings.values:
         what = "a refresh runs in this process: an engine runs plans, and refreshes no graph"
-        raise PlanError(Problem(what, hint="leave the engine out"))
+        raise PlanError(what, hint="leave the engine out")
     return plan.windows
 
 
@@ -181,7 +178,7 @@ class _Refreshing:
         rows, table = await self._rows(given, committed, changes, stored)
         before = self._before(committed, stored)
         states = GraphStates(graph, stored, before, self.options.discard_edits)
-        layout = Layout(
+        layout = WindowLayout(
             self.windowing, rows, committed, datetime.now(UTC),
             in_order=self.options.in_order, fresh=self._fresh(given),
         )  # fmt: skip
@@ -190,6 +187,7 @@ class _Refreshing:
             inputs={**self.request.inputs, name: table},
             options=replace(self.request.options, again=True),
             windows=layout.windows(),
+            kind=COMPARED,
         )
         base = states.base(tables)
         dimensions = await self._dimensions(base)
@@ -203,13 +201,15 @@ class _Refreshing:
             vectors = await _scanned(scratch, graph, rows.partitions)
             dry = await self._dry(unsent, request, made, scratch) if unsent is not None else None
         if result.stopped:
-            raise BudgetReached(f"{result.stopped}; the graph stays as it was", result)
-        states.made = Rows(graph, vectors)
+            kept = "" if self.options.fresh else ": the journal has the answers so far"
+            what = f"{stopped(result.stopped)}. The graph stays as it was"
+            raise BudgetReached(f"{what}. Repeat it with a higher limit{kept}", result)
+        states.made = GraphRows(graph, vectors)
         return self._compared(states, committed, changes, made, vectors, result, dry)
 
     async def _dry(
         self, unsent: Unsent, request: RunRequest, made: Committed, scratch: Store
-    ) -> DryRun:
+    ) -> Foreseen:
         """What the requests that were not sent, and those that follow from them, amount to."""
         lost, partitions = list[str](), set[str]()
         for window in request.windows:
@@ -217,7 +217,7 @@ class _Refreshing:
                 partitions.add(window.partition)
             lost += window.rows if window.partition in partitions else ()
         calls = await self._expected(request, len(lost), scratch) if lost else 0.0
-        return DryRun(len(unsent.first), len(lost), calls, len(unsent.texts))
+        return Foreseen(len(unsent.first), len(lost), calls, len(unsent.texts))
 
     async def _expected(self, request: RunRequest, rows: int, scratch: Store) -> float | None:
         """The calls that EXPLAIN expects for so many input rows; None: unknown."""
@@ -233,16 +233,16 @@ class _Refreshing:
 
     async def _read(
         self, partitions: list[str]
-    ) -> tuple[Mapping[str, History], Rows, dict[str, pa.Table]]:
+    ) -> tuple[Mapping[str, History], GraphRows, dict[str, pa.Table]]:
         """What the plan committed in partitions, and their rows, with vectors in the tables."""
         graph = self.plan.graph
         if not self.resources.may_hold_rows:
             empty = {name: _empty(label, graph) for name, label in graph.labels.items()}
-            return {name: History() for name in partitions}, Rows(graph, empty), empty
+            return {name: History() for name in partitions}, GraphRows(graph, empty), empty
         await open_for_reading(self.store, graph)
         history = await self.store.history(self.plan.name, partitions)
         tables = await _scanned(self.store, graph, partitions)
-        return history, Rows(graph, tables), tables
+        return history, GraphRows(graph, tables), tables
 
     async def _dimensions(self, base: Mapping[str, pa.Table]) -> int | None:
         """The length of the vectors of the base."""
@@ -251,7 +251,7 @@ class _Refreshing:
         return next(iter((await self.store.statistics()).dimensions.values()), None)
 
     async def _rows(
-        self, given: InputRows, committed: Committed, changes: InputChanges, stored: Rows
+        self, given: InputRows, committed: Committed, changes: InputChanges, stored: GraphRows
     ) -> tuple[InputRows, pa.Table]:
         """All rows to compute: those of the inputs, and committed ones without values in them."""
         table = self.request.inputs[self.windowing.input]
@@ -270,7 +270,7 @@ class _Refreshing:
         whole = with_kept(table, kept_table, given)
         return await prepare(self.windowing, whole), whole
 
-    def _before(self, committed: Committed, stored: Rows) -> dict[Id, WrittenRow]:
+    def _before(self, committed: Committed, stored: GraphRows) -> dict[Id, WrittenRow]:
         """What the plan had written, by label and fingerprint of the key."""
         if not self.options.adopt:
             return written(window.writes or "" for _, window in committed.windows)
@@ -297,7 +297,7 @@ class _Refreshing:
         after: Committed,
         vectors: Mapping[str, pa.Table],
         result: Result,
-        dry: DryRun | None,
+        dry: Foreseen | None,
     ) -> Refresh:
         states.after = written(window.writes or "" for _, window in after.windows)
         states.restated = frozenset(
@@ -310,17 +310,25 @@ class _Refreshing:
         causes = _Causes(self.plan, states, committed, after, changes, parts)
         partition_of = {**states.made.partitions, **states.stored.partitions}
         diff = _diff(self.plan.graph, states, found, partition_of, causes)
-        writes = writes_of_changes(self.plan.graph, states.stored, found, partition_of, vectors)
+        if result.record is not None:  # which explains its new rows
+            own = (c if c.sign != "+" else replace(c, run=result.run) for c in diff.changes)
+            diff = replace(diff, changes=tuple(own))
+            RunRecord(result.record).text(FILE, json.dumps(diff.as_dict(), ensure_ascii=False))
+        writes = writes_of_changes(
+            self.plan.graph, states.stored, found, partition_of, vectors,
+            embed="embedder changed" in causes.reasons,
+        )  # fmt: skip
         batch, kept = WriteBatch(tuple(writes)), states.kept(found)
         replacement = self._replacement(committed, after, batch, kept, result.run)
-        lost = self._lost(committed, after, changes)
+        lost = _lost_of(self._lost(committed, after, changes), result) if dry is None else ""
+        apply = partial(self._apply, replacement, result.record)
         shown = diff if dry is None else Diff(reasons=diff.reasons)
-        return Refresh(shown, changes, result, dry, partial(self._apply, replacement, lost))
+        return Refresh(shown, changes, result, dry, apply, lost=lost)
 
     def _replacement(
         self, committed: Committed, after: Committed, batch: WriteBatch,
         kept: Mapping[Id, Mapping[str, str]], run: str,
-    ) -> Replacement:  # fmt: skip
+    ) -> NewContent:  # fmt: skip
         """The new content of the partitions, with the markers of the scratch copy."""
         texts = kept_values((window.writes or "" for _, window in after.windows), kept)
         heads = {name: (own.head, uuid4().hex) for name, own in committed.history.items()}
@@ -343,22 +351,31 @@ class _Refreshing:
             )
             for (partition, window), text in zip(after.windows, texts, strict=True)
         )
-        return Replacement(batch, self.plan.name, heads, markers)
+        return NewContent(batch, self.plan.name, heads, markers)
 
     @staticmethod
     def _lost(committed: Committed, after: Committed, changes: InputChanges) -> list[str]:
         """The committed rows that could not be computed again."""
         return [key for _, key in sorted(committed.rows.keys() - after.rows.keys() - changes.gone)]
 
-    async def _apply(self, replacement: Replacement, lost: list[str]) -> Written:
-        """Write the difference. Raises SemgraphError if committed rows failed."""
-        if lost:
-            rows = f"{plural(len(lost), 'row')} of the graph failed, first {lost[0]}"
-            raise SemgraphError(f"{rows}: nothing was written. Refresh again once they succeed")
+    async def _apply(self, replacement: NewContent, record: Path | None) -> Written:
+        """Write the difference, and that it was written into the record."""
         async with self.resources.opened_store(self.plan.graph) as store:
             async with self.resources.open(self.plan, fresh=False) as opened:
                 await store.ensure(self.plan.graph, await opened.vector_length(self.plan))
-            return await store.replace(replacement)
+            written = await store.replace(replacement)
+        if record is not None:
+            Run(record).add(kind=REFRESHED, applied=timestamp(), written=written.rows)
+        return written
+
+
+def _lost_of(rows: list[str], result: Result) -> str:
+    """A sentence on the rows of the graph that could not be computed again; "" without any."""
+    if not rows:
+        return ""
+    why = f": {result.failed[0].error}" if result.failed else ""
+    what = f"{plural(len(rows), 'row')} of the graph failed, first {rows[0]}{why}"
+    return f"{what}. Refresh again once they succeed"
 
 
 def _has(committed: Committed, number: int, rows: Iterable[tuple[str, str]]) -> bool:
@@ -390,11 +407,6 @@ def _diff(
     """The difference between the stored rows and what becomes of them."""
     before = tables_of(graph, {row: states.stored.values.get(row) for row in found}, partition_of)
     after = tables_of(graph, {row: merged.values for row, merged in found.items()}, partition_of)
-    diff = Diff.between(before, after, graph)
-    changes = (
-        replace(change, causes=causes.of((change.label, change.key)), run=causes.run(change))
-        for change in diff.changes
-    )
     made = states.made.values
     edited = tuple(
         Change(
@@ -406,7 +418,12 @@ def _diff(
         for row, merged in found.items()
         if merged.edited != {} or (merged.values is not None and row not in made)
     )  # fmt: skip
-    return replace(diff, changes=tuple(changes), edited=edited, reasons=causes.reasons)
+    diff = Diff.between(before, after, graph, edited=edited)
+    changes = (
+        replace(change, causes=causes.of((change.label, change.key)), run=causes.run(change))
+        for change in diff.changes
+    )
+    return replace(diff, changes=tuple(changes), reasons=causes.reasons)
 
 
 class _Causes:
@@ -431,16 +448,21 @@ class _Causes:
         """The causes of a change of a row."""
         found: dict[str, None] = {}
         at = self.states.print_of(row)
-        for committed, rows in self._sides:
+        for side, (_, rows) in enumerate(self._sides):
             for number in rows[at].windows if at in rows else ():
-                partition, window = committed.windows[number]
-                named = (self.changes.cause((partition, each.row)) for each in window.rows)
-                found |= dict.fromkeys(filter(None, named))
+                found |= dict.fromkeys(self._of_window(side, number))
         if found:
-            return tuple(found)
+            return tuple(islice(found, _CAUSES))
         return tuple(f"{name} changed" for name in self._relevant(row[0])) or (
             "follows from other changes",
         )
+
+    @cache  # noqa: B019 - it lives as long as one comparison
+    def _of_window(self, side: int, number: int) -> tuple[str, ...]:
+        """What happened to the first rows of a window that changed."""
+        partition, window = self._sides[side][0].windows[number]
+        named = (self.changes.cause((partition, each.row)) for each in window.rows)
+        return tuple(islice(filter(None, named), _CAUSES))
 
     def run(self, change: Change) -> str:
         """The run that wrote a row before; "" if none did."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeAlias, TypeVar
 
-from semgraph.display import Drawing, Wrapped
+from semgraph.display import Drawing, Wrapped, command, option
 from semgraph.errors import BudgetReached, PlanError, Problem, interruptible
 from semgraph.execution.record import Run
 from semgraph.execution.result import OnProgress, Result
@@ -32,11 +32,11 @@ from semgraph.llm.base import LLM, ROLES, Embedder
 from semgraph.llm.journal import size_on_disk
 from semgraph.llm.settings import Settings, check_role
 from semgraph.llm.stack import Budget
-from semgraph.logical.plan import LogicalPlan, choices_over, without_absent
+from semgraph.logical.plan import LogicalPlan, choices_over, models_of, without_absent
 from semgraph.logical.schema import Graph
 from semgraph.logical.semantic import OnError
 from semgraph.meter import StepMetrics
-from semgraph.options import RunOptions
+from semgraph.options import RefreshOptions, RunOptions
 from semgraph.session.examples import run_before, sampled
 from semgraph.session.inputs import (
     check_numbers,
@@ -52,7 +52,7 @@ from semgraph.session.resources import Owned, Resources, UserObjects, require_mo
 from semgraph.session.resume import Resumed, read_resumed, recorded_run, require_same_plan
 from semgraph.session.run import RunRequest, run_plan, trimmed
 from semgraph.session.waiting import Waiting
-from semgraph.stores.base import Statistics, Store, open_for_reading
+from semgraph.stores.base import Statistics, Store, Written, open_for_reading
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -88,15 +88,21 @@ def _takes_arguments_of(
 
 async def _reprocessed(request: RunRequest, resources: Resources) -> Result:
     """Refresh a graph with fresh answers about the rows of a request."""
-    from semgraph.session.refresh import RefreshOptions, compute_refresh
+    from semgraph.render.diff import headline
+    from semgraph.session.refresh import compute_refresh
 
-    options = replace(request.options, fresh=False)
+    options = replace(request.options, fresh=False, write=True)  # in the scratch copy
     refresh = await compute_refresh(
         replace(request, options=options), RefreshOptions(fresh=True), resources
     )
-    if options.write:
-        await refresh.aapply()
-    return refresh.result
+    written = await refresh.aapply() if request.options.write else Written()
+    result, changed = refresh.result, headline(refresh.diff)
+    assert request.plan.windows is not None
+    others = result.members - request.inputs[request.plan.windows.input].num_rows
+    return replace(
+        result, members=result.members - others, committed=result.committed - others,
+        written=written.rows, notes=(*result.notes, f"these rows were processed again: {changed}"),
+    )  # fmt: skip
 
 
 class Session:
@@ -216,36 +222,41 @@ class Session:
         resources: Resources | None = None,
     ) -> LogicalPlan:
         """A checked plan. With `resume`, unset parameters, implementations and prompts come from that
-        run. `resources` are the models that it is for; default: those of the session. Raises
-        PlanError.
+        run. `resources` are the models that it is for; default: those of the session.
+
+        The choice of a step is that of `use` (also of the call that prepared a plan before), else the
+        session's, the resumed run's, the plan's; its model that of `use`, else the one that `models`
+        bind to the step, else of the others in this order.
+
+        Raises:
+            PlanError: The plan is wrong, or an option names what it lacks.
         """
         if not isinstance(use, Mapping | None):
             hint = f'write use={{STEP: "{use}"}}, with the name of the step'
             raise PlanError(Problem("use names implementations by step", hint=hint))
         with interruptible():
-            chosen = choices_over(use or {}, self.use)
+            of, asked = resources or self._resources, choices_over(use or {}, {})
             if isinstance(plan, (str, Path)):
                 earlier = self.resumed(resume)
                 if earlier.plan:
                     require_same_plan(earlier, plan, self.folder)
                 values = {**earlier.params, **(params or {})}
-                chosen, files = (
-                    choices_over(chosen, earlier.use),
-                    {**earlier.prompts, **(prompts or {})},
-                )
-                loaded = self._plans.load(plan, values, preset, chosen, files)
-                return self._by_models(loaded, resources)
-            if not isinstance(plan, (LogicalPlan, Frame)):
+                asked = choices_over(asked, earlier.models)
+                chosen = choices_over(choices_over(asked, self.use), earlier.use)
+                files = {**earlier.prompts, **(prompts or {})}
+                logical = self._plans.load(plan, values, preset, chosen, files)
+            elif not isinstance(plan, (LogicalPlan, Frame)):
                 raise no_plan(plan)
-            if params or preset or prompts:
+            elif params or preset or prompts:
                 what = "parameters, presets and prompts take effect when a plan is loaded"
                 raise PlanError(Problem(what, hint="give the plan's name or path"))
-            logical = plan if isinstance(plan, LogicalPlan) else plan.to_plan()
-            return self._by_models(logical.using(chosen), resources)
-
-    def _by_models(self, plan: LogicalPlan, resources: Resources | None = None) -> LogicalPlan:
-        of = resources or self._resources
-        return plan.by_models((*of.settings.chosen_roles, *of.objects.models), ROLES)
+            else:
+                logical = plan if isinstance(plan, LogicalPlan) else plan.to_plan()
+                logical.require_steps(asked)
+                asked = choices_over(asked, logical.asked)
+                logical = logical.using(choices_over(asked, self.use))
+            logical = logical.by_models((*of.settings.chosen_roles, *of.objects.models), ROLES)
+            return replace(logical.using(models_of(asked)), asked=asked) if asked else logical
 
     def resumed(self, run: str | None) -> Resumed:
         """The request of a recorded run; empty without a run. Raises PlanError if there is no such
@@ -337,6 +348,10 @@ class Session:
         request = RunRequest(logical, {}, options, self.runs)
         check_numbers(options)  # and other options, before the example is paid
         trimmed(request)
+        if options.reprocesses(logical):
+            from semgraph.session.refresh import require_refreshable
+
+            require_refreshable(logical, resources)
         engine = self._engine(resources, earlier)
         first: list[Result] = []
         if not rows_by_input and logical.inputs:
@@ -348,7 +363,7 @@ class Session:
         request = replace(request, plan=without_absent(logical, tables), inputs=tables).continuing(
             earlier
         )
-        if options.again and logical.windows is not None and logical.writes and until is None:
+        if options.reprocesses(logical):
             result = await _reprocessed(request, resources)
         elif engine is None:
             result = await run_plan(request, resources)
@@ -437,8 +452,11 @@ class Session:
                 values of a row are not in the graph; nothing was spent.
             BudgetReached: A limit stopped it. Repeat it with a higher one: the journal has the answers.
         """
-        from semgraph.session.refresh import RefreshOptions, compute_refresh
+        from semgraph.session.refresh import compute_refresh
 
+        if retract is not None and not complete:
+            hint = f"add {command('--complete', 'complete=True')}, or leave it out"
+            raise PlanError(Problem(f"{option('retract', retract)} retracts nothing", hint=hint))
         given = given_rows(plan, {**(inputs or {}), **more})
         logical = self.prepare(plan, params=params, preset=preset, use=use, prompts=prompts)
         refuse_unknown_words("refresh", logical, more, Session.arefresh)
@@ -458,7 +476,7 @@ class Session:
     def refresh(self, plan: PlanLike, /, **options: Any) -> Refresh:
         """Compute a refresh and wait for it. Takes the arguments of `arefresh`.
 
-        >>> refresh = session.refresh("add_episode", episodes=rows)  # doctest: +SKIP
+        >>> refresh = session.refresh("memory.yaml", messages=rows)  # doctest: +SKIP
         >>> refresh.diff, refresh.apply()  # doctest: +SKIP
         """
         return self._waiting.wait(self.arefresh(plan, **options), calls_model=True)
@@ -684,7 +702,7 @@ class Session:
         """Check that limits in dollars can be enforced. Raises PlanError if a model that the plans use
         has no known price, or is for a misspelt role or step.
         """
-        await self._resources.require_prices([self._by_models(plan) for plan in plans])
+        await self._resources.require_prices([self.prepare(plan) for plan in plans])
 
     def require_store(self, settings: Settings) -> None:
         """Check that the store name is complete. Raises PlanError or StoreUnavailable."""
@@ -822,18 +840,10 @@ class Session:
         Raises:
             PlanError: There is no such record, or the session keeps none.
         """
-        from semgraph.compare.comparison import Comparison
         from semgraph.render.html import save
 
         runs = self._records()
-        names = [
-            record.run
-            if isinstance(record, Result)
-            else record.id
-            if isinstance(record, Comparison)
-            else record
-            for record in records
-        ]
+        names = [str(getattr(each, "run", getattr(each, "id", each))) for each in records]
         return save(names or ["last"], self.folder / to, runs)
 
     def why(

@@ -254,7 +254,7 @@ class History:
 
 
 @dataclass(frozen=True)
-class Replacement:
+class NewContent:
     """New content for what one plan committed in some partitions, written in one transaction.
 
     Args:
@@ -456,7 +456,7 @@ class Store(StoreReads, Protocol):
         """
         ...
 
-    async def replace(self, new: Replacement) -> Written:
+    async def replace(self, new: NewContent) -> Written:
         """Write a batch and replace the markers of a plan, all in one transaction.
 
         Raises:
@@ -698,7 +698,7 @@ class ConfinedStore:
         self._require(partitions)
         return await self._store.history(plan, partitions)
 
-    async def replace(self, new: Replacement) -> Written:
+    async def replace(self, new: NewContent) -> Written:
         """As `Store.replace`."""
         self._require([*new.heads, *(marker.partition for marker in new.markers)])
         self._require_in(new.batch)

@@ -12,8 +12,8 @@ from semgraph.stores.base import (
     Deletion,
     Method,
     Migratable,
+    NewContent,
     PartitionState,
-    Replacement,
     WriteBatch,
 )
 
@@ -123,7 +123,7 @@ async def test_it_lists_and_replaces_windows_of_its_partition_alone(confined, st
     before = await rows_of_others(store)
     new = world.write("Person", {"uuid": "g3", "name": "Cleo"})
     marker = world.marker("", rows=("n2",))
-    replacement = Replacement(WriteBatch((new,)), "p", {"g": ("head g", "new")}, (marker,))
+    replacement = NewContent(WriteBatch((new,)), "p", {"g": ("head g", "new")}, (marker,))
     await confined.replace(replacement)
     [window] = (await confined.history("p", ["g"]))["g"].windows
     assert [row.row for row in window.rows] == ["n2"]

@@ -13,7 +13,7 @@ from semgraph.stores.base import (
     CommittedWindow,
     History,
     Method,
-    Replacement,
+    NewContent,
     WriteBatch,
 )
 from semgraph.stores.prepare import RowsRefused
@@ -52,7 +52,7 @@ async def rows_of(store):
 
 def replacement(*writes, heads=None, markers=(), plan="p"):
     """New content in place of what plan "p" committed in group "g"."""
-    return Replacement(WriteBatch(writes), plan, heads or {"g": ("h1", "new")}, tuple(markers))
+    return NewContent(WriteBatch(writes), plan, heads or {"g": ("h1", "new")}, tuple(markers))
 
 
 async def test_windows_are_listed_in_the_order_of_their_commits(store, world):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from semgraph.errors import SemgraphError
 from semgraph.expr.functions import overlap
-from semgraph.stores.base import Method, Replacement, WriteBatch
+from semgraph.stores.base import Method, NewContent, WriteBatch
 from tests.examples import examples
 
 WORDS = ["red", "blue", "fox", "hen", "a1", "b22"]
@@ -165,7 +165,7 @@ async def tell(store, world, turn, step) -> str:
     try:
         if isinstance(step, tuple):
             await store.replace(
-                Replacement(
+                NewContent(
                     batch, "p", heads, (marker, replace(marker, rows=("other",), witness=None))
                 )
             )

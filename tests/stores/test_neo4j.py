@@ -27,7 +27,7 @@ from semgraph.errors import DataError, EngineError, StoreUnavailable
 from semgraph.expr import parse_scalar
 from semgraph.frontend.graph_files import graph_of
 from semgraph.session import Session
-from semgraph.stores.base import Method, NodeWrite, Replacement, WriteBatch
+from semgraph.stores.base import Method, NewContent, NodeWrite, WriteBatch
 from semgraph.stores.neo4j import bolt as neo4j_bolt
 from semgraph.stores.neo4j import search_cypher
 from semgraph.stores.neo4j.schema import Setup
@@ -614,7 +614,7 @@ async def test_nothing_of_a_window_stays_in_the_database_without_its_rows(
     await world.commit(store, world.delete("Note", "n2", "n3"))
     assert left() == [0, 0, 0]
     await commit("h5", "h4", "n5")
-    await store.replace(Replacement(WriteBatch(()), "p", {"g": ("h5", "h6")}, ()))
+    await store.replace(NewContent(WriteBatch(()), "p", {"g": ("h5", "h6")}, ()))
     assert left() == [0, 0, 0]
     await commit("h7", "h6", "n6")
     await store.clear(["g"])

@@ -16,7 +16,7 @@ from semgraph.errors import DataError, EngineError, PlanError, StoreUnavailable
 from semgraph.expr.functions import overlap
 from semgraph.expr.scalar import parse_scalar
 from semgraph.frontend.graph_files import graph_of
-from semgraph.stores.base import Method, Replacement, WriteBatch
+from semgraph.stores.base import Method, NewContent, WriteBatch
 from semgraph.stores.sqlite import fulltext
 from semgraph.stores.sqlite.store import SqliteStore, check_library
 from tests.inside import blocks_of, connection, memory
@@ -654,7 +654,7 @@ async def test_nothing_of_a_window_stays_in_the_file_without_its_rows(tmp_path, 
     await world.commit(store, world.delete("Note", "n2", "n3"))
     assert left() == [0, 0, 0]
     await commit("h5", "h4", "n5")
-    await store.replace(Replacement(WriteBatch(()), "p", {"g": ("h5", "h6")}, ()))
+    await store.replace(NewContent(WriteBatch(()), "p", {"g": ("h5", "h6")}, ()))
     assert left() == [0, 0, 0]
     await commit("h7", "h6", "n6")
     await store.clear(["g"])

@@ -17,6 +17,7 @@ from semgraph.render.diff import (
     holds,
     name_of,
     properties,
+    reasons,
     text_of,
 )
 from semgraph.render.html.graph import graph
@@ -34,7 +35,7 @@ def changed(diff: Diff, number: str) -> dict[str, Any]:
     rows = [(change, "") for _, own in groups(diff.changes) for change in own]
     rows += [(change, "stays as edited") for change in diff.edited]
     return {
-        "notes": [*diff.reasons, headline(diff)],
+        "notes": [*reasons(diff), headline(diff)],
         "graphs": [each | {"table": None, "alone": ""} for each in pictures],
         "table": _table(diff, rows) if rows else None,
     }

@@ -19,6 +19,7 @@ from semgraph.compare.comparison import FILE, Arm, Comparison, load_comparison
 from semgraph.diff import FILE as DIFF
 from semgraph.diff import Diff
 from semgraph.execution.record import (
+    RAN,
     WRITTEN,
     Run,
     exchanges,
@@ -109,7 +110,8 @@ def _article(record: Run, anchor: str, texts: CallTexts) -> Data:
             sections = _comparison_sections(comparison, record, lookup, texts, anchor)
             return {"title": _comparison_title(comparison), "sections": list(sections)}
         recorded = RecordedRun(record, closing.enter_context(exchanges(record)))
-        title = f"{record.facts.get('plan') or 'a run'} · run {record.name}"
+        kind = record.facts.get("kind", RAN)
+        title = f"{record.facts.get('plan') or 'a run'} · {kind} {record.name}"
         return {"title": title, "sections": list(_run_sections(recorded, texts, anchor))}
 
 
@@ -444,6 +446,7 @@ def _summary(run: RecordedRun) -> Data:
         ("store", run.setting("store")),
         ("began", at(run.run.started, " UTC")),
         ("ended", f"{facts.get('status', 'unknown')}{after}"),
+        *([("applied", at(facts["applied"], " UTC"))] if "applied" in facts else []),
         ("semgraph", facts.get("semgraph") or UNKNOWN),
         *counted_rows(run.run.metrics.get("counts") or {}),
     ]

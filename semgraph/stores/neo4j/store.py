@@ -31,8 +31,8 @@ from semgraph.stores.base import (
     CommittedWindow,
     History,
     MatchQuery,
+    NewContent,
     PartitionState,
-    Replacement,
     SearchQuery,
     Statistics,
     WriteBatch,
@@ -160,13 +160,7 @@ class Neo4jStore:
         database: None: the user's home database.
     """
 
-    def __init__(
-        self,
-        uri: str,
-        user: str,
-        password: str,
-        database: str | None = None,
-    ) -> None:
+    def __init__(self, uri: str, user: str, password: str, database: str | None = None) -> None:
         self._bolt = Bolt(uri, user, password, database)
         self._outdated: dict[tuple[str, str], int] = {}
         self._begin()
@@ -455,11 +449,7 @@ class Neo4jStore:
                 )
         return {name: history_of(heads[name], rows[name], windows[name]) for name in asked}
 
-    async def commit(
-        self,
-        batch: WriteBatch,
-        marker: CommitMarker | None = None,
-    ) -> Written:
+    async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
         """Write all of a batch, or nothing, in one transaction and one round trip.
 
         Raises:
@@ -471,13 +461,13 @@ class Neo4jStore:
         """
         of = (marker,) if marker is not None else ()
         heads = {each.partition: (each.before, each.head) for each in of}
-        return await self._commit(Replacement(batch, "", heads, of))
+        return await self._commit(NewContent(batch, "", heads, of))
 
-    async def replace(self, new: Replacement) -> Written:
+    async def replace(self, new: NewContent) -> Written:
         """Write a batch and replace the markers of a plan, in one transaction. Raises as `commit`."""
         return await self._commit(new, whole=True)
 
-    async def _commit(self, new: Replacement, *, whole: bool = False) -> Written:
+    async def _commit(self, new: NewContent, *, whole: bool = False) -> Written:
         self._searches.shrunk(whole or new.batch.deletes)
         first = new_lengths(self._bolt, self.graph, self._lengths, new.batch)
         async with self._measuring if first else nullcontext():  # the first vectors fix the length

@@ -20,8 +20,8 @@ from semgraph.stores.base import (
     CommitMarker,
     Deletion,
     EdgeWrite,
+    NewContent,
     NodeWrite,
-    Replacement,
     Write,
     WriteBatch,
     Written,
@@ -181,7 +181,7 @@ class CommitText:
 
 
 def compile_commit(
-    graph: Graph, new: Replacement, indexes: Indexes, *, whole: bool = False
+    graph: Graph, new: NewContent, indexes: Indexes, *, whole: bool = False
 ) -> CommitText:
     """The statement for a batch and its commit markers, which replace those of the same rows, or all
     if `whole`. Raises EngineError for unknown columns, RowsRefused for values that cannot be stored.
@@ -263,7 +263,7 @@ WITH collect(DISTINCT of) AS windows
 }}"""
 
 
-def _heads(new: Replacement) -> list[dict[str, Any]]:
+def _heads(new: NewContent) -> list[dict[str, Any]]:
     """The heads to compare and set, in the order in which every transaction locks them."""
     windows = Counter(marker.partition for marker in new.markers)
     return [
@@ -273,7 +273,7 @@ def _heads(new: Replacement) -> list[dict[str, Any]]:
     ]
 
 
-def _marks(new: Replacement) -> list[dict[str, Any]]:
+def _marks(new: NewContent) -> list[dict[str, Any]]:
     """The windows of a commit; `after` is the number of later ones in the same partition."""
     after = Counter[str]()
     marks: list[dict[str, Any]] = []
@@ -482,7 +482,7 @@ async def commit(
     graph: Graph,
     indexes: Indexes,
     lengths: Lengths,
-    changes: Replacement,
+    changes: NewContent,
     *,
     whole: bool = False,
 ) -> Written:
@@ -693,7 +693,7 @@ async def _try(
     some = WriteBatch(
         tuple(replace(writes[of], rows=writes[of].rows.take(own)) for of, own in places.items())
     )
-    text = compile_commit(graph, Replacement(some, "", {}, ()), indexes)
+    text = compile_commit(graph, NewContent(some, "", {}, ()), indexes)
 
     async def work(tx: AsyncManagedTransaction) -> None:
         await bolt.run(tx, text.text, text.parameters)

@@ -146,6 +146,11 @@ class Table:
             raise EngineError(f'{self.label.name} has no property "{name}"; it has {known}')
         return self.columns[name]
 
+    @property
+    def fulltext(self) -> list[str]:
+        """The names of its full-text tables."""
+        return [_words_name(self.label, index) for index in self.label.fulltext]
+
     def words(self, prop: str) -> tuple[str, tuple[str, ...]]:
         """The full-text table with a property, and all properties in it."""
         index, properties = next((i, p) for i, p in self.label.fulltext.items() if prop in p)
@@ -189,12 +194,6 @@ class Table:
             yield from self._fulltext(_words_name(self.label, index), properties)
         for vector in self.label.vectors.values():
             yield from self._vectors(self.vectors(vector))
-
-    def forget_words(self, con: sqlite3.Connection) -> None:
-        """Take the words of deleted rows out of the file: FTS5 keeps them until it merges its parts."""
-        for index in self.label.fulltext:
-            fts = quote(_words_name(self.label, index))
-            con.execute(f"INSERT INTO {fts} ({fts}) VALUES ('optimize')")
 
     def _index(self, name: str) -> tuple[str, str]:
         full = f"{self.label.name}#by#{name}"

@@ -17,8 +17,8 @@ from semgraph.stores.base import (
     Deletion,
     EdgeWrite,
     History,
+    NewContent,
     PartitionState,
-    Replacement,
     WriteBatch,
 )
 from semgraph.stores.markers import (
@@ -60,10 +60,18 @@ def compare_and_set_head(
     """Compare and set the head of a partition, in a transaction that holds the lock. Raises
     ConcurrentWrite.
     """
-    row = con.execute('SELECT head FROM "#heads" WHERE part = ?', (partition,)).fetchone()
-    if before != (row[0] if row else None):
+    if before != _head(con, partition):
         raise ConcurrentWrite(partition)
     con.execute('INSERT OR REPLACE INTO "#heads" VALUES (?, ?)', (partition, head))
+
+
+def _head(con: sqlite3.Connection, partition: str) -> str | None:
+    row = con.execute('SELECT head FROM "#heads" WHERE part = ?', (partition,)).fetchone()
+    return row[0] if row else None
+
+
+def _time(micros: int) -> datetime:
+    return _EPOCH + micros * _MICROSECOND
 
 
 def _micros(time: datetime) -> int:
@@ -127,12 +135,6 @@ class ReadMarkers:
             for name, table in tables.items()
         }
 
-    def head(self, partition: str) -> str | None:
-        """The head of a partition."""
-        sql = 'SELECT head FROM "#heads" WHERE part = ?'
-        row = self.con.execute(sql, (partition,)).fetchone()
-        return row[0] if row else None
-
     def markers(
         self, partition: str, more: str = "", *values: str
     ) -> Iterator[tuple[int | None, int | None, CommittedRow]]:
@@ -141,8 +143,7 @@ class ReadMarkers:
         for row, fingerprint, now, run, content, witness, window, place in found.fetchall():
             exists = self.witnesses.get(witness)
             if witness is None or (exists and self.con.execute(exists, (row,)).fetchone()):
-                time = _EPOCH + now * _MICROSECOND
-                yield window, place, CommittedRow(row, fingerprint, time, run, content)
+                yield window, place, CommittedRow(row, fingerprint, _time(now), run, content)
 
     def windows(self, partition: str) -> dict[int, CommittedWindow]:
         """The windows of a partition by number, without their rows."""
@@ -153,8 +154,8 @@ class ReadMarkers:
         return {
             number: CommittedWindow(
                 (),
-                _EPOCH + now * _MICROSECOND,
-                None if begun is None else _EPOCH + begun * _MICROSECOND,
+                _time(now),
+                None if begun is None else _time(begun),
                 parts_in(parts),
                 unpack(writes),
             )
@@ -165,7 +166,7 @@ class ReadMarkers:
         """As `Store.states`."""
         return {
             partition: PartitionState(
-                self.head(partition),
+                _head(self.con, partition),
                 {
                     row: marker
                     for row in dict.fromkeys(own)
@@ -178,7 +179,7 @@ class ReadMarkers:
     def history(self, partitions: Iterable[str]) -> dict[str, History]:
         """As `Store.history`."""
         return {
-            name: history_of(self.head(name), self.markers(name), self.windows(name))
+            name: history_of(_head(self.con, name), self.markers(name), self.windows(name))
             for name in partitions
         }
 
@@ -428,34 +429,34 @@ def commit(
     counts = _write(con, tables, batch, merges)
     if marker is not None:
         write_markers(con, marker)
-    elif any(isinstance(write, Deletion) for write in batch.writes):
-        _forget_words(con, tables)
     return counts
 
 
 def replace(
     con: sqlite3.Connection,
     tables: Mapping[str, Table],
-    new: Replacement,
+    new: NewContent,
     merges: Sequence[EncodedMerge],
 ) -> dict[str, int]:
     """Write a batch and replace the markers of a plan. As `commit`."""
     for partition, (before, head) in new.heads.items():
         compare_and_set_head(con, partition, before, head)
     counts = _write(con, tables, new.batch, merges)
+    if new.batch.rows:
+        forget_words(con, tables)
     for own in ('"#marks"', '"#windows"'):
         sql = f"DELETE FROM {own} WHERE plan = ? AND part = ?"
         con.executemany(sql, ((new.plan, partition) for partition in new.heads))
     for marker in new.markers:
         write_markers(con, marker)
     _delete_unnamed_parts(con)
-    _forget_words(con, tables)
     return counts
 
 
-def _forget_words(con: sqlite3.Connection, tables: Mapping[str, Table]) -> None:
-    for table in tables.values():
-        table.forget_words(con)
+def forget_words(con: sqlite3.Connection, tables: Mapping[str, Table]) -> None:
+    """Remove the words of deleted rows from the full-text tables, which keep them until they merge."""
+    for name in (full for table in tables.values() for full in table.fulltext):
+        con.execute(f"INSERT INTO {quote(name)} ({quote(name)}) VALUES ('optimize')")
 
 
 def _write(
@@ -505,5 +506,5 @@ def clear(
         con.execute(
             f"DELETE FROM {own}" + ("" if partitions is None else f" WHERE part IN ({inner})")
         )
+    forget_words(con, tables)
     _delete_unnamed_parts(con)
-    _forget_words(con, tables)
