@@ -5,7 +5,7 @@
                                           # folder), memories/turns/read; notebooks, notebooks/quickstart
 
 A recording has the answers, embeddings and times of one real run. `--llm recorded` replays it on
-any store.
+any store. That of `add_episode` also has the answers to what docs/refresh.md changes.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ import nbformat
 from IPython.core.interactiveshell import InteractiveShell
 
 import semgraph
+from semgraph.errors import ModelUnavailable
 from semgraph.frontend.document import read_file
 from semgraph.frontend.plan_files import is_plan
+from semgraph.llm.base import Reply, Request, Wrapper
 from semgraph.llm.catalogue import DEFAULT_EMBEDDER, DEFAULT_MODEL
 from semgraph.llm.embed import LocalEmbedder
 from semgraph.llm.local import Local
-from semgraph.llm.recording import Recorder
+from semgraph.llm.recording import Recorded, Recorder, Recording
 from semgraph.session import Session
 from semgraph.session.inputs import example_rows
 from semgraph.session.resources import Resources
@@ -39,6 +41,10 @@ from semgraph.stores.sqlite.store import SqliteStore
 ROOT = Path(__file__).parents[1]
 PLANS = ROOT / "plans"
 NOTEBOOKS = ROOT / "notebooks"
+REFRESHED = PLANS / "add_episode.yaml"
+EDIT = ("February 15th", "March 1st")
+PROMPT, LINE = "extract_facts", "Write each fact in at most eight words."
+"""What docs/refresh.md changes: the text of a row, and the end of a prompt."""
 
 
 def shipped() -> list[Path]:
@@ -77,6 +83,52 @@ def record_plan(path: Path) -> None:
         result = session.run(path, record_to=plan.recording, inputs=example.inputs)
         calls, failed = result.meter.total().calls_issued, len(result.failed)
         _print(f"{plan.name}: {calls} calls", started, f"{failed} failed")
+
+
+class _Continued(Wrapper):
+    """Answers from a recording, and the other requests from a model.
+
+    Args:
+        recording: The recording.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        super().__init__(Local(DEFAULT_MODEL))
+        self._recorded = Recorded(recording)
+
+    async def complete(self, request: Request) -> Reply:
+        """Answer one request."""
+        with contextlib.suppress(ModelUnavailable):
+            return await self._recorded.complete(request)
+        return await self.inner.complete(request)
+
+
+def record_refreshes() -> None:
+    """Add the answers to the changes of docs/refresh.md to the recording of `add_episode`."""
+    started = time.perf_counter()
+    recorder = Recorder()
+    with Session(llm="recorded") as session:
+        plan = session.prepare(REFRESHED)
+    recorder.recording = Recording.read(plan.recording)
+    llm = recorder.llm(_Continued(recorder.recording))
+    embedder = recorder.embedder(LocalEmbedder(DEFAULT_EMBEDDER))
+    rows = [
+        {**row, "uuid": f"m{n}"}
+        for n, row in enumerate(example_rows(plan).inputs["episodes"], start=1)
+    ]
+    edited = [{**row, "content": row["content"].replace(*EDIT)} for row in rows]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Session(llm=llm, embedder=embedder, store="memory", journal=False, runs="") as session,
+    ):
+        prompt = Path(folder) / f"{PROMPT}.md"
+        text = (PLANS / "prompts" / prompt.name).read_text(encoding="utf-8")
+        prompt.write_text(f"{text}{LINE}\n", encoding="utf-8")
+        session.run(REFRESHED, episodes=rows)
+        session.refresh(REFRESHED, episodes=edited).apply()
+        session.refresh(REFRESHED, episodes=edited, prompts={PROMPT: prompt})
+    recorder.write(plan.recording)
+    _print(f"refresh: {len(recorder.recording.answers)} answers", started)
 
 
 def record_notebook(path: Path) -> None:
@@ -127,6 +179,8 @@ def main(names: list[str]) -> None:
     for path in shipped():
         if not names or is_named(path, names):
             record_plan(path)
+    if not names or is_named(REFRESHED, names):
+        record_refreshes()
     for path in replaying_notebooks():
         if not names or {"notebooks", f"notebooks/{path.stem}"} & set(names):
             record_notebook(path)

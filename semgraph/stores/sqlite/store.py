@@ -98,12 +98,7 @@ class SqliteStore:
             int8.
     """
 
-    def __init__(
-        self,
-        path: str | PathLike[str],
-        *,
-        exact_up_to: int = EXACT_UP_TO,
-    ) -> None:
+    def __init__(self, path: str | PathLike[str], *, exact_up_to: int = EXACT_UP_TO) -> None:
         self.path = fspath(path)
         self._exact_up_to = exact_up_to
         self._file = self._main = File(self.path, self.name)
@@ -347,11 +342,7 @@ class SqliteStore:
             lambda con: ReadMarkers(con, tables, plan).history(partitions), large=True
         )
 
-    async def commit(
-        self,
-        batch: WriteBatch,
-        marker: CommitMarker | None = None,
-    ) -> Written:
+    async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
         """Write a batch and its commit marker in one transaction. Raises ConcurrentWrite, DataError,
         StoreUnavailable.
         """
