@@ -88,12 +88,24 @@ class Problem:
 
 
 class PlanError(SemgraphError):
-    """A plan, an option or a configuration is wrong. It has all problems found, not only the first."""
+    """A plan, an option or a configuration is wrong. It has all problems found, not only the first.
+
+    A text becomes a problem with the other arguments.
+    """
 
     exit_code = 2
 
-    def __init__(self, *problems: Problem | str) -> None:
-        self.problems = tuple(Problem(p) if isinstance(p, str) else p for p in problems)
+    def __init__(
+        self,
+        *problems: Problem | str,
+        step: str | None = None,
+        position: Position | None = None,
+        there: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        self.problems = tuple(
+            Problem(p, step, position, there, hint) if isinstance(p, str) else p for p in problems
+        )
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
@@ -234,6 +246,15 @@ class Faults(Fault):
     def mapped(self, change: Callable[[Fault], Fault]) -> Faults:
         """The faults after a change of each."""
         return Faults(map(change, self.faults))
+
+
+@contextmanager
+def faults_at(*path: str | int) -> Iterator[None]:
+    """Lengthen the paths of the faults that a block raises, as `Fault.under` does."""
+    try:
+        yield
+    except Fault as fault:
+        raise fault.under(*path) from None
 
 
 def each(fault: Fault) -> tuple[Fault, ...]:

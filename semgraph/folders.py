@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from semgraph.errors import PlanError, Problem
+from semgraph.errors import PlanError
 
 _lock = threading.RLock()  # a module is in sys.modules while it still runs
 
@@ -43,7 +43,7 @@ def code_folders(shipped: Path, own: Iterable[Path | str], kind: str, form: str)
     for folder in folders:
         if not folder.is_dir():
             hint = f"name a folder that holds {form}"
-            raise PlanError(Problem(f'no folder "{folder}" of {kind}', hint=hint))
+            raise PlanError(f'no folder "{folder}" of {kind}', hint=hint)
     return folders
 
 
@@ -55,7 +55,7 @@ def files_by_name(folders: Iterable[Path], kind: str) -> dict[str, Path]:
             other = files.setdefault(file.stem, file)
             if other != file:
                 msg = f'two files are {kind} "{file.stem}": {other} and {file}'
-                raise PlanError(Problem(msg, hint="rename one of them"))
+                raise PlanError(msg, hint="rename one of them")
     return files
 
 
@@ -70,7 +70,7 @@ def content_of(file: Path) -> Content:
     try:
         data = file.read_bytes()
     except OSError as error:
-        raise PlanError(Problem(f"{file}: {error.strerror}", hint="make it readable")) from error
+        raise PlanError(f"{file}: {error.strerror}", hint="make it readable") from error
     return Content(data, _digest(data))
 
 
@@ -114,7 +114,7 @@ def _module_of(kind: str, file: Path, name: str) -> ModuleType:
         line = error.lineno if isinstance(error, SyntaxError) else line_in(file, error)
         place = f"{file}:{line}" if line else str(file)
         raise PlanError(
-            Problem(f"{place}: {type(error).__name__}: {error}", hint="correct the file")
+            f"{place}: {type(error).__name__}: {error}", hint="correct the file"
         ) from error
     return module
 

@@ -19,18 +19,12 @@ import inspect
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 import pyarrow as pa
 
-from semgraph.errors import (
-    InputError,
-    PlanError,
-    Problem,
-    RowError,
-    did_you_mean,
-)
+from semgraph.errors import InputError, PlanError, Problem, RowError, did_you_mean
 from semgraph.execution.result import Result
 from semgraph.extras import install
 from semgraph.formats import plural
@@ -77,7 +71,7 @@ def use(session: Session) -> None:
     global _session  # noqa: PLW0603
     if not isinstance(session, Session):
         hint = 'write use(semgraph.Session(llm="openai:gpt-4.1-mini"))'
-        raise PlanError(Problem(f"{type(session).__name__} is no session", hint=hint))
+        raise PlanError(f"{type(session).__name__} is no session", hint=hint)
     _session = session
 
 
@@ -204,50 +198,42 @@ class Semantics:
         )
 
 
-class _SeriesWithoutOperators:
-    """`series.sem`: the standard error of the mean, as without this module, and no operators."""
-
-    def __init__(self, series: pd.Series) -> None:
-        self._series = series
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The standard error of the mean."""
-        return _standard_error_of_column(self._series, *args, **kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        """Refuse an operator with a reference to the frame that has it."""
-        there = "semantic operators are those of data frames"
-        hint = f'write df.sem.{name}(...), or series.to_frame("text").sem.{name}(...)'
-        raise AttributeError(str(Problem(f'series.sem has no "{name}"', there=there, hint=hint)))
-
-
-class _GroupsWithoutOperators:
-    """`df.groupby(...).sem`: the standard error of the mean, as without this module, and no
-    operators.
+@dataclass(frozen=True)
+class _WithoutOperators:
+    """`series.sem` and `df.groupby(...).sem`: the standard error of the mean, as without this module,
+    and no operators.
     """
 
-    def __init__(self, groups: pd.api.typing.DataFrameGroupBy) -> None:
-        self._groups = groups
-
-    class Attribute:
-        """The attribute `sem` of groups; on their class, the original method."""
-
-        def __get__(self, groups: pd.api.typing.DataFrameGroupBy | None, owner: type) -> Any:
-            if groups is None:
-                return _standard_error_of_groups
-            return _GroupsWithoutOperators(groups)
+    owner: Any
+    what: str
+    standard_error: Callable[..., Any]
+    hint: str
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The standard error of the mean."""
-        return _standard_error_of_groups(self._groups, *args, **kwargs)
+        return self.standard_error(self.owner, *args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        """Refuse an operator with the argument that replaces its groups."""
-        there = "semantic operators are those of data frames"
-        hint = 'groups are an argument: df.sem.agg(..., by="COLUMN"), df.sem.topk(..., by="COLUMN")'
+        """Refuse an operator with what replaces it."""
+        there, hint = "semantic operators are those of data frames", self.hint.format(name)
         raise AttributeError(
-            str(Problem(f'groupby(...).sem has no "{name}"', there=there, hint=hint))
+            str(Problem(f'{self.what}.sem has no "{name}"', there=there, hint=hint))
         )
+
+
+def _of_series(series: pd.Series) -> _WithoutOperators:
+    hint = 'write df.sem.{0}(...), or series.to_frame("text").sem.{0}(...)'
+    return _WithoutOperators(series, "series", _standard_error_of_column, hint)
+
+
+class _OfGroups:
+    """The attribute `sem` of groups; on their class, the original method."""
+
+    def __get__(self, groups: pd.api.typing.DataFrameGroupBy | None, owner: type) -> Any:
+        if groups is None:
+            return _standard_error_of_groups
+        hint = 'groups are an argument: df.sem.agg(..., by="COLUMN"), df.sem.topk(..., by="COLUMN")'
+        return _WithoutOperators(groups, "groupby(...)", _standard_error_of_groups, hint)
 
 
 class _Rows:
@@ -262,7 +248,7 @@ class _Rows:
         if source.columns.nlevels > 1:
             what = f"the columns of the frame have {source.columns.nlevels} levels"
             hint = 'make one of them: df.columns = ["_".join(map(str, c)) for c in df.columns]'
-            raise InputError(Problem(what, hint=hint))
+            raise InputError(what, hint=hint)
         self.source = source
         self.left_out: dict[str, Problem] = {}
         columns: dict[str, Any] = {}
@@ -283,7 +269,7 @@ def _data_frame(other: Any, method: str) -> pd.DataFrame:
         what = f"{method}: other is {type(other).__name__}, not a data frame of pandas"
         column = isinstance(other, pd.Series)
         hint = 'give other.to_frame("name")' if column else "give pd.DataFrame(rows)"
-        raise InputError(Problem(what, hint=hint))
+        raise InputError(what, hint=hint)
     return cast("pd.DataFrame", other)
 
 
@@ -293,7 +279,7 @@ def _column(frame: pd.DataFrame, *, alone: bool) -> Any:
     """
     if not alone:
         what = f'the frame has column "{frame.columns[0]}" twice, but for case'
-        raise InputError(Problem(what, hint="rename one of them"))
+        raise InputError(what, hint="rename one of them")
     rows: Any = table(frame, name="df").made.table
     for error, _ in set_aside(rows):
         raise InputError(error)
@@ -315,7 +301,7 @@ class _Question:
             raise PlanError(*_problems(error, rows, arguments)) from None
         if use is not None and not any(node.swappable for node in walk(self.frame.node)):
             what, hint = f"{operator} has no implementations for use to choose", "leave use out"
-            raise PlanError(Problem(what, hint=hint))
+            raise PlanError(what, hint=hint)
 
     def rows(self) -> pd.DataFrame:
         """The rows that the operator returns, with its answers."""
@@ -361,9 +347,7 @@ class _Question:
         )
         if taken is not None:
             raise PlanError(
-                Problem(
-                    f'the frame has a column "{taken}" already', hint="name the new one otherwise"
-                )
+                f'the frame has a column "{taken}" already', hint="name the new one otherwise"
             )
 
     def _run(self, frame: Frame) -> Result:
@@ -400,13 +384,13 @@ def _refuse_arguments(arguments: Mapping[str, Any], use: object) -> None:
     """Refuse pandas values in arguments that take words. Raises PlanError."""
     if not isinstance(use, str | None):
         hint = 'it is that of this operator: use="packed(rows=10)"'
-        raise PlanError(Problem(f"use is {type(use).__name__}, not an implementation", hint=hint))
+        raise PlanError(f"use is {type(use).__name__}, not an implementation", hint=hint)
     for name, value in arguments.items():
         if isinstance(value, pd.Series):
             hint = (
                 f'write SQL over columns, {name}="stars < 3", or choose rows before: df[mask].sem'
             )
-            raise PlanError(Problem(f"{name} is a Series of pandas", hint=hint))
+            raise PlanError(f"{name} is a Series of pandas", hint=hint)
 
 
 def _problems(error: PlanError, rows: _Rows, arguments: Mapping[str, Any]) -> list[Problem]:
@@ -484,11 +468,11 @@ def _made(parts: Sequence[Any], source: pd.DataFrame, result: Result) -> pd.Data
 _standard_error = pd.DataFrame.sem
 _standard_error_of_column = pd.Series.sem
 _standard_error_of_groups = pd.api.typing.DataFrameGroupBy.sem
-pd.api.typing.DataFrameGroupBy.sem = _GroupsWithoutOperators.Attribute()
+pd.api.typing.DataFrameGroupBy.sem = _OfGroups()
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", UserWarning)  # about the method that `Semantics.__call__` keeps
     pd.api.extensions.register_dataframe_accessor("sem")(Semantics)
-    pd.api.extensions.register_series_accessor("sem")(_SeriesWithoutOperators)
+    pd.api.extensions.register_series_accessor("sem")(_of_series)
 
 
 def _at_exit() -> None:

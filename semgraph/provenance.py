@@ -222,16 +222,14 @@ def explain(run: Run, what: str, lookup: Lookup = lambda _call: None) -> Chain:
     if not tracer.has_lineage:
         version = run.facts.get("semgraph", "an earlier version")
         raise PlanError(
-            Problem(
-                f"run {run.name} was recorded by semgraph {version} without the lineage of its rows",
-                hint="run the plan again; what the journal has of it costs nothing",
-            )
+            f"run {run.name} was recorded by semgraph {version} without the lineage of its rows",
+            hint="run the plan again; what the journal has of it costs nothing",
         )
     matches = tracer.find(what)
     if not matches:
         there = "look for a key or a text, whole or its beginning, or for STEP:column=value"
         near = nearest(what, (row for step in tracer.steps for row in tracer.rows("steps", step)))
-        raise PlanError(Problem(f'no row of run {run.name} holds "{what}"', there=there, hint=near))
+        raise PlanError(f'no row of run {run.name} holds "{what}"', there=there, hint=near)
     (step, row), *others = matches
     return Chain(run.name, what, tuple(tracer.back(step, row)), tuple(others))
 
@@ -336,22 +334,18 @@ class Tracer:
         if step not in self.steps:
             there = "steps: " + ", ".join(self.steps)
             raise PlanError(
-                Problem(
-                    f'run {self.run.name} has no step "{step}"',
-                    there=there,
-                    hint=did_you_mean(step, self.steps),
-                )
+                f'run {self.run.name} has no step "{step}"',
+                there=there,
+                hint=did_you_mean(step, self.steps),
             )
         rows = self.rows("steps", step)
         names = list(visible(rows[0])) if rows else []
         if column.partition(".")[0] not in names:
             hint = did_you_mean(column, names)
             raise PlanError(
-                Problem(
-                    f'step {step} has no column "{column}"',
-                    there="columns: " + ", ".join(names),
-                    hint=hint,
-                )
+                f'step {step} has no column "{column}"',
+                there="columns: " + ", ".join(names),
+                hint=hint,
             )
         return rows
 

@@ -159,12 +159,15 @@ def score(units: Tally, *, independent: bool = True) -> Score:
 
 def _exact(units: Sequence[tuple[float, int, int]]) -> Interval | None:
     """The exact interval of F1, if units are right or wrong, or are all alike."""
-    answered = [counts for counts in units if counts[1] or counts[2]]
-    right = sum(hits == own == true for hits, own, true in answered)
+    answered: list[tuple[float, ...]] = [counts for counts in units if counts[1] or counts[2]]
     if not answered:
         return None
-    if {(0, 1, 1), (1, 1, 1)}.issuperset(units):  # one answer each: F1 is a share of the rows
-        return proportion(right, len(answered))
+    if len(most := {max(own, true) for _, own, true in answered}) == 1:  # several equal trials
+        (times,) = most
+        answered = [(hits / times, own / times, true / times) for hits, own, true in answered]
+    right = sum(hits == own == true for hits, own, true in answered)
+    if {(0, 1, 1), (1, 1, 1)}.issuperset(answered) and len(answered) == len(units):
+        return proportion(right, len(answered))  # one answer each: F1 is a share of the rows
     if all(own + true - hits == 1 for hits, own, true in answered):  # rows that are kept or dropped
         return Interval(*(2 * end / (1 + end) for end in proportion(right, len(answered))))
     alike = right == len(answered) or not any(hits for hits, _, _ in answered)
@@ -176,7 +179,8 @@ def difference(
 ) -> IntervalEstimate:
     """The difference of two F1 scores, paired: each sample draws the same units of both.
 
-    Where no unit differs, the interval is that of none of so many units.
+    Where no unit differs, the interval is that of none of so many units; where few do, or all by the
+    same, it is at least as wide as the exact one of the share in which the first is better.
 
     Args:
         ours: A tally.
@@ -192,7 +196,29 @@ def difference(
         number = sum(any(counts) for counts in both)
         high = proportion(0, number, level).high if number else 0.0
         return IntervalEstimate(0.0, Interval(-high, high) if independent else None)
-    return estimate(both, lambda sums: _f1(sums) - _f1(sums[:, 3:]), level)
+    found = estimate(both, lambda sums: _f1(sums) - _f1(sums[:, 3:]), level)
+    return _by_signs(found, both, level) if independent else found
+
+
+def _by_signs(found: IntervalEstimate, both: Sequence[Any], level: float) -> IntervalEstimate:
+    """A difference whose interval holds at the ends: where the units that differ do so by the same, or
+    are too few to show a difference, with the exact interval of the share of these in which the first
+    one is better. So none is shown where McNemar's exact test (1947) shows none.
+    """
+    counts = np.asarray(both, np.float64)
+    pair = counts[:, :3], counts[:, 3:]
+    gains = (_f1(pair[0]) - _f1(pair[1])).round(9)
+    better, number = int((gains > 0).sum()), int((gains != 0).sum())
+    few = 2.0 ** (1 - number) > 1 - level
+    if not found.interval or not number or not (few or len({*abs(gains[gains != 0])}) == 1):
+        return found
+    sums = (np.where(gains[:, None] > 0, *of).sum(0, keepdims=True) for of in (pair, pair[::-1]))
+    best, worst = (float(_f1(each)[0]) for each in sums)
+    error = (1 - level) / 2
+    ends = _least(better, number, error), 1 - _least(number - better, number, error)
+    low, high = ((best - worst) * (2 * end - 1) for end in ends)
+    ends = min(low, found.interval.low), max(high, found.interval.high)
+    return found._replace(interval=Interval(*ends))
 
 
 def holm(
@@ -243,7 +269,8 @@ def agreement(*trials: tuple[Answers, Answers]) -> IntervalEstimate:
     units = list(result.values())
     found = estimate(units, lambda sums: _share(sums[:, 0], sums[:, 1]))
     right = sum(same == number for same, number in units)
-    if units and (right == len(units) or all(unit in {(0, 1), (1, 1)} for unit in units)):
+    none_alike = not any(same for same, _ in units)
+    if units and (right == len(units) or none_alike or {(0, 1), (1, 1)}.issuperset(units)):
         return found._replace(interval=proportion(right, len(units)))
     return found
 

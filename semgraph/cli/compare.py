@@ -17,7 +17,7 @@ from semgraph.cli.options import (
     json_or_text,
     named_values,
 )
-from semgraph.errors import PlanError, Problem
+from semgraph.errors import PlanError
 from semgraph.options import RunOptions
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def compare(
         return
     if plan is None:
         hint = "semgraph compare PLAN --step STEP --implementations A,B"
-        raise PlanError(Problem("there is no plan to compare", hint=hint))
+        raise PlanError("there is no plan to compare", hint=hint)
     chosen = read_arms(implementations, variant or [], grid, arms)
     with options.session() as session:
         prepared = given.prepare(session, plan)
@@ -91,23 +91,10 @@ def compare(
         values = given.rows(prepared)
         options.talk(*header(prepared, plan, values, session.settings))
         job = session.acompare(
-            plan,
-            **given.loading,
-            **chosen,
-            step=step,
-            truth=truth,
-            labels=labels,
-            at=at,
-            judge=judge,
-            trials=trials,
-            times=times,
-            rows=request.rows,
-            sample=request.sample,
-            seed=request.seed,
-            fresh=request.fresh,
-            say=options.talk,
-            inputs=values,
-        )
+            plan, **given.loading, **chosen, step=step, truth=truth, labels=labels, at=at, judge=judge,
+            trials=trials, times=times, rows=request.rows, sample=request.sample, seed=request.seed,
+            fresh=request.fresh, say=options.talk, inputs=values,
+        )  # fmt: skip
         try:
             comparison = options.wait(job)
         except KeyboardInterrupt:
@@ -139,8 +126,7 @@ def read_arms(
     options = ("--implementations", "--variant", "--grid", "--arms")
     typed = [option for option, value in zip(options, given, strict=True) if value]
     if len(typed) > 1:
-        what = f"{' and '.join(typed)} each name the variants"
-        raise PlanError(Problem(what, hint="give one of them"))
+        raise PlanError(f"{' and '.join(typed)} each name the variants", hint="give one of them")
     if grid:
         axes = named_values("--grid", [part.strip() for part in grid.split(";") if part.strip()])
         return {"grid": {key: [_value(key, v) for v in listed(text)] for key, text in axes.items()}}

@@ -27,8 +27,7 @@ Folder = Annotated[
 def doctor(
     options: CommonOptions,
     call: Annotated[
-        bool,
-        flag("--call", "Send each model up to three short requests, and say what it can do."),
+        bool, flag("--call", "Send each model up to three short requests, and say what it can do.")
     ] = False,
 ) -> None:
     """Check this installation: one line for each fact, with the remedy where something is
@@ -41,10 +40,8 @@ def doctor(
     from semgraph.session.diagnosis import diagnose
 
     diagnosis = list(diagnose(options.session(), call=call, report=options.talk))
-    if options.json:
-        options.dump([asdict(fact) for fact in diagnosis])
-    else:
-        options.show(*(line for fact in diagnosis for line in fact_lines(fact, options.out.width)))
+    lines = (line for fact in diagnosis for line in fact_lines(fact, options.out.width))
+    options.result([asdict(fact) for fact in diagnosis], lines)
     if any(fact.sign == BAD for fact in diagnosis):
         raise typer.Exit(5)
 
@@ -174,16 +171,12 @@ def status(options: CommonOptions, folder: Folder = None) -> None:
 @everywhere
 def stop(options: CommonOptions, folder: Folder = None) -> None:
     """Shut it down cleanly. Its data stays."""
+    from semgraph.render.machine import described_server
     from semgraph.stores.neo4j.local import server as neo4j_local
 
     ran = neo4j_local.status(folder or neo4j_local.FOLDER).running
     server = neo4j_local.stop(folder or neo4j_local.FOLDER)
-    if options.json:
-        from semgraph.render.machine import described_server
-
-        options.dump(described_server(server))
-    else:
-        options.show("stopped" if ran else "it was not running")
+    options.result(described_server(server), ["stopped" if ran else "it was not running"])
 
 
 def _show(options: CommonOptions, server: LocalServer, state: str, folder: str | None) -> None:

@@ -103,7 +103,7 @@ class PlanOptions:
     ] = None
     set: Annotated[list[str] | None, flag("--set PARAM=VALUE", "A parameter of the plan.")] = None
     preset: Annotated[
-        str | None,
+        list[str] | None,
         flag("--preset NAME", "A preset of the plan.", autocompletion=completion.presets),
     ] = None
     use: Annotated[
@@ -122,15 +122,19 @@ class PlanOptions:
             named_values(option, typed)
             for option, typed in (("--use", self.use), ("--prompt", self.prompt))
         )
-        params = parameters(self.set)
-        return {"params": params, "preset": self.preset, "use": use, "prompts": prompts}
+        if len(presets := self.preset or []) > 1:
+            what = f"--preset {' and --preset '.join(presets)}: a plan takes one preset"
+            raise PlanError(what, hint="add what differs by --set and --use")
+        preset, params = presets[0] if presets else None, parameters(self.set)
+        return {"params": params, "preset": preset, "use": use, "prompts": prompts}
 
     def prepare(self, session: Session, plan: str, resume: str | None = None) -> LogicalPlan:
         """A checked plan; see `Session.prepare`. Raises PlanError."""
         from semgraph.llm.base import ROLES
 
         prepared = session.prepare(plan, **self.loading, resume=resume)
-        return prepared.by_models(session.settings.chosen_roles, ROLES, required=True)
+        prepared.by_models(session.settings.chosen_roles, ROLES, required=True)  # raises
+        return prepared
 
     def words(self) -> str:
         """The options as typed."""
@@ -227,8 +231,6 @@ class CommonOptions:
         """Print one JSON object without secrets; the user's rows under the key `data` are
         unchanged.
         """
-        import json
-
         safe = redacted_values(value)
         if data:
             safe[data] = value[data]
@@ -236,6 +238,13 @@ class CommonOptions:
             safe, ensure_ascii=False, indent=2, default=lambda other: redacted(str(other))
         )
         typer.echo(escaped(text, in_json=True))
+
+    def result(self, data: Any, lines: Iterable[str]) -> None:
+        """Print a result: with `--format json` as data, else as lines."""
+        if self.json:
+            self.dump(data)
+        else:
+            self.show(*lines)
 
     def settings(self) -> Settings:
         """All settings with these options. Raises PlanError."""

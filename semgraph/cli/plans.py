@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 import typer
 
 from semgraph.cli.options import Commands, CommonOptions, argument, everywhere, flag
-from semgraph.errors import PlanError, Problem
 
 app = Commands(
     help="Plans: list, show, check, copy; the schema of their language.", no_args_is_help=True
@@ -38,8 +37,7 @@ def list_plans(options: CommonOptions) -> None:
 @app.command()
 @everywhere
 def show(
-    options: CommonOptions,
-    plan: Annotated[str, argument("PLAN", "A name, or a file.")],
+    options: CommonOptions, plan: Annotated[str, argument("PLAN", "A name, or a file.")]
 ) -> None:
     """Explain one plan: inputs, parameters, presets, steps and their implementations, prompts, an
     example command.
@@ -48,10 +46,7 @@ def show(
     from semgraph.render.plans import described, page
 
     file = plan_file(plan, options.settings().functions)
-    if options.json:
-        options.dump(described(file))
-    else:
-        options.show(*page(file, options.out.width, prompts=bool(options.verbose)))
+    options.result(described(file), page(file, options.out.width, prompts=bool(options.verbose)))
 
 
 @app.command()
@@ -71,20 +66,13 @@ def check(
     check_choices = partial(check_implementations, library=Library(settings.operators))
     names = files or ["plans"]
     checks = [checked(path, check_choices, settings.functions) for path in files_in(names)]
-    if options.json:
-        options.dump(
-            [
-                {
-                    "file": c.file,
-                    "ok": not c.problems,
-                    "problems": c.problems,
-                    "warnings": c.warnings,
-                }
-                for c in checks
-            ]
-        )
-    else:
-        options.show(*(line for c in checks for line in check_lines(c)))
+    options.result(
+        [
+            {"file": c.file, "ok": not c.problems, "problems": c.problems, "warnings": c.warnings}
+            for c in checks
+        ],
+        (line for c in checks for line in check_lines(c)),
+    )
     if summary := verdict(checks):
         options.talk(summary)
         raise typer.Exit(2)
@@ -93,8 +81,7 @@ def check(
 @app.command()
 @everywhere
 def ways(
-    options: CommonOptions,
-    plan: Annotated[str, argument("PLAN", "A name, or a file.")],
+    options: CommonOptions, plan: Annotated[str, argument("PLAN", "A name, or a file.")]
 ) -> None:
     """Show the plans that a plan calls: the interface of each call, and the plans that fit in its
     place (--use STEP=PLAN).
@@ -259,15 +246,3 @@ def list_functions(options: CommonOptions) -> None:
     else:
         options.show(*function_lines(functions, options.out.width))
         options.talk("yours: files DIR/NAME.py, named with --functions DIR")
-
-
-@functions.command("check", hidden=True)
-@everywhere
-def check_own_functions(
-    options: CommonOptions,  # noqa: ARG001 - `everywhere` passes them
-    folder: Annotated[Path, argument("DIR", "A folder of <name>.py.")],
-) -> None:
-    """Say that this command is gone."""
-    raise PlanError(
-        Problem('"functions check" is gone', hint=f"run doctests: python -m doctest {folder}/*.py")
-    )

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from semgraph.cli.options import Commands, CommonOptions, PlanOptions, argument, everywhere, flag
-from semgraph.errors import PlanError, Problem
+from semgraph.errors import PlanError
 
 app = Commands(help="Records of runs: list, show, remove.", no_args_is_help=True)
 journal = Commands(
@@ -47,17 +47,14 @@ def show(options: CommonOptions, run: Reference) -> None:
     from semgraph.render.outcome import run_page
 
     record = find_run(run)
-    if options.json:
-        options.dump({"run": record.name, **record.facts, "metrics": record.metrics})
-    else:
-        options.show(*run_page(record, options.out.width))
+    data = {"run": record.name, **record.facts, "metrics": record.metrics}
+    options.result(data, run_page(record, options.out.width))
 
 
 @app.command()
 @everywhere
 def rm(
-    options: CommonOptions,
-    runs: Annotated[list[str], argument("RUN...", "Ids, or beginnings.")],
+    options: CommonOptions, runs: Annotated[list[str], argument("RUN...", "Ids, or beginnings.")]
 ) -> None:
     """Remove records. What the runs wrote to a store stays."""
     from semgraph.execution.record import find_run
@@ -110,19 +107,15 @@ def report(
     from semgraph.render.html import save
 
     file = save(records, Path(to))
-    if options.json:
-        options.dump({"file": str(file), "bytes": file.stat().st_size})
-    else:
-        options.show(
-            f"{file}   {size(file.stat().st_size)}, opens without a network; it holds prompts and answers"
-        )
+    length = file.stat().st_size
+    line = f"{file}   {size(length)}, opens without a network; it holds prompts and answers"
+    options.result({"file": str(file), "bytes": length}, [line])
 
 
 @journal.command()
 @everywhere
 def forget(
-    options: CommonOptions,
-    groups: Annotated[list[str], argument("GROUP...", "Values.")],
+    options: CommonOptions, groups: Annotated[list[str], argument("GROUP...", "Values.")]
 ) -> None:
     """Delete the answers and vectors of groups from the journal. The graph and the records of runs
     stay.
@@ -161,7 +154,7 @@ def prune(
     match = re.fullmatch(r"(\d{1,6})([dhm])", older)
     if match is None:
         raise PlanError(
-            Problem(f'--older "{older}" is no age', hint="days, hours or minutes: 90d, 12h, 30m")
+            f'--older "{older}" is no age', hint="days, hours or minutes: 90d, 12h, 30m"
         )
     with options.session() as session:
         before = session.journal_bytes
@@ -205,16 +198,17 @@ def export(
     if (group is None) == (plan is None) or (graph if plan else given != PlanOptions()):
         what = "export takes GROUP and --graph, or --plan and its -i, --set, --preset and --use"
         hint = "write semgraph export GROUP -o FILE, or semgraph export --plan PLAN -o FILE.json"
-        raise PlanError(Problem(what, hint=hint))
+        raise PlanError(what, hint=hint)
     with options.session() as session:
         if plan is not None:
             raise typer.Exit(export_results(options, session, plan, given, to).exit_code)
         assert group is not None
         written = session.export(group, to, graph=graph)
-    if options.json:
-        counts = {"nodes": written.nodes, "edges": written.edges}
-        options.dump({"path": str(written.path), **counts, "notes": list(written.notes)})
-    else:
-        options.show(f"{to}   {plural(written.nodes, 'node')}, {plural(written.edges, 'edge')}")
-        for note in written.notes:
-            options.show(f"! {note}")
+    counts = {"nodes": written.nodes, "edges": written.edges}
+    options.result(
+        {"path": str(written.path), **counts, "notes": list(written.notes)},
+        [
+            f"{to}   {plural(written.nodes, 'node')}, {plural(written.edges, 'edge')}",
+            *(f"! {note}" for note in written.notes),
+        ],
+    )

@@ -32,16 +32,8 @@ def run(options: CommonOptions, plan: Plan, given: PlanOptions, request: RunOpti
         inputs = introduce(options, session, prepared, plan, given, request)
         began = time.monotonic()
         result = _run(options, session, prepared, plan, request, inputs)
-        _report(
-            options,
-            session,
-            result,
-            prepared,
-            plan,
-            request,
-            time.monotonic() - began,
-            given,
-        )
+        took = time.monotonic() - began
+        _report(options, session, result, prepared, plan, request, took, given)
     raise typer.Exit(result.exit_code)
 
 
@@ -156,7 +148,7 @@ def export_results(
     options: CommonOptions, session: Session, typed: str, given: PlanOptions, to: str
 ) -> Result:
     """Run a plan over given rows, and write its results into a JSON file."""
-    from semgraph.errors import PlanError, Problem
+    from semgraph.errors import PlanError
     from semgraph.formats import plural
     from semgraph.render.outcome import cost, remarks
     from semgraph.session.export import check_document, write_results
@@ -167,17 +159,15 @@ def export_results(
         what = f"export --plan {typed} needs rows: the example of the plan is not exported"
         value = {True: "all", False: "FILE"}
         each = " ".join(f"-i {name}={value[spec.or_all]}" for name, spec in plan.inputs.items())
-        raise PlanError(Problem(what, hint=f"give its inputs: {each}"))
+        raise PlanError(what, hint=f"give its inputs: {each}")
     request, began = RunOptions(), time.monotonic()
     inputs = introduce(options, session, plan, typed, given, request)
     result = _run(options, session, plan, typed, request, inputs)
     write_results(result, Path(to))
     counts = {name: result.count(name) for name in result.tables}
-    if options.json:
-        options.dump({"path": str(Path(to).resolve()), "run": result.run, "rows": counts})
-    else:
-        rows = ", ".join(f"{plural(number, 'row')} of {name}" for name, number in counts.items())
-        options.show(f"{to}   {rows}")
+    rows = ", ".join(f"{plural(number, 'row')} of {name}" for name, number in counts.items())
+    data = {"path": str(Path(to).resolve()), "run": result.run, "rows": counts}
+    options.result(data, [f"{to}   {rows}"])
     options.talk(cost(result.meter.total(), time.monotonic() - began))
     for line in remarks(result, plan, typed + options.words(*_CODE), typed + options.words()):
         options.warn(line)
@@ -215,12 +205,7 @@ def explain(
         asked: dict[Form, bool] = {"queries": queries, "prompts": prompts}
         for form in [form for form in asked if asked[form]] or [format]:
             text = session.explain(
-                prepared,
-                format=form,
-                run=run,
-                sample=sample,
-                width=options.out.width,
-                expand=expand,
-                inputs=inputs,
-            )
+                prepared, format=form, run=run, sample=sample, width=options.out.width,
+                expand=expand, inputs=inputs,
+            )  # fmt: skip
             options.show(*text.splitlines())

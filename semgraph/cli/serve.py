@@ -71,15 +71,15 @@ def serve(
     """Serve plans as tools for agents. --max-usd, --max-calls and --max-tokens hold for all calls of the
     server together, --max-seconds for each. Expressions of callers take 30 s at most, or --max-seconds.
     """
-    from semgraph.errors import PlanError, Problem
+    from semgraph.errors import PlanError
 
     if not mcp:
-        raise PlanError(Problem("name the protocol to serve", hint="semgraph serve --mcp"))
+        raise PlanError("name the protocol to serve", hint="semgraph serve --mcp")
     if not http and (address or allow_host):
         what = "without --http the server speaks on stdin and stdout, and listens nowhere"
-        raise PlanError(Problem(what, hint=f"--http {address or '127.0.0.1:8000'}"))
+        raise PlanError(what, hint=f"--http {address or '127.0.0.1:8000'}")
     if group is not None and not group.strip():
-        raise PlanError(Problem("--group is empty", hint="name a group, or leave it out"))
+        raise PlanError("--group is empty", hint="name a group, or leave it out")
     _require_extra()
     if folder is not None:
         os.chdir(folder)
@@ -128,21 +128,15 @@ def _require_extra() -> None:
     """Refuse to continue without the SDK. Raises PlanError."""
     from importlib.util import find_spec
 
-    from semgraph.errors import PlanError, Problem
+    from semgraph.errors import PlanError
     from semgraph.extras import install
 
     if find_spec("mcp") is None:
-        what = f'semgraph serve --mcp needs the extra "mcp": {install("mcp")}'
-        raise PlanError(Problem(what))
+        raise PlanError(f'semgraph serve --mcp needs the extra "mcp": {install("mcp")}')
 
 
 def _server(
-    session: Session,
-    plans: str,
-    group: str | None,
-    max_rows: int,
-    keep: int,
-    seconds: float | None,
+    session: Session, plans: str, group: str | None, max_rows: int, keep: int, seconds: float | None
 ) -> ToolServer:
     """The tools of the named plans. Raises PlanError."""
     from semgraph.expr.isolated import SECONDS
@@ -196,14 +190,14 @@ def _address(text: str | None, names: list[str] | None, token: str) -> Address:
 
 def _secret(variable: str) -> str:
     """The token in a variable; "" if it is unset. Raises PlanError."""
-    from semgraph.errors import PlanError, Problem
+    from semgraph.errors import PlanError
     from semgraph.privacy import learn
 
     secret = os.environ.get(variable, "")
     learn(secret)
     if secret and (len(secret) < _LEAST or not secret.isascii() or not secret.isprintable()):
         what = f"the token in {variable} is not at least {_LEAST} printable ASCII characters"
-        raise PlanError(Problem(what, hint="make one: openssl rand -hex 32"))
+        raise PlanError(what, hint="make one: openssl rand -hex 32")
     if not secret and variable != _TOKEN:
-        raise PlanError(Problem(f"--token {variable}: this variable is not set"))
+        raise PlanError(f"--token {variable}: this variable is not set")
     return secret

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
@@ -16,14 +16,14 @@ import pyarrow as pa
 from pydantic import ConfigDict, TypeAdapter
 
 from semgraph import display
-from semgraph.compare.truth import RowAnswers, answers_of, correct, root
+from semgraph.compare.truth import RowAnswers, answers_of, correct, names_of, root
 from semgraph.diff import Diff
-from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.errors import PlanError, did_you_mean
 from semgraph.execution.record import INPUT_ROW, Run, RunRecord, exchanges, find_run, write_table
 from semgraph.expr.functions import canonical_json
 from semgraph.privacy import RUNS
 from semgraph.provenance import AskedItem, Row, as_text, asked_item, at
-from semgraph.scores import IntervalEstimate, Score, Tally, holm, pooled, score
+from semgraph.scores import Tally, holm, pooled, score
 from semgraph.semantic.answers import free_name
 
 if TYPE_CHECKING:
@@ -50,14 +50,9 @@ class Spent:
     dollars: float | None = 0.0
 
     def __add__(self, other: Spent) -> Spent:
-        known = self.dollars is not None and other.dollars is not None
-        dollars = (self.dollars or 0.0) + (other.dollars or 0.0) if known else None
-        return Spent(
-            self.calls + other.calls,
-            self.tokens_in + other.tokens_in,
-            self.tokens_out + other.tokens_out,
-            dollars,
-        )
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        sums: list[Any] = [None if None in pair else sum(pair) for pair in pairs]
+        return Spent(*sums)
 
 
 @dataclass(frozen=True)
@@ -177,7 +172,7 @@ class Quality:
             precision=total.precision,
             recall=total.recall,
             f1=total.f1,
-            interval=range_of(total),
+            interval=total.interval,
             spread=spread([score(each).f1 for each in tallies]),
         )
 
@@ -203,11 +198,6 @@ def with_differences(
         else quality
         for name, quality in qualities.items()
     }
-
-
-def range_of(value: Score | IntervalEstimate) -> Range | None:
-    """The interval of a value."""
-    return value.interval and (value.interval.low, value.interval.high)
 
 
 def spread(values: Iterable[float | None]) -> Range | None:
@@ -384,7 +374,7 @@ class Comparison(display.Displayed):
         if result is None:
             names = [arm.name for arm in self.arms]
             there, hint = "variants: " + ", ".join(names), did_you_mean(name, names)
-            raise PlanError(Problem(f'"{name}" was not compared', there=there, hint=hint))
+            raise PlanError(f'"{name}" was not compared', there=there, hint=hint)
         return result
 
     def __iter__(self) -> Iterator[Arm]:
@@ -405,7 +395,7 @@ class Comparison(display.Displayed):
         """
         if self.rows is None:
             what = "whole plans were compared, which have no rows in common"
-            raise PlanError(Problem(what, hint="compare a step of the plan: step=..."))
+            raise PlanError(what, hint="compare a step of the plan: step=...")
         own = free_name(one, [*self.key, "truth"])
         others = free_name(other, [*self.key, "truth", own])
         ours, theirs = (
@@ -444,7 +434,7 @@ class Comparison(display.Displayed):
         if arm.graph is None:
             what = f"there are no graphs of {name} and another variant to compare"
             hint = "compare whole plans that write a graph, and name a variant but the reference"
-            raise PlanError(Problem(what, there=f"reference: {self.reference}", hint=hint))
+            raise PlanError(what, there=f"reference: {self.reference}", hint=hint)
         return arm.graph.diff
 
     def chart(self, kind: ChartKind = "quality") -> Any:
@@ -489,12 +479,10 @@ class Comparison(display.Displayed):
 
 def _mean(spent: Sequence[Spent]) -> Spent:
     total, number = sum(spent, Spent()), max(len(spent), 1)
-    return Spent(
-        round(total.calls / number),
-        round(total.tokens_in / number),
-        round(total.tokens_out / number),
-        None if total.dollars is None else total.dollars / number,
+    calls, sent, said = (
+        round(n / number) for n in (total.calls, total.tokens_in, total.tokens_out)
     )
+    return Spent(calls, sent, said, None if total.dollars is None else total.dollars / number)
 
 
 def ranked(comparison: Comparison) -> list[Arm]:
@@ -531,7 +519,7 @@ def trial_of(arm: Arm, number: int) -> Trial:
     result = next((t for t in arm.trials if t.number == number), None)
     if result is None:
         there = "trials: " + (", ".join(str(t.number) for t in arm.trials) or "none")
-        raise PlanError(Problem(f"{arm.name} has no trial {number}", there=there))
+        raise PlanError(f"{arm.name} has no trial {number}", there=there)
     return result
 
 
@@ -548,16 +536,9 @@ def trial_answers(
     empty = pa.table({root(path): [] for path in (*key, *compare)})
     result = dict(answers_of(empty if trial.rows is None else trial.rows, key, compare, frozen))
     if trial.answers is not None and frozen is not None and trial.failed:
-        numbers = {
-            r[INPUT_ROW]
-            for r in trial.answers.select([INPUT_ROW, "error"]).to_pylist()
-            if r["error"] is not None
-        }
-        failed = frozen.take(pa.array(sorted(numbers), pa.int64()))
-        result |= {
-            unit: Counter([(FAILED, variant)])
-            for unit in answers_of(failed.slice(0, 0), key, (), failed)
-        }
+        errors = trial.answers.filter(trial.answers.column("error").is_valid())
+        failed = names_of(frozen.take(errors.column(INPUT_ROW).unique()), key)
+        result |= {unit: Counter([(FAILED, variant)]) for unit in failed}
     return result
 
 
@@ -615,13 +596,13 @@ def _evidence(arm: Arm, number: int, where: Mapping[str, Any]) -> Evidence:
     comparison = arm.comparison
     if comparison is None or comparison.rows is None:
         hint = "compare a step of the plan: step=..."
-        raise PlanError(Problem("whole plans were compared, which have no frozen rows", hint=hint))
+        raise PlanError("whole plans were compared, which have no frozen rows", hint=hint)
     trial = trial_of(arm, number)
     names = comparison.rows.column_names
     for path in where:
         if path.split(".")[0] not in names:
             what, there = f'the frozen rows have no column "{path}"', "columns: " + ", ".join(names)
-            raise PlanError(Problem(what, there=there, hint=did_you_mean(path, names)))
+            raise PlanError(what, there=there, hint=did_you_mean(path, names))
     rows = comparison.rows.to_pylist()
     selected = {
         i
@@ -630,7 +611,7 @@ def _evidence(arm: Arm, number: int, where: Mapping[str, Any]) -> Evidence:
     }
     if not selected:
         what = "no frozen row has " + ", ".join(f"{name}={value}" for name, value in where.items())
-        raise PlanError(Problem(what, there=f"there are {len(rows):,} rows"))
+        raise PlanError(what, there=f"there are {len(rows):,} rows")
     items = [] if trial.answers is None else trial.answers.to_pylist()
     with exchanges(Run(comparison.record or Path()), comparison.journal) as lookup:
         asked = tuple(asked_item(item, lookup) for item in items if item[INPUT_ROW] in selected)
@@ -666,12 +647,12 @@ def load_comparison(ref: str, runs: Path = RUNS) -> Comparison:
     file = run.folder / FILE
     if not file.exists():
         what, hint = f"{run.name} is not a finished comparison", "Show a run: semgraph runs show"
-        raise PlanError(Problem(what, hint=hint))
+        raise PlanError(what, hint=hint)
     data = json.loads(file.read_text(encoding="utf-8"))
     schema, _ = data.pop("schema"), data.pop("kind")
     if schema not in (1, SCHEMA):
         what = f"comparison {run.name} was recorded by another version of semgraph"
-        raise PlanError(Problem(what))
+        raise PlanError(what)
     if schema == 1:
         _from_0_2(data, run.name)
     data |= {name: _table(run.folder, name) for name in _TABLES}
@@ -689,7 +670,7 @@ def _from_0_2(data: dict[str, Any], name: str) -> None:
         arm["changes"], quality = arm.pop("use"), arm["quality"]
         if [quality.pop(key, None) for key in ("clusters", "modularity")] != [None, None]:
             what = f"comparison {name} compared algorithms of a step that clusters"
-            raise PlanError(Problem(what, hint="only semgraph 0.2 shows such a comparison"))
+            raise PlanError(what, hint="only semgraph 0.2 shows such a comparison")
         for trial in arm["trials"]:
             trial["number"] += 1
 

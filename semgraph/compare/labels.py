@@ -18,7 +18,7 @@ from semgraph.compare.request import ArmRequest, ComparisonRequest
 from semgraph.compare.trial import Attempt, Attempts, Bench, Ledger, OpenedArm, Snapshot
 from semgraph.compare.truth import names_of, paths, read_columns, with_flags
 from semgraph.display import option
-from semgraph.errors import BudgetReached, PlanError, Problem, did_you_mean
+from semgraph.errors import BudgetReached, PlanError, did_you_mean
 from semgraph.execution.outcome import ExecutorOptions
 from semgraph.execution.result import result_table
 from semgraph.execution.runtime import require_prices
@@ -123,7 +123,7 @@ def read_labels(request: ComparisonRequest) -> Labels:
     rows, columns = read_columns(value, source)
     graded, flags = GRADE in columns, [BY_HAND] if BY_HAND in columns else []
     if graded and (reason := lacking("measures")):
-        raise PlanError(Problem(f"{source} cannot be used: {reason}"))
+        raise PlanError(f"{source} cannot be used: {reason}")
     own = [column for column in columns if column not in (GRADE, BY_HAND)]
     table, node = _table(request, own, name, source)
     given, asked, item = _split(request, own, source)
@@ -136,7 +136,7 @@ def read_labels(request: ComparisonRequest) -> Labels:
     for query, row in zip(names_of(typed, asked), typed.to_pylist(), strict=True):
         key, grade = _text(row[item]), row.get(GRADE, 1)
         if queries[query].setdefault(key, grade) != grade:
-            raise PlanError(Problem(f'{source} has two grades of "{key}" for {query}'))
+            raise PlanError(f'{source} has two grades of "{key}" for {query}')
         by_hand |= {query: row[BY_HAND]} if row.get(BY_HAND) is not None else {}
     of_query = dict(zip(names_of(given, asked), given.to_pylist(), strict=True))
     useless = {query for query, grades in queries.items() if max(grades.values()) < 1}
@@ -144,7 +144,7 @@ def read_labels(request: ComparisonRequest) -> Labels:
     if not scored:
         what = f"{source} has no label" + " above 0" * graded + " for a query that is asked"
         there = f"it has {next(iter(queries), None)}; asked is {next(iter(of_query), None)}"
-        raise PlanError(Problem(what, there=there))
+        raise PlanError(what, there=there)
     unscored = {
         "labelled queries that are not asked": queries.keys() - of_query,
         "queries without a label": of_query.keys() - queries,
@@ -160,7 +160,7 @@ def _cutoffs(at: str | Sequence[int]) -> tuple[int, ...]:
     """The values of k. Raises PlanError."""
     texts = [text.strip() for text in str(at).strip("[]()").split(",") if text.strip()]
     if not texts or not all(text.isdecimal() and int(text) for text in texts):
-        raise PlanError(Problem(f"at is {at!r}", hint=f"numbers from 1: {option('at', '1,5,10')}"))
+        raise PlanError(f"at is {at!r}", hint=f"numbers from 1: {option('at', '1,5,10')}")
     return tuple(map(int, texts))
 
 
@@ -177,11 +177,11 @@ def _table(
     known = [column for node in nodes.values() for column in node.schema.names]
     near = next((did_you_mean(n, known) for n in own if n not in known), None)
     shown = [f"{t} ({', '.join(n.schema.names)})" for t, n in nodes.items()]
-    raise PlanError(Problem(
+    raise PlanError(
         f"{source} fits {'several returned tables' if fits else 'no returned table'}",
         there=f"it has {', '.join(own)}; all variants return {'; '.join(shown) or 'no table alike'}",
         hint=f"name the table: {option('labels', f'{fits[0]}=FILE')}" if fits else near,
-    ))  # fmt: skip
+    )
 
 
 def _split(
@@ -199,7 +199,7 @@ def _split(
     if not asked or len(items) != 1:
         what = f"{source} needs columns of an input, which name a query, and one more: a row's key, or the answer"
         there = f"it has {', '.join(own)}; the input has {', '.join(given.column_names) or 'none'}"
-        raise PlanError(Problem(what, there=there))
+        raise PlanError(what, there=there)
     return given, asked, items[0]
 
 
@@ -234,7 +234,7 @@ class Judge:
             "it must not use the store": plan.uses_store,
         }.items():
             if holds:
-                raise PlanError(Problem(f"plan {plan.name} cannot judge: {what}"))
+                raise PlanError(f"plan {plan.name} cannot judge: {what}")
         opened = bench.opened
         require_prices(plan, opened.budget, opened.llm, opened.embedder)
         asked = ArmRequest({}, plan, {}, bench.record.runner)

@@ -15,7 +15,7 @@ from semgraph.compare.preview import admit
 from semgraph.compare.request import ComparisonRecord, ComparisonRequest, Runner
 from semgraph.compare.step import StepArms
 from semgraph.compare.trial import KEPT, Attempt, Bench
-from semgraph.errors import BudgetReached, Fault, PlanError, Problem
+from semgraph.errors import BudgetReached, Fault, PlanError
 from semgraph.execution.runtime import Opened, require_prices
 from semgraph.logical.plan import LogicalPlan
 
@@ -38,7 +38,7 @@ async def compare(request: ComparisonRequest, runner: Runner) -> Comparison:
             stopped = "budget" if isinstance(error, BudgetReached) else "failed"
             record.end("interrupted" if interrupted else stopped, str(error))
             if isinstance(error, Fault):
-                raise PlanError(Problem(error.what, there=error.there, hint=error.hint)) from None
+                raise PlanError(error.what, there=error.there, hint=error.hint) from None
             raise
         record.end("budget" if result.stopped else "compared", result.stopped)
         return result
@@ -117,7 +117,7 @@ def _done(name: str, trial: Trial, trials: int) -> str:
     """The line printed after a trial."""
     number = f", trial {trial.number} of {trials}" if trials > 1 else ""
     replayed = trial.cold.calls - trial.paid.calls
-    replays = f" and {replayed:,} from the journal" if replayed > 0 else ""
+    replays = f" and {replayed:,} shared or replayed" if replayed > 0 else ""
     return f"✓ {name}{number}: {trial.paid.calls:,} call{'s' * (trial.paid.calls != 1)}{replays}"
 
 

@@ -21,7 +21,7 @@ from semgraph.compare.trial import Attempt, Attempts, Bench, Ledger, checked, kn
 from semgraph.compare.truth import RowAnswers, comparable, graph_of, read_graph_truth
 from semgraph.diff import UNCOMPARED, Change, Diff
 from semgraph.display import option
-from semgraph.errors import BudgetReached, PlanError, Problem
+from semgraph.errors import BudgetReached, PlanError
 from semgraph.execution.outcome import ExecutorOptions
 from semgraph.execution.result import result_table
 from semgraph.expr.functions import canonical_json
@@ -45,7 +45,7 @@ class PlanArms:
         if request.truth is not None and not plan.writes:
             what = f"plan {plan.name} writes no graph to compare with a true one"
             hint = f"compare a step with a truth: {option('step', '...')}"
-            raise PlanError(Problem(what, hint=hint))
+            raise PlanError(what, hint=hint)
         self.truth = None if request.truth is None else read_graph_truth(request.truth)
         self.labels = None if request.labels is None else read_labels(request)
         self.notes = self.labels.notes if self.labels else []

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from semgraph.compare.comparison import Arm, Comparison, Spent, save
-from semgraph.errors import PlanError, Problem
+from semgraph.errors import PlanError
 from semgraph.execution.observations import ObservationFile
 from semgraph.execution.record import CallLog, RunRecord, new_run, noted, timestamp
 from semgraph.execution.runtime import Opened
@@ -32,20 +32,16 @@ class Runner(Protocol):
     @property
     def settings(self) -> Settings:
         """The resolved settings."""
-        ...
 
     @property
     def replays(self) -> bool:
         """Whether answers come from a recording."""
-        ...
 
     def observations(self) -> ObservationFile | None:
         """The observations of earlier runs of the models; None without a journal."""
-        ...
 
     def open(self, plan: LogicalPlan, *, fresh: bool) -> AbstractAsyncContextManager[Opened]:
         """Open the resources of a run; `fresh` ignores cached answers."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -83,12 +79,12 @@ class ComparisonRequest:
         wrong = self.step or self.truth is not None if self.labels is not None else self.judge
         if wrong:
             what = "labels are for the rows of whole plans, in place of a truth; a judge needs them"
-            raise PlanError(Problem(what, hint="leave out the step, the truth or the judge"))
+            raise PlanError(what, hint="leave out the step, the truth or the judge")
         if self.trials < 1:
-            raise PlanError(Problem(f"trials is {self.trials}", hint="at least 1; 3 show a spread"))
+            raise PlanError(f"trials is {self.trials}", hint="at least 1; 3 show a spread")
         if self.trials > 1 and any(arm.runner.replays for arm in self.arms.values()):
             what = "a recording has one answer to each question, so all its trials are equal"
-            raise PlanError(Problem(what, hint="trials=1"))
+            raise PlanError(what, hint="trials=1")
 
 
 @dataclass

@@ -16,7 +16,6 @@ from semgraph.compare.comparison import (
     Estimate,
     Quality,
     Spent,
-    range_of,
     spread,
     trial_answers,
     with_differences,
@@ -37,7 +36,7 @@ from semgraph.compare.trial import (
 )
 from semgraph.compare.truth import Truth, about, read_truth, whole_rows
 from semgraph.display import option
-from semgraph.errors import BudgetReached, PlanError, Problem, did_you_mean
+from semgraph.errors import BudgetReached, PlanError, did_you_mean
 from semgraph.execution.outcome import ExecutorOptions
 from semgraph.explain.estimates import Forecast
 from semgraph.expr.functions import canonical_json
@@ -141,17 +140,17 @@ def semantic_node(plan: LogicalPlan, step: str) -> Semantic:
         clusters = any(node.swappable and node.step == step for node in walk(*plan.roots))
         arms = " ".join(f"--variant {name}:{step}=ALGORITHM" for name in "AB")
         hint = f"compare whole plans: {arms}" if clusters else None
-        raise PlanError(Problem(f"step {step} does not call the model", there=there, hint=hint))
+        raise PlanError(f"step {step} does not call the model", there=there, hint=hint)
     if not matches:
         hint = did_you_mean(step, names)
-        raise PlanError(Problem(f'plan {plan.name} has no step "{step}"', there=there, hint=hint))
+        raise PlanError(f'plan {plan.name} has no step "{step}"', there=there, hint=hint)
     if len(steps) > 1:
         there = ", ".join(steps)
-        raise PlanError(Problem(f'"{step}" is several steps', there=there, hint="name one of them"))
+        raise PlanError(f'"{step}" is several steps', there=there, hint="name one of them")
     if len(matches) > 1:
         kinds = ", ".join(node.keyword for node in matches)
         what = f"step {step} calls the model {len(matches)} times ({kinds})"
-        raise PlanError(Problem(what, hint="split it into several steps"))
+        raise PlanError(what, hint="split it into several steps")
     return matches[0]
 
 
@@ -176,7 +175,9 @@ class StepArm:
         asked = node.of_model(choice.model)
         limits = bound(arm.opened.llm, asked.prompt.first.role).limits
         if (refusal := implementation.refusal(asked, limits)) is not None:
-            raise PlanError(Problem(f"{choice} cannot do this: {refusal}", node.step, node.origin))
+            raise PlanError(
+                f"{choice} cannot do this: {refusal}", step=node.step, position=node.origin
+            )
         return cls(arm, asked, choice, implementation)
 
     def require_same_rows(self, first: Semantic) -> None:
@@ -189,7 +190,7 @@ class StepArm:
             does = "changes the rows of" if own != theirs else "has other answers at"
             hint = f"compare whole plans: leave {option('step', '...')} out"
             what = f"variant {self.arm.name} {does} step {first.step}"
-            raise PlanError(Problem(what, hint=hint))
+            raise PlanError(what, hint=hint)
 
 
 def _joined(lists: Sequence[Sequence[pa.Table]]) -> Tables:
@@ -262,7 +263,7 @@ class StepArms:
             self.frozen = frozen = await bench.pays(freeze)
         if not frozen.parts or not frozen.rows.num_rows:
             what = f"step {self.node.step} has no rows: there is nothing to compare"
-            raise PlanError(Problem(what, hint="use other inputs"))
+            raise PlanError(what, hint="use other inputs")
         if self.truth is not None:
             self.truth = about(self.truth, frozen.rows)
         await self._estimate({n: bench.forecast(bench.arms[n], each) for n, each in plans.items()})
@@ -389,7 +390,7 @@ class StepArms:
                 quality = Quality.of(tallies[name])
             elif same is not None:
                 each = [agreement(pair).value for pair in pairs]
-                quality = Quality(interval=range_of(same), spread=spread(each))
+                quality = Quality(interval=same.interval, spread=spread(each))
             qualities[name] = replace(quality, same=same and same.value)
         return with_differences(qualities, tallies, reference) if tallies else qualities
 
@@ -400,12 +401,13 @@ class StepArms:
         if truth is None:
             key = node.by if isinstance(node, SemAgg) else tuple(node.prompt.fields)
         notes = list(truth.notes) if truth else []
+        labelled = len(truth.wanted(frozen.rows)) if truth and not truth.closed else None
         if frozen.failed:
             notes.append(f"{frozen.failed:,} rows failed in earlier steps and are not compared")
         return {
             "key": tuple(key),
             "compare": compare,
-            "frozen": frozen.facts(),
+            "frozen": frozen.facts() | {"labelled": labelled},
             "before": frozen.before,
             "notes": (*notes, *known_rows(self.bench)),
             "rows": frozen.rows,
@@ -434,5 +436,5 @@ def only_step(plan: LogicalPlan) -> str:
     names = plan.asking
     if len(names) != 1:
         what, hint = "these variants do not name their step", 'name it: step="..."'
-        raise PlanError(Problem(what, there=listed_steps(names), hint=hint))
+        raise PlanError(what, there=listed_steps(names), hint=hint)
     return names[0]

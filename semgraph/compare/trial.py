@@ -92,14 +92,9 @@ class Ledger:
         self, number: int, seconds: float | None, failures: Sequence[Failure], **more: Any
     ) -> Trial:
         """The trial of a number from 0, with the cost so far."""
-        facts = {
-            "failed": len(failures),
-            "failures": by_reason(failures),
-            "model_seconds": self.seconds,
-        }
-        return Trial(
-            number + 1, self.cold, self.paid, seconds, **{**facts, **more}, steps=dict(self.steps)
-        )
+        facts: dict[str, Any] = {"failed": len(failures), "failures": by_reason(failures)}
+        facts |= {"model_seconds": self.seconds, "steps": dict(self.steps)} | more
+        return Trial(number + 1, self.cold, self.paid, seconds, **facts)
 
     def counted(self, llm: LLM) -> LLM:
         """The same models, counted in this ledger."""
@@ -109,8 +104,9 @@ class Ledger:
         """Count an answer; equal requests of a trial count as one call."""
         if reply is None:
             return
-        is_new = reply.call_id not in self._seen
-        self._seen.add(reply.call_id)
+        call = reply.call_id or f"{request.role} {request.partition} {request.fingerprint}"
+        is_new = call not in self._seen
+        self._seen.add(call)
         spent = Spent(1, reply.usage.prompt, reply.usage.completion, reply.dollars)
         if is_new:
             self._add(request.step, spent)

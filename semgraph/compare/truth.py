@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semgraph.errors import Fault, InputError, PlanError, Problem, did_you_mean
+from semgraph.errors import Fault, InputError, PlanError, did_you_mean
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.functions import key as folded
 from semgraph.expr.types import Type, python_values, type_of_arrow
@@ -147,7 +147,7 @@ def elements(path: str, kind: Type, values: Iterable[Any], source: str) -> tuple
     if unknown := [name for name in named if name not in known]:
         what, there = f'{source}: elements of {path} have no field "{unknown[0]}"', ", ".join(known)
         hint = did_you_mean(unknown[0], known)
-        raise PlanError(Problem(what, there=f"fields: {there}", hint=hint))
+        raise PlanError(what, there=f"fields: {there}", hint=hint)
     names = [name for name in known if name in named] or list(known)
     fields = tuple((name, replace(known[name], nullable=True)) for name in names)
     listed = Type("list", nullable=True, item=replace(kind.item, fields=fields))
@@ -324,7 +324,7 @@ def read_truth(node: Semantic, value: Any) -> Truth:
     table = check_rows(spec, with_flags(rows, columns, flags), source=source)
     if not table.num_rows:
         what, there = f"{source} has no rows", "columns: " + ", ".join(columns)
-        raise PlanError(Problem(what, there=there, hint=_by(node, key)))
+        raise PlanError(what, there=there, hint=_by(node, key))
     true = [
         nested({named.get(name, TRUE): value for name, value in row.items()})
         for row in table.to_pylist()
@@ -352,7 +352,7 @@ def _refuse_labels(node: Semantic, unknown: Mapping[str, Any], source: str) -> N
             what = f'{source} has a column "{name}" of true and false, which step {node.step} does not have'
             there = f'the label of a row is called "{verdict}"'
             hint = f'rename the column to "{verdict}", or leave it out: then all rows of the truth are right'
-            raise PlanError(Problem(what, there=there, hint=hint))
+            raise PlanError(what, there=there, hint=hint)
 
 
 def _consistent(truth: Truth) -> Truth:
@@ -362,7 +362,7 @@ def _consistent(truth: Truth) -> Truth:
         wrong = rows.filter(pc.invert(rows.column(TRUE)))
         if both := set(names_of(correct(rows), key)) & set(names_of(wrong, key)):
             described = _described(key, next(iter(both)))
-            raise PlanError(Problem(f"{truth.source} has contradictory labels for {described}"))
+            raise PlanError(f"{truth.source} has contradictory labels for {described}")
     twice = rows.num_rows - len({canonical_json(plain(row)) for row in rows.to_pylist()})
     if not twice or any(EACH in path for path in truth.scored.compare):
         return truth
@@ -382,7 +382,7 @@ def about(truth: Truth, frozen: pa.Table) -> Truth:
         what = f"{source} covers none of the {len(units):,} rows"
         there = f"the truth has {_described(key, next(iter(rows_of_truth)))}"
         theirs = f"; the rows have {_described(key, next(iter(units)))}" if units else ""
-        raise PlanError(Problem(what, there=there + theirs, hint=_by(truth.node, key)))
+        raise PlanError(what, there=there + theirs, hint=_by(truth.node, key))
     if truth.once and not truth.listed:
         _one_answer(truth, times)
     outside, uncovered = len(rows_of_truth - units), len(units - rows_of_truth)
@@ -405,7 +405,7 @@ def _one_answer(truth: Truth, times: Mapping[Hashable, int]) -> None:
         if len(own) > max(1, times.get(unit, 1)):
             what = f"{truth.source} has {len(own)} answers to {_described(key, unit)}"
             there = " and ".join(_described(compare, answer) for answer in list(own)[:2])
-            raise PlanError(Problem(what, there=there))
+            raise PlanError(what, there=there)
 
 
 def _described(key: Sequence[str], unit: Any) -> str:
@@ -421,17 +421,17 @@ def _check(
     if not key:
         near = next((hint for name in names if (hint := did_you_mean(name, own))), None)
         what = f"{source} has no column that identifies a row of step {node.step}"
-        raise PlanError(Problem(what, there=f"{has}; rows have: {', '.join(own)}", hint=near))
+        raise PlanError(what, there=f"{has}; rows have: {', '.join(own)}", hint=near)
     pairs = isinstance(node, SemJoin) and node.how not in {"semi", "anti"}
     presence = isinstance(node, SemJoin | SemFilter | SemTopk) and not pairs
     if not compare and not presence and not labelled:
         new = [path for path, _ in paths(node.schema) if root(path) not in own]
         what = f"{source} has no column to compare with the answers of step {node.step}"
         there = f"{has} ({', '.join(key)}: of the rows before the step); answers: {', '.join(new)}"
-        raise PlanError(Problem(what, there=there, hint="rename a column to one of the answers"))
+        raise PlanError(what, there=there, hint="rename a column to one of the answers")
     if labelled and not compare and pairs:
         what = f"{source} labels pairs, but has no column of the other side"
-        raise PlanError(Problem(what, there=has, hint="add a column of the other side"))
+        raise PlanError(what, there=has, hint="add a column of the other side")
 
 
 def read_columns(value: Any, source: str) -> tuple[Any, Mapping[str, Any]]:
@@ -442,7 +442,7 @@ def read_columns(value: Any, source: str) -> tuple[Any, Mapping[str, Any]]:
     try:
         read = columns_of(rows)
     except Fault as fault:
-        raise PlanError(Problem(f"{source} {fault.what}", hint=fault.hint)) from None
+        raise PlanError(f"{source} {fault.what}", hint=fault.hint) from None
     if read.unreadable:
         raise InputError(*(row.problem for row in read.unreadable.values()))
     return rows, read.values
@@ -499,25 +499,20 @@ async def graph_of(store: Store, plan: LogicalPlan) -> ScoredGraph:
             members[row[of]].add(row[member])
     nodes = [
         ScoredNode(
-            row[graph.key],
-            frozenset(members[row[graph.key]]) if row[graph.key] in members else None,
-            name if len(labels) > 1 else "",
-            folded(row[draw.node]) if row[draw.node] else None,
+            key := row[graph.key], frozenset(members[key]) if key in members else None,
+            name if len(labels) > 1 else "", folded(row[draw.node]) if row[draw.node] else None,
         )
         for name in sorted(labels)
         for row in await rows(name, draw.node)
-    ]
+    ]  # fmt: skip
     facts = [
         Edge(
-            row["source"],
-            row["target"],
-            folded(row[draw.edge] or name),
-            start=row[draw.start],
-            end=row[draw.end],
+            row["source"], row["target"], folded(row[draw.edge] or name),
+            start=row[draw.start], end=row[draw.end],
         )
         for name in sorted(edges - ties)
         for row in await rows(name, draw.edge, draw.start, draw.end)
-    ]
+    ]  # fmt: skip
     return ScoredGraph(tuple(nodes), tuple(facts))
 
 
@@ -535,14 +530,14 @@ def read_graph_truth(value: Any) -> ScoredGraph:
     if not isinstance(data, Mapping) or "nodes" not in data:
         what = f"{source} is not a graph: a whole plan is compared with nodes and edges"
         hint = '{"nodes": [{"key", "name", "members"}], "edges": [{"source", "target", "label", "start", "end"}]}'
-        raise PlanError(Problem(what, hint=hint))
+        raise PlanError(what, hint=hint)
     nodes = [_node(row, f"{source}, node {i}") for i, row in enumerate(data["nodes"], 1)]
     keys = {node.key for node in nodes}
     edges = [
         _edge(row, f"{source}, edge {i}", keys) for i, row in enumerate(data.get("edges") or (), 1)
     ]
     if not nodes:
-        raise PlanError(Problem(f"{source} has no nodes"))
+        raise PlanError(f"{source} has no nodes")
     return ScoredGraph(tuple(nodes), tuple(edges))
 
 
@@ -557,9 +552,9 @@ def _json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise PlanError(Problem(f"{path}: {error.strerror or error}")) from None
+        raise PlanError(f"{path}: {error.strerror or error}") from None
     except ValueError as error:
-        raise PlanError(Problem(f"{path}: invalid JSON: {error}")) from None
+        raise PlanError(f"{path}: invalid JSON: {error}") from None
 
 
 def _node(row: Any, where: str) -> ScoredNode:
@@ -573,7 +568,7 @@ def _edge(row: Any, where: str, keys: set[Any]) -> Edge:
     _check_keys(row, _EDGE, ("source", "target"), where)
     for end in ("source", "target"):
         if str(row[end]) not in keys:
-            raise PlanError(Problem(f'{where}: no node has the key "{row[end]}" ({end})'))
+            raise PlanError(f'{where}: no node has the key "{row[end]}" ({end})')
     source, target = str(row["source"]), str(row["target"])
     label, properties = folded(str(row.get("label") or "")), dict(row.get("properties") or {})
     times = (_time(row.get(name), f"{where}: {name}") for name in ("start", "end"))
@@ -583,14 +578,14 @@ def _edge(row: Any, where: str, keys: set[Any]) -> Edge:
 def _check_keys(row: Any, allowed: set[str], required: tuple[str, ...], where: str) -> None:
     there = f"it may have: {', '.join(sorted(allowed))}"
     if not isinstance(row, Mapping) or any(name not in row for name in required):
-        raise PlanError(Problem(f"{where} lacks {' or '.join(required)}", there=there))
+        raise PlanError(f"{where} lacks {' or '.join(required)}", there=there)
     if unknown := sorted(set(row) - allowed):
-        raise PlanError(Problem(f'{where}: unknown key "{unknown[0]}"', there=there))
+        raise PlanError(f'{where}: unknown key "{unknown[0]}"', there=there)
 
 
 def _time(value: Any, where: str) -> datetime | None:
     try:
         time: datetime | None = convert(value, Type("timestamp"))
     except Fault as fault:
-        raise PlanError(Problem(f"{where} {fault.what}")) from None
+        raise PlanError(f"{where} {fault.what}") from None
     return time

@@ -130,29 +130,27 @@ def _variant(name: str, value: Any, step: str | None) -> Variant:
 def _place(name: str, key: str, value: Any) -> tuple[str, str]:
     """The table and the name of a key. Raises PlanError."""
     table, dot, rest = key.partition(".")
-    near = [each for each in ONE if not dot and nearly(key, each)]
-    what, there, hint = f'variant {name}: unknown key "{key}"', f"keys: {KEYS}", None
+    near = next((each for each in ONE if nearly(key, each)), None)
     if key in ONE:
         return "", key
-    if table in TABLES:
-        if dot and (table != "rules" or value in ("on", "off", True, False)):
-            return table, rest
-        what, there = f"variant {name}: {key} is {value!r}", ""
-        hint = "write on or off" if dot else f"write {key}.NAME, or a mapping"
-    elif dot:
-        hint = did_you_mean(table, TABLES)
-    elif near:
-        hint = f'did you mean "{near[0]}"? A step of this name is "use.{key}"'
-    else:
+    if dot and table in TABLES and (table != "rules" or value in ("on", "off", True, False)):
+        return table, rest
+    if not (dot or table in TABLES or near):
         return "use", key
-    raise PlanError(Problem(what, there=there or None, hint=hint))
+    if table in TABLES:
+        write = "write on or off" if dot else f"write {key}.NAME, or a mapping"
+        raise PlanError(Problem(f"variant {name}: {key} is {value!r}", hint=write))
+    step = f'did you mean "{near}"? A step of this name is "use.{key}"'
+    hint = did_you_mean(table, TABLES) if dot else step
+    what, there = f'variant {name}: unknown key "{key}"', f"keys: {KEYS}"
+    raise PlanError(Problem(what, there=there, hint=hint))
 
 
-_COMMA = re.compile(r",(?![^()]*\))")  # outside of parentheses
+_COMMA = re.compile(r",(?![^()]*\)|[^\[\]]*\]|[^{}]*\})")  # outside of brackets
 
 
 def listed(text: str) -> list[str]:
-    """The parts of a text between commas that are outside of parentheses."""
+    """The parts of a text between commas that are outside of brackets."""
     return [part.strip() for part in _COMMA.split(text) if part.strip()]
 
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import semgraph as sg
 from semgraph.conformance.cases import usable
 from semgraph.conformance.suite import Agreement, Candidate, Outcomes, agreement, run_checks
-from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.errors import PlanError, did_you_mean
 from semgraph.folders import operators_folder
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.plan import Choice
@@ -65,7 +65,7 @@ def find(folder: Path) -> list[ImplementationFile]:
     if not files:
         there = f"in it: {', '.join(sorted(p.name for p in folder.iterdir())) or 'nothing'}"
         hint = f"files are found as {folder}/<operator>/<name>.py, of the operators {', '.join(FOLDERS)}"
-        raise PlanError(Problem(f'"{folder}" holds no implementation', there=there, hint=hint))
+        raise PlanError(f'"{folder}" holds no implementation', there=there, hint=hint)
     return [_load(library, name, file) for name, file in files]
 
 
@@ -307,23 +307,17 @@ def skeleton(operator: str, name: str, folder: Path) -> Path:
     if operator not in FOLDERS:
         hint = did_you_mean(operator, FOLDERS)
         raise PlanError(
-            Problem(
-                f'unknown operator "{operator}"',
-                there=f"operators: {', '.join(FOLDERS)}",
-                hint=hint,
-            )
+            f'unknown operator "{operator}"', there=f"operators: {', '.join(FOLDERS)}", hint=hint
         )
     if not NAME.match(name) or name.startswith("_") or name != name.lower():
         hint = "use lowercase letters, digits and _, beginning with a letter"
-        raise PlanError(Problem(f'invalid name of an implementation: "{name}"', hint=hint))
+        raise PlanError(f'invalid name of an implementation: "{name}"', hint=hint)
     if (operators_folder() / operator / f"{name}.py").exists():
         hint = "use a different name: --use and plans could not distinguish the two"
-        raise PlanError(Problem(f'"{name}" is a shipped implementation of {operator}', hint=hint))
+        raise PlanError(f'"{name}" is a shipped implementation of {operator}', hint=hint)
     file = folder / operator / f"{name}.py"
     if file.exists():
-        raise PlanError(
-            Problem(f"{file} exists already", hint="use a different name; nothing was written")
-        )
+        raise PlanError(f"{file} exists already", hint="use a different name; nothing was written")
     file.parent.mkdir(parents=True, exist_ok=True)
     node, class_name = (
         "".join(part.capitalize() for part in n.split("_")) for n in (operator, name)

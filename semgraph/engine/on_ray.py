@@ -29,7 +29,6 @@ from semgraph.errors import (
     BudgetReached,
     EngineError,
     PlanError,
-    Problem,
     SemgraphError,
     StoreUnavailable,
     UnavailableError,
@@ -391,9 +390,7 @@ def _check(code: str, job: Any) -> None:
     SemgraphError.
     """
     if (here := code_here(job.settings)) != code:
-        raise PlanError(
-            Problem(f"the worker has {here}, and the run was begun with {code}", hint=_SAME)
-        )
+        raise PlanError(f"the worker has {here}, and the run was begun with {code}", hint=_SAME)
     if not (job.folder / "run.json").exists():
         raise SemgraphError(
             f"the worker does not see {job.folder}, the record of the run. Run in a folder that all machines share"
@@ -472,12 +469,12 @@ class RayEngine:
         objects, store = job.objects, job.settings.store
         if objects.models or objects.embedder is not None:
             what = "models that are objects are in this process, and shards are in others"
-            raise PlanError(Problem(what, hint='name them: llm="openai:NAME@URL"'))
+            raise PlanError(what, hint='name them: llm="openai:NAME@URL"')
         here = store_spec(store).on_one_machine
         if job.request.plan.uses_store and here and len(self.machines) > 1:
             what = f"store {store} is on one machine, and the cluster has {len(self.machines)}"
             there = f"machines: {', '.join(sorted(self.machines))}"
-            raise PlanError(Problem(what, there=there, hint="name a server: --store neo4j://HOST"))
+            raise PlanError(what, there=there, hint="name a server: --store neo4j://HOST")
 
     @asynccontextmanager
     async def started(
@@ -596,7 +593,7 @@ class RayEngine:
             last = str(error).strip().splitlines()[-1]
             what = f"a worker could not begin shard {task.number + 1}: {last}"
             hint = f"is {self._code} everywhere? {_SAME.capitalize()}"
-            raise PlanError(Problem(what, hint=hint)) from error
+            raise PlanError(what, hint=hint) from error
         except RayError as error:
             first = str(error).partition("\n")[0]
             raise WorkerLost(f"{type(error).__name__}: {first}") from error
@@ -670,10 +667,9 @@ class EngineSpec:
         """
         name, _, query = text.partition("?")
         if name in _REMOVED:
-            what = f'there is no engine "{name}" any more'
-            raise PlanError(Problem(what, hint=_REMOVED[name]))
+            raise PlanError(f'there is no engine "{name}" any more', hint=_REMOVED[name])
         if name != "ray" and not re.fullmatch(r"ray://\S+", name):
-            raise PlanError(Problem(f'unknown engine "{text}"', there=f"engines: {_FORMS}"))
+            raise PlanError(f'unknown engine "{text}"', there=f"engines: {_FORMS}")
         options = typed_options(query, {"shards": int, "workers": int}, f'engine "{text}"')
         return cls("" if name == "ray" else name, **dict(options))
 
@@ -698,7 +694,7 @@ def imported() -> Any:
         import ray
     except ImportError as error:
         what = f'the engine ray needs the extra "ray": {install("ray")}'
-        raise PlanError(Problem(what, hint="or run in this process: without --engine")) from error
+        raise PlanError(what, hint="or run in this process: without --engine") from error
     return ray
 
 

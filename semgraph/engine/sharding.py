@@ -121,7 +121,7 @@ def _by_rows(plan: LogicalPlan, sizes: Mapping[str, int]) -> Division:
     asking = {name for name, nodes in divided.items() if any(node.calls_model for node in nodes)}
     if not asking:
         what = f"plan {plan.name} asks about no row of an input by itself, so shards would have nothing to do"
-        raise PlanError(Problem(what, hint=_ALONE))
+        raise PlanError(what, hint=_ALONE)
     name = max(sorted(asking), key=lambda each: sizes.get(each, 0))
     nodes = divided[name]
     by = _read_by_prompts(nodes, plan.inputs[name])
@@ -336,4 +336,4 @@ def _check_keys(division: Division, rows: pa.Table) -> None:
     if rows.column(cut.key).null_count:
         named = f"{', '.join(cut.key_of)} name rows without {cut.key}"
         what = f"input {cut.input}: {named}, and two shards may share them"
-        raise InputError(Problem(what, hint=f"give each row its {cut.key}, or {_ALONE}"))
+        raise InputError(what, hint=f"give each row its {cut.key}, or {_ALONE}")

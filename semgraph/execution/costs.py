@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from semgraph.errors import PlanError, Problem
+from semgraph.errors import PlanError
 from semgraph.execution.record import (
     LINEAGE,
     ROW_ID,
@@ -53,10 +53,10 @@ def costs(meter: Meter, record: Path | None, keys: Sequence[str], by: By) -> lis
     if by == "step":
         return [{"step": name} | cost._asdict() for name, cost in steps.items() if any(cost)]
     if by not in {"row", "model"}:
-        raise PlanError(Problem(f'a run has no costs by "{by}"', hint="use row, step or model"))
+        raise PlanError(f'a run has no costs by "{by}"', hint="use row, step or model")
     if record is None or not record.exists():
         what = f"costs by {by} are read from the record of the run"
-        raise PlanError(Problem(what, there="this run has none", hint='leave runs="" out'))
+        raise PlanError(what, there="this run has none", hint='leave runs="" out')
     run, rests = Run(record), {name: np.array(cost, float) for name, cost in steps.items()}
     payers = _payers(run) if by == "row" else {}
     nothing = np.zeros(len(RunCost._fields))  # as all costs below; unknown dollars are NaN

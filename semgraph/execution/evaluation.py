@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -15,7 +15,7 @@ from typing import Any, Literal, Self, TypeVar
 import pyarrow as pa
 
 from semgraph.errors import DataError
-from semgraph.execution.runtime import Lineage, MeteredReads, Runtime
+from semgraph.execution.runtime import MeteredReads, Runtime
 from semgraph.execution.windows import Confinement, Window
 from semgraph.llm.base import Embeddings
 from semgraph.llm.stack import Replies, remembering
@@ -103,98 +103,16 @@ class _StepFlow:
 
 
 @dataclass(frozen=True)
-class _HeldRows:
-    """The rows of an operator, and the rows that entered and left steps with it."""
+class _Held:
+    """What an evaluation records and counts of some input rows, as soon as these are known."""
 
-    batch: Batch
-    flows: Sequence[_StepFlow]
-    keep: Callable[[Batch], None]
-
-    def record(self, rows: InputRowSet) -> None:
-        """Record those of some input rows."""
-        self.keep(self.batch.of_input_rows(rows, shared=True))
-
-    def count(self, rows: InputRowSet) -> None:
-        """Count those of some input rows."""
-        for flow in self.flows:
-            flow.count(rows)
+    record: Callable[[InputRowSet], object] = lambda _rows: None
+    count: Callable[[InputRowSet], object] = lambda _rows: None
 
 
-@dataclass(frozen=True)
-class _HeldLineage:
-    """Rows with ids, and their sources."""
-
-    rows: Batch
-    lineage: Lineage
-
-    def record(self, rows: InputRowSet) -> None:
-        """Record those of some input rows."""
-        self.lineage.add(self.rows.of_input_rows(rows, shared=True))
-
-    def count(self, rows: InputRowSet) -> None:
-        """Count nothing."""
-
-
-@dataclass(frozen=True)
-class _HeldAnswers:
-    """The questions of an operator, and the answers."""
-
-    answered: Answered
-    keep: Callable[[Answered], None]
-    metrics: OperatorMetrics
-
-    def record(self, rows: InputRowSet) -> None:
-        """Record the questions for some input rows."""
-        evidence = self.answered.evidence
-        if evidence is not None:
-            evidence = Batch.of_table(evidence).of_input_rows(rows, shared=True).table
-        self.keep(replace(self.answered, evidence=evidence))
-
-    def count(self, rows: InputRowSet) -> None:
-        """Count the questions for some input rows."""
-        self.metrics.rows_in = (self.metrics.rows_in or 0) + self.answered.asked_of(rows)
-        self.metrics.gave(
-            Batch.of_table(self.answered.table).of_input_rows(rows, shared=True).num_rows
-        )
-
-
-@dataclass(frozen=True)
-class _HeldLoop:
-    """Which groups of a loop have ended; `known` collects this for all windows."""
-
-    groups: Sequence[GroupEnd]
-    known: dict[Hashable, bool]
-
-    def record(self, rows: InputRowSet) -> None:
-        """Record nothing."""
-
-    def count(self, rows: InputRowSet) -> None:
-        """Note the groups of some input rows; a second run of a window replaces its groups."""
-        for group, row, ended in self.groups:
-            if rows is None or row is None or row in rows:
-                self.known[group] = ended
-
-
-@dataclass(frozen=True)
-class _HeldCounts:
-    """Rows to be counted by step and text, and the counts of the run."""
-
-    counted: Sequence[Failure]
-    counts: dict[str, dict[str, int]]
-
-    def record(self, rows: InputRowSet) -> None:
-        """Record nothing."""
-
-    def count(self, rows: InputRowSet) -> None:
-        """Count those of some input rows."""
-        for each in self.counted:
-            if rows is None or each.input_row is None or each.input_row in rows:
-                own = self.counts.setdefault(each.step, {})
-                own[each.error] = own.get(each.error, 0) + 1
-
-
-# What an evaluation counts and records as soon as the input rows are known.
-_Held = _HeldRows | _HeldAnswers | _HeldLineage | _HeldLoop | _HeldCounts
+def _of(row: int | None, rows: InputRowSet) -> bool:
+    """Whether something that derives from an input row, or from none, belongs to some rows."""
+    return rows is None or row is None or row in rows
 
 
 class _RaisedByProgress(BaseException):
@@ -414,8 +332,13 @@ class Evaluation:
         self._batches |= dict.fromkeys(loop.rounds, loop.as_round(rows))
 
     def ended(self, loop: Iterate, groups: Sequence[GroupEnd]) -> None:
-        """Note whether each group of a loop has ended."""
-        self._hold(_HeldLoop(groups, self.runtime.ended.setdefault(loop, {})))
+        """Note whether each group of a loop has ended. A second run of a window replaces its groups."""
+        known = self.runtime.ended.setdefault(loop, {})
+
+        def count(rows: InputRowSet) -> None:
+            known.update((group, ended) for group, row, ended in groups if _of(row, rows))
+
+        self._hold(_Held(count=count))
 
     async def once(self, key: object, compute: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The result of `compute`, which runs once for each key."""
@@ -492,7 +415,13 @@ class Evaluation:
 
     def count(self, rows: Sequence[Failure]) -> None:
         """Count rows by step and text."""
-        self._hold(_HeldCounts(rows, self.runtime.meter.counts))
+
+        def count(some: InputRowSet) -> None:
+            for each in (each for each in rows if _of(each.input_row, some)):
+                own = self.runtime.meter.counts.setdefault(each.step, {})
+                own[each.error] = own.get(each.error, 0) + 1
+
+        self._hold(_Held(count=count))
 
     @property
     def traced(self) -> bool:
@@ -508,13 +437,22 @@ class Evaluation:
             return rows.with_ids(())
         rows = rows.with_ids(lineage.ids(rows.num_rows))
         if rows.sources:
-            self._hold(_HeldLineage(rows, lineage))
+            made = rows
+            self._hold(_Held(lambda some: lineage.add(made.of_input_rows(some, shared=True))))
         return rows
 
     def report(self, node: PhysicalNode, inputs: Sequence[Batch], batch: Batch) -> None:
         """Count and record the rows of a node."""
-        flows = self._flows(node, inputs, batch)
-        self._hold(_HeldRows(batch, flows, partial(self.runtime.record_rows, node.logical)))
+        flows, keep = self._flows(node, inputs, batch), self.runtime.record_rows
+
+        def count(rows: InputRowSet) -> None:
+            for flow in flows:
+                flow.count(rows)
+
+        def record(rows: InputRowSet) -> None:
+            keep(node.logical, batch.of_input_rows(rows, shared=True))
+
+        self._hold(_Held(record, count))
 
     def _flows(self, node: PhysicalNode, inputs: Sequence[Batch], batch: Batch) -> list[_StepFlow]:
         """The rows that enter and leave steps at the operators of this node."""
@@ -528,10 +466,7 @@ class Evaluation:
             self.runtime.observations.add_rows(node.logical, rows_in, rows_out)
 
     async def ask(
-        self,
-        node: AskModel,
-        inputs: Sequence[Batch],
-        known: dict[object, pa.Table] | None = None,
+        self, node: AskModel, inputs: Sequence[Batch], known: dict[object, pa.Table] | None = None
     ) -> Answered:
         """Run a semantic operator over its inputs."""
         runtime, logical = self.runtime, node.logical
@@ -581,8 +516,19 @@ class Evaluation:
         runtime = self.runtime
         runtime.meter.counted.add(calls.counted)
         runtime.meter.replayed.add(calls.replayed)
-        keep = partial(runtime.answered, node.logical)
-        self._hold(_HeldAnswers(answered, keep, metrics))
+
+        def record(rows: InputRowSet) -> None:
+            evidence = answered.evidence
+            if evidence is not None:
+                evidence = Batch.of_table(evidence).of_input_rows(rows, shared=True).table
+            runtime.answered(node.logical, replace(answered, evidence=evidence))
+
+        def count(rows: InputRowSet) -> None:
+            metrics.rows_in = (metrics.rows_in or 0) + answered.asked_of(rows)
+            table = Batch.of_table(answered.table)
+            metrics.gave(table.of_input_rows(rows, shared=True).num_rows)
+
+        self._hold(_Held(record, count))
         if not answered.kept:
             self.failures += answered.failures
         if runtime.observations is not None:

@@ -48,8 +48,9 @@ from semgraph.execution.commit import (
 )
 from semgraph.execution.evaluation import Evaluation, InputRowSet
 from semgraph.execution.outcome import ExecutorOptions, RunOutcome
+from semgraph.execution.record import RunLineage
 from semgraph.execution.result import RETAINED
-from semgraph.execution.runtime import Lineage, Runtime
+from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import (
     Confinement,
     InputRows,
@@ -85,7 +86,7 @@ def batches_of_inputs(
     plan: PhysicalPlan,
     inputs: Mapping[str, pa.Table],
     places: Mapping[str, Sequence[int]] | None = None,
-    lineage: Lineage | None = None,
+    lineage: RunLineage | None = None,
 ) -> dict[PhysicalNode, Batch]:
     """The rows of the plan's inputs that have rows.
 
@@ -602,11 +603,7 @@ class Executor:
             windows = self._without_failed([w for w in windows if w not in ended])
 
     async def _try_wave(
-        self,
-        windows: Sequence[Window],
-        slice_: Slice,
-        now: datetime,
-        refused: set[Refused],
+        self, windows: Sequence[Window], slice_: Slice, now: datetime, refused: set[Refused]
     ) -> list[tuple[Window, CommitAttempt]]:
         """Compute the ordered part of a wave and commit its windows. Returns the attempt of each."""
         known = self._known(windows, slice_.batches)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from semgraph.errors import BudgetReached, PlanError, Problem, RowError, SemgraphError, did_you_mean
+from semgraph.errors import BudgetReached, PlanError, RowError, SemgraphError, did_you_mean
 from semgraph.llm.base import LLM, Message, Reply, Request, Usage, Wrapper
 from semgraph.llm.journal import Exchange, Journal
 from semgraph.llm.stack import Roles
@@ -56,7 +56,7 @@ class _Part:
 
 
 class RunLineage:
-    """The lineage of a run's rows: their ids, and the source rows of each (`Lineage`).
+    """The lineage of a run's rows: their ids, and the source rows of each.
 
     Args:
         record: The record of the run.
@@ -160,10 +160,7 @@ class RunRecord:
         self._enter(self.folder / LINEAGE, pa.Table.from_arrays(arrays, schema=_LINEAGE_SCHEMA))
 
     def _enter(self, path: Path, table: pa.Table) -> None:
-        key = (
-            path,
-            str(table.schema),
-        )  # a step may ask several questions, each with other answers
+        key = (path, str(table.schema))  # a step may ask several questions, each with other answers
         if key not in self._open:
             number = self._parts[path] = self._parts.get(path, 0) + 1
             self._open[key] = _Part(path / f"{number:05}.parquet")
@@ -498,11 +495,11 @@ def find_run(ref: str, folder: Path = RUNS, *, asking: bool = False) -> Run:
         return matches[0]
     if matches:
         raise PlanError(
-            Problem(f'"{ref}" begins several runs', there=", ".join(run.name for run in matches))
+            f'"{ref}" begins several runs', there=", ".join(run.name for run in matches)
         )
     known = f"runs in {folder}: {', '.join(names[:10]) or 'none'}"
     hint = did_you_mean(ref, names) or "List them: semgraph runs list"
-    raise PlanError(Problem(f'there is no run "{ref}"', there=known, hint=hint))
+    raise PlanError(f'there is no run "{ref}"', there=known, hint=hint)
 
 
 FILE = "calls.jsonl"

@@ -8,11 +8,12 @@ from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable,
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 import pyarrow as pa
 
 from semgraph.execution.observations import Observations
+from semgraph.execution.record import RunLineage
 from semgraph.execution.windows import Confinement
 from semgraph.expr.scalar import Scalar
 from semgraph.llm.base import LLM, Embedder, Embeddings, Usage
@@ -130,78 +131,33 @@ RecordRows = Callable[[Node, Batch], None]
 Flow = tuple[str, Literal["rows_in", "rows_out"], Node]
 
 
-class RowRecorder(Protocol):
+class RowRecorder:
     """The part of a run record that windows need. Rows are recorded before their window is
-    committed.
+    committed. This one keeps nothing.
     """
+
+    keeps_results = False  # whether `result` keeps rows
 
     def begin(self) -> None:
         """Start to record rows that can be taken back."""
-        ...
 
     def take_back(self) -> None:
         """Forget the rows since `begin`."""
-        ...
 
     def keep(self) -> None:
         """Write all rows so far, so that they survive the process."""
-        ...
 
     def end(self) -> None:
         """Stop to record rows that can be taken back."""
-        ...
 
     def windows(self, rows: Iterable[tuple[str, Sequence[int]]]) -> None:
         """Record committed windows: the partition and the input rows of each."""
-        ...
-
-    @property
-    def keeps_results(self) -> bool:
-        """Whether `result` keeps rows."""
-        ...
 
     def result(self, name: str, rows: pa.Table) -> None:
         """Record rows of a result, with their hidden columns."""
-        ...
 
     def written(self, label: str, rows: pa.Table) -> None:
         """Record merged rows of a label."""
-        ...
-
-
-class Lineage(Protocol):
-    """The lineage of a run's rows: their ids, and the source rows of each."""
-
-    def ids(self, count: int) -> range:
-        """Ids for new rows."""
-        ...
-
-    def ids_of(self, name: str, places: Sequence[int]) -> Sequence[int]:
-        """The ids of rows of an input."""
-        ...
-
-    def add(self, rows: Batch) -> None:
-        """Record the sources of rows with ids."""
-        ...
-
-
-class NoRecord:
-    """Keeps nothing."""
-
-    keeps_results = False
-
-    def result(self, name: str, rows: pa.Table) -> None:
-        """Do nothing."""
-
-    written = result
-
-    def begin(self) -> None:
-        """Do nothing."""
-
-    take_back = keep = end = begin
-
-    def windows(self, rows: Iterable[tuple[str, Sequence[int]]]) -> None:
-        """Do nothing."""
 
 
 @dataclass
@@ -239,8 +195,8 @@ class Runtime:
     partition_of_row: list[str] = field(default_factory=list)
     confinement: Confinement | None = None
     record_rows: RecordRows = lambda _node, _rows: None
-    recorder: RowRecorder = field(default_factory=NoRecord)
-    lineage: Lineage | None = None
+    recorder: RowRecorder = field(default_factory=RowRecorder)
+    lineage: RunLineage | None = None
     answered: Callable[[Node, Answered], None] = lambda _node, _answered: None
     asking: Callable[[Node, int], None] = lambda _node, _rows: None
     remembers: bool = False

@@ -31,15 +31,7 @@ from semgraph.logical.relational import (
     Unnest,
 )
 from semgraph.logical.search import Search
-from semgraph.logical.semantic import (
-    Answering,
-    Embed,
-    SemAgg,
-    SemFilter,
-    SemJoin,
-    SemMap,
-    SemTopk,
-)
+from semgraph.logical.semantic import Answering, Embed, SemAgg, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.logical.sinks import Merge, Sink
 
 _WIDTH = 118
@@ -201,14 +193,16 @@ def symbol(node: Node, name: Name) -> str:
     return f"{node.keyword}({', '.join(name(child) for child in node.inputs)})"
 
 
-@symbol.register
-def _(node: Input, name: Name) -> str:
-    return "∅" if node.is_empty else node.name
-
-
-@symbol.register
-def _(node: Round, name: Name) -> str:
-    return node.name
+symbol.register(Input, lambda node, _: "∅" if node.is_empty else node.name)
+symbol.register(Round, lambda node, _: node.name)
+symbol.register(Filter, lambda node, _: f"σ_{{{_text(node.where)}}}")
+symbol.register(Project, lambda node, _: f"π_{{{_cols(node.columns)}}}")
+symbol.register(Add, lambda node, _: f"π_{{*, {_cols(node.columns)}}}")
+symbol.register(Distinct, lambda node, _: f"δ_{{{', '.join(node.by)}}}" if node.by else "δ")
+symbol.register(Ordered, lambda node, _: f"τ_{{{_sort(node.by)}}}")
+symbol.register(Union, lambda node, name: " ∪ ".join(name(branch) for branch in node.relations))
+symbol.register(Unnest, lambda node, _: f"μ_{{{node.column}→{node.alias}}}")
+symbol.register(Embed, lambda node, _: f"embed_{{{_cols(node.add)}}}")
 
 
 @symbol.register
@@ -224,21 +218,6 @@ def _(node: Iterate, name: Name) -> str:
 @symbol.register
 def _(node: Require, name: Name) -> str:
     return f"{'require' if node.fails else 'count'}_{{{_text(node.where if node.fails else node.says)}}}"
-
-
-@symbol.register
-def _(node: Filter, name: Name) -> str:
-    return f"σ_{{{_text(node.where)}}}"
-
-
-@symbol.register
-def _(node: Project, name: Name) -> str:
-    return f"π_{{{_cols(node.columns)}}}"
-
-
-@symbol.register
-def _(node: Add, name: Name) -> str:
-    return f"π_{{*, {_cols(node.columns)}}}"
 
 
 @symbol.register
@@ -263,36 +242,15 @@ def _(node: Limit, name: Name) -> str:
 
 
 @symbol.register
-def _(node: Ordered, name: Name) -> str:
-    return f"τ_{{{_sort(node.by)}}}"
-
-
-@symbol.register
-def _(node: Distinct, name: Name) -> str:
-    by = f"_{{{', '.join(node.by)}}}" if node.by else ""
-    return f"δ{by}"
-
-
-@symbol.register
 def _(node: Aggregate, name: Name) -> str:
     having = f"σ_{{{_text(node.having)}}}" if node.having is not None else ""
     return f"{having}γ_{{{_cols(node.by)}; {_cols(node.add)}}}"
 
 
 @symbol.register
-def _(node: Union, name: Name) -> str:
-    return " ∪ ".join(name(branch) for branch in node.relations)
-
-
-@symbol.register
 def _(node: Intersect, name: Name) -> str:
     names = [name(relation) for relation in node.relations]
     return (" ∩ " if node.present else " − ").join(names) if names[1:] else f"δ {names[0]}"
-
-
-@symbol.register
-def _(node: Unnest, name: Name) -> str:
-    return f"μ_{{{node.column}→{node.alias}}}"
 
 
 @symbol.register
@@ -354,23 +312,13 @@ def _check(node: Answering) -> str:
     return f"; check {node.check.where}, {plural(node.check.retries, 'retry', 'retries')}"
 
 
-@symbol.register
-def _(node: Embed, name: Name) -> str:
-    return f"embed_{{{_cols(node.add)}}}"
-
-
-@symbol.register
-def _(node: SemMap, name: Name) -> str:
+@symbol.register(SemMap)
+@symbol.register(SemFilter)
+def _(node: SemMap | SemFilter, name: Name) -> str:
     when = f" when {node.when}" if node.when is not None else ""
+    when += f" else {node.otherwise}" if when and isinstance(node, SemFilter) else ""
     stop = _stop(node.stop, pulled=node.pulled)
-    return f"sem_map[{node.prompt.first.name}{when}{_check(node)}{stop}]"
-
-
-@symbol.register
-def _(node: SemFilter, name: Name) -> str:
-    when = f" when {node.when} else {node.otherwise}" if node.when is not None else ""
-    stop = _stop(node.stop, pulled=node.pulled)
-    return f"sem_filter[{node.prompt.first.name}{when}{_check(node)}{stop}]"
+    return f"{node.keyword}[{node.prompt.first.name}{when}{_check(node)}{stop}]"
 
 
 @symbol.register

@@ -50,12 +50,7 @@ from semgraph.expr.scalar import (
     to_sql,
     with_bound_fields,
 )
-from semgraph.expr.types import (
-    TIMESTAMP,
-    canonical_type,
-    sql_type,
-    type_of_arrow,
-)
+from semgraph.expr.types import TIMESTAMP, canonical_type, sql_type, type_of_arrow
 
 _WORD = re.compile(
     r"""'(?:[^']|'')*'|"(?P<quoted>(?:[^"]|"")*)"(?P<quoted_call>\s*\()?|(?P<word>[A-Za-z_]\w*)(?P<called>\s*\()?"""
@@ -253,9 +248,9 @@ def connection() -> duckdb.DuckDBPyConnection:
     It starts no threads. A forked process would lack them, wait for them at its end, and crash.
     """
     con = duckdb.connect(config={"threads": 1, "async_threads": 0, **CONFIG})
-    con.execute("SET TimeZone='UTC'")
+    con.execute("SET GLOBAL TimeZone='UTC'")  # GLOBAL: cursors have settings of their own
     con.execute("SET preserve_insertion_order=true")
-    con.execute("SET python_enable_replacements=false")
+    con.execute("SET GLOBAL python_enable_replacements=false")
     con.execute("SET enable_external_access=false")
     con.execute(
         "SET GLOBAL order_by_non_integer_literal=true"

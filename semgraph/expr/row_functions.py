@@ -13,8 +13,9 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import lru_cache, wraps
+from functools import lru_cache, partial
 from itertools import accumulate, chain, groupby, pairwise
+from operator import itemgetter
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
@@ -61,7 +62,6 @@ _NAN = _NaN()
 def strict(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function, extended to return NULL if any argument is NULL."""
 
-    @wraps(function)
     def of_values(*arguments: Any) -> Any:
         for argument in arguments:
             if argument is None:
@@ -213,25 +213,15 @@ def rounded(x: float, digits: int) -> float:
 
 
 @strict
-def int_of_bool(x: bool) -> int:
-    return int(x)
-
-
-@strict
 def int_of_text(x: str) -> int:
     if not _WHOLE.fullmatch(x):
         raise FallBack
     return int(x)
 
 
-@strict
-def text_of_bool(x: bool) -> str:
-    return "true" if x else "false"
-
-
-@strict
-def text_of_int(x: int) -> str:
-    return str(x)
+int_of_bool = strict(int)
+text_of_int = strict(str)
+text_of_bool = strict(lambda x: "true" if x else "false")
 
 
 @strict
@@ -243,9 +233,14 @@ def text_of_time(x: datetime) -> str:
 # Texts ---------------------------------------------------------------------------------------------
 
 
-@strict
-def length(x: Any) -> int:
-    return len(x)
+length = strict(len)
+trim = strict(lambda x: x.strip(_BLANKS))
+upper = strict(lambda x: _ascii(x).upper())
+lower = strict(lambda x: _ascii(x).lower())
+contains = strict(lambda x, part: part in x)
+starts_with = strict(str.startswith)
+ends_with = strict(str.endswith)
+replaced = strict(lambda x, old, new: x.replace(old, new) if old else x)
 
 
 @strict
@@ -255,45 +250,10 @@ def left(x: str, n: int) -> str:
     return x[:n]
 
 
-@strict
-def trim(x: str) -> str:
-    return x.strip(_BLANKS)
-
-
-@strict
-def upper(x: str) -> str:
-    return _ascii(x).upper()
-
-
-@strict
-def lower(x: str) -> str:
-    return _ascii(x).lower()
-
-
 def _ascii(x: str) -> str:
     if not x.isascii():
         raise FallBack
     return x
-
-
-@strict
-def contains(x: str, part: str) -> bool:
-    return part in x
-
-
-@strict
-def starts_with(x: str, part: str) -> bool:
-    return x.startswith(part)
-
-
-@strict
-def ends_with(x: str, part: str) -> bool:
-    return x.endswith(part)
-
-
-@strict
-def replaced(x: str, old: str, new: str) -> str:
-    return x.replace(old, new) if old else x
 
 
 def concat(*parts: str | None) -> str:
@@ -323,17 +283,11 @@ def _pattern(text: str, ignore_case: bool) -> re.Pattern[str]:
 
 
 @strict
-def matches(x: str, pattern: str, ignore_case: bool) -> bool:
+def matches(x: str, pattern: str, ignore_case: bool, whole: bool) -> bool:
     if ignore_case and _FOLDED.search(x):
         raise FallBack
-    return _pattern(pattern, ignore_case).search(x) is not None
-
-
-@strict
-def full_match(x: str, pattern: str, ignore_case: bool) -> bool:
-    if ignore_case and _FOLDED.search(x):
-        raise FallBack
-    return _pattern(pattern, ignore_case).fullmatch(x) is not None
+    own = _pattern(pattern, ignore_case)
+    return (own.fullmatch(x) if whole else own.search(x)) is not None
 
 
 def json_array(*parts: Any) -> str:
@@ -363,14 +317,9 @@ def list_contains(items: list[Any] | None, x: Any) -> bool | None:
     return None if items is None or (items and x is None) else x in items
 
 
-@strict
-def has_any(items: list[Any], others: list[Any]) -> bool:
-    return any(other is not None and other in items for other in others)
-
-
-@strict
-def has_all(items: list[Any], others: list[Any]) -> bool:
-    return all(other is None or other in items for other in others)
+has_any = strict(lambda items, others: any(x is not None and x in items for x in others))
+has_all = strict(lambda items, others: all(x is None or x in items for x in others))
+flatten = strict(lambda lists: [item for items in lists if items is not None for item in items])
 
 
 @strict
@@ -391,11 +340,6 @@ def list_concat(items: list[Any] | None, others: list[Any] | None) -> list[Any]:
 
 def list_append(items: list[Any] | None, x: Any) -> list[Any]:
     return [*(items or ()), x]
-
-
-@strict
-def flatten(lists: list[list[Any] | None]) -> list[Any]:
-    return [item for items in lists if items is not None for item in items]
 
 
 @strict
@@ -459,20 +403,23 @@ def agg_last(values: list[Any]) -> Any:
     return values[-1] if values else None
 
 
-def agg_any_value(values: list[Any]) -> Any:
-    return next(iter(_known(values)), None)
+def _of_known(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of the values that are not NULL; NULL without any."""
+
+    def of_values(values: Iterable[Any], *options: Any) -> Any:
+        known = _known(values)
+        return compute(known, *options) if known else None
+
+    return of_values
 
 
-def agg_min(values: list[Any]) -> Any:
-    return min(_known(values), key=ordered, default=None)
-
-
-def agg_max(values: list[Any]) -> Any:
-    return max(_known(values), key=ordered, default=None)
-
-
-def agg_sum(values: list[Any]) -> Any:
-    return sum(known) if (known := _known(values)) else None
+agg_any_value = _of_known(lambda known: known[0])
+agg_min = _of_known(partial(min, key=ordered))
+agg_max = _of_known(partial(max, key=ordered))
+agg_sum = _of_known(sum)
+agg_bool_or = _of_known(any)
+agg_bool_and = _of_known(all)
+agg_string_agg = _of_known(lambda known, separator: separator.join(known))
 
 
 def agg_sum_double(values: list[Any]) -> Any:
@@ -483,20 +430,8 @@ def agg_sum_double(values: list[Any]) -> Any:
     return total if known else None
 
 
-def agg_bool_or(values: list[Any]) -> Any:
-    return any(known) if (known := _known(values)) else None
-
-
-def agg_bool_and(values: list[Any]) -> Any:
-    return all(known) if (known := _known(values)) else None
-
-
 def agg_count(values: list[Any]) -> int:
     return len(_known(values))
-
-
-def agg_string_agg(values: list[Any], separator: str) -> str | None:
-    return separator.join(known) if (known := _known(values)) else None
 
 
 def distinct(values: list[Any]) -> list[Any]:
@@ -519,14 +454,10 @@ def sort(rows: list[Any], *terms: Term) -> list[Any]:
         keyed = [(key(row), row) for row in rows]
         nulls = [row for value, row in keyed if value is None]
         rest = [pair for pair in keyed if pair[0] is not None]
-        rest.sort(key=_first_of_pair, reverse=descending)
+        rest.sort(key=itemgetter(0), reverse=descending)
         values = [row for _, row in rest]
         rows = nulls + values if nulls_first else values + nulls
     return rows
-
-
-def _first_of_pair(pair: tuple[Any, Any]) -> Any:
-    return pair[0]
 
 
 def first_of(rows: Rows, per: Key, n: int, *terms: Term) -> Rows:
@@ -549,11 +480,11 @@ def _of_places(rows: Rows, terms: Iterable[Term]) -> list[Term]:
     ]
 
 
-def groups(rows: Rows, key: Key, *, whole: bool = False) -> list[Rows]:
+def groups(rows: list[Any], key: Key, *, whole: bool = False) -> list[list[Any]]:
     """The groups of equal keys, in order of their first rows; with `whole` at least one, empty
     group.
     """
-    by_key: dict[Any, Rows] = {}
+    by_key: dict[Any, list[Any]] = {}
     for row in rows:
         by_key.setdefault(key(row), []).append(row)
     return list(by_key.values()) or ([[]] if whole else [])
@@ -581,49 +512,49 @@ def index(
     return by_key
 
 
-def windows(rows: Rows, per: Key, *terms: Term) -> list[list[int]]:
-    """The indices of the rows of each partition of a window function, in its order."""
-    by_key: dict[Any, list[int]] = {}
-    for place in sort(list(range(len(rows))), *_of_places(rows, terms)):
-        by_key.setdefault(per(rows[place]), []).append(place)
-    return list(by_key.values())
+def _each_partition(
+    rows: Rows, per: Key, terms: Sequence[Term], compute: Callable[[list[int]], Iterable[Any]]
+) -> list[Any]:
+    """The value of a window function for each row; `compute` gives those of a partition, whose
+    indices it gets in its order.
+    """
+    values: list[Any] = [None] * len(rows)
+    ordered_places = sort(list(range(len(rows))), *_of_places(rows, terms))
+    for places in groups(ordered_places, lambda place: per(rows[place])):
+        for place, value in zip(places, compute(places), strict=True):
+            values[place] = value
+    return values
 
 
 def row_numbers(rows: Rows, per: Key, *terms: Term) -> list[int]:
-    numbers = [0] * len(rows)
-    for places in windows(rows, per, *terms):
-        for number, place in enumerate(places, 1):
-            numbers[place] = number
-    return numbers
+    return _each_partition(rows, per, terms, lambda places: range(1, len(places) + 1))
 
 
 def lagged(rows: Rows, value: Key, per: Key, *terms: Term) -> list[Any]:
-    values: list[Any] = [None] * len(rows)
-    for places in windows(rows, per, *terms):
-        for before, place in pairwise(places):
-            values[place] = value(rows[before])
-    return values
+    return _each_partition(
+        rows, per, terms, lambda places: [None, *(value(rows[place]) for place in places[:-1])]
+    )
 
 
 def ranks(rows: Rows, per: Key, *terms: Term) -> list[int]:
-    numbers = [0] * len(rows)
-    for places in windows(rows, per, *terms):
+    def of_partition(places: list[int]) -> Iterable[int]:
         for start, peers in _peers(rows, places, terms):
-            for place in peers:
-                numbers[place] = start + 1
-    return numbers
+            yield from [start + 1] * len(peers)
+
+    return _each_partition(rows, per, terms, of_partition)
 
 
 def over_peers(rows: Rows, value: Key, compute: Key, per: Key, *terms: Term) -> list[Any]:
-    """An aggregate of each row's partition, up to and including the row's peers."""
-    values: list[Any] = [None] * len(rows)
-    for places in windows(rows, per, *terms):
+    """An aggregate of each row's partition, up to and including the row's peers; without terms all
+    rows are peers.
+    """
+
+    def of_partition(places: list[int]) -> Iterable[Any]:
         listed = [value(rows[place]) for place in places]
         for start, peers in _peers(rows, places, terms):
-            result = compute(listed[: start + len(peers)])
-            for place in peers:
-                values[place] = result
-    return values
+            yield from [compute(listed[: start + len(peers)])] * len(peers)
+
+    return _each_partition(rows, per, terms, of_partition)
 
 
 def _peers(rows: Rows, places: list[int], terms: Iterable[Term]) -> list[tuple[int, list[int]]]:
@@ -634,24 +565,9 @@ def _peers(rows: Rows, places: list[int], terms: Iterable[Term]) -> list[tuple[i
     return list(zip(starts, peers, strict=False))
 
 
-def over_partition(rows: Rows, value: Key, compute: Key, per: Key) -> list[Any]:
-    """An aggregate of each row's whole partition."""
-    values: list[Any] = [None] * len(rows)
-    for places in windows(rows, per):
-        result = compute([value(rows[place]) for place in places])
-        for place in places:
-            values[place] = result
-    return values
-
-
 def all_sources(sources: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
     """The ids of the sources of several rows."""
     return tuple(chain.from_iterable(sources))
-
-
-def least_of(values: Iterable[Any]) -> Any:
-    """The least value; None without any."""
-    return min((value for value in values if value is not None), default=None)
 
 
 # The engine's own functions ------------------------------------------------------------------------

@@ -599,9 +599,8 @@ def _regexp(tree: exp.RegexpLike | exp.RegexpFullMatch, scope: NameScope) -> Cod
     if flag is not None and flag.name != "i":
         raise Unsupported("an option of a regular expression")
     whole = isinstance(tree, exp.RegexpFullMatch)
-    name = "full_match" if whole else "matches"
     own = python_pattern(pattern.this, ignore_case=flag is not None, whole=whole)
-    return Code(f"{name}({text.text}, {own!r}, {flag is not None})", BOOL)
+    return Code(f"matches({text.text}, {own!r}, {flag is not None}, {whole})", BOOL)
 
 
 @_of(exp.Window)
@@ -669,9 +668,21 @@ class Function(NamedTuple):
     gives: Kind | Callable[..., Kind]
     python: str
 
+    def result(self, *kinds: Kind) -> Kind:
+        """The type of its result for arguments of these types."""
+        return self.gives if isinstance(self.gives, pa.DataType) else self.gives(*kinds)
 
-def _whole(kind: Kind) -> bool:
-    return kind in {SMALL, INT}
+    def accepts(self, kinds: Sequence[Kind]) -> bool:
+        """Whether it takes arguments of these types."""
+        return len(self.takes) == len(kinds) and all(
+            kind == wanted if isinstance(wanted, pa.DataType) else wanted(kind)
+            for wanted, kind in zip(self.takes, kinds, strict=True)
+        )
+
+
+_whole = frozenset({SMALL, INT}).__contains__
+_numeric = frozenset({SMALL, FRACTION, DOUBLE}).__contains__
+_atom = frozenset(_ATOMS).__contains__
 
 
 def _list_of_atoms(kind: Kind) -> bool:
@@ -683,20 +694,8 @@ def _lists(kind: Kind) -> bool:
     return bool(pa.types.is_list(kind))
 
 
-def _lists_of_lists(kind: Kind) -> bool:
-    return _lists(kind) and _lists(kind.value_type)
-
-
 def _first(kind: Kind, *_rest: Kind) -> Kind:
     return kind
-
-
-def _same_lists(kind: Kind, other: Kind) -> Kind:
-    return common([kind, other])
-
-
-def _appended(kind: Kind, item: Kind) -> Kind:
-    return pa.list_(common([kind.value_type, item]))
 
 
 def _any(_kind: Kind) -> bool:
@@ -719,9 +718,19 @@ FUNCTIONS: dict[str | type[exp.Expr], tuple[Function, ...]] = {
     exp.ArrayOverlaps: (Function((_list_of_atoms, _list_of_atoms), BOOL, "has_any"),),
     "list_has_all": (Function((_list_of_atoms, _list_of_atoms), BOOL, "has_all"),),
     exp.ArrayDistinct: (Function((_list_of_atoms,), _first, "list_distinct"),),
-    exp.ArrayConcat: (Function((_lists, _lists), _same_lists, "list_concat"),),
-    exp.ArrayAppend: (Function((_lists, _any), _appended, "list_append"),),
-    exp.Flatten: (Function((_lists_of_lists,), lambda kind: kind.value_type, "flatten"),),
+    exp.ArrayConcat: (Function((_lists, _lists), lambda *kinds: common(kinds), "list_concat"),),
+    exp.ArrayAppend: (
+        Function(
+            (_lists, _any), lambda kind, x: pa.list_(common([kind.value_type, x])), "list_append"
+        ),
+    ),
+    exp.Flatten: (
+        Function(
+            (lambda kind: _lists(kind) and _lists(kind.value_type),),
+            lambda kind: kind.value_type,
+            "flatten",
+        ),
+    ),
     "list_slice": (Function((_lists, _whole, _whole), _first, "list_slice"),),
     "error": (Function((_any,), NULL, "fail"),),
 }
@@ -744,10 +753,6 @@ def _vectors(kind: Kind) -> bool:
     return _lists(kind) and _vector(kind.value_type)
 
 
-def _numeric(kind: Kind) -> bool:
-    return kind in {SMALL, FRACTION, DOUBLE}
-
-
 FUNCTIONS |= {
     name: (Function((_vector, _vectors, _numeric), VECTOR_FUNCTIONS[name].arrow, f"OWN[{name!r}]"),)
     for name in ("mmr", "mmr_static")
@@ -762,23 +767,19 @@ def _call(tree: exp.Func, scope: NameScope) -> Code:
     if isinstance(name, str) and name in REGISTERED:
         return _own_call(name, trees, scope)
     if name not in FUNCTIONS:
-        if is_aggregate_call(tree):
+        if type(tree) in AGGREGATES:
             return aggregate(tree, scope)
         raise Unsupported(f"the function {tree.sql(dialect='duckdb').partition('(')[0].lower()}")
     codes = [value(part, scope) for part in trees]
     kinds = [code.kind for code in codes]
     for function in FUNCTIONS[name]:
-        if len(function.takes) == len(kinds) and all(map(_takes, function.takes, kinds)):
+        if function.accepts(kinds):
             if function.python == "list_contains":
                 common([kinds[0].value_type, kinds[1]])
             if function.python in {"has_any", "has_all"}:
                 common([kinds[0].value_type, kinds[1].value_type])
-            gives = (
-                function.gives
-                if isinstance(function.gives, pa.DataType)
-                else function.gives(*kinds)
-            )
-            return Code(f"{function.python}({', '.join(code.text for code in codes)})", gives)
+            text = f"{function.python}({', '.join(code.text for code in codes)})"
+            return Code(text, function.result(*kinds))
     shown = ", ".join(map(str, kinds))
     raise Unsupported(f"{tree.sql(dialect='duckdb').partition('(')[0].lower()} of {shown}")
 
@@ -801,64 +802,31 @@ def _arguments(tree: exp.Func) -> list[exp.Expr]:
     ]
 
 
-def _takes(wanted: Kind | Callable[[Kind], bool], kind: Kind) -> bool:
-    return bool(kind == wanted if isinstance(wanted, pa.DataType) else wanted(kind))
-
-
 # Aggregates ----------------------------------------------------------------------------------------
 
 
-class Aggregation(NamedTuple):
-    """An aggregate: its function in `row_functions`, its argument types, and its result type."""
-
-    python: str
-    takes: Callable[[Kind], bool]
-    gives: Callable[[Kind], Kind]
-
-
-def _atom(kind: Kind) -> bool:
-    return kind in _ATOMS
-
-
-def _is_bool(kind: Kind) -> bool:
-    return bool(kind == BOOL)
-
-
-def _is_text(kind: Kind) -> bool:
-    return bool(kind == TEXT)
-
-
-def _as_bool(_kind: Kind) -> Kind:
-    return BOOL
-
-
-AGGREGATES: dict[type[exp.Expr], Aggregation] = {
-    exp.ArrayAgg: Aggregation("agg_list", _any, pa.list_),
-    exp.First: Aggregation("agg_first", _any, _first),
-    exp.Last: Aggregation("agg_last", _any, _first),
-    exp.AnyValue: Aggregation("agg_any_value", _any, _first),
-    exp.Min: Aggregation("agg_min", _atom, _first),
-    exp.Max: Aggregation("agg_max", _atom, _first),
-    exp.LogicalOr: Aggregation("agg_bool_or", _is_bool, _as_bool),
-    exp.LogicalAnd: Aggregation("agg_bool_and", _is_bool, _as_bool),
-    exp.Count: Aggregation("agg_count", _any, lambda _kind: INT),
-    exp.GroupConcat: Aggregation("agg_string_agg", _is_text, lambda _kind: TEXT),
-    exp.Sum: Aggregation("agg_sum", _whole, lambda _kind: HUGE),
+AGGREGATES: dict[type[exp.Expr], Function] = {
+    exp.ArrayAgg: Function((_any,), pa.list_, "agg_list"),
+    exp.First: Function((_any,), _first, "agg_first"),
+    exp.Last: Function((_any,), _first, "agg_last"),
+    exp.AnyValue: Function((_any,), _first, "agg_any_value"),
+    exp.Min: Function((_atom,), _first, "agg_min"),
+    exp.Max: Function((_atom,), _first, "agg_max"),
+    exp.LogicalOr: Function((BOOL,), BOOL, "agg_bool_or"),
+    exp.LogicalAnd: Function((BOOL,), BOOL, "agg_bool_and"),
+    exp.Count: Function((_any,), INT, "agg_count"),
+    exp.GroupConcat: Function((TEXT,), TEXT, "agg_string_agg"),
+    exp.Sum: Function((_whole,), HUGE, "agg_sum"),
 }
-SUM_OF_DOUBLES = Aggregation("agg_sum_double", lambda kind: bool(kind == DOUBLE), _first)
+SUM_OF_DOUBLES = Function((DOUBLE,), DOUBLE, "agg_sum_double")
 
 
-def is_aggregate_call(tree: exp.Expr) -> bool:
-    """Whether an expression is an admitted aggregate."""
-    return type(tree) in AGGREGATES
-
-
-def aggregation(tree: exp.Expr, kind: Kind) -> Aggregation:
+def aggregation(tree: exp.Expr, kind: Kind) -> Function:
     """The aggregate for values of a type. Raises Unsupported."""
     own = AGGREGATES.get(type(tree))
     if isinstance(tree, exp.Sum) and kind == DOUBLE:
         own = SUM_OF_DOUBLES
-    if own is None or not own.takes(kind):
+    if own is None or not own.accepts([kind]):
         raise Unsupported(f"the aggregate {type(tree).__name__.lower()} of {kind}")
     return own
 
@@ -881,8 +849,7 @@ def aggregate(tree: exp.Expr, scope: NameScope, where: exp.Expr | None = None) -
         raise Unsupported(f"the aggregate {type(tree).__name__.lower()} here")
     inner = NameScope(scope.group)
     values, code, options = _aggregated(tree, inner)
-    kind = code.kind
-    own = aggregation(tree, kind)
+    own = aggregation(tree, code.kind)
     condition = f" if {test(where, inner)}" if where is not None else ""
     rows = f"[{values} for r in rows{condition}]"
     if options.order:
@@ -890,7 +857,7 @@ def aggregate(tree: exp.Expr, scope: NameScope, where: exp.Expr | None = None) -
     if options.distinct:
         rows = f"distinct({rows})"
     rest = f", {options.separator}" if options.separator else ""
-    return Code(f"{own.python}({rows}{rest})", own.gives(kind))
+    return Code(f"{own.python}({rows}{rest})", own.result(code.kind))
 
 
 class _Options(NamedTuple):

@@ -51,20 +51,13 @@ _QUOTED = re.compile(r"""'(?:[^']|'')*'?|"(?:[^"]|"")*"?""")
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 
 
-def unclosed(source: str) -> str | None:
+def _unclosed(tokens: Sequence[Token]) -> str | None:
     """The missing bracket of an expression, with its position, in the parser's words; None if all
     brackets match.
 
     The parser itself does not check brackets in functions with special syntax: it reads
     `trim(a <> ''` as `trim(a <> '')`.
-
-    >>> unclosed("trim(a"), unclosed("trim('(')")
-    ('Expecting ). Line 1, Col: 6.', None)
     """
-    return _unclosed(_DIALECT.tokenize(source))
-
-
-def _unclosed(tokens: Sequence[Token]) -> str | None:
     wanted: list[str] = []
     for token in tokens:
         if token.token_type in _CLOSERS:
@@ -522,9 +515,7 @@ def from_ast(tree: exp.Expr, text: str | None = None) -> Scalar:
 
 
 def parse_scalar(
-    text: object,
-    params: Mapping[str, Any] | None = None,
-    functions: FunctionsByName | None = None,
+    text: object, params: Mapping[str, Any] | None = None, functions: FunctionsByName | None = None
 ) -> Scalar:
     """Read a scalar and substitute `$parameters`. Raises Fault.
 
@@ -538,8 +529,7 @@ def parse_scalar(
     """
     source = _source(text)
     if not isinstance(source, str):
-        msg = f"expected an SQL expression, found {type(text).__name__}"
-        raise Fault(msg)
+        raise Fault(f"expected an SQL expression, found {type(text).__name__}")
     known = params or {}
     names = _PARAMETER_NAME.findall(source) if "$" in source else ()
     own = called_of(source, functions)

@@ -268,8 +268,7 @@ def parse_answer_type(text: str) -> Type:
     tokens.append("")
     kind = _parse(tokens, text)
     if tokens != [""]:
-        msg = f'type "{text}": unexpected "{tokens[0]}"'
-        raise Fault(msg)
+        raise Fault(f'type "{text}": unexpected "{tokens[0]}"')
     return kind
 
 
@@ -288,8 +287,7 @@ def _tokens(text: str) -> Iterator[str]:
 
 def _expect(tokens: list[str], token: str, text: str) -> None:
     if tokens[0] != token:
-        msg = f'type "{text}": expected "{token}", found "{tokens[0] or "the end"}"'
-        raise Fault(msg)
+        raise Fault(f'type "{text}": expected "{token}", found "{tokens[0] or "the end"}"')
     tokens.pop(0)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.errors import PlanError, did_you_mean
 from semgraph.expr.scalar import parse_scalar
 from semgraph.expr.types import Type
 from semgraph.frontend.build import is_type
@@ -33,7 +33,7 @@ def sem_search(
     """
     text = _sql("sem_search", self, column, "" if k is None else "similarity")
     if k is rerank is None or not isinstance(query, str):
-        raise PlanError(Problem("sem_search needs a text as its query, and k, rerank, or both"))
+        raise PlanError("sem_search needs a text as its query, and k, rerank, or both")
     found = self.filter(f"{text} IS NOT NULL")
     if k is not None:
         own, wanted = _free(self, "text_vector"), _free(self, "query_vector")
@@ -76,7 +76,7 @@ def sem_dedup(self: Frame, column: str, threshold: float) -> Frame:
     text = _sql("sem_dedup", self, column)
     if not isinstance(threshold, (int, float)) or not threshold < 1:
         hint = f'equal texts: distinct("{column}")'
-        raise PlanError(Problem("sem_dedup: threshold is a cosine below 1", hint=hint))
+        raise PlanError("sem_dedup: threshold is a cosine below 1", hint=hint)
     rows, key = _keyed(self)
     hit, end, cluster, null = (
         _free(rows, name) for name in ("similar", "other_end", "cluster", "no_text")
@@ -116,7 +116,7 @@ def sem_classify(
     labels may have descriptions, `{"bug": "something is broken"}`.
     """
     if isinstance(labels, str) or not labels or not all(isinstance(each, str) for each in labels):
-        raise PlanError(Problem("sem_classify: labels are texts", hint='write ["bug", "praise"]'))
+        raise PlanError("sem_classify: labels are texts", hint='write ["bug", "praise"]')
     if "{" not in of:
         _sql("sem_classify", self, of)
         of = f"Which label fits this: {{{of}}}"
@@ -156,14 +156,14 @@ def _sql(operator: str, frame: Frame, column: str, new: str = "") -> str:
             f"other is {type(frame).__name__}, no frame",
             "write semgraph.table(rows, name=...)",
         )
-        raise PlanError(Problem(f"{operator}: {what}", hint=hint))
+        raise PlanError(f"{operator}: {what}", hint=hint)
     there = f"columns here: {', '.join(frame.columns)}"
     if new in frame.columns:
         what = f'{operator} adds "{new}", which is a column already'
-        raise PlanError(Problem(what, there=there, hint="rename it, or leave it out"))
+        raise PlanError(what, there=there, hint="rename it, or leave it out")
     if column not in frame.columns:
         near = did_you_mean(str(column), frame.columns)
-        raise PlanError(Problem(f'{operator}: no column "{column}"', there=there, hint=near))
+        raise PlanError(f'{operator}: no column "{column}"', there=there, hint=near)
     return _name(column)
 
 

@@ -290,11 +290,11 @@ def read_text(path: Path, what: str = "plan") -> str:
     if b"\0" in raw and (wrong is None or "UTF-16" not in wrong.hint):
         position = Position(shown(path), raw.count(b"\n", 0, raw.index(b"\0")) + 1, 1)
         message = f"this is no {what}: it holds binary data"
-        raise PlanError(Problem(message, position=position, hint=f"a {what} is a text file"))
+        raise PlanError(message, position=position, hint=f"a {what} is a text file")
     if wrong is not None:
         position = Position(shown(path), wrong.line, wrong.column)
         message = f"this is no {what}: {wrong.what}"
-        raise PlanError(Problem(message, position=position, hint=wrong.hint))
+        raise PlanError(message, position=position, hint=wrong.hint)
     return raw.decode("utf-8-sig")
 
 
@@ -302,12 +302,12 @@ def _read_bytes(path: Path, what: str) -> bytes:
     position = Position(shown(path), 1, 1)
     if path.is_dir():
         message = f"this is a folder, no {what}"
-        raise PlanError(Problem(message, position=position, hint="name a file in it"))
+        raise PlanError(message, position=position, hint="name a file in it")
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
             message = f"this is no regular file, but a {what} is read from one"
-            raise PlanError(Problem(message, position=position, hint="name a file"))
+            raise PlanError(message, position=position, hint="name a file")
         if status.st_size > MAX_BYTES:
             there = f"{status.st_size / 1e6:.1f} MB; a {what} has at most {MAX_BYTES / 1e6:.0f} MB"
             hint = "rows belong into an input file: -i NAME=FILE"
@@ -316,7 +316,7 @@ def _read_bytes(path: Path, what: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         message = f"cannot read the {what}: {error.strerror or error}"
-        raise PlanError(Problem(message, position=position)) from None
+        raise PlanError(message, position=position) from None
 
 
 def read_file(path: Path, what: str = "plan") -> Document:
@@ -373,7 +373,7 @@ def find_plan(ref: str | Path, folders: Sequence[Path] = ()) -> tuple[Path, bool
     shipped = plans_folder()
     if text.endswith(ROWS) and is_file(Path(text)):
         what = f"{text} holds rows, and the first argument is a plan"
-        raise PlanError(Problem(what, hint=f"rows are an option: semgraph run PLAN -i NAME={text}"))
+        raise PlanError(what, hint=f"rows are an option: semgraph run PLAN -i NAME={text}")
     places = [*(folder / name for folder in folders), Path(text), Path(name), Path("plans", name)]
     for place in places:
         notice(place)
@@ -562,7 +562,7 @@ class _Reader:
         self.parser.get_event()  # the start of the stream
         if isinstance(self.parser.get_event(), self.events.StreamEndEvent):
             position = Position(self.file, self.first_line, 1)
-            raise PlanError(Problem(f"this {self.what} is empty", position=position))
+            raise PlanError(f"this {self.what} is empty", position=position)
         data = self.read(self.parser.get_event(), ())
         self.parser.get_event()  # the end of the document
         event = self.parser.get_event()
@@ -604,7 +604,7 @@ class _Reader:
             there = f"line {position.line} has value number {MAX_VALUES + 1:,}"
             what = f"this {self.what} has more than {MAX_VALUES:,} keys and values"
             hint = "rows belong into an input file: -i NAME=FILE"
-            raise PlanError(Problem(what, position=position, there=there, hint=hint))
+            raise PlanError(what, position=position, there=there, hint=hint)
         if levels > MAX_DEPTH:
             raise PlanError(_not_yaml("nested too deeply", self.position(event)))
 

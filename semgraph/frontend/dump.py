@@ -119,16 +119,16 @@ def together(worlds: Sequence[World]) -> World:
     combined = next((world for world in worlds if world.graph.labels), worlds[0])
     if any(world.graph.labels and world.graph != combined.graph for world in worlds):
         hint = "give both tables the same graph"
-        raise PlanError(Problem("frames of two graphs cannot be combined", hint=hint))
+        raise PlanError("frames of two graphs cannot be combined", hint=hint)
     folders = [world.folder for world in worlds if world.graph.labels or world.folder != Path()]
     if len(places := {folder.resolve() for folder in folders}) > 1:
         there = ", ".join(sorted(map(str, places)))
         hint = "give both the same folder"
-        raise PlanError(Problem("frames of two folders cannot be combined", there=there, hint=hint))
+        raise PlanError("frames of two folders cannot be combined", there=there, hint=hint)
     functions = {world.functions for world in worlds if world.functions.folders}
     if len(functions) > 1:
         hint = "give the tables the same functions"
-        raise PlanError(Problem("frames with other functions cannot be combined", hint=hint))
+        raise PlanError("frames with other functions cannot be combined", hint=hint)
     folder = next((folder for folder in folders if folder != Path()), combined.folder)
     return replace(combined, folder=folder, functions=next(iter(functions), worlds[0].functions))
 
@@ -173,7 +173,7 @@ class RecordedSteps:
         for m in made:
             if m.spec is not None and self.inputs.setdefault(m.spec.name, m) is not m:
                 what = f'two tables are named "{m.spec.name}"'
-                raise PlanError(Problem(what, hint="write table(rows, name=...)"))
+                raise PlanError(what, hint="write table(rows, name=...)")
         self._rests: set[Made] = set()  # relations that depend on the last round of a loop
         for m in made:
             called = m.keyword in {"call", "result"} and not self._rests.isdisjoint(m.reads)
@@ -242,7 +242,7 @@ def _names(
     for made in steps:
         if made.name in taken:
             what = f'two relations are named "{made.name}"'
-            raise PlanError(Problem(what, hint="give each step its own name"))
+            raise PlanError(what, hint="give each step its own name")
         taken |= {made.name} if made.name else set()
     free = (name for n in count(1) if (name := f"step{n}") not in taken)
     names: dict[Made | None, str] = {made: made.name or next(free) for made in steps}

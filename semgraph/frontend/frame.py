@@ -227,10 +227,9 @@ class Frame:
         {'few': [{'from': 'rows'}, {'limit': {'n': 3}}]}
         """
         if not NAME.match(name):
-            raise PlanError(Problem(f'"{name}" cannot name a step', hint="letters, digits and _"))
+            raise PlanError(f'"{name}" cannot name a step', hint="letters, digits and _")
         if self.made.spec is not None:
-            hint = f'write table(rows, name="{name}")'
-            raise PlanError(Problem("an input is no step", hint=hint))
+            raise PlanError("an input is no step", hint=f'write table(rows, name="{name}")')
         return replace(self, made=replace(self.made, name=name))
 
     # -- relational operators
@@ -417,7 +416,7 @@ class Frame:
         for made in walk_made([body.made]):
             if made.name and made.node.rounds:
                 hint = "questions in do belong to the step of the loop: name the loop"
-                raise PlanError(Problem(f'"{made.name}" names a step inside do', hint=hint))
+                raise PlanError(f'"{made.name}" names a step inside do', hint=hint)
         return last, body
 
     # -- store reads
@@ -742,11 +741,11 @@ def save(
     if there.fingerprint != meant.fingerprint:
         what = f"{path} would be another plan: its graph, prompts or called plans differ"
         hint = f"save it in {world.folder}, or copy what it needs from there"
-        raise PlanError(Problem(what, hint=hint))
+        raise PlanError(what, hint=hint)
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise PlanError(Problem(f"cannot write {path}: {error.strerror or error}")) from None
+        raise PlanError(f"cannot write {path}: {error.strerror or error}") from None
     return path
 
 
@@ -757,7 +756,7 @@ def _refuse_classes(document: Mapping[str, Any]) -> None:
     if cls is not None:
         what = f"{cls.name} has validators, or fields that only it can check: no file holds them"
         hint = "run the frame in Python, or write the conditions as check"
-        raise PlanError(Problem(what, hint=hint))
+        raise PlanError(what, hint=hint)
 
 
 def _load(document: Mapping[str, Any], world: World) -> LogicalPlan:
@@ -781,7 +780,7 @@ def _document(
 ) -> tuple[World, dict[str, Any]]:
     results = _results(returns)
     if not results and not writes:
-        raise PlanError(Problem("a plan needs frames that it returns or writes"))
+        raise PlanError("a plan needs frames that it returns or writes")
     world = together([frame.world for frame in (*(frame for _, frame in results), *writes)])
     sources = [_written(frame.made) for frame in writes]
     recorded = RecordedSteps([*(frame.made for _, frame in results), *sources], world.graph.labels)
@@ -821,7 +820,7 @@ def _written(made: Made) -> Made:
     """The rows that a merge or a delete writes. Raises PlanError."""
     if not isinstance(made.node, Sink) or made.parent is None:
         hint = "give it frame.merge(...) or frame.delete(...)"
-        raise PlanError(Problem("writes holds a frame that writes nothing", hint=hint))
+        raise PlanError("writes holds a frame that writes nothing", hint=hint)
     return made.parent
 
 
@@ -841,8 +840,7 @@ def _optional(specs: Iterable[InputSpec]) -> list[str] | dict[str, str]:
 def _windows(inputs: Mapping[str, Made]) -> dict[str, Any]:
     cut = {name: made.windows for name, made in inputs.items() if made.windows}
     if len(cut) > 1:
-        what = "two tables have windows: " + ", ".join(cut)
-        raise PlanError(Problem(what, hint="a plan cuts one input"))
+        raise PlanError("two tables have windows: " + ", ".join(cut), hint="a plan cuts one input")
     return next(({"input": name, **windows} for name, windows in cut.items()), {})
 
 
@@ -904,13 +902,13 @@ def table(
     name = name or "table"
     if isinstance(rows, str):
         what = f"input {name}: rows are no text"
-        raise InputError(Problem(what, hint=f"the rows of a file: Path({rows[:60]!r})"))
+        raise InputError(what, hint=f"the rows of a file: Path({rows[:60]!r})")
     world = _world(graph, folder, functions)
     data, spec = _spec(rows, name, types or {})
     if key is not None and key not in dict(spec.columns):
         there, hint = "columns: " + ", ".join(data.values), did_you_mean(key, data.values)
         what = f'input {name} has no column "{key}", which is to be its key'
-        raise InputError(Problem(what, there=there, hint=hint))
+        raise InputError(what, there=there, hint=hint)
     cut, partition = None, world.graph.partition
     if windows is not None:
         with errors_of("windows"):
@@ -1000,7 +998,7 @@ def _spec(rows: Any, name: str, own: Mapping[str, Any]) -> tuple[RowColumns, Inp
     try:
         data = columns_of(rows)
     except Fault as fault:
-        raise InputError(Problem(f"input {name} {fault.what}", hint=fault.hint)) from None
+        raise InputError(f"input {name} {fault.what}", hint=fault.hint) from None
     if data.count and data.count == len(data.unreadable):
         raise InputError(*few([str(row.problem) for row in data.unreadable.values()]))
     declared = _declared(name, own, data.values if data.count or data.values else None)
@@ -1059,10 +1057,10 @@ def _declared(
         if column not in known:
             there, hint = "columns: " + ", ".join(known), did_you_mean(column, known)
             what = f'input {name} has no column "{column}", whose type is given'
-            raise InputError(Problem(what, there=there, hint=hint))
+            raise InputError(what, there=there, hint=hint)
     if not known:
         hint = 'name them: types={"text": "string"}'
-        raise InputError(Problem(f"input {name} has no columns", hint=hint))
+        raise InputError(f"input {name} has no columns", hint=hint)
     return types
 
 
@@ -1076,7 +1074,7 @@ def _refuse_names(name: str, columns: Mapping[str, Any], rows: Any) -> None:
     hint = f"rename: df.rename(columns={better})" if names else f"rename: {better}"
     what = f"input {name}: {', '.join(repr(column) for column in better)} cannot name a column"
     rule = "a name has letters, digits and _, and begins with no digit"
-    raise InputError(Problem(what, there=rule, hint=hint))
+    raise InputError(what, there=rule, hint=hint)
 
 
 def _name_like(text: str) -> str:
@@ -1181,7 +1179,7 @@ def union(relations: Sequence[Frame], *, fill: bool = False, step: str | None = 
     Frame(union: id int64)
     """
     if not relations:
-        raise PlanError(Problem("union: expected a list of relations, found nothing"))
+        raise PlanError("union: expected a list of relations, found nothing")
     made = _combined(Union, relations, fill=fill)
     return made if step is None else made.step(step)
 
@@ -1222,7 +1220,7 @@ def call(
     if head.state.problems:
         raise PlanError(*head.state.problems)
     if not results.tables:
-        raise PlanError(Problem(f'call: plan "{plan}" returns nothing'))
+        raise PlanError(f'call: plan "{plan}" returns nothing')
     made = Made("call", plain, next(iter(results.tables.values())), name=step)
     return {
         name: Frame(Made("result", name, node, made), world)

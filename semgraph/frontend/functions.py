@@ -15,13 +15,7 @@ from typing import NamedTuple
 
 from semgraph.errors import Fault, PlanError, Problem
 from semgraph.expr.own_functions import OwnFunction, own_function
-from semgraph.folders import (
-    code_folders,
-    content_of,
-    files_by_name,
-    functions_folder,
-    module_of,
-)
+from semgraph.folders import code_folders, content_of, files_by_name, functions_folder, module_of
 from semgraph.frontend.document import notice
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from semgraph.errors import Fault, Faults, did_you_mean, each
+from semgraph.errors import Fault, Faults, did_you_mean, each, faults_at
 from semgraph.expr.duckdb import always, constant
 from semgraph.expr.own_functions import FunctionsByName
 from semgraph.expr.scalar import MOST_DEEP, NOW, Scalar, conjunction, parse_scalar, reserved
@@ -642,10 +642,7 @@ def read_methods(value: Any, scope: Scope) -> tuple[SearchMethod, ...]:
 
     methods = [by for by in each_item(value, method) if by is not None]
     if value != [] and not methods:
-        raise Fault(
-            "no method is left: the if of none holds",
-            hint="give the step the same if",
-        )
+        raise Fault("no method is left: the if of none holds", hint="give the step the same if")
     return tuple(methods)
 
 
@@ -684,10 +681,8 @@ def read_partition(value: Any) -> dict[str, Any]:
 
 def at_key(key: str | int, read: Callable[..., Any], *args: Any) -> Any:
     """Call `read`; its faults get the path `key`."""
-    try:
+    with faults_at(key):
         return read(*args)
-    except Fault as fault:
-        raise fault.under(key) from None
 
 
 SCALAR: Schema = {"type": ["string", "number", "boolean"]}
@@ -712,8 +707,7 @@ _LABEL_AND_STEP: Schema = {
 }  # fmt: skip
 _EXPRESSION = ValueKind(read_scalar, {"anyOf": [SCALAR, {**listed(SCALAR), "minItems": 1}]})
 _NUMBER = ValueKind(
-    read_number,
-    either({"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"\$"}),
+    read_number, either({"type": "integer", "minimum": 0}, {"type": "string", "pattern": r"\$"})
 )
 _ORDER = ValueKind(read_order, either(SCALAR, listed(SCALAR)))
 _USING = plain(read_using, either(OF_PATH, listed(OF_PATH), _PAIRS, OF_PARAMETER))
@@ -771,11 +765,7 @@ KINDS: Mapping[str, ValueKind] = {
     "over": ValueKind(read_over, either(TEXT_SCHEMA, _LABEL_AND_STEP, PIPELINE)),
     "methods": ValueKind(
         read_methods,
-        either(
-            *_EACH_METHOD,
-            listed(either(*_EACH_METHOD, OF_PARAMETER)),
-            OF_PARAMETER,
-        ),
+        either(*_EACH_METHOD, listed(either(*_EACH_METHOD, OF_PARAMETER)), OF_PARAMETER),
     ),
     "partition": plain(read_partition, either(NAMED, _PARTS)),
 }

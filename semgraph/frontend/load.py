@@ -969,7 +969,7 @@ def load_document(
     head = Head(state, document, path.parent, confined=confined)
     if not isinstance(document.data, Mapping):
         what = "a plan is a mapping with plan, inputs, steps and so on"
-        raise PlanError(Problem(what, position=document.position(), hint="start with plan: NAME"))
+        raise PlanError(what, position=document.position(), hint="start with plan: NAME")
     read_head(head, preset, params or {}, use or {})
     loader = Loader(head)
     try:
@@ -978,7 +978,7 @@ def load_document(
         what = "its steps read each other through too many others"
         hint = "write each step after those that it reads, and nested ones as steps of their own"
         position = document.position("steps", key=True)
-        raise PlanError(Problem(what, position=position, hint=hint)) from None
+        raise PlanError(what, position=position, hint=hint) from None
     head.attempt_option("--prompt", partial(_check_prompts, state))
     head.attempt(partial(_check_allow, head))
     head.attempt(partial(_check_example, head))

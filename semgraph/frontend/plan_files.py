@@ -187,7 +187,7 @@ def copied(
         for name in names:
             if name not in named:
                 there, hint = "files: " + ", ".join(sorted(named)), did_you_mean(name, named)
-                raise PlanError(Problem(f'{ref} has no file "{name}"', there=there, hint=hint))
+                raise PlanError(f'{ref} has no file "{name}"', there=there, hint=hint)
         texts = {named[name]: texts[named[name]] for name in names}
     targets = {folder / inner: text for inner, text in texts.items()}
     changed = [
@@ -198,9 +198,7 @@ def copied(
     if changed:
         there = ", ".join(str(path) for path in changed)
         hint = "name another folder, or delete them first"
-        raise PlanError(
-            Problem("files are there already, with another content", there=there, hint=hint)
-        )
+        raise PlanError("files are there already, with another content", there=there, hint=hint)
     new = [path for path in targets if not path.exists()]
     for path in new:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -370,22 +368,17 @@ def files_in(names: Sequence[str]) -> list[Path]:
             paths.append(find_plan(name)[0])
         else:
             raise PlanError(
-                Problem(f"{name}: there is no such file or folder", hint="see semgraph plans list")
+                f"{name}: there is no such file or folder", hint="see semgraph plans list"
             )
     if not paths:
         raise PlanError(
-            Problem(
-                f"{', '.join(names)}: there is no plan",
-                hint="a plan is a .yaml file with the key plan",
-            )
+            f"{', '.join(names)}: there is no plan", hint="a plan is a .yaml file with the key plan"
         )
     return paths
 
 
 def checked(
-    path: Path,
-    check_choices: Callable[[LogicalPlan], object],
-    functions: tuple[Path, ...] = (),
+    path: Path, check_choices: Callable[[LogicalPlan], object], functions: tuple[Path, ...] = ()
 ) -> PlanCheck:
     """Load a graph, or a plan with each of its presets, and report all errors.
 

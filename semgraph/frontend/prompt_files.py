@@ -314,9 +314,7 @@ def _parts(text: str, file: str) -> _Parts:
         end = next((i for i, line in enumerate(lines[1:], 1) if line.strip() == "---"), None)
         if end is None:
             hint = "front matter is between two lines of ---"
-            raise PlanError(
-                Problem("the front matter has no end", position=Position(file, 1, 1), hint=hint)
-            )
+            raise PlanError("the front matter has no end", position=Position(file, 1, 1), hint=hint)
         matter = "\n".join(lines[1:end])
         front = parse(matter, file, "front matter", 2) if matter.strip() else front
         start = end + 1

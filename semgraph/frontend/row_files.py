@@ -60,7 +60,7 @@ def delimited_rows(path: Path, delimiter: str | None, texts: Collection[str] = (
     """
     between = delimiter or _DELIMITERS.get(path.suffix.lower(), ",")
     if len(between) != 1:
-        raise InputError(Problem(f"delimiter {between!r}: it is one character"))
+        raise InputError(f"delimiter {between!r}: it is one character")
     rows, bad = reading(_existing(path), lambda file: _delimited(file, between))
     columns = [
         values if name in texts else typed(values)
@@ -83,12 +83,10 @@ def parquet_rows(path: Path) -> pa.Table:
 
 def _existing(path: Path) -> Path:
     if path.is_dir():
-        raise InputError(Problem(f"{path}: is a folder", hint="name a file"))
+        raise InputError(f"{path}: is a folder", hint="name a file")
     if not path.exists():
         raise InputError(
-            Problem(
-                f"{path}: there is no such file", there=f"the working directory is {Path.cwd()}"
-            )
+            f"{path}: there is no such file", there=f"the working directory is {Path.cwd()}"
         )
     return path
 
@@ -149,11 +147,11 @@ def _delimited(path: Path, delimiter: str) -> tuple[pa.Table, dict[int, Unreadab
     raw, between = path.read_bytes().removeprefix(BOM_UTF8), delimiter.encode()
     if not raw.strip(b"\r\n"):
         hint = "its first line names the columns; no rows at all: -i NAME=[]"
-        raise InputError(Problem(f"{path}: the file is empty", hint=hint))
+        raise InputError(f"{path}: the file is empty", hint=hint)
     records = _records(raw, between)
     _, line, _, header = next(records)
     if header is None:
-        raise InputError(Problem(f"{path}:{line}: {_OPEN[0]}", hint=_OPEN[1]))
+        raise InputError(f"{path}:{line}: {_OPEN[0]}", hint=_OPEN[1])
     names = [(cell or b"").decode() for cell in header]
     _refuse_other_separator(path, names, delimiter)
     if raw.count(b'"') % 2 == 0 and not _pattern(_STRAY, between).search(raw):
@@ -247,7 +245,7 @@ def _refuse_other_separator(path: Path, names: Sequence[str], delimiter: str) ->
         ):
             hint = "save it with commas as .csv, or with tabs as .tsv"
             what = f"its cells stand between {known[other]}, and those of a {path.suffix} between {known[delimiter]}"
-            raise InputError(Problem(f"{path}: {what}", hint=hint))
+            raise InputError(f"{path}: {what}", hint=hint)
 
 
 _OWN = ("_step", "_error")  # the columns that a run adds to rows that it sets aside
@@ -261,10 +259,10 @@ def standard_input() -> str:
     raw = sys.stdin.buffer.read()
     wrong = not_utf8(raw, "FILE")
     if wrong is not None:
-        raise InputError(Problem(f"standard input:{wrong.line}: {wrong.what}", hint=wrong.hint))
+        raise InputError(f"standard input:{wrong.line}: {wrong.what}", hint=wrong.hint)
     text = raw.decode("utf-8-sig")
     if not text.strip():
-        raise InputError(Problem("standard input: there is no text"))
+        raise InputError("standard input: there is no text")
     return text.rstrip("\n")
 
 
@@ -307,16 +305,16 @@ def _read_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(Problem(f"{path}: {error.strerror or error}")) from None
+        raise InputError(f"{path}: {error.strerror or error}") from None
     except UnicodeError:
         wrong = not_utf8(path.read_bytes(), str(path))
         assert wrong is not None
-        raise InputError(Problem(f"{path}:{wrong.line}: {wrong.what}", hint=wrong.hint)) from None
+        raise InputError(f"{path}:{wrong.line}: {wrong.what}", hint=wrong.hint) from None
     except Fault as fault:
-        raise InputError(Problem(f"{path}: {fault.what}", hint=fault.hint)) from None
+        raise InputError(f"{path}: {fault.what}", hint=fault.hint) from None
     except pa.ArrowInvalid as error:
         what = str(error).splitlines()[0] or type(error).__name__
-        raise InputError(Problem(f"{path}: this is no Parquet file: {what}")) from None
+        raise InputError(f"{path}: this is no Parquet file: {what}") from None
 
 
 def _unreadable(path: Path) -> Problem:
@@ -361,17 +359,17 @@ def _object(place: str, line: str, path: Path | str) -> dict[str, Any]:
     """The object on a line. Raises InputError."""
     wrong = not_utf8(line.encode(errors="surrogateescape"), str(path))
     if wrong is not None:
-        raise InputError(Problem(f"{place}: {wrong.what}", hint=wrong.hint))
+        raise InputError(f"{place}: {wrong.what}", hint=wrong.hint)
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
         hint = _OTHER_JSON if line.strip() in "[{" else _fix(error)
         what = f"{place}: this line is no JSON: {_json_fault(error)}"
-        raise InputError(Problem(what, hint=hint or _OTHER_JSON)) from None
+        raise InputError(what, hint=hint or _OTHER_JSON) from None
     if not isinstance(row, dict):
         hint = _OTHER_JSON if isinstance(row, list) else 'write {"column": "value"}'
         what = f"{place}: this line is no JSON object, but {_json_kind(row)}"
-        raise InputError(Problem(what, hint=hint))
+        raise InputError(what, hint=hint)
     return row
 
 
@@ -385,7 +383,7 @@ def _json(path: Path) -> Any:
         where = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         hint = _fix(error) or "a file with an object on each line ends in .jsonl"
         what = f"{path}{where}: this is no JSON: {_json_fault(error)}"
-        raise InputError(Problem(what, hint=hint)) from None
+        raise InputError(what, hint=hint) from None
 
 
 def json_list(path: Path, name: str = "") -> list[Mapping[str, Any]]:
@@ -398,7 +396,7 @@ def json_list(path: Path, name: str = "") -> list[Mapping[str, Any]]:
     if not isinstance(rows, list):
         hint = 'write [{"column": "value"}, ...]; a file with an object on each line ends in .jsonl'
         what = f"{path}: this is no list of JSON objects, but {_json_kind(rows)}"
-        raise InputError(Problem(what, hint=hint))
+        raise InputError(what, hint=hint)
     for i, row in enumerate(rows):
         if not isinstance(row, dict):
             what = f"{path}: item {i + 1} of the list is no JSON object, but {_json_kind(row)}"
@@ -510,9 +508,7 @@ def read_inputs(options: Sequence[str], plan: LogicalPlan) -> dict[str, LoadedIn
     inputs_read: dict[str, LoadedInput] = {}
     for name, value in (_split(each, plan) for option in options for each in _each(option)):
         if name in inputs_read:
-            raise PlanError(
-                Problem(f"-i {name}= is given twice", hint="put the rows into one file")
-            )
+            raise PlanError(f"-i {name}= is given twice", hint="put the rows into one file")
         inputs_read[name] = _read(plan, plan.inputs[name], value)
     return inputs_read
 
@@ -532,15 +528,11 @@ def _split(option: str, plan: LogicalPlan) -> tuple[str, str]:
     if not equals or not name.isidentifier():
         write = f"Write -i {next(iter(plan.inputs), 'NAME')}=FILE"
         raise PlanError(
-            Problem(
-                f'-i "{option}" names no input', there=f"inputs of {plan.name}: {known}", hint=write
-            )
+            f'-i "{option}" names no input', there=f"inputs of {plan.name}: {known}", hint=write
         )
     if name not in plan.inputs:
         near = did_you_mean(name, plan.inputs)
-        raise PlanError(
-            Problem(f'{plan.name} has no input "{name}"', there=f"inputs: {known}", hint=near)
-        )
+        raise PlanError(f'{plan.name} has no input "{name}"', there=f"inputs: {known}", hint=near)
     return name, value
 
 
@@ -657,7 +649,7 @@ def _matching(value: str) -> list[str]:
         return []
     files = sorted(file for file in Path(path.anchor).glob(str(path.relative_to(path.anchor))))
     if not files:
-        raise InputError(Problem(f"{pattern}: no file has such a name"))
+        raise InputError(f"{pattern}: no file has such a name")
     return [f"{file}{colon}{rest}" for file in files]
 
 
@@ -672,10 +664,10 @@ def _file(spec: InputSpec, value: str) -> tuple[Path | None, dict[str, str]]:
     base, colon, rest = value.partition(":")
     if colon and _is_file(Path(base)):
         write = f"Write -i {spec.name}={base}:COLUMN=SOURCE,COLUMN=SOURCE"
-        raise InputError(Problem(f'{base}: cannot read the renames "{rest}"', hint=write))
+        raise InputError(f'{base}: cannot read the renames "{rest}"', hint=write)
     if value and Path(base).is_dir():
         write = f"name files in it: -i {spec.name}='{base.rstrip('/')}/*.jsonl'"
-        raise InputError(Problem(f"{base}: is a folder", hint=write))
+        raise InputError(f"{base}: is a folder", hint=write)
     if not re.search(r"\s", value) and (
         Path(base).suffix.lower() in (*READERS, *SPREADSHEETS, *PACKED) or "/" in base or not value
     ):
@@ -685,7 +677,7 @@ def _file(spec: InputSpec, value: str) -> tuple[Path | None, dict[str, str]]:
             if not colon and Path(base).suffix == ""
             else None
         )
-        raise InputError(Problem(f"{base or '-i ' + spec.name + '='}: {what}", hint=hint))
+        raise InputError(f"{base or '-i ' + spec.name + '='}: {what}", hint=hint)
     return None, {}
 
 
@@ -708,9 +700,7 @@ def _text_column(spec: InputSpec, cut: Windowing | None, hint: str) -> str:
         return needed[0]
     there = f"columns that must be there: {', '.join(n for n, k in spec.columns if not k.nullable) or 'none'}"
     what = "has no text column that has to be there" if not needed else "has several text columns"
-    raise InputError(
-        Problem(f"input {spec.name} {what}, so a bare text may be any", there=there, hint=hint)
-    )
+    raise InputError(f"input {spec.name} {what}, so a bare text may be any", there=there, hint=hint)
 
 
 def _times_of_reading(spec: InputSpec, by: Sequence[str]) -> dict[str, datetime]:
@@ -734,7 +724,7 @@ def _refuse_rows(text: str, spec: InputSpec, column: str) -> None:
     if all(isinstance(row, dict) for row in rows) and (len(rows) > 1 or column in rows[0]):
         what = "standard input holds JSON objects, one a line, which would be read as one text"
         there = f"the text of {spec.name} is its column {column}"
-        raise InputError(Problem(what, there=there, hint=f"as rows: -i {spec.name}={STDIN_ROWS}"))
+        raise InputError(what, there=there, hint=f"as rows: -i {spec.name}={STDIN_ROWS}")
 
 
 def _names(rows: Any) -> list[str]:
@@ -821,7 +811,7 @@ def _mapped(schema: pa.Schema, first: list[pa.Table], others: Iterable[pa.Table]
     except OSError as error:
         folder = tempfile.gettempdir()
         what = f"{folder}: rows that memory should not hold cannot be written there: {error.strerror or error}"
-        raise InputError(Problem(what, hint="name another folder in TMPDIR")) from None
+        raise InputError(what, hint="name another folder in TMPDIR") from None
     return pa.ipc.open_file(pa.py_buffer(read)).read_all()
 
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol, TypeVar, cast, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from semgraph.errors import PlanError, Problem, RowError, nearly
+from semgraph.errors import PlanError, RowError, nearly
 from semgraph.privacy import without_password
 
 T = TypeVar("T")
@@ -83,7 +83,7 @@ def falls_back(role: str, roles: Collection[str]) -> str:
         there = f"roles with a model: {', '.join(roles)}"
         hint = f'did you mean "{meant[0]}"?' if meant else "it is the embedder's"
         what = f'no model is bound to the role "{role}"'
-        raise PlanError(Problem(what, there=there, hint=hint))
+        raise PlanError(what, there=there, hint=hint)
     return "default"
 
 
@@ -246,29 +246,24 @@ class LLM(Protocol):
     @property
     def name(self) -> str:
         """The name in tables and journal keys, such as `openai:gpt-4.1-mini`."""
-        ...
 
     @property
     def limits(self) -> Limits:
         """The limits of the model."""
-        ...
 
     @property
     def exact_tokens(self) -> bool:
         """Whether `count_tokens` uses the model's own tokenizer. If not, tables mark the counts
         with `~`.
         """
-        ...
 
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text, with the model's tokenizer if there is one, else by estimate."""
-        ...
 
     def dollars(self, usage: Usage) -> float | None:
         """The cost of these tokens; 0 for a local model, None if no price is known (printed as a
         dash).
         """
-        ...
 
     async def complete(self, request: Request) -> Reply:
         """Answer one request.
@@ -279,11 +274,9 @@ class LLM(Protocol):
             ModelUnavailable: The model answers no request; the run must stop.
             BudgetReached: The next request could exceed a limit; it was not sent.
         """
-        ...
 
     async def aclose(self) -> None:
         """Release connections and threads. Safe to call twice."""
-        ...
 
 
 Vectors = npt.NDArray[np.float32]
@@ -357,19 +350,15 @@ class Embedder(Protocol):
     @property
     def name(self) -> str:
         """The name in tables and journal keys, such as `local:all-MiniLM-L6-v2`."""
-        ...
 
     async def dimensions(self) -> int:
         """The length of the vectors. If the configuration has none, embeds one word to find it."""
-        ...
 
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text, with the model's tokenizer if there is one, else by estimate."""
-        ...
 
     def dollars(self, usage: Usage) -> float | None:
         """The cost of these tokens; 0 for a local model, None if no price is known."""
-        ...
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
         """Embed distinct texts, in their order.
@@ -379,11 +368,9 @@ class Embedder(Protocol):
             ModelUnavailable: The embedder answers no request; the run must stop.
             BudgetReached: The next request could exceed a limit; it was not sent.
         """
-        ...
 
     async def aclose(self) -> None:
         """Release connections and memory. Safe to call twice."""
-        ...
 
 
 class Free:

@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from semgraph.errors import ModelUnavailable, PlanError, Problem, did_you_mean
+from semgraph.errors import ModelUnavailable, PlanError, did_you_mean
 from semgraph.llm.base import Kind, YesNo
 from semgraph.privacy import refusal, without_password
 
@@ -205,11 +205,9 @@ def find(name: str, kind: Kind | None = None, where: str = "") -> CatalogueModel
     if name.lower() in folded:
         return folded[name.lower()]
     raise PlanError(
-        Problem(
-            f'{where}{": " if where else ""}unknown local {kind or "model"} "{name}"',
-            there=f"local {kind or 'model'}s: {', '.join(known)}",
-            hint=did_you_mean(name, known),
-        )
+        f'{where}{": " if where else ""}unknown local {kind or "model"} "{name}"',
+        there=f"local {kind or 'model'}s: {', '.join(known)}",
+        hint=did_you_mean(name, known),
     )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -166,7 +167,56 @@ _BATCH = 32
 DIMENSIONS = {"all-MiniLM-L6-v2": 384}
 
 
-class LocalEmbedder(Free):
+class InProcess(Free, ABC):
+    """An embedder that loads its model into this process at the first request, in a thread of its own.
+
+    Args:
+        name: Its name.
+        env: The environment (`SEMGRAPH_HOME`, `SEMGRAPH_OFFLINE`); None for the process's.
+    """
+
+    def __init__(self, name: str, env: Mapping[str, str] | None) -> None:
+        self.name, self._env = name, env
+        self._worker = Worker(f"semgraph {name}")
+        self._loaded: Any = None
+
+    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
+        """Embed texts, in their order.
+
+        Raises:
+            ModelUnavailable: The extra is not installed, or the model cannot be fetched or loaded.
+        """
+        return await self._worker.run(lambda cancelled: self._embedded(texts, cancelled))
+
+    async def aclose(self) -> None:
+        """Free the memory. A later request reloads the model."""
+        await self._worker.run(lambda _cancelled: self._unload())
+
+    def _unload(self) -> None:
+        self._loaded = None
+
+    def _model(self, cancelled: Cancelled) -> Any:
+        if self._loaded is None:
+            self._loaded = self._load(cancelled)
+        return self._loaded
+
+    def _embedded(self, texts: Sequence[str], cancelled: Cancelled) -> Embeddings:
+        model = self._model(cancelled)
+        began = time.perf_counter()
+        found, tokens = self._vectors(model, [encodable(text) for text in texts], cancelled)
+        seconds = time.perf_counter() - began
+        return Embeddings(found, Usage(tokens), calls=1, attempts=1, seconds=seconds, dollars=0.0)
+
+    @abstractmethod
+    def _load(self, cancelled: Cancelled) -> Any:
+        """The model. Raises ModelUnavailable."""
+
+    @abstractmethod
+    def _vectors(self, model: Any, texts: list[str], cancelled: Cancelled) -> tuple[Vectors, int]:
+        """Vectors, and the number of tokens."""
+
+
+class LocalEmbedder(InProcess):
     """all-MiniLM-L6-v2 with 8-bit weights: 384 dimensions, normalised, the mean over a text's
     tokens.
 
@@ -189,16 +239,10 @@ class LocalEmbedder(Free):
         env: Mapping[str, str] | None = None,
     ) -> None:
         self.model = find(model, "embedder")
+        super().__init__(f"local:{self.model.name}", env)
         self.threads = threads or default_threads()
-        self._progress, self._env = progress, env
-        self._worker = Worker(f"semgraph {self.name}")
-        self._network: _OnnxNetwork | None = None
+        self._progress = progress
         self._tokenizer: Tokenizer | None = None
-
-    @property
-    def name(self) -> str:
-        """Such as `local:all-MiniLM-L6-v2`."""
-        return f"local:{self.model.name}"
 
     async def dimensions(self) -> int:
         """Length of the vectors."""
@@ -215,30 +259,9 @@ class LocalEmbedder(Free):
             return TokenCounter(self.model.name).count(text)
         return len(self._tokenizer.encode(encodable(text)))
 
-    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
-        """Embed texts, in their order.
-
-        Raises:
-            ModelUnavailable: The extra is not installed, or the files cannot be downloaded.
-        """
-        return await self._worker.run(lambda cancelled: self._embed(texts, cancelled))
-
-    async def aclose(self) -> None:
-        """Free the memory. A later request reloads the model."""
-        await self._worker.run(lambda _cancelled: self._unload())
-
-    def _unload(self) -> None:
-        self._network = None
-
-    def _embed(self, texts: Sequence[str], cancelled: Cancelled) -> Embeddings:
-        if self._network is None:
-            self._network = self._load(cancelled)
-        began = time.perf_counter()
-        vectors, tokens = self._network.embed([encodable(text) for text in texts], cancelled)
-        seconds = time.perf_counter() - began
-        return Embeddings(
-            vectors, Usage(prompt=tokens), calls=1, attempts=1, seconds=seconds, dollars=0.0
-        )
+    def _vectors(self, model: Any, texts: list[str], cancelled: Cancelled) -> tuple[Vectors, int]:
+        found: tuple[Vectors, int] = model.embed(texts, cancelled)
+        return found
 
     def _load(self, cancelled: Cancelled) -> _OnnxNetwork:
         try:
@@ -308,7 +331,7 @@ class _OnnxNetwork:
         return np.asarray(mean / np.linalg.norm(mean, axis=1, keepdims=True), np.float32)
 
 
-class SentenceTransformersEmbedder(Free):
+class SentenceTransformersEmbedder(InProcess):
     """A model of the hub or of a folder, loaded by sentence-transformers at the first request.
 
     Args:
@@ -320,20 +343,13 @@ class SentenceTransformersEmbedder(Free):
     def __init__(
         self, model: str, device: str | None = None, *, env: Mapping[str, str] | None = None
     ) -> None:
+        super().__init__(f"sentence-transformers:{model}", env)
         self.model, self.device = model, device
-        self._env = env
-        self._worker = Worker(f"semgraph {self.name}")
         self._estimate = TokenCounter(model).count
-        self._loaded: Any = None
-
-    @property
-    def name(self) -> str:
-        """Such as `sentence-transformers:BAAI/bge-small-en-v1.5`."""
-        return f"sentence-transformers:{self.model}"
 
     async def dimensions(self) -> int:
         """Length of the vectors; loads the model."""
-        model = await self._worker.run(lambda _cancelled: self._load())
+        model = await self._worker.run(self._model)
         return int(model.get_sentence_embedding_dimension())
 
     def count_tokens(self, text: str) -> int:
@@ -342,26 +358,7 @@ class SentenceTransformersEmbedder(Free):
             return self._estimate(text)
         return len(self._loaded.tokenizer(encodable(text))["input_ids"])
 
-    async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
-        """Embed texts, in their order.
-
-        Raises:
-            ModelUnavailable: The extra is not installed, or the model cannot be loaded.
-        """
-        return await self._worker.run(
-            lambda cancelled: self._embed([encodable(text) for text in texts], cancelled)
-        )
-
-    async def aclose(self) -> None:
-        """Free the memory."""
-        await self._worker.run(lambda _cancelled: self._unload())
-
-    def _unload(self) -> None:
-        self._loaded = None
-
-    def _embed(self, texts: list[str], cancelled: Cancelled) -> Embeddings:
-        model = self._load()
-        began = time.perf_counter()
+    def _vectors(self, model: Any, texts: list[str], cancelled: Cancelled) -> tuple[Vectors, int]:
         parts = [np.zeros((0, model.get_sentence_embedding_dimension()), np.float32)]
         for first in range(0, len(texts), _BATCH):
             if cancelled():
@@ -370,15 +367,9 @@ class SentenceTransformersEmbedder(Free):
                 texts[first : first + _BATCH], batch_size=_BATCH, show_progress_bar=False
             )
             parts.append(np.asarray(part, np.float32))
-        usage = Usage(prompt=sum(map(self.count_tokens, texts)))
-        seconds = time.perf_counter() - began
-        return Embeddings(
-            np.concatenate(parts), usage, calls=1, attempts=1, seconds=seconds, dollars=0.0
-        )
+        return np.concatenate(parts), sum(map(self.count_tokens, texts))
 
-    def _load(self) -> Any:
-        if self._loaded is not None:
-            return self._loaded
+    def _load(self, cancelled: Cancelled) -> Any:  # noqa: ARG002
         try:
             from sentence_transformers import SentenceTransformer
         except ImportError as error:
@@ -387,10 +378,9 @@ class SentenceTransformersEmbedder(Free):
                 "(adds torch). Or use --embedder local"
             ) from error
         try:
-            self._loaded = SentenceTransformer(
+            return SentenceTransformer(
                 self.model, device=self.device, local_files_only=offline(self._env)
             )
         except (OSError, ValueError, RuntimeError) as error:
             first = (str(error).splitlines() or [type(error).__name__])[0]
             raise ModelUnavailable(f"{self.name} cannot be loaded: {first}") from error
-        return self._loaded

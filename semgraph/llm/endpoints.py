@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from semgraph.display import command, is_shell
-from semgraph.errors import PlanError, Problem
+from semgraph.errors import PlanError
 from semgraph.llm.base import LLM, Borrowed, Embedder, Limits, ModelSpec
 from semgraph.llm.providers import PROVIDERS, Means
 from semgraph.llm.services import SERVICES
@@ -169,13 +169,10 @@ def key_of(spec: ModelSpec, settings: Settings) -> str:
     learn(key)
     if not (key.isascii() and key.isprintable()):
         what = f"{spec}: {name} has a character that no key has"
-        raise PlanError(Problem(what, hint="copy the key once more, without quotes around it"))
+        raise PlanError(what, hint="copy the key once more, without quotes around it")
     if spec.option("key_env") and not key:
         raise PlanError(
-            Problem(
-                f"{spec}: the environment has no {name}",
-                hint=f"set {name}, or name another variable",
-            )
+            f"{spec}: the environment has no {name}", hint=f"set {name}, or name another variable"
         )
     named = [each for each in settings.values.values() if each.value == spec]
     if service and key not in ("", NO_KEY) and named and not any(each.own for each in named):
@@ -217,7 +214,7 @@ def require_trusted(secret: str, url: str, setting: Setting, settings: Settings)
             f'to allow it, write hosts = ["{host}"] under [trust] in {user_config(env)}, '
             f"or name the address yourself, in {place} or a variable"
         )
-        raise PlanError(Problem(what, there="Nothing was sent", hint=hint))
+        raise PlanError(what, there="Nothing was sent", hint=hint)
     _allowed.add((secret, host))
 
 

@@ -244,8 +244,7 @@ def _connection(error: openai.APIConnectionError, name: str, url: str, seconds: 
     causes = list(_causes(error))
     for cause in causes:
         if isinstance(
-            cause,
-            httpx2.UnsupportedProtocol | aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError,
+            cause, httpx2.UnsupportedProtocol | aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError
         ):
             return ModelUnavailable(
                 f"{name}: invalid address {url}: it must begin with http:// or https://"

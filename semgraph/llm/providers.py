@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.errors import PlanError, did_you_mean
 from semgraph.formats import BAD, GOOD, NOTE, plural, size
 from semgraph.llm.base import Kind, Limits, ModelSpec
 from semgraph.llm.catalogue import (
@@ -150,7 +150,7 @@ class Hosted(Provider):
         url = self.service.address(spec.base_url, means.environment)
         if not url:
             what = f"{spec}: nothing names the address of {self.service.title}"
-            raise PlanError(Problem(what, hint=f"set {self.service.url_from}"))
+            raise PlanError(what, hint=f"set {self.service.url_from}")
         return url
 
     def open(self, spec: ModelSpec, means: Means) -> Any:
@@ -301,7 +301,7 @@ class _Replayed(Provider):
         recording = means.folder / spec.model if spec.model else means.recording
         if recording is None:
             what = f"{spec}: there is no plan with a recording here"
-            raise PlanError(Problem(what, hint="write recorded:FILE"))
+            raise PlanError(what, hint="write recorded:FILE")
         return (Recorded if spec.kind == "model" else RecordedEmbedder)(recording)
 
     def describe(self, spec: ModelSpec, recording: Path) -> str:
@@ -360,32 +360,30 @@ def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
             else f"write openai:{text} for that model"
         )
         raise PlanError(
-            Problem(
-                f"{what} is not a valid {kind}",
-                there=f"it must begin with {', '.join(providers)}",
-                hint=hint,
-            )
+            f"{what} is not a valid {kind}",
+            there=f"it must begin with {', '.join(providers)}",
+            hint=hint,
         )
     url = _URL.search(rest)
     if not url and _HOST.search(rest.partition("?")[0]):
-        raise PlanError(Problem(f"{what}: the address after @ must begin with http:// or https://"))
+        raise PlanError(f"{what}: the address after @ must begin with http:// or https://")
     model, _, query = (_URL.sub("", rest, count=1) if url else rest).partition("?")
     if PROVIDERS[provider].names_required and not model:
-        raise PlanError(Problem(f"{what} has no name of the {kind}", hint=f"write {provider}:NAME"))
+        raise PlanError(f"{what} has no name of the {kind}", hint=f"write {provider}:NAME")
     if url and PROVIDERS[provider].service is None:
         hint = "a server that speaks OpenAI's protocol: openai:NAME@URL"
-        raise PlanError(Problem(f"{what}: {provider} has no address", hint=hint))
+        raise PlanError(f"{what}: {provider} has no address", hint=hint)
     base_url = url.group(1).rstrip("/") if url else None
     options = typed_options(query, providers[provider], what)
     service, form = PROVIDERS[provider].service, dict(options).get("structured")
     if service and form in service.refuses:
         hint = f"leave structured out: {service.structured} is sent"
-        raise PlanError(Problem(f"{what}: {service.title} has no {form}", hint=hint))
+        raise PlanError(f"{what}: {service.title} has no {form}", hint=hint)
     if "poll" in dict(options) and not dict(options).get("batch"):
-        raise PlanError(Problem(f"{what}: poll needs batch=true"))
+        raise PlanError(f"{what}: poll needs batch=true")
     least, most = (dict(options).get(f"{end}_output") for end in ("min", "max"))
     if least and most and least > most:
-        raise PlanError(Problem(f"{what}: min_output is above max_output"))
+        raise PlanError(f"{what}: min_output is above max_output")
     return ModelSpec(kind, provider, model, base_url, options)
 
 
@@ -402,7 +400,7 @@ def plain_spec(text: str) -> ModelSpec:
     if spec.base_url or spec.options:
         what = f'"{without_password(text)}" has an address or options'
         hint = "bind a role to it, under [models] in semgraph.toml, and write the role"
-        raise PlanError(Problem(what, there="here a model is a role, or PROVIDER:NAME", hint=hint))
+        raise PlanError(what, there="here a model is a role, or PROVIDER:NAME", hint=hint)
     return spec
 
 
@@ -417,9 +415,9 @@ def typed_options(query: str, known: Options, what: str) -> tuple[tuple[str, Any
                 hint = (
                     "only language models of openai have a batch endpoint: openai:NAME?batch=true"
                 )
-            raise PlanError(Problem(f'{what}: unknown option "{key}"', there=there, hint=hint))
+            raise PlanError(f'{what}: unknown option "{key}"', there=there, hint=hint)
         if key in options:
-            raise PlanError(Problem(f'{what}: duplicate "{key}"'))
+            raise PlanError(f'{what}: duplicate "{key}"')
         options[key] = _typed(key, value, known[key], what)
     return tuple(sorted(options.items()))
 
@@ -431,9 +429,7 @@ def _typed(key: str, value: str, read: Callable[[str], Any], what: str) -> Any:
     if key in _CHOICES and value not in _CHOICES[key]:
         there = f"it must be one of {', '.join(_CHOICES[key])}"
         raise PlanError(
-            Problem(
-                f'{what}: {key} is "{value}"', there=there, hint=did_you_mean(value, _CHOICES[key])
-            )
+            f'{what}: {key} is "{value}"', there=there, hint=did_you_mean(value, _CHOICES[key])
         )
     if read is bool:
         return value == "true"
@@ -444,5 +440,5 @@ def _typed(key: str, value: str, read: Callable[[str], Any], what: str) -> Any:
     if typed in (None, "") or (isinstance(typed, int | float) and typed <= 0):
         wanted = "a word" if read is str else "a number above 0"
         wanted = PRICES if key == "price" else wanted
-        raise PlanError(Problem(f'{what}: {key} is "{value}"', hint=f"it must be {wanted}"))
+        raise PlanError(f'{what}: {key} is "{value}"', hint=f"it must be {wanted}")
     return typed

@@ -119,7 +119,7 @@ class Recording:
         except OSError as error:
             hint = 'make one: Session(llm="local").run(PLAN, record_to=FILE); or use a model: llm="local", --llm local'
             raise PlanError(
-                Problem(f"no recording can be read at {path}", there=error.strerror, hint=hint)
+                f"no recording can be read at {path}", there=error.strerror, hint=hint
             ) from error
         recording = cls()
         for number, line in enumerate(lines, start=1):

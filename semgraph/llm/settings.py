@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from semgraph.errors import PlanError, Problem, did_you_mean, nearly
+from semgraph.errors import Fault, PlanError, Problem, did_you_mean, nearly
 from semgraph.llm.base import ROLES, ModelSpec, falls_back
 from semgraph.llm.catalogue import offline
 from semgraph.llm.providers import PRICES, PROVIDERS, names_model, parse_spec, plain_spec
@@ -165,27 +165,21 @@ def _checked(
     for key, value in raw.items():
         try:
             values[key] = _value(key, value, base, also)
-        except _Wrong as wrong:
+        except Fault as wrong:
             problems.append(Problem(f"{origin}: {wrong.what}", there=wrong.there, hint=wrong.hint))
         except PlanError as error:
             problems += [replace(each, what=f"{origin}: {each.what}") for each in error.problems]
     return Source(origin, values)
 
 
-class _Wrong(Exception):
-    def __init__(self, what: str, there: str | None = None, hint: str | None = None) -> None:
-        self.what, self.there, self.hint = what, there, hint
-        super().__init__(what)
-
-
 def _value(key: str, value: Any, base: Path, also: tuple[str, ...]) -> Any:
     if key == TRUST:
         if key not in also:
             hint = "write it into your own file: docs/settings.md"
-            raise _Wrong(f"{key} is not for the file of a folder", hint=hint)
+            raise Fault(f"{key} is not for the file of a folder", hint=hint)
         return _texts(key, value, "hosts")
     if key in TABLES:
-        raise _Wrong(f"{key} is a table: write [{key}]", there=f"found {value!r}")
+        raise Fault(f"{key} is a table: write [{key}]", there=f"found {value!r}")
     if key.startswith("models.") and _ROLE.match(key.removeprefix("models.")):
         check_role(key.removeprefix("models."))
         return _text(key, value)
@@ -195,7 +189,7 @@ def _value(key: str, value: Any, base: Path, also: tuple[str, ...]) -> Any:
         known = [
             k for k in (*KEYS, *also, *(f"models.{role}" for role in ROLES)) if k not in TABLES
         ]
-        raise _Wrong(
+        raise Fault(
             f'unknown setting "{key}"',
             there=f"settings: {', '.join(known)}",
             hint=did_you_mean(key, known),
@@ -221,33 +215,33 @@ def check_role(role: str) -> None:
     if role not in ROLES and (near or not _ROLE.match(role)):
         there = f"semgraph's roles are {', '.join(ROLES)}; names of your own roles must not resemble them"
         hint = f'did you mean "models.{near[0]}"?' if near else "use letters, digits and _"
-        raise PlanError(Problem(f'"models.{role}" is an unknown role', there=there, hint=hint))
+        raise PlanError(f'"models.{role}" is an unknown role', there=there, hint=hint)
 
 
 def _price(model: str, value: Any) -> str:
     """The price of a model or an embedder, named without options, as text. Raises PlanError."""
     spec, text = parse_spec(model, "model"), str(value)
     if PROVIDERS[spec.provider].service is None:
-        raise _Wrong(f'"{model}" costs nothing', hint="leave it out")
+        raise Fault(f'"{model}" costs nothing', hint="leave it out")
     if (named := str(replace(spec, options=()))) != model:
-        raise _Wrong(f'"{model}" has options, or is written otherwise', hint=f'write "{named}"')
+        raise Fault(f'"{model}" has options, or is written otherwise', hint=f'write "{named}"')
     try:
         FlatPrice.parse(text)
     except ValueError:
-        raise _Wrong(f'"{model}" has the price {value!r}', hint=f"it must be {PRICES}") from None
+        raise Fault(f'"{model}" has the price {value!r}', hint=f"it must be {PRICES}") from None
     return text
 
 
 def _text(key: str, value: Any) -> str:
     if isinstance(value, str | Path) and str(value).strip():
         return str(value).strip()
-    raise _Wrong(f"{key} must be text", there=f"found {value!r}")
+    raise Fault(f"{key} must be text", there=f"found {value!r}")
 
 
 def _texts(key: str, value: Any, what: str) -> tuple[str | Path, ...]:
     if isinstance(value, list | tuple) and all(isinstance(each, str | Path) for each in value):
         return tuple(value)
-    raise _Wrong(f"{key} must be a list of {what}", there=f"found {value!r}")
+    raise Fault(f"{key} must be a list of {what}", there=f"found {value!r}")
 
 
 def _path(value: str | Path, base: Path) -> Path:
@@ -263,7 +257,7 @@ def _number(key: str, value: Any, spec: SettingSpec) -> float | int:
     if not exact or (number <= 0 if spec.least is None else number < spec.least):
         what = "a whole number" if spec.type is int else "a number"
         least = "above 0" if spec.least is None else f"of at least {spec.least}"
-        raise _Wrong(f"{key} must be {what} {least}", there=f"found {value!r}")
+        raise Fault(f"{key} must be {what} {least}", there=f"found {value!r}")
     return number  # type: ignore[no-any-return]
 
 

@@ -15,13 +15,7 @@ from typing import Any, NoReturn, TypeVar, cast
 
 import numpy as np
 
-from semgraph.errors import (
-    BudgetReached,
-    ModelUnavailable,
-    PlanError,
-    Problem,
-    RowError,
-)
+from semgraph.errors import BudgetReached, ModelUnavailable, PlanError, RowError
 from semgraph.formats import dollars, plural
 from semgraph.llm.base import (
     LLM,
@@ -540,11 +534,9 @@ class Budget:
             self.within.require_price(name, price)
         if self.max_usd is not None and price is None:
             raise PlanError(
-                Problem(
-                    f"max_usd {_usd(self.max_usd)} cannot be enforced: no price is known for {name}",
-                    there=f"{PRICED}, or [prices] in semgraph.toml",
-                    hint="set it, or limit max_tokens or max_calls instead",
-                )
+                f"max_usd {_usd(self.max_usd)} cannot be enforced: no price is known for {name}",
+                there=f"{PRICED}, or [prices] in semgraph.toml",
+                hint="set it, or limit max_tokens or max_calls instead",
             )
 
 
@@ -897,7 +889,7 @@ def innermost(llm: LLM | Embedder) -> LLM | Embedder:
     return llm
 
 
-Replies = dict[str, Reply]  # replies by model, partition and fingerprint of the request
+Replies = dict[tuple[Any, ...], Reply]  # by model, its price, partition and fingerprint
 
 
 def remembering(llm: LLM, replies: Replies) -> LLM:
@@ -913,7 +905,8 @@ class _Remembering(Wrapper):
 
     async def complete(self, request: Request) -> Reply:
         """Answer one request, from memory if an equal one was answered."""
-        key = f"{self.name}\0{request.partition}\0{request.fingerprint}"
+        price = self.dollars(Usage(10**6, 0, 10**6)), self.limits.batch
+        key = (self.name, price, request.partition, request.fingerprint)
         if key in self._replies:
             return replace(self._replies[key], origin="coalesced", attempts=0)
         reply = await self.inner.complete(request)

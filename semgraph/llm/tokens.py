@@ -18,10 +18,7 @@ from semgraph.llm.services import OPENAI, Service
 
 _NEWEST = "o200k_base"
 _ENCODINGS = (
-    (
-        re.compile(r"(gpt-4o|gpt-4\.1|gpt-4\.5|gpt-5|chatgpt-4o|gpt-oss|o\d)(?![a-z0-9])"),
-        _NEWEST,
-    ),
+    (re.compile(r"(gpt-4o|gpt-4\.1|gpt-4\.5|gpt-5|chatgpt-4o|gpt-oss|o\d)(?![a-z0-9])"), _NEWEST),
     (re.compile(r"(gpt-4|gpt-3\.5|text-embedding-(3|ada))(?![a-z0-9])"), "cl100k_base"),
 )
 # Tokens of the chat format: three before the answer, and about four around each message.
@@ -169,7 +166,6 @@ class Price(Protocol):
 
     def dollars(self, usage: Usage) -> float:
         """The cost of these tokens, in US dollars."""
-        ...
 
 
 @dataclass(frozen=True)

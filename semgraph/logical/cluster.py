@@ -8,7 +8,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from semgraph.errors import Fault
+from semgraph.errors import Fault, faults_at
 from semgraph.expr.types import type_of_arrow
 from semgraph.logical.node import Needs, Node, argument, check_names, fresh
 from semgraph.logical.plan import Choice
@@ -57,9 +57,9 @@ class Cluster(Node, keyword="cluster", rows="any"):
         check_names(self.by, edges, "by")
         self._check_ends()
         self._check_types(edges, nodes)
-        with self.faults_at("algorithm"):
+        with faults_at("algorithm"):
             self._check_algorithm()
-        with self.faults_at("alias"):
+        with faults_at("alias"):
             fresh(nodes, self.alias, "alias")
         return nodes.append(pa.field(self.alias, nodes.field(self.key).type))
 

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, did_you_mean
+from semgraph.errors import Fault, did_you_mean, faults_at
 from semgraph.expr.canonical import canonical
 from semgraph.expr.duckdb import expect_type
 from semgraph.expr.scalar import Scalar, conjunction
@@ -393,7 +393,7 @@ class Match(StoreRead, keyword="match", rows="expand", carries=True):
         schema = self.input.schema
         self.check_partition(schema, self.partition)
         result = schema
-        with self.faults_at("pattern"):
+        with faults_at("pattern"):
             self._check_kinds()
             for element, label in elements_of(self.graph, self.pattern):
                 for prop, column in element.props:
@@ -409,7 +409,7 @@ class Match(StoreRead, keyword="match", rows="expand", carries=True):
                     result = result.append(pa.field(element.var, self._kind_of(element.var, label)))
         self._check_vectors()
         if self.where is not None:
-            with self.faults_at("where"):
+            with faults_at("where"):
                 expect_type(self.where, result, pa.bool_(), windows=False)
         return result
 

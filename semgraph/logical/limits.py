@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from semgraph.errors import Fault
+from semgraph.errors import Fault, faults_at
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type
 from semgraph.logical.schema import NAME
@@ -156,10 +156,8 @@ def typed_answers(
     def with_limits(kind: Type, path: str, by_class: bool) -> Type:
         keys, inner = rest.pop(path, {}), path.rstrip("[]")
         by_class = by_class or "class" in keys
-        try:
+        with faults_at(path):
             limits = limits_of(keys, kind, by_class=by_class)
-        except Fault as fault:
-            raise fault.under(path) from None
         item = kind.item and with_limits(kind.item, f"{path}[]", by_class)
         fields = [
             (n, with_limits(part, f"{inner}.{n}".lstrip("."), by_class)) for n, part in kind.fields

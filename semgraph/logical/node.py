@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, Position, did_you_mean
+from semgraph.errors import Fault, Position, did_you_mean, faults_at
 from semgraph.expr.canonical import canonical, is_unset
 from semgraph.expr.duckdb import (
     check_columns,
@@ -325,10 +325,6 @@ class Node(ABC):
         vars(new).update(values | changed)
         return new
 
-    def faults_at(self, *path: str | int) -> _FaultsAt:
-        """A context that adds the argument to faults: `with node.faults_at("by"):`."""
-        return _FaultsAt(path)
-
     def __repr__(self) -> str:
         """The operator, its own arguments and the kinds of its inputs. Inputs are shared, so that
         the full text may be exponential in the plan.
@@ -406,18 +402,6 @@ def relation_fields(cls: type[Node]) -> tuple[str, ...]:
 @cache
 def _arguments(cls: type[Node]) -> tuple[dataclasses.Field[Any], ...]:
     return tuple(f for f in dataclasses.fields(cls) if "kind" in f.metadata)
-
-
-class _FaultsAt:
-    def __init__(self, path: tuple[str | int, ...]) -> None:
-        self.path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Fault):
-            raise error.under(*self.path) from None
 
 
 def _paths_in(value: Any, kind: str) -> Iterator[str]:
@@ -571,11 +555,9 @@ def combined(
 def check_sort(order: tuple[Sort, ...], schema: pa.Schema, key: str = "order") -> None:
     """Type every term of an order, the argument `key`."""
     for i, term in enumerate(order):
-        try:
+        with faults_at(key, i):
             type_of(term.by, schema)
             check_over_rows(term.by, schema, windows=False)
-        except Fault as fault:
-            raise fault.under(key, i) from None
 
 
 def check_names(names: tuple[str, ...], schema: pa.Schema, key: str) -> None:
@@ -593,11 +575,9 @@ def check_using(using: Using, left: pa.Schema, right: pa.Schema) -> None:
         sides = []
         for path, schema in ((a, left), (b, right)):
             scalar = column_scalar(path)
-            try:
+            with faults_at("using", i):
                 check_columns(scalar, schema)
                 sides.append(type_of(scalar, schema))
-            except Fault as fault:
-                raise fault.under("using", i) from None
         if sides[0] != sides[1]:
             msg = f'"{a}" is {type_of_arrow(sides[0])}, "{b}" is {type_of_arrow(sides[1])}'
             raise Fault(msg, "using", i, hint="cast one of them in a step before")
@@ -630,10 +610,8 @@ def _all_typed(
 ) -> list[pa.Field[Any]]:
     fields = []
     for name, scalar in columns:
-        try:
+        with faults_at(key, name):
             fields.append(pa.field(name, kind(scalar)))
-        except Fault as fault:
-            raise fault.under(key, name) from None
     return fields
 
 
@@ -650,10 +628,8 @@ def check_standing_in(
     """
     kinds = {f.name: f.type for f in answers}
     for name, scalar in columns:
-        try:
+        with faults_at(key, name):
             _check_stands_for(name, scalar, schema, key, kinds, groups)
-        except Fault as fault:
-            raise fault.under(key, name) from None
 
 
 def _check_stands_for(

@@ -265,6 +265,12 @@ def choices_over(use: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str,
     return before | {step: both.get(step, value) for step, value in use.items()}
 
 
+def models_of(use: Mapping[str, Any]) -> dict[str, str]:
+    """The choices as models alone, `@ small`, of those that name one. Raises PlanError."""
+    models = ((step, _chosen(step, value).model) for step, value in use.items())
+    return {step: f"@ {model}" for step, model in models if model}
+
+
 def match_steps(pattern: str, steps: Iterable[str]) -> list[str]:
     """The steps that a name in `use` refers to: the step itself, otherwise every step of that name
     inside calls.
@@ -314,8 +320,9 @@ class LogicalPlan:
 
     `called` holds the calls by step; `load` reloads the plan with more entries of `use`. A plan
     with `warnings` can run. `without` are the rules of the optimizer that do not act on it,
-    `prompts` the user's files in the place of prompts, by name. Plans are compared by identity, as
-    nodes are, so that derived values can be cached by plan.
+    `prompts` the user's files in the place of prompts, by name, `asked` the choices of the call that
+    prepared it, which outrank those of a session. Plans are compared by identity, as nodes are, so
+    that derived values can be cached by plan.
     """
 
     name: str
@@ -332,6 +339,7 @@ class LogicalPlan:
     allow: tuple[str, ...] = ()
     without: tuple[str, ...] = field(default=(), compare=False)
     prompts: Mapping[str, str] = field(default_factory=dict, compare=False)
+    asked: Mapping[str, Any] = field(default_factory=dict, compare=False)
     doc: str = ""
     document: Mapping[str, Any] = field(default_factory=dict, compare=False)
     file: str = field(default="", compare=False)
@@ -345,14 +353,39 @@ class LogicalPlan:
         calls = {pattern for pattern in use if match_steps(pattern, self.called)}
         if calls and self.load is not None:
             return self.load(use)
-        nodes = walk(*self.roots, *self.steps.values()) if use else ()
-        steps = dict.fromkeys(node.step for node in nodes if node.swappable)
+        steps, load = self.swappable if use else (), self.load
         parsed = {
             step: _chosen(step, value).over(self.choice(step))
             for pattern, value in use.items()
             for step in match_steps(pattern, steps) or [pattern]
         }
-        return replace(self, use={**self.use, **parsed}) if parsed else self
+
+        def reload(more: Mapping[str, Any]) -> LogicalPlan:  # with these choices, too
+            assert load is not None
+            return load(more).using({step: use[step] for step in use if step not in more})
+
+        use_ = {**self.use, **parsed}
+        return replace(self, use=use_, load=load and reload) if parsed else self
+
+    @property
+    def swappable(self) -> list[str]:
+        """The steps that have implementations."""
+        nodes = walk(*self.roots, *self.steps.values())
+        return list(dict.fromkeys(node.step for node in nodes if node.swappable))
+
+    def require_steps(self, use: Collection[str]) -> None:
+        """Refuse choices for steps that it lacks. Raises PlanError with all of them."""
+        names = [*self.swappable, *self.called]
+        what, there = f"plan {self.name} has no step", ", ".join(names) or "none"
+        unknown = [step for step in use if not match_steps(step, names)]
+        if unknown and not any(match_steps(step, self.called) for step in use):  # of other plans
+            raise PlanError(*(
+                Problem(
+                    f'{what} "{step}" that calls the model or a plan', there=f"steps that do: {there}",
+                    hint=did_you_mean(step, names),
+                )
+                for step in unknown
+            ))  # fmt: skip
 
     @property
     def asking(self) -> list[str]:

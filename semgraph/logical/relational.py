@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, Faults
+from semgraph.errors import Fault, Faults, faults_at
 from semgraph.expr.duckdb import always, executable, expect_type
 from semgraph.expr.scalar import Scalar, lists_of, parse_scalar, replace_column
 from semgraph.expr.types import sql_type, type_of_arrow
@@ -85,7 +85,7 @@ class Filter(
     where: Scalar = argument("scalar")
 
     def infer(self) -> pa.Schema:
-        with self.faults_at("where"):
+        with faults_at("where"):
             expect_type(self.where, self.input.schema, pa.bool_())
         return self.input.schema
 
@@ -278,7 +278,7 @@ class Aggregate(Node, keyword="aggregate", relational=True, rows="collapse"):
         ]
         result = pa.schema([*groups, *typed_of_groups(self.add, self.input.schema, "add", equal)])
         if self.having is not None:
-            with self.faults_at("having"):
+            with faults_at("having"):
                 expect_type(self.having, result, pa.bool_(), windows=False)
         return result
 
@@ -364,12 +364,12 @@ class Join(Node, keyword="join", relational=True, carries=True, by_row=True):
         left, right = self.input.schema, self.other.schema
         alias = self.alias or "_right"
         check_using(self.using, left, right)
-        with self.faults_at("alias"):
+        with faults_at("alias"):
             fresh(left, alias, "alias")
         if not self.using and self.where is None:
             raise Fault("a join needs using or where", hint='all pairs: where: "TRUE"')
         if self.where is not None:
-            with self.faults_at("where"):
+            with faults_at("where"):
                 expect_type(
                     self.where, combined(left, right, alias, self.fields), pa.bool_(), windows=False
                 )
@@ -444,14 +444,14 @@ class GroupJoin(Node, keyword="group_join", relational=True, rows="1:1", carries
 
     def infer(self) -> pa.Schema:
         left, right = self.input.schema, self.other.schema
-        with self.faults_at("alias"):
+        with faults_at("alias"):
             fresh(left, self.alias, "alias")
         check_using(self.using, left, right)
         both = combined(left, right, self.alias)
         if not self.using and self.where is None:
             raise Fault("a group_join needs using or where")
         if self.where is not None:
-            with self.faults_at("where"):
+            with faults_at("where"):
                 expect_type(self.where, both, pa.bool_(), windows=False)
         check_sort(self.order, both)
         return merged(left, typed_of_groups(self.add, both, "add"))
@@ -683,7 +683,7 @@ class Require(Node, keyword="require", rows="subset", carries=True):
             ("where", self.where, pa.bool_()),
             ("says", self.says, pa.string()),
         ):
-            with self.faults_at(name):
+            with faults_at(name):
                 expect_type(scalar, self.input.schema, kind, windows=name == "where")
         return self.input.schema
 

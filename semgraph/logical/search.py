@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, did_you_mean
+from semgraph.errors import Fault, did_you_mean, faults_at
 from semgraph.expr.duckdb import always, expect_type, type_of
 from semgraph.expr.own_functions import own_calls
 from semgraph.expr.scalar import Scalar, short
@@ -178,18 +178,18 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
         if self.label:
             self.check_partition(schema, self.partition)
         self._check_key()
-        with self.faults_at("alias"):
+        with faults_at("alias"):
             fresh(schema, self.alias, "alias")
         if self.k < 1:
             raise Fault("k must be at least 1", "k")
         self._check_vectors()
         result = schema.append(pa.field(self.alias, self.hit_type))
         for end, kind in self.ends.items():
-            with self.faults_at(end):
+            with faults_at(end):
                 fresh(result, getattr(self, end), end)
             result = result.append(pa.field(getattr(self, end), kind))
         if self.where is not None:
-            with self.faults_at("where"):
+            with faults_at("where"):
                 expect_type(self.where, result, pa.bool_(), windows=False)
                 if self.label:
                     _refuse_own(self.where, self.label)
@@ -254,7 +254,7 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
         if hits is not None and by.prop not in hits:
             msg = f'{self.label or "the step"} has no property "{by.prop}"'
             raise Fault(msg, "methods", i, hint=did_you_mean(by.prop, hits))
-        with self.faults_at("methods", i):
+        with faults_at("methods", i):
             if by.via == "equal":
                 typed((("value", by.to),), schema, "to")
             elif by.via == "fulltext" or not self.given_as_vector(by):

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal, Self
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, Faults
+from semgraph.errors import Fault, Faults, faults_at
 from semgraph.expr.duckdb import check_columns, expect_type
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import Type
@@ -188,19 +188,6 @@ def needs_answers(node: Semantic) -> None:
         )
 
 
-__all__ = [
-    "Answering",
-    "Check",
-    "OnError",
-    "SemAgg",
-    "SemFilter",
-    "SemJoin",
-    "SemMap",
-    "SemTopk",
-    "Semantic",
-]
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SemMap(Answering, keyword="sem_map", rows="1:1", carries=True, by_row=True):
     """Each row, with typed columns that the model answers. A row for which `when` is not true is
@@ -227,7 +214,7 @@ class SemMap(Answering, keyword="sem_map", rows="1:1", carries=True, by_row=True
         for f in self.answer_fields():
             fresh(schema, f.name, "the answer")
         if self.when is not None:
-            with self.faults_at("when"):
+            with faults_at("when"):
                 expect_type(self.when, schema, pa.bool_())
         if self.answer_schema:
             self._check_answer_schema()
@@ -237,7 +224,7 @@ class SemMap(Answering, keyword="sem_map", rows="1:1", carries=True, by_row=True
         return result
 
     def _check_answer_schema(self) -> None:
-        with self.faults_at("answer_schema"):
+        with faults_at("answer_schema"):
             expect_type(column_scalar(self.answer_schema), self.input.schema, pa.string())
         if [kind.name for _, kind in self.answers].count("json") != 1:
             msg = f'prompt "{self.prompt.first.name}" returns no json, or several: the schema is that of one'
@@ -285,7 +272,7 @@ class SemFilter(
             fresh(schema, f.name, "the answer")
         for key, scalar in (("when", self.when), ("otherwise", self.otherwise)):
             if scalar is not None:
-                with self.faults_at(key):
+                with faults_at(key):
                     expect_type(scalar, schema, pa.bool_())
         if (self.when is None) != (self.otherwise is None):
             lacking = "when" if self.when is None else "otherwise"
@@ -293,7 +280,7 @@ class SemFilter(
             raise Fault(f"when and otherwise belong together, and {lacking} is missing", hint=hint)
         result = merged(schema, self.answer_fields())
         if self.check is not None and "keep" in self.check.roots:
-            with self.faults_at("check"):
+            with faults_at("check"):
                 fresh(schema, "keep", "the verdict")
         self.fit_check(_with_verdict(result))
         return result
@@ -345,13 +332,13 @@ class SemJoin(Answering, keyword="sem_join", carries=True, by_row=True):
 
     def infer(self) -> pa.Schema:
         left, right = self.input.schema, self.other.schema
-        with self.faults_at("alias"):
+        with faults_at("alias"):
             fresh(left, self.alias, "alias")
         self.check_prompt(left, right)
         check_using(self.using, left, right)
         both = combined(left, right, self.alias, self.fields)
         if self.where is not None:
-            with self.faults_at("where"):
+            with faults_at("where"):
                 expect_type(self.where, both, pa.bool_(), windows=False)
         for f in self.answer_fields():
             fresh(both, f.name, "the answer")
@@ -438,7 +425,7 @@ class SemAgg(Answering, keyword="sem_agg", rows="collapse"):
         result = merged(result, self.answer_fields())
         groups = [column_scalar(name).sql for name in self.by]
         if self.when is not None:
-            with self.faults_at("when"):
+            with faults_at("when"):
                 expect_type_of_groups(self.when, schema, pa.bool_(), groups)
         elif self.otherwise:
             hint = "when: count(*) > 1 asks about groups of several rows"
@@ -447,7 +434,7 @@ class SemAgg(Answering, keyword="sem_agg", rows="collapse"):
             )
         check_standing_in(self.otherwise, schema, "otherwise", self.answer_fields(), groups)
         for f in typed_of_groups(self.add, schema, "add", groups):
-            with self.faults_at("add"):
+            with faults_at("add"):
                 fresh(result, f.name, "the aggregate")
             result = result.append(f)
         self.fit_check(result)
@@ -518,9 +505,9 @@ class Embed(Node, keyword="embed", sole="add", rows="1:1", carries=True, by_row=
     def infer(self) -> pa.Schema:
         result = self.input.schema
         for name, scalar in self.add:
-            with self.faults_at("add", name):
+            with faults_at("add", name):
                 expect_type(scalar, self.input.schema, pa.string())
-            with self.faults_at("add"):
+            with faults_at("add"):
                 fresh(result, name, "the vector")
             result = result.append(pa.field(name, VECTOR))
         return result

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, Faults, did_you_mean
+from semgraph.errors import Fault, Faults, did_you_mean, faults_at
 from semgraph.expr.duckdb import stands_for
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import sql_type, type_of_arrow
@@ -44,7 +44,7 @@ class Sink(Node, reads_store=True):
         if bool(self.node) == bool(self.edge):
             raise Fault("write node or edge, and its label")
         kind = "node" if self.node else "edge"
-        with self.faults_at(kind):
+        with faults_at(kind):
             label = self.graph.label(self.node or self.edge)
             if label.kind != kind:
                 raise Fault(f'"{label.name}" is declared as {label.kind}')

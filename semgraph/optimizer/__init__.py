@@ -118,7 +118,7 @@ def with_rules(plan: LogicalPlan, rules: Mapping[str, bool]) -> LogicalPlan:
         if name not in known:
             there = "rules: " + ", ".join(known)
             what = f'the optimizer has no rule "{name}"'
-            raise PlanError(Problem(what, there=there, hint=did_you_mean(name, known)))
+            raise PlanError(what, there=there, hint=did_you_mean(name, known))
     kept = (name for name in plan.allow if rules.get(name, True))
     more = (rule.__name__ for rule in APPROXIMATE if rules.get(rule.__name__))
     off = tuple(name for name, on in rules.items() if not on)

@@ -190,9 +190,7 @@ def _partitioned(
     """The clusters of one group. Keys and edges are sorted, so that the order of rows is irrelevant."""
     keys = sorted(vectors)
     numbers = algorithm.labels(
-        list(map(_value, keys)),
-        _between(keys, edges, node.weight),
-        _array(node, keys, vectors),
+        list(map(_value, keys)), _between(keys, edges, node.weight), _array(node, keys, vectors)
     )
     groups: dict[int, list[Any]] = {}
     for key, number in zip(keys, numbers, strict=True):

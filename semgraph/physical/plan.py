@@ -29,12 +29,7 @@ from semgraph.meter import StepMetrics
 from semgraph.physical.clusters import clusters, rows_within
 from semgraph.physical.failed_rows import required, without_faulty
 from semgraph.physical.reads import run_match, run_scan
-from semgraph.physical.search import (
-    Remembered,
-    RememberedSearches,
-    StoreSearches,
-    run_searches,
-)
+from semgraph.physical.search import Remembered, RememberedSearches, StoreSearches, run_searches
 from semgraph.physical.search_spec import SearchSpec
 from semgraph.physical.vectors import NoVectors, Partition, run_embed
 from semgraph.relational.batch import FEW, Batch, runtime_schema
@@ -72,70 +67,54 @@ class ExecutionContext(Protocol):
     @property
     def has_windows(self) -> bool:
         """Whether the plan cuts an input into windows."""
-        ...
 
     @property
     def embedder_name(self) -> str:
         """The name of the embedder."""
-        ...
 
     @property
     def partition_column(self) -> str:
         """The property of the graph that names the partition; "" without a graph."""
-        ...
 
     def windows(self) -> Mapping[str, Sequence[tuple[int, int]]]:
         """The current windows by partition: the number of each, and an input row in it."""
-        ...
 
     def by_partition(self, batch: Batch) -> Batch:
         """Rows confined by partition, for searches."""
-        ...
 
     def by_window(self, batch: Batch) -> Batch:
         """Rows confined by window, for steps."""
-        ...
 
     def store(self, step: str) -> StoreReads:
         """The store, metered to a step."""
-        ...
 
     async def embed(self, step: str, texts: Sequence[str], partition: Partition) -> Embeddings:
         """Embed texts of one partition, metered to a step."""
-        ...
 
     def metrics(self, step: str) -> StepMetrics:
         """The counters of a step."""
-        ...
 
     def fail(self, failures: Iterable[Failure]) -> None:
         """Set rows aside."""
-        ...
 
     def leave_out(self, failures: Iterable[Failure]) -> None:
         """Set rows aside; add a note for rows that derive from no current input row."""
-        ...
 
     def count(self, rows: Sequence[Failure]) -> None:
         """Count rows by step and text."""
-        ...
 
     @property
     def traced(self) -> bool:
         """Whether lineage is recorded: all rows have ids."""
-        ...
 
     def with_new_ids(self, rows: Batch) -> Batch:
         """New rows with ids and recorded lineage; the unchanged rows if lineage is off."""
-        ...
 
     def report(self, node: PhysicalNode, inputs: Sequence[Batch], batch: Batch) -> None:
         """Count and record the rows of a node."""
-        ...
 
     def remember_counts(self, node: PhysicalNode, rows_in: int, rows_out: int) -> None:
         """Remember the numbers of rows in and out of a node, for later estimates."""
-        ...
 
     async def again(
         self, node: PhysicalNode, known: Mapping[PhysicalNode, Batch]
@@ -146,21 +125,15 @@ class ExecutionContext(Protocol):
             node: The node.
             known: The rows of the previous round, and the loop-invariant rows.
         """
-        ...
 
     def ended(self, loop: Iterate, groups: Sequence[GroupEnd]) -> None:
         """Note whether each group of a loop has ended."""
-        ...
 
     async def once(self, key: object, compute: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The result of `compute`, which runs once for each key."""
-        ...
 
     async def ask(
-        self,
-        node: AskModel,
-        inputs: Sequence[Batch],
-        known: dict[object, pa.Table] | None = None,
+        self, node: AskModel, inputs: Sequence[Batch], known: dict[object, pa.Table] | None = None
     ) -> Answered:
         """Run a semantic operator over its inputs.
 
@@ -170,7 +143,6 @@ class ExecutionContext(Protocol):
             known: Answers to earlier chunks of the same relation; the new answers are added. None:
                 the inputs are no chunks.
         """
-        ...
 
 
 @dataclass(frozen=True, eq=False)

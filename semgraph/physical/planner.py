@@ -240,7 +240,7 @@ def _check_first_sinks(sinks: Iterable[tuple[Sink, Node]], after_writes: frozens
             continue
         if rows in after_writes or any(n.calls_model or n.embeds for n in walk(rows)):
             msg = "only rows of an input can be first: these depend on a model or on the run's own writes"
-            raise PlanError(Problem(msg, step=sink.step or None, position=sink.origin))
+            raise PlanError(msg, step=sink.step or None, position=sink.origin)
 
 
 def _row_by_row(node: Node) -> bool:

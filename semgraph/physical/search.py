@@ -27,12 +27,7 @@ from semgraph.physical.search_rows import RowSearch
 from semgraph.physical.search_spec import SearchInput, SearchSpec
 from semgraph.physical.search_sql import RESULT_OF, sought_column, statement, vector_column
 from semgraph.physical.shortlist import shortlist, worth_it
-from semgraph.physical.vectors import (
-    EmbedTextsOf,
-    given_vectors,
-    of_one_size,
-    vectors_of,
-)
+from semgraph.physical.vectors import EmbedTextsOf, given_vectors, of_one_size, vectors_of
 from semgraph.relational.batch import Batch, runtime_schema, values
 from semgraph.relational.segments import check_equal, column_of, execute, executors
 from semgraph.stores.base import SearchQuery
@@ -43,7 +38,6 @@ class StoreSearches(Protocol):
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
         """As `Store.search`."""
-        ...
 
 
 # By queries, and by the values of a row: the row's hits of each query.

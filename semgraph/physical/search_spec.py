@@ -188,14 +188,7 @@ class SearchSpec:
         node = self.node
         limit = None if self.unlimited else k
         methods = tuple(
-            Method(
-                by.via,
-                by.prop,
-                f"{prefix}{i}",
-                by.above,
-                limit,
-                by.rank,
-            )
+            Method(by.via, by.prop, f"{prefix}{i}", by.above, limit, by.rank)
             for i, by in enumerate(node.methods)
         )
         stored = node.graph.label(node.label).columns

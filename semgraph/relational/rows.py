@@ -227,9 +227,8 @@ class _Generator:
             raise Unsupported("a list over a window")
         code = Code("1", py.INT) if isinstance(call.this, exp.Star) else py.value(call.this, scope)
         own = py.aggregation(call, code.kind)
-        name = "over_peers" if terms else "over_partition"
-        text = f"{name}({rows}, lambda r: {code.text}, {own.python}, {per}{terms})"
-        return self._over(Code(text, own.gives(code.kind)))
+        text = f"over_peers({rows}, lambda r: {code.text}, {own.python}, {per}{terms})"
+        return self._over(Code(text, own.result(code.kind)))
 
     def _over(self, code: Code) -> Code:
         name = f"t{self._made}"
@@ -289,7 +288,7 @@ class _Generator:
         texts = self._computed(node.by, NameScope(first), first, node)
         texts |= self._computed(node.add, NameScope(first, group=columns), first, node)
         if node.windowed:
-            input_row = f"least_of({columns[INPUT_ROW].text} for r in rows)"
+            input_row = f"agg_min({columns[INPUT_ROW].text} for r in rows)"
             texts |= {PARTITION: first[PARTITION].text, INPUT_ROW: input_row}
         if self._traced:
             texts[LINEAGE] = f"all_sources({columns[LINEAGE].text} for r in rows)"

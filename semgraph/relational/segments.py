@@ -487,11 +487,7 @@ def column_segment(scalar: Scalar, source: Node, kind: pa.DataType | None = None
 
 
 async def column_of(
-    scalar: Scalar,
-    source: Node,
-    rows: Batch,
-    now: datetime | None,
-    kind: pa.DataType | None = None,
+    scalar: Scalar, source: Node, rows: Batch, now: datetime | None, kind: pa.DataType | None = None
 ) -> Batch:
     """A scalar over rows of `source`, as the column `x`. `kind` replaces the type that the scalar
     has.

@@ -218,8 +218,7 @@ def _names(node: Node, prefix: str = "") -> list[str]:
 @singledispatch
 def operator_sql(node: Node, source: InputRelations) -> str:  # noqa: ARG001
     """SQL of one operator over the named relations of its inputs."""
-    msg = f"{node.keyword} is not relational"
-    raise EngineError(msg)
+    raise EngineError(f"{node.keyword} is not relational")
 
 
 @operator_sql.register

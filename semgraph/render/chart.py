@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from rich.cells import chop_cells
 
 from semgraph.compare.comparison import Arm, Comparison, Spent, graded, quality_of, ranked
-from semgraph.errors import PlanError, Problem
+from semgraph.errors import PlanError
 from semgraph.formats import dollars, duration, plain_line, shortened
 from semgraph.render.svg import SHAPES, Box, free, ticks
 from semgraph.render.tables import folded
@@ -240,8 +240,7 @@ def share(value: float | None, digits: int = 2) -> str:
 def drawn_as(comparison: Comparison, kind: str) -> Plot | Bars | None:
     """What a chart draws; None without points or bars. Raises PlanError for another kind."""
     if kind not in TITLES:
-        what, there = f'there is no chart "{kind}"', "charts: " + ", ".join(TITLES)
-        raise PlanError(Problem(what, there=there))
+        raise PlanError(f'there is no chart "{kind}"', there="charts: " + ", ".join(TITLES))
     return bars(comparison) if kind == "steps" else plot(comparison, kind)
 
 

@@ -34,7 +34,7 @@ def columns(comparison: Comparison) -> list[Column]:
             arms,
             lambda a: dollars(a.cold.dollars, exact=True).removeprefix("$"),
             lambda a: _less(a.cold.dollars),
-            drop=-1,
+            drop=-2,
         ),
         _times(arms),
         *_qualities(comparison, arms),
@@ -96,7 +96,7 @@ def _qualities(comparison: Comparison, arms: Sequence[Arm]) -> list[Column]:
     same = _column("same rows", arms, _same, lambda a: a.quality.same)
     found = [
         *(_measure(what, arms, attrgetter(name)) for what, name in first.items()),
-        _column(f"{title} [95 %]", arms, interval, score, drop=-1),
+        _column(f"{title} [95 %]", arms, interval, score, drop=-2),
         _column("over trials", arms, lambda a: _between(a.quality.spread), lambda _: None),
         *(_measure(what, arms, attrgetter(name)) for what, name in then.items()),
         _column(f"Δ {title.removeprefix(of)} to reference", arms, _difference, lambda _: None),

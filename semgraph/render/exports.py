@@ -14,13 +14,14 @@ from statistics import fmean
 from typing import Any
 
 from semgraph.compare.comparison import Arm, Comparison, Measured, Quality, quality_of, ranked
-from semgraph.errors import PlanError, Problem
+from semgraph.errors import PlanError
 from semgraph.render.chart import MISSING, Bars, drawn_as, measure
 from semgraph.render.comparison import columns, shown_changes
 
 _LATEX = {
     **{letter: f"\\{letter}" for letter in "&%$#_{}"},
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}",
+    "<": "$<$", ">": "$>$", "|": "$|$",
     "−": "$-$", "±": r"$\pm$", "Δ": r"$\Delta$", "³": "$^3$", "·": r"$\cdot$", "≈": r"$\approx$", "–": "--",
 }  # fmt: skip
 
@@ -98,7 +99,8 @@ def as_latex(comparison: Comparison) -> str:
     """The table with the rules of booktabs, the best of each column in bold."""
     right, (head, *lines) = _table(comparison, _latex, r"\textbf{{{}}}")
     aligned = "".join("r" if each else "l" for each in right)
-    body = [" & ".join(line) + r" \\" for line in lines]
+    # {}: a "[" that begins a line would be an argument of the rule or of the line before
+    body = ["{}" * line[0].startswith("[") + " & ".join(line) + r" \\" for line in lines]
     return "\n".join([
         rf"\begin{{tabular}}{{{aligned}}}", r"\toprule", " & ".join(head) + r" \\", r"\midrule", *body,
         r"\bottomrule", r"\end{tabular}", "",
@@ -137,7 +139,8 @@ def _sentence(comparison: Comparison, arm: Arm, reference: Arm) -> str:
     number = frozen.get("labelled") or next(filter(None, frozen.get("rows", {}).values()), 0)
     size = f"n = {number:,}" + f", {comparison.trials} trials" * (comparison.trials > 1)
     own, base = (each.cold.tokens_in + each.cold.tokens_out for each in (arm, reference))
-    cost = f" for {own / base:.2f} of the tokens" if base else ""
+    form = ".2f" if own * 100 >= base else ".1g"
+    cost = f" for {own / base:{form}} of the tokens" if base else ""
     value, (low, high) = quality_of(arm), quality.interval or (None, None)
     if value is None:
         return f"{arm.name} has no known quality{cost}."
@@ -146,12 +149,9 @@ def _sentence(comparison: Comparison, arm: Arm, reference: Arm) -> str:
         return f"{arm.name} has {of} {value:.3f} ({between}{size}){cost}."
     less, low, high = quality.difference
     if low is None or high is None or low <= 0 <= high:
-        between = (
-            ""
-            if low is None or high is None
-            else f"95 % {low * 100:+.1f} to {high * 100:+.1f} points, "
-        )
         both = f"{arm.name} and {reference.name}"
+        ends = "" if low is None or high is None else f"{low * 100:+.1f} to {high * 100:+.1f}"
+        between = f"95 % {ends} points, " if ends else ""
         return f"No difference of {of} is shown between {both} ({between}{size}){cost}."
     verb, near, far = ("gains", low, high) if low > 0 else ("loses", -high, -low)
     return (
@@ -169,7 +169,7 @@ def figure(comparison: Comparison, kind: str = "quality") -> Any:
         raise ModuleNotFoundError(what, name="matplotlib") from error
     drawn, scales = drawn_as(comparison, kind), ("linear", "log")
     if drawn is None:
-        raise PlanError(Problem(MISSING[kind]))
+        raise PlanError(MISSING[kind])
     names = drawn.steps if isinstance(drawn, Bars) else drawn.points
     made = Figure(figsize=(6, 3.5 + 0.2 * len(names)), layout="constrained")
     axes = made.subplots()

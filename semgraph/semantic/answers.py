@@ -40,12 +40,7 @@ from semgraph.logical.prompt import Prompt, PromptSet, plain
 from semgraph.logical.schema import NAME
 from semgraph.logical.semantic import Semantic, SemMap
 from semgraph.relational.batch import values as column_values
-from semgraph.semantic.contract import (
-    SCORE,
-    Outcome,
-    Words,
-    answer_schema,
-)
+from semgraph.semantic.contract import SCORE, Outcome, Words, answer_schema
 
 SCHEMA_HINT = 'write types by name, such as {"title": {"type": "string", "describe": "a job"}}'
 _QUOTED = 120

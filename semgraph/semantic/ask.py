@@ -25,15 +25,7 @@ from semgraph.logical.node import Node
 from semgraph.logical.prompt import plain
 from semgraph.logical.relational import Input
 from semgraph.logical.semantic import Answering, Check, Semantic, SemMap
-from semgraph.relational.batch import (
-    INPUT_ROW,
-    Batch,
-    dense,
-    empty_table,
-    pick,
-    rows_at,
-    values,
-)
+from semgraph.relational.batch import INPUT_ROW, Batch, dense, empty_table, pick, rows_at, values
 from semgraph.relational.segments import column_of
 from semgraph.semantic.answers import (
     Invalid,
@@ -419,10 +411,7 @@ def _replaced(refused: Outcome, later: Outcome) -> Outcome:
 
 
 def _unasked(
-    node: Semantic,
-    left: pa.Table,
-    items: Sequence[tuple[int, int]],
-    prompts: Sequence[int | None],
+    node: Semantic, left: pa.Table, items: Sequence[tuple[int, int]], prompts: Sequence[int | None]
 ) -> dict[int, str]:
     """The error of each item (for sem_agg: each group) that cannot be asked.
 

@@ -6,13 +6,7 @@ import asyncio
 import hashlib
 import json
 import random
-from collections.abc import (
-    AsyncGenerator,
-    Callable,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from typing import Any, Self

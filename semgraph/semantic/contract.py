@@ -4,13 +4,7 @@ and costs. Authors import it from `semgraph.operator`; what they call is `calls`
 
 from __future__ import annotations
 
-from collections.abc import (
-    Hashable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -45,11 +45,7 @@ from semgraph.semantic.ask import (
 
 
 async def row_groups(
-    node: Node,
-    by: Sequence[str],
-    order: tuple[Sort, ...],
-    table: pa.Table,
-    now: datetime | None,
+    node: Node, by: Sequence[str], order: tuple[Sort, ...], table: pa.Table, now: datetime | None
 ) -> list[list[int]]:
     """The rows of each group of a node's input, in some order; groups by their first row."""
     keys = [quote(name) for name in by] + ([PARTITION] if PARTITION in hidden(node) else [])

@@ -18,19 +18,11 @@ from collections.abc import Coroutine, Generator, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
-from typing import (
-    Any,
-    ClassVar,
-    Generic,
-    TypeVar,
-)
+from typing import Any, ClassVar, Generic, TypeVar
 
 import pyarrow as pa
 
-from semgraph.errors import (
-    EngineError,
-    SemgraphError,
-)
+from semgraph.errors import EngineError, SemgraphError
 from semgraph.extras import lacking
 from semgraph.llm.base import Limits
 from semgraph.logical.semantic import Semantic

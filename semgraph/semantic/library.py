@@ -13,16 +13,7 @@ from functools import cached_property
 from operator import index
 from pathlib import Path
 from types import ModuleType, NoneType, UnionType
-from typing import (
-    Any,
-    Literal,
-    NamedTuple,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -45,10 +36,7 @@ from semgraph.logical.node import Node, walk
 from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.semantic import SemAgg, Semantic, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.optimizer import check_choices, optimized
-from semgraph.semantic.contract import (
-    OPERATORS,
-    REFERENCES,
-)
+from semgraph.semantic.contract import OPERATORS, REFERENCES
 from semgraph.semantic.implementation import Implementation, line_in
 
 # Edges between keys, by index: `(a, b, weight)` with a < b, sorted, each pair once.
@@ -84,16 +72,16 @@ class ClusterFile(NamedTuple):
         """The algorithm of a module. Raises PlanError if its function cannot be called."""
         function = getattr(module, "cluster", None)
         if not inspect.isfunction(function) or inspect.iscoroutinefunction(function):
-            raise PlanError(Problem(f"{file}: it has no function cluster", hint=_SIGNATURE))
+            raise PlanError(f"{file}: it has no function cluster", hint=_SIGNATURE)
         listed = inspect.signature(function).parameters
         if tuple(listed)[: len(_GIVEN)] != _GIVEN:
             what = f"{file}: cluster must take {', '.join(_GIVEN)}, then its parameters"
-            raise PlanError(Problem(what, hint=_SIGNATURE))
+            raise PlanError(what, hint=_SIGNATURE)
         try:
             hints = get_type_hints(function)
         except Exception as error:
             what = f"{file}: a type of cluster is unknown: {error}"
-            raise PlanError(Problem(what, hint="import it where the file is run")) from error
+            raise PlanError(what, hint="import it where the file is run") from error
         own = [each for name, each in listed.items() if name not in _GIVEN]
         needs = tuple(name for name in _READS if name in hints and not _optional(hints[name]))
         parameters = _dataclass_of(file, module, own, hints)
@@ -106,7 +94,7 @@ def check_extra(file: Path, extra: object) -> str:
     if isinstance(extra, str) and (not extra or extra in requirements()):
         return extra
     hint = did_you_mean(str(extra), requirements()) or "a package of your own is named by refuses"
-    raise PlanError(Problem(f'{file}: semgraph has no extra "{extra}"', hint=hint))
+    raise PlanError(f'{file}: semgraph has no extra "{extra}"', hint=hint)
 
 
 def _dataclass_of(
@@ -116,7 +104,7 @@ def _dataclass_of(
     for each in own:
         if each.kind in {each.VAR_POSITIONAL, each.VAR_KEYWORD} or each.name not in hints:
             what = f"{file}: the parameter {each} of cluster needs a name and a type"
-            raise PlanError(Problem(what, hint=_SIGNATURE))
+            raise PlanError(what, hint=_SIGNATURE)
         default = {} if each.default is each.empty else {"default": each.default}
         columns.append((each.name, hints[each.name], field(kw_only=True, **default)))
     made = make_dataclass(file.stem, columns, frozen=True)
@@ -296,13 +284,13 @@ class Library:
             there = f"folders: {', '.join(map(str, self._folders))}"
             where = f"it must be <folder>/{operator}/<name>.py, and the folder named: --operators, or in semgraph.toml"
             what = f'"{name}" is in no folder that code is run from'
-            raise PlanError(Problem(what, there=there, hint=where))
+            raise PlanError(what, there=there, hint=where)
         exact = EXACT if operator == Cluster.keyword else ()
         what = "algorithm" if operator == Cluster.keyword else "implementation"
         known = [*exact, *(self._short(operator, n) for n in self.names(operator))]
         there = f"{what.capitalize()}s: {', '.join(known)}"
         hint = did_you_mean(name, [*exact, *files])
-        raise PlanError(Problem(f'unknown {what} "{name}" of {operator}', there=there, hint=hint))
+        raise PlanError(f'unknown {what} "{name}" of {operator}', there=there, hint=hint)
 
     def _short(self, operator: str, name: str) -> str:
         try:
@@ -357,10 +345,8 @@ def _implementation(operator: str, file: Path, module: ModuleType) -> type[Imple
     if len(own) != 1:
         names = ", ".join(kind.__name__ for kind in own) or "none"
         raise PlanError(
-            Problem(
-                f"{file}: a file holds one implementation, this one holds {names}",
-                hint=f"write class Name(Implementation[{wanted.__name__}])",
-            )
+            f"{file}: a file holds one implementation, this one holds {names}",
+            hint=f"write class Name(Implementation[{wanted.__name__}])",
         )
     (kind,) = own
     bases = (get_args(base) for base in getattr(kind, "__orig_bases__", ()))
@@ -375,7 +361,7 @@ def _implementation(operator: str, file: Path, module: ModuleType) -> type[Imple
         what = "is no dataclass, so it has no parameters"
         hint = "write @dataclass(frozen=True) above the class"
     if what:
-        raise PlanError(Problem(f"{file}: {kind.__name__} {what}", hint=hint or None))
+        raise PlanError(f"{file}: {kind.__name__} {what}", hint=hint or None)
     check_extra(file, kind.extra)
     return kind
 
@@ -400,7 +386,7 @@ def _made(kind: type[T], choice: Choice) -> T:
     try:
         return kind(**given)
     except ValueError as error:
-        raise PlanError(Problem(f"{choice}: {error}")) from None
+        raise PlanError(f"{choice}: {error}") from None
 
 
 def _fits(hint: Any, value: Any) -> bool:
@@ -481,14 +467,11 @@ def _implementation_of(
     role_limits = limits.get(role) or limits.get("default") or Limits()
     refusal = implementation.refusal(node, role_limits)
     if refusal is not None:
-        raise PlanError(Problem(f"{choice} cannot do this: {refusal}"))
+        raise PlanError(f"{choice} cannot do this: {refusal}")
     return implementation, choice
 
 
-_READ_BY = {
-    "edges": "source and target of edges",
-    "vectors": "vector: a column of vectors",
-}
+_READ_BY = {"edges": "source and target of edges", "vectors": "vector: a column of vectors"}
 
 
 def algorithm_of(node: Cluster, choice: Choice, library: Library) -> Algorithm:
@@ -496,19 +479,19 @@ def algorithm_of(node: Cluster, choice: Choice, library: Library) -> Algorithm:
     the node.
     """
     if choice.model:
-        raise PlanError(Problem(f"{choice}: clustering calls no model", hint=choice.name or None))
+        raise PlanError(f"{choice}: clustering calls no model", hint=choice.name or None)
     if choice.name in EXACT:
         what = f"{choice.name} is exact: use replaces a partitioning algorithm by another"
-        raise PlanError(Problem(what, hint=f"write algorithm: {choice.name} in the plan"))
+        raise PlanError(what, hint=f"write algorithm: {choice.name} in the plan")
     algorithm = library.algorithm(choice)
     known = {"edges": bool(node.source), "vectors": bool(node.vector)}
     for name in algorithm.source.needs:
         if not known[name]:
             what = f"{choice} cannot do this: it needs {_READ_BY[name]}"
-            raise PlanError(Problem(what))
+            raise PlanError(what)
     refusal = algorithm.refuses()
     if refusal is not None:
-        raise PlanError(Problem(f"{choice} cannot do this: {refusal}"))
+        raise PlanError(f"{choice} cannot do this: {refusal}")
     return algorithm
 
 

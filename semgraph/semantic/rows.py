@@ -280,11 +280,7 @@ class _RowAnswers:
 
 
 async def _ask_rows(
-    node: SemMap | SemFilter,
-    table: pa.Table,
-    selected: Flags,
-    asking: Asking,
-    stay_unasked: Flags,
+    node: SemMap | SemFilter, table: pa.Table, selected: Flags, asking: Asking, stay_unasked: Flags
 ) -> _RowAnswers:
     """Answer the selected rows of a relation, until `node.stop` has enough. `stay_unasked` are the
     rows that are in the result without an answer.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.errors import PlanError, did_you_mean
 from semgraph.expr.functions import key
 from semgraph.llm.base import Limits
 from semgraph.logical.semantic import Semantic, SemJoin
@@ -121,7 +121,7 @@ class _File:
 
 def _wrong_labels(node: Semantic, path: str, what: str, hint: str | None = None) -> PlanError:
     return PlanError(
-        Problem(f"the labels {path}: {what}", node.step or None, node.origin, hint=hint)
+        f"the labels {path}: {what}", step=node.step or None, position=node.origin, hint=hint
     )
 
 

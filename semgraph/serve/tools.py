@@ -126,9 +126,9 @@ class PlanTool:
         remaining = dict(arguments)
         params, preset = remaining.pop(PARAMS, None), remaining.pop(PRESET, None)
         if params is not None and not isinstance(params, Mapping):
-            raise PlanError(Problem(f"{PARAMS} must be an object of parameters"))
+            raise PlanError(f"{PARAMS} must be an object of parameters")
         if preset is not None and not isinstance(preset, str):
-            raise PlanError(Problem(f"{PRESET} must be the name of a preset"))
+            raise PlanError(f"{PRESET} must be the name of a preset")
         known = [n for n, spec in self.plan.inputs.items() if visible(spec, self._filled[n])]
         for name in remaining:
             if name not in known:
@@ -151,9 +151,7 @@ class PlanTool:
             return [fill]
         if rows is None:
             if not spec.optional:
-                raise InputError(
-                    Problem(f"{self.name} needs the argument {spec.name}: a list of rows")
-                )
+                raise InputError(f"{self.name} needs the argument {spec.name}: a list of rows")
             return ALL if spec.or_all else []
         if spec.or_all and rows == ALL:
             return ALL
@@ -161,13 +159,13 @@ class PlanTool:
         shape = ", ".join(f'"{name}": ...' for name in needed or columns[:1])
         hint = f"write a list of objects: [{{{shape}}}]"
         if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-            raise InputError(Problem(f"{self.name}: {spec.name} is no list of rows", hint=hint))
+            raise InputError(f"{self.name}: {spec.name} is no list of rows", hint=hint)
         _require_columns(spec, columns, rows)
         for number, row in enumerate(rows, 1):
             for name in needed:
                 if name not in row:
                     what = f'{self.name}: row {number} of {spec.name} has no "{name}"'
-                    raise InputError(Problem(what, hint=hint))
+                    raise InputError(what, hint=hint)
         return [{**row, **fill} for row in rows]
 
     def groups(self, call: Call) -> list[str]:

@@ -22,7 +22,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from semgraph.errors import PlanError, Problem
+from semgraph.errors import PlanError
 
 PATH = "/mcp"
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -104,7 +104,7 @@ class Address:
         host = host.removeprefix("[").removesuffix("]") or cls.host
         if port and (not port.isdecimal() or int(port) > 65535):
             raise PlanError(
-                Problem(f'"{text}" is no address', hint="write HOST:PORT, such as 127.0.0.1:8000")
+                f'"{text}" is no address', hint="write HOST:PORT, such as 127.0.0.1:8000"
             )
         return cls(host, int(port) if port else cls.port, tuple(names), token)
 
@@ -135,12 +135,12 @@ class Address:
             return
         if not self.token:
             what = f"{self.host} can be reached from other machines, and there is no token"
-            raise PlanError(Problem(what, hint="set SEMGRAPH_TOKEN, or listen at 127.0.0.1"))
+            raise PlanError(what, hint="set SEMGRAPH_TOKEN, or listen at 127.0.0.1")
         if not self._own and not self.names:
             what = (
                 f"{self.host} stands for every address, so the names of this server are not known"
             )
-            raise PlanError(Problem(what, hint="name them: --allow-host memory.example.org"))
+            raise PlanError(what, hint="name them: --allow-host memory.example.org")
 
     def url(self, port: int) -> str:
         """The address for clients."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.compare.request import ArmRequest
-from semgraph.compare.trial import checked, listed_steps
+from semgraph.compare.trial import checked
 from semgraph.compare.variants import Variant
-from semgraph.errors import PlanError, Problem, did_you_mean
-from semgraph.logical.node import walk
-from semgraph.logical.plan import LogicalPlan, match_steps, without_absent
+from semgraph.errors import PlanError
+from semgraph.llm.base import ROLES
+from semgraph.logical.plan import LogicalPlan, choices_over, without_absent
 from semgraph.optimizer import with_rules
 from semgraph.session.resources import Resources
 
@@ -40,6 +40,13 @@ class ArmMaker:
         return checked({name: partial(self._arm, each) for name, each in variants.items()})
 
     def _arm(self, variant: Variant) -> ArmRequest:
+        try:
+            return self._made(variant)
+        except PlanError as error:
+            about = f"variant {variant.name}: "
+            raise PlanError(*(replace(p, what=about + p.what) for p in error.problems)) from None
+
+    def _made(self, variant: Variant) -> ArmRequest:
         one, resources = variant.of(), self.resources
         named = {"llm": one.get("llm"), "embed": one.get("embedder")}
         models = variant.of("models") | {
@@ -50,37 +57,18 @@ class ArmMaker:
             resources = self._models.get(key) or resources.choosing(models)
             self._models[key] = resources
         plan = self._plan(variant, resources)
+        plan.by_models(variant.of("models"), ROLES, required=True)  # raises
         plan = with_rules(plan, {n: v in ("on", True) for n, v in variant.of("rules").items()})
         inputs = self.inputs if plan.inputs == self.base.inputs else self.rows(plan)
         return ArmRequest(variant.texts, without_absent(plan, inputs), inputs, resources)
 
     def _plan(self, variant: Variant, resources: Resources) -> LogicalPlan:
         """The plan of a variant, loaded with its changes. Raises PlanError."""
-        given, one, use = self.loading, variant.of(), variant.of("use")
+        given, one = self.loading, variant.of()
         plan = one.get("plan") or (self.plan if isinstance(self.plan, str | Path) else self.base)
-        options = {
-            t: {**(given.get(t) or {}), **variant.of(t)} for t in ("params", "prompts", "use")
-        }
+        options = {t: {**(given.get(t) or {}), **variant.of(t)} for t in ("params", "prompts")}
+        use = given.get("use") or {}  # a model that the variant binds to a step outranks its model
+        own = {step: f"@ {step}" for step in variant.of("models") if step in use}
+        use = choices_over(variant.of("use"), choices_over(own, use))
         preset = one.get("preset") or given.get("preset")
-        try:
-            if plan is self.base:
-                _require_steps(plan, use)
-            loaded = self.load(plan, preset=preset, **options, resources=resources)
-            # a model that a variant chooses outranks those of the session by step
-            return loaded.using({step: choice for step, choice in use.items() if "@" in choice})
-        except PlanError as error:
-            about = f"variant {variant.name}: "
-            raise PlanError(*(replace(p, what=about + p.what) for p in error.problems)) from None
-
-
-def _require_steps(plan: LogicalPlan, use: Iterable[str]) -> None:
-    """Refuse steps that a plan made in code does not have. Raises PlanError with all of them."""
-    nodes = (node.step for node in walk(*plan.roots) if node.swappable)
-    names = [*dict.fromkeys(nodes), *plan.called]
-    what, there = f"plan {plan.name} has no step", listed_steps(names)
-    unknown = [step for step in use if not match_steps(step, names)]
-    if unknown and not any(match_steps(step, plan.called) for step in use):  # of other plans
-        raise PlanError(*(
-            Problem(f'{what} "{step}" that calls the model or a plan', there=there, hint=did_you_mean(step, names))
-            for step in unknown
-        ))  # fmt: skip
+        return self.load(plan, preset=preset, use=use, **options, resources=resources)

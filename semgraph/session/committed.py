@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.display import command, option
-from semgraph.errors import PlanError, Problem
+from semgraph.errors import PlanError
 from semgraph.execution.windows import InputRows, RecordedWindow, content_of
 from semgraph.logical.plan import LogicalPlan, Windowing
 from semgraph.logical.sinks import Merge
@@ -94,7 +94,7 @@ class Committed:
             )
             adopt = command("--adopt", "adopt=True")
             hint = f"to take all rows of its labels in these groups as its own, add {adopt}"
-            raise PlanError(Problem(what, hint=hint))
+            raise PlanError(what, hint=hint)
 
     def changes(self, given: InputRows, *, complete: bool, retract: int | None) -> InputChanges:
         """Compare input rows with the committed ones. Raises PlanError if too many would go."""
@@ -122,7 +122,7 @@ class Committed:
             if gone > (max(1, math.floor(all_rows * _SHARE)) if retract is None else retract):
                 what = f'{gone} of {all_rows} rows of group "{name}" are not in the inputs'
                 hint = f"to remove what follows from them, add {option('retract', gone)}"
-                raise PlanError(Problem(what, hint=hint))
+                raise PlanError(what, hint=hint)
 
     def changed_parts(self, parts: Mapping[str, str], fingerprint: str) -> list[str]:
         """The prompts, models, parameters, ... that differ from when rows were written."""
@@ -225,7 +225,7 @@ class StoredRows:
             named = ", ".join(lost[:3]) + (f" and {len(lost) - 3} more" if len(lost) > 3 else "")
             what = f"the graph does not hold all values of the input rows {named}"
             hint = f"give them as input {self.windowing.input} too"
-            raise PlanError(Problem(what, hint=hint))
+            raise PlanError(what, hint=hint)
         key, partition = self.windowing.key, self.windowing.partition
         data = [{**(values or {}), key: row[1], partition: row[0]} for row, values in found]
         return pa.Table.from_pylist(data, schema=self.schema)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.display import option
-from semgraph.errors import BudgetReached, PlanError, Problem
+from semgraph.errors import BudgetReached, PlanError
 from semgraph.execution.result import Result
 from semgraph.formats import dollars, plural
 from semgraph.logical.plan import LogicalPlan, without_absent
@@ -92,7 +92,7 @@ async def _refuse_deletes(plan: LogicalPlan, resources: Resources) -> None:
         there = f"{name} holds {', '.join(f'{rows} {label}' for label, rows in counts.items())}"
         every = f"; without rows: -i {first}=[]" if plan.inputs[first].optional else ""
         hint = f"give the input: -i {first}=FILE{every}; for the example alone: --store memory"
-        raise PlanError(Problem(what, there=there, hint=hint))
+        raise PlanError(what, there=there, hint=hint)
 
 
 def _whole(amount: float) -> str:
@@ -176,10 +176,8 @@ async def sampled(
     name = sampled_input(plan, inputs)
     if rows < 1 or not name or not inputs[name].num_rows:
         raise PlanError(
-            Problem(
-                "there is nothing to sample",
-                hint=f"give the plan's inputs, with rows, and {option('sample', 20)}",
-            )
+            "there is nothing to sample",
+            hint=f"give the plan's inputs, with rows, and {option('sample', 20)}",
         )
     some = sampled_rows(plan, dict(inputs), rows)
     from semgraph.compare.trial import partitions_read, snapshot

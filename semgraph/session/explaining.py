@@ -13,7 +13,7 @@ from typing import Literal, get_args
 import pyarrow as pa
 
 from semgraph.compare.trial import partitions_read, snapshot
-from semgraph.errors import PlanError, Problem, StoreUnavailable
+from semgraph.errors import PlanError, StoreUnavailable
 from semgraph.execution.executor import committed_rows
 from semgraph.execution.observations import ObservationFile
 from semgraph.execution.record import Run
@@ -80,7 +80,7 @@ class Explanation:
             return algebra(self.plan, expand=self.expand)
         if form not in get_args(ExplainFormat):
             there = f"formats: {', '.join(get_args(ExplainFormat))}"
-            raise PlanError(Problem(f'"{form}" is no format of explain', there=there))
+            raise PlanError(f'"{form}" is no format of explain', there=there)
         rules: list[str] = []
         optimized = optimize(mark_empty(self.plan, self.inputs or {}), rules.append)
         async with self.resources.opened_store(self.plan.graph) as store:
@@ -247,10 +247,10 @@ def _note(run: Run, plan: LogicalPlan) -> str:
     name, facts = run.name, run.facts
     if "plan" not in facts:
         hint = f"name another run, or remove it: semgraph runs rm {name}"
-        raise PlanError(Problem(f"the record of run {name} is damaged: no plan in it", hint=hint))
+        raise PlanError(f"the record of run {name} is damaged: no plan in it", hint=hint)
     if (other := facts.get("plan")) != plan.name:
         hint = f"semgraph explain {other} --run {name}"
-        raise PlanError(Problem(f"run {name} was a run of {other}, not of {plan.name}", hint=hint))
+        raise PlanError(f"run {name} was a run of {other}, not of {plan.name}", hint=hint)
     if facts.get("fingerprint") == plan.fingerprint:
         return ""
     differs = "(steps, parameters or implementations differ): its counts may be of other work"

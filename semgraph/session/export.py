@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from semgraph.display import option
-from semgraph.errors import DataError, PlanError, Problem, did_you_mean
+from semgraph.errors import DataError, PlanError, did_you_mean
 from semgraph.execution.result import Result
 from semgraph.expr.types import Type, python_rows
 from semgraph.logical.prompt import plain
@@ -111,9 +111,7 @@ async def _nothing_of(store: Store, graph: Graph, group: str) -> PlanError:
         None if groups else "for rows of another graph, name its file: " + option("graph", "FILE")
     )
     hint = did_you_mean(group, groups) or other
-    return PlanError(
-        Problem(f'{store.name} holds nothing of group "{group}"', there=there, hint=hint)
-    )
+    return PlanError(f'{store.name} holds nothing of group "{group}"', there=there, hint=hint)
 
 
 async def export(resources: Resources, graph: Graph, group: str, to: Path) -> Exported:
@@ -122,9 +120,7 @@ async def export(resources: Resources, graph: Graph, group: str, to: Path) -> Ex
     if ending not in {*_WRITERS, _FOLDER}:
         there = "endings: " + ", ".join((*_WRITERS, _FOLDER))
         hint = did_you_mean(ending, (*_WRITERS, _FOLDER))
-        raise PlanError(
-            Problem(f'{to}: "{to.suffix}" is no format of graphs', there=there, hint=hint)
-        )
+        raise PlanError(f'{to}: "{to.suffix}" is no format of graphs', there=there, hint=hint)
     async with group_rows(resources, graph, group) as tables:
         if ending == _FOLDER:
             return await _write_parquet(graph, tables, to)
@@ -203,7 +199,7 @@ def check_document(to: Path) -> None:
     """Refuse a file for results that does not end in .json. Raises PlanError."""
     if to.suffix.lower() != ".json":
         what = f'{to}: the results of a plan are written as JSON, not as "{to.suffix}"'
-        raise PlanError(Problem(what, hint=f"-o {to.stem}.json"))
+        raise PlanError(what, hint=f"-o {to.stem}.json")
 
 
 def write_results(result: Result, to: Path) -> None:

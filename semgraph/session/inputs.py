@@ -55,10 +55,8 @@ def example_rows(plan: LogicalPlan) -> Example:
         names = ", ".join(plan.inputs)
         every = "".join(f"; -i {name}=all" for name, spec in plan.inputs.items() if spec.or_all)
         raise PlanError(
-            Problem(
-                f"plan {plan.name} has no example: give its inputs ({names})",
-                hint=f"-i NAME=FILE{every}",
-            )
+            f"plan {plan.name} has no example: give its inputs ({names})",
+            hint=f"-i NAME=FILE{every}",
         )
     return Example(example.get("inputs") or {}, tuple(example.get("after") or ()))
 
@@ -68,14 +66,12 @@ def no_plan(value: object) -> PlanError:
     kind = type(value).__name__
     if hasattr(value, "columns") or isinstance(value, (list, tuple)):
         return PlanError(
-            Problem(
-                f"{kind} holds rows, and run needs what to do with them",
-                hint='make a relation: sg.table(rows).sem_filter("... {column} ...");'
-                ' or name a plan: run("PLAN", NAME=rows)',
-            )
+            f"{kind} holds rows, and run needs what to do with them",
+            hint='make a relation: sg.table(rows).sem_filter("... {column} ...");'
+            ' or name a plan: run("PLAN", NAME=rows)',
         )
     hint = "give a path, a name, a plan that load_plan gave, or a frame"
-    return PlanError(Problem(f"{kind} is no plan", hint=hint))
+    return PlanError(f"{kind} is no plan", hint=hint)
 
 
 def refuse_unknown_words(
@@ -95,7 +91,7 @@ def refuse_unknown_words(
         if name in _OF_SESSIONS or (near and near[0] in options):
             there = "inputs: " + (", ".join(plan.inputs) or "none")
             what = f'{call} has no option "{name}", and plan {plan.name} no such input'
-            raise PlanError(Problem(what, there=there, hint=hint))
+            raise PlanError(what, there=there, hint=hint)
 
 
 _MOST_PROBLEMS = 10  # listed by one error
@@ -113,7 +109,7 @@ def refuse_taken(plan: LogicalPlan, inputs: Mapping[str, Any], options: RunOptio
                 (node.origin for node in walk(*plan.steps.values()) if _is_input(node, name)), None
             )
             what = f'input "{name}": {name}= is an option of this call, so its rows were not read'
-            raise PlanError(Problem(what, position=line, hint=f'write inputs={{"{name}": rows}}'))
+            raise PlanError(what, position=line, hint=f'write inputs={{"{name}": rows}}')
 
 
 def _is_input(node: Node, name: str) -> bool:
@@ -179,7 +175,7 @@ def check_numbers(options: RunOptions) -> None:
             raise PlanError(f"{option(name, value)}: use a number from {least}")
     if options.rows is not None and options.sample is not None:
         hint = f"give {option('rows', 'N')} or {option('sample', 'N')}"
-        raise PlanError(Problem("the first rows, or a sample of all", hint=hint))
+        raise PlanError("the first rows, or a sample of all", hint=hint)
 
 
 def typed_inputs(
@@ -197,7 +193,7 @@ def typed_inputs(
         if name not in plan.inputs:
             what = f'plan {plan.name} has no input "{name}"'
             there = "inputs: " + (", ".join(plan.inputs) or "none")
-            raise PlanError(Problem(what, there=there, hint=did_you_mean(name, plan.inputs)))
+            raise PlanError(what, there=there, hint=did_you_mean(name, plan.inputs))
     source = inputs or (dict(example_rows(plan).inputs) if plan.inputs else {})
     tables: dict[str, pa.Table] = {}
     for name, spec in plan.inputs.items():
@@ -242,7 +238,7 @@ def _typed(plan: LogicalPlan, spec: InputSpec, value: Any) -> pa.Table | None:
         value = _rows_of(spec.name, value)
     if value is None and not spec.optional:
         what = f"plan {plan.name} needs the input {spec.name}"
-        raise PlanError(Problem(what, hint=f"-i {spec.name}=FILE"))
+        raise PlanError(what, hint=f"-i {spec.name}=FILE")
     rows = [] if value is None else value
     aside = set_aside(rows) if own else ()
     partition, key = (cut.partition, cut.key) if cut else ("", "")
@@ -343,5 +339,5 @@ def _rows_of(name: str, frame: Frame) -> pa.Table:
     """The rows of a relation that is an input. Raises InputError for a computed relation."""
     if frame.made.table is None:
         what = f"input {name} is a relation that is not computed yet ({frame.node.keyword})"
-        raise InputError(Problem(what, hint=f"{name}=session.run(frame).to_arrow()"))
+        raise InputError(what, hint=f"{name}=session.run(frame).to_arrow()")
     return frame.made.table

@@ -105,6 +105,7 @@ class GraphStates:
     def __post_init__(self) -> None:
         """Note the fingerprints of keys."""
         self._prints: dict[Id, Id] = {}
+        self._base: set[Id] = set()  # the stored rows that the scratch copy begins with
 
     def print_of(self, row: Id) -> Id:
         """The label of a row, and the fingerprint of its key."""
@@ -121,7 +122,9 @@ class GraphStates:
         return not made or any(print_of(n, stored[n]) in prints for n, prints in made.items())
 
     def base(self, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
-        """The rows of tables that the plan did not make, and edges between them."""
+        """The rows of tables that the plan did not make, and edges between them, without the values
+        that the plan wrote to them. A text that is searched stays: others may have written it before.
+        """
         kept: dict[str, pa.Table] = {}
         keys: dict[str, set[str]] = {}
         labels = (*self.graph.nodes, *self.graph.edges)
@@ -134,9 +137,34 @@ class GraphStates:
                     there = keys[getattr(label, end)]
                     ends = table.column(end).to_pylist()
                     mask = [m and e in there for m, e in zip(mask, ends, strict=True)]
-            kept[label.name] = table.filter(pa.array(mask, pa.bool_()))
-            keys[label.name] = {key for key, m in zip(own, mask, strict=True) if m}
+            rows = table.filter(pa.array(mask, pa.bool_()))
+            left = [key for key, m in zip(own, mask, strict=True) if m]
+            kept[label.name], keys[label.name] = self._unwritten(label, rows, left), set(left)
         return kept
+
+    def _unwritten(self, label: Label, table: pa.Table, keys: list[str]) -> pa.Table:
+        """Rows of the base without the values that the plan wrote."""
+        texts = {name for index in label.fulltext.values() for name in index}
+        gone: dict[str, dict[int, Any]] = defaultdict(dict)
+        for i, row in enumerate((label.name, key) for key in keys):
+            self._base.add(row)
+            written = self.before.get(self.print_of(row))
+            if written is None:
+                continue
+            stored = self.stored.values[row]
+            for name in written.values.keys() & stored.keys() - texts - label.open - {*label.ends}:
+                if not self._is_edited(written, name, stored[name]):
+                    gone[name][i] = None
+            for name in written.united.keys() & stored.keys():
+                prints = written.united[name]
+                gone[name][i] = [v for v in stored[name] if fingerprint(v) not in prints]
+        for name, changed in gone.items():
+            column = table.column(name).to_pylist()
+            for i, value in changed.items():
+                column[i] = value
+            at = table.column_names.index(name)
+            table = table.set_column(at, name, pa.array(column, table.schema.field(name).type))
+        return table
 
     def merged(self) -> dict[Id, Merged]:
         """What becomes of every row that the plan wrote or writes."""
@@ -153,6 +181,9 @@ class GraphStates:
     def _merge(self, row: Id, stored: Values | None, new: Values | None) -> Merged:
         at = self.print_of(row)
         written = self.before.get(at)
+        if row in self._base:  # the plan worked on the stored values
+            kept = stored[_MADE] if stored and _MADE in stored else None
+            return Merged(new and {**new, **({_MADE: kept} if kept is not None else {})})
         if stored is None:
             is_deleted = written is not None and not written.deleted
             if new is None or not is_deleted or at in self.restated or self.discard:

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from semgraph.compare.trial import Snapshot
 from semgraph.diff import FILE, Change, Diff
-from semgraph.errors import BudgetReached, PlanError, Problem, SemgraphError
+from semgraph.errors import BudgetReached, PlanError, SemgraphError
 from semgraph.execution.commit import witness_of, witness_sink
 from semgraph.execution.record import COMPARED, REFRESHED, Run, RunRecord, timestamp
 from semgraph.execution.result import Result
@@ -134,10 +134,10 @@ def require_refreshable(plan: LogicalPlan, resources: Resources) -> Windowing:
     if plan.windows is None or not plan.writes:
         lacks = "windows" if plan.windows is None else "writes"
         what = f"plan {plan.name} has no {lacks}, so no markers tell which rows it wrote"
-        raise PlanError(Problem(what, hint=f"run it again: semgraph run {plan.file or plan.name}"))
+        raise PlanError(what, hint=f"run it again: semgraph run {plan.file or plan.name}")
     if "engine" in resources.settings.values:
         what = "a refresh runs in this process: an engine runs plans, and refreshes no graph"
-        raise PlanError(Problem(what, hint="leave the engine out"))
+        raise PlanError(what, hint="leave the engine out")
     return plan.windows
 
 

@@ -23,7 +23,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from semgraph.errors import PlanError, Problem, SemgraphError, StoreUnavailable
+from semgraph.errors import PlanError, SemgraphError, StoreUnavailable
 from semgraph.execution.observations import ObservationFile
 from semgraph.execution.runtime import Clock, Opened, require_prices
 from semgraph.llm.base import LLM, Borrowed, Embedder, Limits, ModelSpec, falls_back
@@ -467,10 +467,11 @@ class Resources:
         """These resources with other models, by role, step or `embed`; `llm` is that of all roles. A
         model is a name, an object, or a role of these resources. Raises PlanError.
         """
-        found = {
-            key: self.bound_models.get(m, m) if isinstance(m, str) else m
-            for key, m in models.items()
-        }
+        bound, found = self.bound_models, dict[str, Any]()
+        for key, m in models.items():
+            if isinstance(m, str) and m not in bound and not names_model(m):
+                falls_back(m, bound)  # raises for a misspelt role
+            found[key] = bound.get(m, m) if isinstance(m, str) else m
         own = {key: model for key, model in found.items() if not isinstance(model, str | ModelSpec)}
         for role, model in own.items():
             require_model(role, model)
@@ -553,30 +554,30 @@ class Resources:
         models = self.sending_batches
         if models and self.settings.journal_path is None:
             raise PlanError(
-                Problem(
-                    f"{models[0]} sends batches, and there is no journal to record them: an interrupted run "
-                    "would pay twice",
-                    hint="name a journal (semgraph.toml, [journal]), or leave batch=true out",
-                )
+                f"{models[0]} sends batches, and there is no journal to record them: an interrupted run "
+                "would pay twice",
+                hint="name a journal (semgraph.toml, [journal]), or leave batch=true out",
             )
 
     def _models(
         self, endpoints: Endpoints, stack: Stack, recording: Path | Recording, scope: str
     ) -> LLM:
         """The models of all roles behind one `LLM`, in a scope of the journal. All scopes share
-        endpoints and limiters. A model is opened when its role is first used.
+        endpoints and limiters. A model is opened when its role is first used. In a comparison's scope,
+        models that differ in what their answers cost share none.
         """
         stack, wrapped = replace(stack, scope=scope), dict[str | int, LLM]()
 
         def find(role: str) -> LLM:
             model = self.model(role)
             key = str(model) if isinstance(model, ModelSpec) else id(model)
-            if key not in wrapped:
-                wrapped[key] = (
-                    endpoints.wrapped(model, self.settings, stack, recording)
-                    if isinstance(model, ModelSpec)
-                    else wrapped_model(model, self._limiter(model, model.limits.in_flight), stack)
-                )
+            if key not in wrapped and isinstance(model, ModelSpec):
+                costs = "".join(f" {n}={v}" for n, v in model.options if n in ("batch", "price"))
+                own = replace(stack, scope=scope and scope + costs)
+                wrapped[key] = endpoints.wrapped(model, self.settings, own, recording)
+            elif key not in wrapped and not isinstance(model, ModelSpec):
+                limiter = self._limiter(model, model.limits.in_flight)
+                wrapped[key] = wrapped_model(model, limiter, stack)
             return wrapped[key]
 
         return Roles(find("default"), find)
@@ -658,7 +659,7 @@ class Resources:
         if isinstance(groups, Iterable) and not isinstance(groups, str):
             names = list(groups)
         if odd := [name for name in names or () if not isinstance(name, str)]:
-            raise PlanError(Problem(f"a group is a text, not {odd[0]!r:.80}"))
+            raise PlanError(f"a group is a text, not {odd[0]!r:.80}")
         answers = vectors = 0
         for path in filter(Path.exists, self.journals):
             journal, _ = await _opened(path, None)
@@ -708,7 +709,7 @@ def require_model(role: str, model: Any) -> None:
     """Refuse an object that is no model, or for the role `embed` no embedder. Raises PlanError."""
     if not hasattr(model, "embed" if role == "embed" else "complete"):
         hint = 'a name such as "openai:gpt-4.1-mini", or an object'
-        raise PlanError(Problem(f"{role}: {model!r} is no model", hint=hint))
+        raise PlanError(f"{role}: {model!r} is no model", hint=hint)
 
 
 def _name_of(model: LLM | ModelSpec) -> str:

@@ -40,6 +40,7 @@ class Resumed:
         plan: Its plan's name.
         params: The values of the plan's parameters.
         use: The implementations of steps.
+        models: The models that the call chose for steps, as `@ small`.
         prompts: The files in the place of prompts, by name.
         inputs: Its rows.
         functions: The functions that its expressions call, each with the SHA-256 of its file.
@@ -61,6 +62,7 @@ class Resumed:
     engine: tuple[str, int] | None = None
     records: tuple[Path, ...] = ()
     prompts: Mapping[str, str] = field(default_factory=dict)
+    models: Mapping[str, str] = field(default_factory=dict)
 
     def rows(self, plan: LogicalPlan) -> dict[str, Any]:
         """Its rows; for inputs of all partitions, the word `all`. Empty without a run."""
@@ -128,9 +130,7 @@ def recorded_run(ref: str, runs: Path | None) -> Run:
     """The record of a run. Raises PlanError if there is none."""
     if runs is None:
         there = "no records are kept"
-        raise PlanError(
-            Problem(f'there is no run "{ref}"', there=there, hint="give runs= a folder")
-        )
+        raise PlanError(f'there is no run "{ref}"', there=there, hint="give runs= a folder")
     return find_run(ref, runs)
 
 
@@ -161,7 +161,7 @@ def read_resumed(ref: str, runs: Path | None) -> Resumed:
         facts.get("functions") or {}, facts.get("asked") or {}, chosen,
         (str(facts["engine"]), int(facts["shards"])) if "engine" in facts else None,
         tuple(record for folder in _resumed(run) for record in records_of(folder)),
-        facts.get("prompts") or {},
+        facts.get("prompts") or {}, facts.get("chosen_models") or {},
     )  # fmt: skip
 
 
@@ -179,4 +179,4 @@ def require_same_plan(earlier: Resumed, plan: str | Path, folder: Path) -> None:
     if name is not None and str(name) != earlier.plan:
         hint = f"resume it: semgraph run {earlier.plan} --resume {earlier.run}"
         what = f"run {earlier.run} was a run of {earlier.plan}, not of {name}"
-        raise PlanError(Problem(what, hint=hint))
+        raise PlanError(what, hint=hint)

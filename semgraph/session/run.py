@@ -16,7 +16,7 @@ from typing import Any, get_args
 import numpy as np
 import pyarrow as pa
 
-from semgraph.errors import EngineError, PlanError, Problem, SemgraphError, did_you_mean
+from semgraph.errors import EngineError, PlanError, SemgraphError, did_you_mean
 from semgraph.execution.executor import Executor
 from semgraph.execution.observations import Observations
 from semgraph.execution.outcome import ExecutorOptions, RunOutcome
@@ -41,7 +41,13 @@ from semgraph.execution.result import (
     exit_code,
     result_rows,
 )
-from semgraph.execution.runtime import Opened, Runtime, batched_operators, require_prices
+from semgraph.execution.runtime import (
+    Opened,
+    RowRecorder,
+    Runtime,
+    batched_operators,
+    require_prices,
+)
 from semgraph.execution.uniform import Uniform
 from semgraph.execution.windows import RecordedWindow
 from semgraph.expr.canonical import canonical
@@ -51,7 +57,7 @@ from semgraph.llm.base import LLM
 from semgraph.llm.stack import bound
 from semgraph.logical.iterate import Round
 from semgraph.logical.node import Node, rewrite, walk
-from semgraph.logical.plan import LogicalPlan
+from semgraph.logical.plan import LogicalPlan, models_of
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import OnError, Semantic
 from semgraph.meter import Meter
@@ -211,9 +217,7 @@ def trimmed(request: RunRequest) -> LogicalPlan:
         if until not in plan.steps:
             there = "steps: " + ", ".join(plan.steps)
             hint = did_you_mean(until, plan.steps)
-            raise PlanError(
-                Problem(f'plan {plan.name} has no step "{until}"', there=there, hint=hint)
-            )
+            raise PlanError(f'plan {plan.name} has no step "{until}"', there=there, hint=hint)
         plan = replace(plan, writes=(), returns={until: plan.steps[until]})
     if on_error not in {None, *get_args(OnError)}:
         raise PlanError(f"on_error is {on_error!r}: use one of {', '.join(get_args(OnError))}")
@@ -294,7 +298,7 @@ async def _migrate(plan: LogicalPlan, opened: Opened, *, write: bool) -> list[st
     ]
 
 
-class _Recorder:
+class _Recorder(RowRecorder):
     """The record of a run: its facts, rows, failed rows and calls. Rows are recorded by their
     positions in the whole input, before and after their window is committed.
     """
@@ -305,7 +309,6 @@ class _Recorder:
         self, request: RunRequest, physical: PhysicalPlan, folder: Path, *, texts: bool
     ) -> None:
         self.record = RunRecord(folder)
-        self.begin, self.take_back = self.record.begin, self.record.take_back
         self.calls = CallLog(self.record, texts=texts)
         self.lineage = _lineage(request, self.record)
         self.outcome = RunOutcome()
@@ -323,6 +326,14 @@ class _Recorder:
             if request.share is None:  # the record of the whole run has the rows of a share
                 keep_inputs(self.record.folder, request.inputs)
         self.record.describe(**asked_facts(request), **facts)
+
+    def begin(self) -> None:
+        """See `RowRecorder.begin`."""
+        self.record.begin()
+
+    def take_back(self) -> None:
+        """See `RowRecorder.take_back`."""
+        self.record.take_back()
 
     def keep(self) -> None:
         """See `RowRecorder.keep`."""
@@ -424,6 +435,7 @@ def asked_facts(request: RunRequest) -> dict[str, Any]:
         "file": plan.file,
         "params": dict(plan.params),
         "use": {step: str(choice) for step, choice in {**plan.use, **plan.replaced}.items()},
+        "chosen_models": models_of(plan.asked),
         "prompts": dict(plan.prompts),
         "kind": request.kind,
         "asked": request.options.recorded,
@@ -635,10 +647,7 @@ class PlanRun:
     async def _finish(self, status: str, why: str | None) -> None:
         outcome, stored = self.outcome, self.resources.observations()
         self.resources.owned.spent.add(self.meter.total())
-        outcome.notes += [
-            *self._notes_of_answers(),
-            *self._notes_of_store(),
-        ]
+        outcome.notes += [*self._notes_of_answers(), *self._notes_of_store()]
         if self.opened.journal is not None:
             outcome.notes += self.opened.journal.notes
             self.opened.journal.notes.clear()
@@ -742,9 +751,7 @@ class PlanRun:
             stopped=outcome.stopped,
             record=self.recorder.record.folder if self.recorder else None,
             exit_code=exit_code(
-                stopped=outcome.stopped,
-                halted=bool(outcome.halted),
-                failed=bool(outcome.failures),
+                stopped=outcome.stopped, halted=bool(outcome.halted), failed=bool(outcome.failures)
             ),
             uniform=self.uniform,
         )

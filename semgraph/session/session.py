@@ -32,7 +32,7 @@ from semgraph.llm.base import LLM, ROLES, Embedder
 from semgraph.llm.journal import size_on_disk
 from semgraph.llm.settings import Settings, check_role
 from semgraph.llm.stack import Budget
-from semgraph.logical.plan import LogicalPlan, choices_over, without_absent
+from semgraph.logical.plan import LogicalPlan, choices_over, models_of, without_absent
 from semgraph.logical.schema import Graph
 from semgraph.logical.semantic import OnError
 from semgraph.meter import StepMetrics
@@ -222,36 +222,41 @@ class Session:
         resources: Resources | None = None,
     ) -> LogicalPlan:
         """A checked plan. With `resume`, unset parameters, implementations and prompts come from that
-        run. `resources` are the models that it is for; default: those of the session. Raises
-        PlanError.
+        run. `resources` are the models that it is for; default: those of the session.
+
+        The choice of a step is that of `use` (also of the call that prepared a plan before), else the
+        session's, the resumed run's, the plan's; its model that of `use`, else the one that `models`
+        bind to the step, else of the others in this order.
+
+        Raises:
+            PlanError: The plan is wrong, or an option names what it lacks.
         """
         if not isinstance(use, Mapping | None):
             hint = f'write use={{STEP: "{use}"}}, with the name of the step'
             raise PlanError(Problem("use names implementations by step", hint=hint))
         with interruptible():
-            chosen = choices_over(use or {}, self.use)
+            of, asked = resources or self._resources, choices_over(use or {}, {})
             if isinstance(plan, (str, Path)):
                 earlier = self.resumed(resume)
                 if earlier.plan:
                     require_same_plan(earlier, plan, self.folder)
                 values = {**earlier.params, **(params or {})}
-                chosen, files = (
-                    choices_over(chosen, earlier.use),
-                    {**earlier.prompts, **(prompts or {})},
-                )
-                loaded = self._plans.load(plan, values, preset, chosen, files)
-                return self._by_models(loaded, resources)
-            if not isinstance(plan, (LogicalPlan, Frame)):
+                asked = choices_over(asked, earlier.models)
+                chosen = choices_over(choices_over(asked, self.use), earlier.use)
+                files = {**earlier.prompts, **(prompts or {})}
+                logical = self._plans.load(plan, values, preset, chosen, files)
+            elif not isinstance(plan, (LogicalPlan, Frame)):
                 raise no_plan(plan)
-            if params or preset or prompts:
+            elif params or preset or prompts:
                 what = "parameters, presets and prompts take effect when a plan is loaded"
                 raise PlanError(Problem(what, hint="give the plan's name or path"))
-            logical = plan if isinstance(plan, LogicalPlan) else plan.to_plan()
-            return self._by_models(logical.using(chosen), resources)
-
-    def _by_models(self, plan: LogicalPlan, resources: Resources | None = None) -> LogicalPlan:
-        of = resources or self._resources
-        return plan.by_models((*of.settings.chosen_roles, *of.objects.models), ROLES)
+            else:
+                logical = plan if isinstance(plan, LogicalPlan) else plan.to_plan()
+                logical.require_steps(asked)
+                asked = choices_over(asked, logical.asked)
+                logical = logical.using(choices_over(asked, self.use))
+            logical = logical.by_models((*of.settings.chosen_roles, *of.objects.models), ROLES)
+            return replace(logical.using(models_of(asked)), asked=asked) if asked else logical
 
     def resumed(self, run: str | None) -> Resumed:
         """The request of a recorded run; empty without a run. Raises PlanError if there is no such
@@ -697,7 +702,7 @@ class Session:
         """Check that limits in dollars can be enforced. Raises PlanError if a model that the plans use
         has no known price, or is for a misspelt role or step.
         """
-        await self._resources.require_prices([self._by_models(plan) for plan in plans])
+        await self._resources.require_prices([self.prepare(plan) for plan in plans])
 
     def require_store(self, settings: Settings) -> None:
         """Check that the store name is complete. Raises PlanError or StoreUnavailable."""
@@ -835,18 +840,10 @@ class Session:
         Raises:
             PlanError: There is no such record, or the session keeps none.
         """
-        from semgraph.compare.comparison import Comparison
         from semgraph.render.html import save
 
         runs = self._records()
-        names = [
-            record.run
-            if isinstance(record, Result)
-            else record.id
-            if isinstance(record, Comparison)
-            else record
-            for record in records
-        ]
+        names = [str(getattr(each, "run", getattr(each, "id", each))) for each in records]
         return save(names or ["last"], self.folder / to, runs)
 
     def why(

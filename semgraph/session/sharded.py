@@ -28,7 +28,7 @@ from semgraph.engine.on_ray import (
     Task,
 )
 from semgraph.engine.sharding import Division, ShardRows, lay_out, shard_count
-from semgraph.errors import PlanError, Problem, SemgraphError
+from semgraph.errors import PlanError, SemgraphError
 from semgraph.execution.record import INPUTS, SHARDS, Run, RunRecord, new_run, read_calls, timestamp
 from semgraph.execution.result import HALTED, Progress, Result, exit_code
 from semgraph.execution.windows import unreadable, without_nul
@@ -186,13 +186,12 @@ def refuse_unshared(request: RunRequest, resources: Resources) -> None:
     here = resources.objects.store is not None or not lasts(resources.settings.store)
     if request.plan.uses_store and here:
         what = "an engine needs a store that all shards can open by its address"
-        hint = "name one: --store sqlite:PATH, or --store neo4j://HOST"
-        raise PlanError(Problem(what, hint=hint))
+        raise PlanError(what, hint="name one: --store sqlite:PATH, or --store neo4j://HOST")
     if request.options.record_to:
-        raise PlanError(Problem("an engine writes no recordings", hint="run it without --engine"))
+        raise PlanError("an engine writes no recordings", hint="run it without --engine")
     if request.runs is None:
         what = "an engine keeps the rows of its shards in the record of the run"
-        raise PlanError(Problem(what, hint='leave runs="" out'))
+        raise PlanError(what, hint='leave runs="" out')
 
 
 async def run_sharded(request: RunRequest, resources: Resources, spec: EngineSpec) -> Result:
@@ -419,7 +418,7 @@ def chosen_engine(resources: Resources, earlier: Resumed) -> ChosenEngine:
     if spec.shards not in {None, shards}:
         had = f"run {earlier.run} had {shards} shards, and the engine has {spec.shards}"
         what = f"{had}: what their journals have would be paid twice"
-        raise PlanError(Problem(what, hint="leave shards out of the engine"))
+        raise PlanError(what, hint="leave shards out of the engine")
     return ChosenEngine(replace(spec, shards=shards), required=True)
 
 

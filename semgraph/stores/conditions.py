@@ -421,8 +421,7 @@ def _computed(values: Sequence[Value], rows: pa.Table) -> list[pa.Array[Any]]:
     try:
         table = rows_of(f'SELECT {listed} FROM {ROWS} ORDER BY "#n"', {ROWS: numbered})
     except duckdb.Error as error:
-        what = f"a condition cannot be computed: {str(error).splitlines()[0]}"
-        raise DataError(what) from error
+        raise DataError(f"a condition cannot be computed: {str(error).splitlines()[0]}") from error
     return [_canonical(table.column(i).combine_chunks()) for i in range(len(values))]
 
 

@@ -230,7 +230,7 @@ def check_partition(store: str, graph: Graph, label: str, partition: str, key: s
         )
         what = f'{store}  stores {label} with {own}, and the graph "{graph.name}" has {other}'
         hint = "Nothing was read or written. Change the graph file, or name another store: --store"
-        raise PlanError(Problem(what, hint=hint))
+        raise PlanError(what, hint=hint)
 
 
 # Rows that a store reads, and tables that it returns.

@@ -87,7 +87,7 @@ def _neo4j(address: str, _folder: Path, env: Mapping[str, str]) -> Store:
     uri = address if ":" in address else env.get("NEO4J_URI", "")
     if not uri:
         hint = "set it, or name the store: --store neo4j://HOST:7687"
-        raise PlanError(Problem("store neo4j: NEO4J_URI is not set", hint=hint))
+        raise PlanError("store neo4j: NEO4J_URI is not set", hint=hint)
     user = env.get("NEO4J_USERNAME") or env.get("NEO4J_USER") or "neo4j"
     return Neo4jStore(uri, user, env.get("NEO4J_PASSWORD", ""), env.get("NEO4J_DATABASE"))
 
@@ -136,8 +136,7 @@ def store_spec(address: str) -> StoreSpec:
     hint = did_you_mean(address, [form for form in FORMS if ":" not in form])
     if address == _SQLITE.scheme or address.endswith((".db", ".sqlite", ".sqlite3")):
         hint = f"write sqlite:{'graph.db' if address == _SQLITE.scheme else address}"
-    there = f"stores: {', '.join(FORMS)}"
-    raise PlanError(Problem(f'unknown store "{address}"', there=there, hint=hint))
+    raise PlanError(f'unknown store "{address}"', there=f"stores: {', '.join(FORMS)}", hint=hint)
 
 
 def lasts(address: str) -> bool:

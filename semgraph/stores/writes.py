@@ -58,7 +58,8 @@ class WrittenRow:
     def add(self, number: int, later: Mapping[str, Any]) -> None:
         """Add what a later window wrote."""
         if later.get("d"):
-            self.deleted = True
+            self.values, self.created, self.united = {}, {}, {}
+            self.creates, self.deleted = False, True
             return
         self.deleted = False
         self.windows.append(number)

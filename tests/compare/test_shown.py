@@ -4,6 +4,8 @@ chart.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from rich.cells import cell_len
 from rich.text import Text
@@ -211,6 +213,15 @@ class TestForms:
         assert "$-$.015 [$-$.032 +.001]" in text
         assert "same rows" not in text
 
+    def test_a_name_in_latex_is_no_argument_and_no_accent(self) -> None:
+        arms = (
+            replace(arm, name=name)
+            for arm, name in zip(made().arms, ("[1,2]", "a|b<c"), strict=False)
+        )
+        text = replace(made(), arms=tuple(arms), reference="[1,2]").to_latex()
+        assert "\\midrule\n{}[1,2] & " in text
+        assert "a$|$b$<$c & " in text
+
     def test_markdown(self) -> None:
         head, rule, first, *_ = made().to_markdown().splitlines()
         assert head.startswith("| variant | calls | tokens in/out | $ cold |")
@@ -222,11 +233,11 @@ class TestForms:
         equal, worse = made().sentence().split(". ")
         assert equal == (
             "No difference of F1 is shown between block(rows=10) and nested_loop "
-            "(95 % -3.2 to +0.1 points, n = 500, 3 trials) for 0.01 of the tokens"
+            "(95 % -3.2 to +0.1 points, n = 500, 3 trials) for 0.005 of the tokens"
         )
         assert worse == (
             "cascade loses 2.1 points of F1 against nested_loop "
-            "(95 % 0.4 to 3.9, n = 500, 3 trials) for 0.00 of the tokens."
+            "(95 % 0.4 to 3.9, n = 500, 3 trials) for 0.003 of the tokens."
         )
 
 
@@ -240,5 +251,18 @@ def test_what_a_difference_shows_is_said_in_words() -> None:
 def test_quality_and_dollars_never_fall_away(width: int) -> None:
     long = arm("packed(rows=10) @ openai:gpt-4.1-nano, models.small=gpt", 9, 0.1, 1.0, Quality(0.9, 0.9, 0.9, (0.8, 0.95)))  # fmt: skip
     head = next(iter(shown(made(arms=(*made().arms, long)), width))).plain
+    assert "F1 [95 %]" in head
+    assert "$ cold" in head
+
+
+def test_they_outlast_what_the_variants_of_a_grid_change() -> None:
+    keys = ("models.default", "preset", "verdicts", "params.similar", "prompts.judge")
+    arms = [
+        replace(a, changes={key: f"{key} of {a.name} in a long text" for key in keys})
+        for a in made()
+    ]
+    arms = [replace(a, name=", ".join(a.changes.values())) for a in arms]
+    head = next(iter(shown(replace(made(), arms=tuple(arms), reference=arms[0].name), 80))).plain
+    assert head.split("  ")[0] == "models.default"
     assert "F1 [95 %]" in head
     assert "$ cold" in head

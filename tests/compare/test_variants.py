@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import semgraph as sg
-from semgraph.compare.variants import read_variants
+from semgraph.compare.variants import listed, read_variants
+from semgraph.conformance.cases import Oracle
 from semgraph.errors import PlanError
 from semgraph.render.comparison import lines
 from tests.compare.conftest import TRUE, compared, opened
 from tests.compare.standin import StandIn
+from tests.compare.test_ahead import MIND
 from tests.compare.test_plans import PLAN, episodes
 from tests.compare.test_plans import opened as with_graph
 from tests.llm.server import ModelServer
@@ -190,6 +193,105 @@ class TestOfAStep:
         assert server.requests == []
 
 
+class TestPrecedence:
+    """A choice of a call outranks the session's, and what a variant changes outranks the rest."""
+
+    @pytest.fixture
+    async def several(self, server, tmp_path):
+        at = {name: f"openai:{name}@{server.base_url}" for name in ("small", "big")}
+        models = at | {"complaints": at["big"]}
+        use = {"complaints": "packed(rows=2)"}
+        async with opened(server, tmp_path, models=models, use=use) as made:
+            yield made
+
+    @pytest.mark.parametrize("prepared", [False, True])
+    @pytest.mark.parametrize(
+        ("use", "models"),
+        [
+            ({}, ["big"]),
+            ({"complaints": "per_row"}, ["big"] * 2),
+            ({"complaints": "@ small"}, ["small"]),
+            ({"complaints": "per_row @ small"}, ["small"] * 2),
+        ],
+    )
+    async def test_of_a_run(self, several, server, plan, use, models, prepared):
+        if prepared:
+            await several.arun(several.prepare(plan, use=use), tickets=ROWS)
+        else:
+            await several.arun(plan, use=use, tickets=ROWS)
+        assert [body["model"] for body in server.requests] == models
+
+    @pytest.mark.parametrize(
+        ("use", "variant", "models"),
+        [
+            ("@ small", {"complaints": "per_row"}, ["small"] * 2),
+            ("packed(rows=1)", {"complaints": "@ small"}, ["small"] * 2),
+            ("per_row @ small", {"models.complaints": "big"}, ["big"] * 2),
+            ("@ big", {"models.complaints": "big", "complaints": "@ small"}, ["small"]),
+        ],
+    )
+    async def test_of_a_variant(self, several, server, plan, use, variant, models):
+        await whole(several, plan, {"a": variant}, use={"complaints": use})
+        assert [body["model"] for body in server.requests] == models
+
+    async def test_of_a_resumed_run(self, several, server, plan):
+        first = await several.arun(plan, use={"complaints": "per_row @ small"}, tickets=ROWS)
+        await several.arun(plan, resume=first.run, fresh=True)
+        assert {body["model"] for body in server.requests} == {"small"}
+
+    async def test_a_replaced_plan_keeps_the_models_of_other_steps(self, several, server, plan):
+        outer = plan.parent / "outer.yaml"
+        outer.write_text(
+            "plan: outer\ninputs: {tickets: {id: int64, text: string}}\nsteps:\n"
+            "  found: [{call: {plan: tickets, inputs: [tickets]}}]\n"
+            "  moans: [{from: found}, {sem_filter: 'Does “{text}” moan?'}]\nreturns: [moans]\n"
+        )
+        chosen = several.prepare(outer, use={"moans": "per_row @ small", "complaints": "per_row"})
+        await several.arun(several.prepare(chosen, use={"found": "short"}), tickets=ROWS)
+        assert [body["model"] for body in server.requests] == ["big"] * 2 + ["small"]
+        assert any("“Lovely, and ”" in text for text in sent(server))
+
+    async def test_a_step_that_a_plan_lacks_is_refused(self, session, complaints):
+        with pytest.raises(PlanError, match='no step "complaint" that calls .* mean "complaints"'):
+            session.prepare(complaints, use={"complaint": "per_row"})
+
+    async def test_a_model_for_what_a_plan_lacks_is_refused(self, several, plan):
+        for key, value, said in [
+            ("models.judge", "big", 'variant a: plan tickets has no role and no step "judge"'),
+            ("llm", "smal", 'variant a: no model is bound to the role "smal".*mean "small"'),
+        ]:
+            with pytest.raises(PlanError, match=said):
+                await whole(several, plan, {"a": {key: value}})
+
+
+class TestCosts:
+    async def test_models_at_two_prices_share_no_answer(self, session, server, plan):
+        at = f"openai:gpt-4.1-mini@{server.base_url}?price="
+        variants = {"cheap": {"llm": at + "1/2"}, "dear": {"llm": at + "10/20"}}
+        for fresh, calls in ((False, 4), (False, 0), (True, 4)):
+            found = await whole(session, plan, variants, fresh=fresh)
+            assert found.paid.calls == calls
+            costs = [arm.cold.dollars for arm in found]
+            assert costs[1] == pytest.approx(10 * costs[0])
+        assert len(server.requests) == 8
+
+    @pytest.mark.parametrize("journal", [None, False])
+    async def test_a_model_whose_replies_have_no_id(self, tmp_path, plan, journal):
+        class Bare(Oracle):
+            async def complete(self, request: Any) -> Any:
+                return replace(await super().complete(request), call_id="")
+
+        async with sg.Session(
+            llm=Bare(replace(MIND, answer=lambda _: {"answer": "yes"})),
+            store="memory",
+            folder=tmp_path,
+            journal=journal,
+        ) as session:
+            found = await whole(session, plan, {"a": {}, "b": {"complaints": "per_row"}})
+        assert [arm.cold.calls for arm in found] == [2, 2]
+        assert found.paid.calls == 2
+
+
 class TestGrid:
     async def test_the_product_of_all_values(self, session, server, plan):
         grid = {"params.word": ["complain", "moan"], "complaints": ["per_row", "packed(rows=2)"]}
@@ -208,6 +310,16 @@ class TestGrid:
         said = [line.plain for line in lines(await whole(session, plan, variants), 120)]
         assert said[0] == "all with preset=brief"
         assert "preset" not in said[1]
+
+
+def test_commas_within_brackets_separate_nothing():
+    text = 'params.of=[1,2],a=f(b=[1],c=[2],d=3),params.by={"x": [1], "y": 2},e=g'
+    assert listed(text) == [
+        "params.of=[1,2]",
+        "a=f(b=[1],c=[2],d=3)",
+        'params.by={"x": [1], "y": 2}',
+        "e=g",
+    ]
 
 
 class TestFiles:

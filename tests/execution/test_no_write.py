@@ -35,7 +35,6 @@ def state(folder: Path) -> dict[str, bytes]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "graph.yaml").write_text(GRAPH % ("", ""))
-    (tmp_path / "notes.yaml").write_text(PLAN)
     return tmp_path
 
 
@@ -45,13 +44,11 @@ def opened(folder: Path) -> semgraph.Session:
     )
 
 
-def known(session: semgraph.Session, **options: Any) -> int:
-    """How many of the notes the store holds already."""
-    return (
-        session.run(Path(session.folder) / "notes.yaml", notes=NOTES, **options)
-        .tables["known"]
-        .num_rows
-    )
+def known(session: semgraph.Session, plan: str = "notes", **options: Any) -> int:
+    """How many of the notes the store holds already, for a plan of this name."""
+    path = Path(session.folder) / f"{plan}.yaml"
+    path.write_text(PLAN.replace("plan: notes", f"plan: {plan}"))
+    return session.run(path, notes=NOTES, **options).tables["known"].num_rows
 
 
 def test_a_file_that_is_not_there_is_not_made(folder: Path) -> None:
@@ -73,10 +70,10 @@ def test_a_file_stays_as_it_is_and_is_read(folder: Path, grown: bool) -> None:
             GRAPH % (", more: string", "  Topic: {properties: {text: string}}\n")
         )
     with opened(folder) as session:
-        assert known(session, write=False, again=True) == 2
+        assert known(session, "others", write=False) == 2
     assert state(folder) == before
     with opened(folder) as session:
-        assert known(session, again=True) == 2
+        assert known(session, "others") == 2
     assert state(folder) != before
 
 
@@ -91,16 +88,16 @@ def test_a_run_that_reads_does_not_disturb_one_that_writes(folder: Path) -> None
         (folder / "graph.yaml").write_text(
             GRAPH % (", more: string", "  Topic: {properties: {text: string}}\n")
         )
-        assert known(session, write=False, again=True) == 2
+        assert known(session, "others", write=False) == 2
         after = (
             sqlite3.connect(folder / "graph.db")
             .execute("SELECT sql FROM sqlite_master ORDER BY name")
             .fetchall()
         )
         assert layout == after
-        assert known(session, again=True) == 2
+        assert known(session, "others") == 2
     with opened(folder) as session:
-        assert known(session, again=True) == 2
+        assert known(session, "later") == 2
 
 
 async def test_a_store_that_was_opened_to_read_can_be_written_afterwards(tmp_path):

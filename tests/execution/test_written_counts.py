@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +45,14 @@ async def run(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
         llm=Oracle(Mind()), store=store, folder=tmp_path, runs="", journal=False
     )
 
+    runs = itertools.count()
+
     async def counted(write: str, rows: list[Any], *, windows: bool = False) -> dict[str, int]:
         text = PLAN.replace("WRITE", write)
         text = text.replace("steps", WINDOWS, 1) if windows else text
+        text = re.sub("plan: .*", f"plan: counted{next(runs)}", text, count=1)
         (tmp_path / "counted.yaml").write_text(text, encoding="utf-8")
-        result = await session.arun(tmp_path / "counted.yaml", people=rows, again=True)
+        result = await session.arun(tmp_path / "counted.yaml", people=rows)
         assert not result.failed
         return {label: n for label, n in result.written.items() if n}
 

@@ -66,8 +66,9 @@ class Strike:
         for store in (SqliteStore, Neo4jStore):
             self._listen(store)
             store.ensure = self._around(store.ensure, "store setup")  # type: ignore[method-assign]
-            commit = self._around(store.commit, "inside commit")
-            store.commit = self._between(commit, "before commit", "after commit")  # type: ignore[method-assign]
+            for name in ("commit", "replace"):
+                commit = self._around(getattr(store, name), "inside commit")
+                setattr(store, name, self._between(commit, "before commit", "after commit"))
         self._inside_commits()
         self._journal()
         keep = RunRecord.keep

@@ -28,6 +28,11 @@ def run(task: dict[str, Any]) -> dict[str, Any]:
     strike.install()
     settings = {name: task[name] for name in ("llm", "embedder", "store", "folder")}
     with semgraph.Session(**settings) as session:
+        if task.get("refresh"):
+            refresh = session.refresh(task["plan"], **task["inputs"])
+            refresh.apply()
+            told = {"changes": len(refresh.diff)}
+            return {**told, "passed": strike.counts, "modules": list(sys.modules)}
         try:
             result = session.run(
                 task["plan"], resume=task["resume"], **({} if task["resume"] else task["inputs"])

@@ -53,6 +53,19 @@ class TestExact:
     def test_rows_without_an_error_in_several_trials_count_once(self):
         assert score(dict.fromkeys(range(4), (3, 3, 3))).interval == proportion(4, 4)
 
+    def test_equal_trials_say_no_more_than_one(self):
+        right, wrong = dict.fromkeys(range(49), (3, 3, 3)), {49: (0, 3, 3)}
+        assert score(right | wrong).interval == proportion(49, 50)
+        assert score(right | {49: (0, 3, 0)}).interval == score(
+            dict.fromkeys(range(49), (1, 1, 1)) | {49: (0, 1, 0)}
+        ).interval  # fmt: skip
+
+    def test_rows_that_agree_in_no_trial_count_once(self):
+        one, other = (
+            answers([{"id": n, "of": of} for n in range(4)], ["id"], ["of"]) for of in "ab"
+        )
+        assert agreement(*[(one, other)] * 3).interval == proportion(0, 4)
+
     def test_edges_of_one_graph_are_no_independent_draws(self):
         assert score(labels([True] * 20), independent=False).interval is None
 
@@ -125,3 +138,32 @@ class TestDifferences:
             [{"id": 1, "of": x} for x in "abce"] + [{"id": 2, "of": "a"}], ["id"], ["of"]
         )
         assert agreement((ours, theirs)).value == pytest.approx((0.75 + 1) / 2)
+
+
+class TestFewDifferences:
+    """Resampling sees no variance where all that differs differs alike."""
+
+    @pytest.mark.parametrize(
+        ("better", "of", "units"), [(2, 2, 2), (4, 4, 300), (5, 5, 5), (6, 7, 40)]
+    )
+    def test_none_is_shown_where_the_exact_test_of_mcnemar_shows_none(self, better, of, units):
+        ours = labels(n < better or n >= of for n in range(units))
+        theirs = labels(n >= better for n in range(units))
+        assert binomtest(better, of).pvalue > 0.05
+        found = difference(ours, theirs)
+        assert found.interval.low <= 0 < found.value == pytest.approx((2 * better - of) / units)
+
+    def test_where_all_rows_differ_alike_the_interval_is_exact(self):
+        low, high = difference(labels([True] * 20), labels([False] * 20)).interval
+        exact = binomtest(20, 20).proportion_ci(0.95).low
+        assert (low, high) == pytest.approx((2 * exact - 1, 1.0))
+
+    def test_few_queries_show_nothing_however_much_they_gain(self):
+        gains = [(0.9, 0.1), (0.8, 0.2), (0.7, 0.1)]
+        ours, theirs = ({n: (of[i], 1, 1) for n, of in enumerate(gains)} for i in (0, 1))
+        assert difference(ours, theirs).interval.low < 0
+        more = [
+            {n: (value, 1, 1) for n, value in enumerate(values * 4)}
+            for values in zip(*gains, strict=True)
+        ]
+        assert difference(*more).interval.low > 0

@@ -15,7 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from semgraph.errors import PlanError, Problem
+from semgraph.errors import PlanError
 from semgraph.execution.record import Run, find_run
 from semgraph.folders import plans_folder
 from semgraph.privacy import RUNS, folders_in, redacted, write_private
@@ -40,7 +40,7 @@ def save(refs: Sequence[str], to: Path, runs: Path = RUNS) -> Path:
         OSError: The file cannot be written.
     """
     if to.suffix.lower() not in {".html", ".htm", ""}:
-        raise PlanError(Problem(f"{to}: a report is a page of HTML", hint=f"write {to.stem}.html"))
+        raise PlanError(f"{to}: a report is a page of HTML", hint=f"write {to.stem}.html")
     records = list({run.folder: run for run in (find_run(ref, runs) for ref in refs)}.values())
     text = redacted(page(records))
     for folder in sorted(_folders(records), key=len, reverse=True):

@@ -236,8 +236,7 @@ def in_layers(sizes: Mapping[str, tuple[float, float]], edges: Iterable[Pair]) -
     routes = {pair: _route(*pair, ranks) for pair in lines}
     every: dict[Node, tuple[float, float]] = dict(sizes)
     every |= {n: _BEND for route in routes.values() for n in route if n not in every}
-    layers = _ordered(sizes, ranks, routes)
-    centres = _centres(layers, routes, every)
+    layers, centres = _placed(ranks, routes, every)
     tops, top = [], 0.0
     for layer in layers:
         tops.append(top)
@@ -291,59 +290,37 @@ def _route(source: str, target: str, ranks: Mapping[str, int]) -> list[Node]:
     return [source, *((source, target, i) for i in range(first + step, last, step)), target]
 
 
-def _ordered(
-    names: Iterable[str], ranks: Mapping[str, int], routes: Mapping[Pair, Sequence[Node]]
-) -> list[list[Node]]:
-    """The nodes of each layer, ordered to reduce crossings: each near the mean of its neighbours."""
-    layers: list[list[Node]] = [[] for _ in range(max(ranks.values(), default=-1) + 1)]
-    for name in names:
-        layers[ranks[name]].append(name)
-    for route in routes.values():
-        for node in route[1:-1]:
-            layers[node[2]].append(node)
-    above, below = _neighbours(routes)
-    for sweep in range(_SWEEPS):
-        near = below if sweep % 2 else above
-        for i in range(len(layers)) if near is above else reversed(range(len(layers))):
-            place = {node: j for layer in layers for j, node in enumerate(layer)}
-            layers[i].sort(
-                key=lambda node: _mean([place[n] for n in near.get(node, ())], place[node])
-            )
-    return layers
-
-
-def _neighbours(
+def _placed(
+    ranks: Mapping[str, int],
     routes: Mapping[Pair, Sequence[Node]],
-) -> tuple[dict[Node, list[Node]], dict[Node, list[Node]]]:
-    above: dict[Node, list[Node]] = {}
-    below: dict[Node, list[Node]] = {}
+    sizes: Mapping[Node, tuple[float, float]],
+) -> tuple[list[list[Node]], dict[Node, float]]:
+    """The nodes of each layer, ordered to reduce crossings, and their centres: each near the mean of
+    its neighbours.
+    """
+    import networkx as nx
+
+    layers: list[list[Node]] = [[] for _ in range(max(ranks.values(), default=-1) + 1)]
+    for node in sizes:
+        layers[ranks[node] if node in ranks else node[2]].append(node)
+    down = nx.DiGraph()
+    down.add_nodes_from(sizes)
     for route in routes.values():
-        for one, other in pairwise(route):
-            above.setdefault(other, []).append(one)
-            below.setdefault(one, []).append(other)
-    return above, below
+        nx.add_path(down, route)
+    centres: dict[Node, float] = {}
+    for layer in layers:
+        centres |= _packed(layer, dict.fromkeys(layer, 0.0), sizes)
+    for sweep in range(2 * _SWEEPS):
+        near = down.succ if sweep % 2 else down.pred
+        for layer in reversed(layers) if sweep % 2 else layers:
+            wanted = {n: _mean([centres[o] for o in near[n]], centres[n]) for n in layer}
+            layer.sort(key=wanted.__getitem__)
+            centres |= _packed(layer, wanted, sizes)
+    return layers, centres
 
 
 def _mean(values: Sequence[float], default: float) -> float:
     return sum(values) / len(values) if values else default
-
-
-def _centres(
-    layers: Sequence[Sequence[Node]],
-    routes: Mapping[Pair, Sequence[Node]],
-    sizes: Mapping[Node, tuple[float, float]],
-) -> dict[Node, float]:
-    """The centres of all nodes: near their neighbours, in the order of their layers."""
-    above, below = _neighbours(routes)
-    centres: dict[Node, float] = {}
-    for layer in layers:
-        centres |= _packed(layer, dict.fromkeys(layer, 0.0), sizes)
-    for sweep in range(_SWEEPS):
-        near = below if sweep % 2 else above
-        for layer in layers if near is above else reversed(layers):
-            wanted = {n: _mean([centres[o] for o in near.get(n, ())], centres[n]) for n in layer}
-            centres |= _packed(layer, wanted, sizes)
-    return centres
 
 
 def _packed(

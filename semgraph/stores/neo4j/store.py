@@ -160,13 +160,7 @@ class Neo4jStore:
         database: None: the user's home database.
     """
 
-    def __init__(
-        self,
-        uri: str,
-        user: str,
-        password: str,
-        database: str | None = None,
-    ) -> None:
+    def __init__(self, uri: str, user: str, password: str, database: str | None = None) -> None:
         self._bolt = Bolt(uri, user, password, database)
         self._outdated: dict[tuple[str, str], int] = {}
         self._begin()
@@ -455,11 +449,7 @@ class Neo4jStore:
                 )
         return {name: history_of(heads[name], rows[name], windows[name]) for name in asked}
 
-    async def commit(
-        self,
-        batch: WriteBatch,
-        marker: CommitMarker | None = None,
-    ) -> Written:
+    async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
         """Write all of a batch, or nothing, in one transaction and one round trip.
 
         Raises:

@@ -286,15 +286,12 @@ class TextRanking(Protocol):
 
     def take(self, k: int | None) -> Hits:
         """The best k rows (None: all), best first, ties by key."""
-        ...
 
     def score(self, ids: Sequence[int]) -> Hits:
         """Scores of some rows; rows without any of the words are left out."""
-        ...
 
     def words_of(self, ids: Sequence[int]) -> Iterable[frozenset[str]]:
         """The words of some rows."""
-        ...
 
 
 def ranking(

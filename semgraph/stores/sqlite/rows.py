@@ -13,15 +13,7 @@ import pyarrow as pa
 from semgraph.expr import Scalar, Type
 from semgraph.expr.types import type_of_arrow
 from semgraph.stores.base import Alias
-from semgraph.stores.conditions import (
-    Prop,
-    Term,
-    Test,
-    Value,
-    evaluate,
-    read_all,
-    values_of,
-)
+from semgraph.stores.conditions import Prop, Term, Test, Value, evaluate, read_all, values_of
 from semgraph.stores.prepare import column, partitions_of, typed
 from semgraph.stores.sqlite.schema import ID, Table, encode, quote, temporary
 from semgraph.stores.sqlite.vectors import Caches
@@ -151,7 +143,6 @@ class Ranker(Protocol):
         """The hits, row by row, best first, at most k per row; within a transaction, after the rows
         are loaded.
         """
-        ...
 
 
 @dataclass(frozen=True)

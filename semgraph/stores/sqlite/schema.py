@@ -146,6 +146,11 @@ class Table:
             raise EngineError(f'{self.label.name} has no property "{name}"; it has {known}')
         return self.columns[name]
 
+    @property
+    def fulltext(self) -> list[str]:
+        """The names of its full-text tables."""
+        return [_words_name(self.label, index) for index in self.label.fulltext]
+
     def words(self, prop: str) -> tuple[str, tuple[str, ...]]:
         """The full-text table with a property, and all properties in it."""
         index, properties = next((i, p) for i, p in self.label.fulltext.items() if prop in p)

@@ -162,11 +162,7 @@ class Nearest:
         return best, queries
 
     def _compared(
-        self,
-        con: sqlite3.Connection,
-        blocks: Sequence[Block],
-        chosen: Candidates,
-        query: Floats,
+        self, con: sqlite3.Connection, blocks: Sequence[Block], chosen: Candidates, query: Floats
     ) -> list[tuple[float, int]]:
         compared: list[tuple[float, int]] = []
         for i in sorted(set(chosen.block.tolist())):

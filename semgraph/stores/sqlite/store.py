@@ -77,6 +77,7 @@ from semgraph.stores.sqlite.write import (
     ReadMarkers,
     clear,
     commit,
+    forget_words,
     next_version,
     replace,
 )
@@ -97,12 +98,7 @@ class SqliteStore:
             int8.
     """
 
-    def __init__(
-        self,
-        path: str | PathLike[str],
-        *,
-        exact_up_to: int = EXACT_UP_TO,
-    ) -> None:
+    def __init__(self, path: str | PathLike[str], *, exact_up_to: int = EXACT_UP_TO) -> None:
         self.path = fspath(path)
         self._exact_up_to = exact_up_to
         self._file = self._main = File(self.path, self.name)
@@ -346,11 +342,7 @@ class SqliteStore:
             lambda con: ReadMarkers(con, tables, plan).history(partitions), large=True
         )
 
-    async def commit(
-        self,
-        batch: WriteBatch,
-        marker: CommitMarker | None = None,
-    ) -> Written:
+    async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
         """Write a batch and its commit marker in one transaction. Raises ConcurrentWrite, DataError,
         StoreUnavailable.
         """
@@ -359,10 +351,16 @@ class SqliteStore:
             return Written()
         merges = await self._encoded(batch)
 
-        def work(con: sqlite3.Connection) -> dict[str, int]:
-            return commit(con, tables, batch, merges, marker)
+        forgets = batch.deletes and marker is None
 
-        return Written(await self._file.run(work, writes=True, large=_large(batch.rows)))
+        def work(con: sqlite3.Connection) -> dict[str, int]:
+            counts = commit(con, tables, batch, merges, marker)
+            if forgets:
+                forget_words(con, tables)
+            return counts
+
+        large = forgets or _large(batch.rows)
+        return Written(await self._file.run(work, writes=True, large=large, forgets=forgets))
 
     async def replace(self, new: NewContent) -> Written:
         """Write a batch and replace the markers of a plan in one transaction. Raises as `commit`."""
@@ -370,7 +368,7 @@ class SqliteStore:
         merges = await self._encoded(new.batch)
         return Written(
             await self._file.run(
-                lambda con: replace(con, tables, new, merges), writes=True, large=True
+                lambda con: replace(con, tables, new, merges), writes=True, large=True, forgets=True
             )
         )
 
@@ -409,7 +407,7 @@ class SqliteStore:
         tables = self._tables if self.graph else {}
         if partitions is None or partitions:
             await self._file.run(
-                lambda con: clear(con, tables, partitions), writes=True, large=True
+                lambda con: clear(con, tables, partitions), writes=True, large=True, forgets=True
             )
 
     async def aclose(self) -> None:
@@ -590,6 +588,7 @@ class File:
         *,
         writes: bool = False,
         large: bool = False,
+        forgets: bool = False,
     ) -> T:
         """Run one transaction, which is one round trip.
 
@@ -597,6 +596,8 @@ class File:
             work: The work; restarted if another process holds the lock.
             writes: Whether to take the exclusive write lock before any read.
             large: Whether to leave the event loop's thread.
+            forgets: Whether nothing of deleted rows stays in the log of writes, unless another
+                process reads it.
 
         Raises:
             StoreUnavailable: The file cannot be read or written; nothing was written.
@@ -612,16 +613,19 @@ class File:
                     return self._transaction(con, work, writes)
                 except _Busy:
                     pass  # wait for the other process in another thread
-            return await self._patiently(lambda: self._transaction(con, work, writes), con)
+            return await self._patiently(lambda: self._transaction(con, work, writes, forgets), con)
 
     def _transaction(
-        self, con: sqlite3.Connection, work: Callable[[sqlite3.Connection], T], writes: bool
-    ) -> T:
+        self, con: sqlite3.Connection, work: Callable[[sqlite3.Connection], T], writes: bool,
+        forgets: bool = False,
+    ) -> T:  # fmt: skip
         with self._rolled_back(con):
             con.set_trace_callback(self.observer)
             con.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
             result = work(con)
             con.execute("COMMIT")
+        if forgets:
+            con.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return result
 
     @contextmanager

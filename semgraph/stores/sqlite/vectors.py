@@ -121,8 +121,9 @@ class BlockCache(Generic[B]):
     values. The least recently used are evicted when they take more than `limit` bytes.
     """
 
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
+    limit = 1 << 28
+
+    def __init__(self) -> None:
         self._held: OrderedDict[tuple[str, ...], _CachedBlock[B]] = OrderedDict()
         self._grown = False
 
@@ -169,8 +170,10 @@ class BlockCache(Generic[B]):
 class VectorCache(BlockCache[Block]):
     """The vectors of partitions; also, by table, the rows with a vector that cannot be compared."""
 
-    def __init__(self, exact_up_to: int = EXACT_UP_TO, limit: int = 1 << 29) -> None:
-        super().__init__(limit)
+    limit = 1 << 29
+
+    def __init__(self, exact_up_to: int = EXACT_UP_TO) -> None:
+        super().__init__()
         self.exact_up_to = exact_up_to
         self.odd: dict[str, set[int]] = {}
 
@@ -266,9 +269,6 @@ def _matrix(rows: Sequence[tuple[int, Any]], size: int) -> Singles:
 class WordCache(BlockCache[WordBlock]):
     """The words of partitions with few rows."""
 
-    def __init__(self, limit: int = 1 << 28) -> None:
-        super().__init__(limit)
-
     def known(self, table: Table, prop: str, partition: str) -> int | None:
         """The number of cached rows of a partition; None if it is not cached."""
         held = self._held.get(_words_name(table, prop, partition))
@@ -327,8 +327,9 @@ class TextCache:
     postings, the most recently used.
     """
 
-    def __init__(self, limit: int = 1 << 22) -> None:
-        self.limit = limit
+    limit = 1 << 22
+
+    def __init__(self) -> None:
         self.counts: dict[Hashable, int] = {}
         # The number of rows that were scored from their texts because postings were not read.
         self.scored: dict[Hashable, int] = {}

@@ -442,6 +442,8 @@ def replace(
     for partition, (before, head) in new.heads.items():
         compare_and_set_head(con, partition, before, head)
     counts = _write(con, tables, new.batch, merges)
+    if new.batch.rows:
+        forget_words(con, tables)
     for own in ('"#marks"', '"#windows"'):
         sql = f"DELETE FROM {own} WHERE plan = ? AND part = ?"
         con.executemany(sql, ((new.plan, partition) for partition in new.heads))
@@ -449,6 +451,12 @@ def replace(
         write_markers(con, marker)
     _delete_unnamed_parts(con)
     return counts
+
+
+def forget_words(con: sqlite3.Connection, tables: Mapping[str, Table]) -> None:
+    """Remove the words of deleted rows from the full-text tables, which keep them until they merge."""
+    for name in (full for table in tables.values() for full in table.fulltext):
+        con.execute(f"INSERT INTO {quote(name)} ({quote(name)}) VALUES ('optimize')")
 
 
 def _write(
@@ -498,4 +506,5 @@ def clear(
         con.execute(
             f"DELETE FROM {own}" + ("" if partitions is None else f" WHERE part IN ({inner})")
         )
+    forget_words(con, tables)
     _delete_unnamed_parts(con)
