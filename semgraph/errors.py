@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict
 
 from semgraph.formats import escaped
 from semgraph.privacy import redacted
@@ -292,16 +292,36 @@ def did_you_mean(word: str, known: Iterable[str]) -> str | None:
     return None if near is None else f'did you mean "{near}"?'
 
 
+class Known(TypedDict):
+    """The known words and the nearest, as arguments of Problem and Fault."""
+
+    there: str
+    hint: str | None
+
+
+def among(word: str, known: Iterable[str], kind: str) -> Known:
+    """The known words of a kind, and the nearest to a word.
+
+    >>> among("nmae", ["id", "name"], "columns")
+    {'there': 'columns: id, name', 'hint': 'did you mean "name"?'}
+    """
+    names = list(dict.fromkeys(known))
+    return {"there": f"{kind}: {', '.join(names) or 'none'}", "hint": did_you_mean(word, names)}
+
+
 _NEAR = 0.65  # minimum similarity: "form" and "from" have 0.75, "--model" and "--help" 0.62
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word nearest to a word, ignoring case; None if none is near.
+    """The known word nearest to a word, ignoring case; None if none is near. Of a path, its last part
+    counts too.
 
-    >>> nearest("Name", ["id", "name"]), nearest("add", ["dup", "plan"])
-    ('name', None)
+    >>> nearest("Name", ["id", "name"]), nearest("add", ["dup", "plan"]), nearest("ask", ["a/asks"])
+    ('name', None, 'a/asks')
     """
-    folded = {name.casefold(): name for name in reversed(list(known))}
+    names = list(known)[::-1]
+    folded = {name.rpartition("/")[2].casefold(): name for name in names}
+    folded |= {name.casefold(): name for name in names}
     near = difflib.get_close_matches(word.casefold(), list(reversed(folded)), n=1, cutoff=_NEAR)
     return folded[near[0]] if near else None
 

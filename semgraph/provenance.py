@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from semgraph.errors import PlanError, Problem, did_you_mean
+from semgraph.errors import PlanError, Problem, among, did_you_mean
 from semgraph.execution.record import COMPARED, INPUT_ROW, ROW_ID, Run
 from semgraph.formats import plain_line, shortened
 
@@ -332,21 +332,13 @@ class Tracer:
 
     def _of(self, step: str, column: str) -> list[Row]:
         if step not in self.steps:
-            there = "steps: " + ", ".join(self.steps)
-            raise PlanError(
-                f'run {self.run.name} has no step "{step}"',
-                there=there,
-                hint=did_you_mean(step, self.steps),
-            )
+            what = f'run {self.run.name} has no step "{step}"'
+            raise PlanError(what, **among(step, self.steps, "steps"))
         rows = self.rows("steps", step)
         names = list(visible(rows[0])) if rows else []
         if column.partition(".")[0] not in names:
-            hint = did_you_mean(column, names)
-            raise PlanError(
-                f'step {step} has no column "{column}"',
-                there="columns: " + ", ".join(names),
-                hint=hint,
-            )
+            what = f'step {step} has no column "{column}"'
+            raise PlanError(what, **among(column, names, "columns"))
         return rows
 
     @cached_property

@@ -82,10 +82,11 @@ class CrossEncoder(op.Implementation[op.SemTopk]):
                 try:
                     model = Model(self.model, device=self.device, local_files_only=offline)
                 except (OSError, ValueError, RuntimeError) as error:
-                    first = (str(error).splitlines() or [type(error).__name__])[0]
+                    first = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
                     problem = f'cross_encoder: the model "{self.model}" cannot be loaded: {first}'
                     raise op.ModelUnavailable(
-                        f"{problem}. Name a different model, or a folder: cross_encoder(model=...)"
+                        f"{problem}. Where the Hugging Face hub is not reachable, copy the folder of a "
+                        'model to this machine, and name it: cross_encoder(model="FOLDER")'
                     ) from error
                 _LOADED[self.model, self.device] = model
             return model

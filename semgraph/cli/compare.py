@@ -23,6 +23,8 @@ from semgraph.options import RunOptions
 if TYPE_CHECKING:
     from semgraph.compare.comparison import Comparison
 
+_VARIANT = "NAME:KEY=VALUE,…"
+
 
 @everywhere
 def compare(
@@ -40,13 +42,13 @@ def compare(
     variant: Annotated[
         list[str] | None,
         flag(
-            "--variant NAME:KEY=VALUE,…",
+            f"--variant {_VARIANT}",
             "What a variant changes: a step, preset, plan, llm, embedder, params.NAME, models.ROLE, "
             "prompts.NAME (a file), rules.NAME (on, off).",
         ),
     ] = None,
     grid: Annotated[
-        str | None,
+        list[str] | None,
         flag(
             "--grid KEY=A,B;KEY=C,D", "The product of such changes: models.default=a,b; step=x,y."
         ),
@@ -83,7 +85,7 @@ def compare(
     if plan is None:
         hint = "semgraph compare PLAN --step STEP --implementations A,B"
         raise PlanError("there is no plan to compare", hint=hint)
-    chosen = read_arms(implementations, variant or [], grid, arms)
+    chosen = read_arms(implementations, variant or [], ";".join(grid or []), arms)
     with options.session() as session:
         prepared = given.prepare(session, plan)
         from semgraph.render.header import header
@@ -133,8 +135,8 @@ def read_arms(
     if implementations or file:
         return {"variants": listed(implementations) if implementations else Path(file or "")}
     changes = {
-        name: named_values("--variant", listed(text))
-        for name, text in named_values("--variant", variants, ":").items()
+        name: named_values("--variant", listed(text), form=_VARIANT)
+        for name, text in named_values("--variant", variants, ":", _VARIANT).items()
     }
     return {
         "variants": {n: {k: _value(k, v) for k, v in own.items()} for n, own in changes.items()}

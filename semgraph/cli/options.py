@@ -140,9 +140,8 @@ class PlanOptions:
         """The options as typed."""
         from shlex import quote
 
-        typed = {"-i": self.input, "--set": self.set, "--use": self.use, "--prompt": self.prompt}
-        preset = {"--preset": [self.preset] if self.preset else None}
-        pairs = {**typed, **preset}.items()
+        typed = {"--set": self.set, "--preset": self.preset, "--use": self.use}
+        pairs = {"-i": self.input, **typed, "--prompt": self.prompt}.items()
         return "".join(f" {name} {quote(v)}" for name, values in pairs for v in values or ())
 
     def rows(self, plan: LogicalPlan) -> dict[str, LoadedInput]:
@@ -545,9 +544,11 @@ def _numbers() -> list[signal.Signals]:
     ]
 
 
-def named_values(option: str, texts: Sequence[str] | None, mark: str = "=") -> dict[str, str]:
-    """Parse an option that is given once per name, which ends at `mark`. Raises PlanError with all
-    problems.
+def named_values(
+    option: str, texts: Sequence[str] | None, mark: str = "=", form: str = "NAME=VALUE"
+) -> dict[str, str]:
+    """Parse an option of this form that is given once per name, which ends at `mark`. Raises PlanError
+    with all problems.
 
     >>> named_values("--use", ["linked=block(left=10)", "told=packed"])
     {'linked': 'block(left=10)', 'told': 'packed'}
@@ -556,7 +557,7 @@ def named_values(option: str, texts: Sequence[str] | None, mark: str = "=") -> d
     for text in texts or ():
         name, found, value = text.partition(mark)
         if not found or not name:
-            hint = f"Write {option} NAME{mark}VALUE" + f", or --llm {text}" * (option == "--model")
+            hint = f"Write {option} {form}" + f", or --llm {text}" * (option == "--model")
             problems.append(Problem(f'{option} "{text}" sets nothing', hint=hint))
         elif name in values:
             problems.append(Problem(f"{option} {name}{mark} is given twice"))

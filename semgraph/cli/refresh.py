@@ -66,7 +66,7 @@ def _refreshed(
         inputs = introduce(options, session, plan, typed, given, shown)
         began = time.monotonic()
         found = _computed(options, session, plan, how, inputs)
-        words = typed + given.words() + options.words()
+        words = typed + given.words() + how.words + options.words()
         _show(options, found, plan, words, time.monotonic() - began)
         written = None
         if may_apply and not how.dry_run and _is_wanted(options, found, yes=yes):

@@ -18,7 +18,7 @@ from pydantic import ConfigDict, TypeAdapter
 from semgraph import display
 from semgraph.compare.truth import RowAnswers, answers_of, correct, names_of, root
 from semgraph.diff import Diff
-from semgraph.errors import PlanError, did_you_mean
+from semgraph.errors import PlanError, among
 from semgraph.execution.record import INPUT_ROW, Run, RunRecord, exchanges, find_run, write_table
 from semgraph.expr.functions import canonical_json
 from semgraph.privacy import RUNS
@@ -142,6 +142,7 @@ class Quality:
         validity: Edges that hold, over sampled times: F1.
         ended: Edges that have an end: F1.
         measures: Measures over labels by name, the most important first.
+        by_trial: F1, or the first measure, of each trial.
     """
 
     precision: float | None = None
@@ -156,6 +157,7 @@ class Quality:
     validity: float | None = None
     ended: float | None = None
     measures: Mapping[str, Measured] = field(default_factory=dict)
+    by_trial: tuple[float | None, ...] = field(default=(), compare=False)
 
     @classmethod
     def of(cls, tallies: Sequence[Tally], *, independent: bool = True) -> Self:
@@ -168,12 +170,14 @@ class Quality:
         if not tallies:
             return cls()
         total = score(pooled(tallies), independent=independent)
+        by_trial = tuple(score(each).f1 for each in tallies)
         return cls(
             precision=total.precision,
             recall=total.recall,
             f1=total.f1,
             interval=total.interval,
-            spread=spread([score(each).f1 for each in tallies]),
+            spread=spread(by_trial),
+            by_trial=by_trial,
         )
 
 
@@ -372,9 +376,8 @@ class Comparison(display.Displayed):
         """A variant by its name. Raises PlanError."""
         result = next((arm for arm in self.arms if arm.name == name), None)
         if result is None:
-            names = [arm.name for arm in self.arms]
-            there, hint = "variants: " + ", ".join(names), did_you_mean(name, names)
-            raise PlanError(f'"{name}" was not compared', there=there, hint=hint)
+            known = among(name, (arm.name for arm in self.arms), "variants")
+            raise PlanError(f'"{name}" was not compared', **known)
         return result
 
     def __iter__(self) -> Iterator[Arm]:
@@ -601,8 +604,8 @@ def _evidence(arm: Arm, number: int, where: Mapping[str, Any]) -> Evidence:
     names = comparison.rows.column_names
     for path in where:
         if path.split(".")[0] not in names:
-            what, there = f'the frozen rows have no column "{path}"', "columns: " + ", ".join(names)
-            raise PlanError(what, there=there, hint=did_you_mean(path, names))
+            what = f'the frozen rows have no column "{path}"'
+            raise PlanError(what, **among(path, names, "columns"))
     rows = comparison.rows.to_pylist()
     selected = {
         i

@@ -142,9 +142,11 @@ def read_labels(request: ComparisonRequest) -> Labels:
     useless = {query for query, grades in queries.items() if max(grades.values()) < 1}
     scored = {q: of for q, of in queries.items() if q in of_query and q not in useless}
     if not scored:
-        what = f"{source} has no label" + " above 0" * graded + " for a query that is asked"
-        there = f"it has {next(iter(queries), None)}; asked is {next(iter(of_query), None)}"
-        raise PlanError(what, there=there)
+        what = f"{source} has no label{' above 0' * graded} for the {len(of_query):,} queries that are asked"
+        of, asks = (
+            ", ".join(map(_text, next(iter(q), ("no query",)))) for q in (queries, of_query)
+        )
+        raise PlanError(what, there=f'it has "{of}"; the first that is asked is "{asks}"')
     unscored = {
         "labelled queries that are not asked": queries.keys() - of_query,
         "queries without a label": of_query.keys() - queries,

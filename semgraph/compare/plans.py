@@ -44,7 +44,7 @@ class PlanArms:
         self.reference = next(iter(bench.arms))
         if request.truth is not None and not plan.writes:
             what = f"plan {plan.name} writes no graph to compare with a true one"
-            hint = f"compare a step with a truth: {option('step', '...')}"
+            hint = f"what it returns is compared with {option('labels', 'FILE')}, a step of it with a truth"
             raise PlanError(what, hint=hint)
         self.truth = None if request.truth is None else read_graph_truth(request.truth)
         self.labels = None if request.labels is None else read_labels(request)

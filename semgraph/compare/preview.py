@@ -220,6 +220,8 @@ def _of_plan(amounts: Mapping[str, Amount]) -> str:
     if not known:
         return "the number of calls depends on the answers"
     calls = total(known.values())
+    if not (calls.value or later):
+        return "calls no model"
     number = f"{calls.text()} call{'s' * (calls.value != 1)} for {', '.join(known)}"
     more = f"; those of {plural(later, 'more step')} depend on the answers"
     return number + (more if later else "")

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from semgraph.compare.comparison import Arm, Comparison, Spent, save
+from semgraph.display import option
 from semgraph.errors import PlanError
 from semgraph.execution.observations import ObservationFile
 from semgraph.execution.record import CallLog, RunRecord, new_run, noted, timestamp
@@ -84,7 +85,7 @@ class ComparisonRequest:
             raise PlanError(f"trials is {self.trials}", hint="at least 1; 3 show a spread")
         if self.trials > 1 and any(arm.runner.replays for arm in self.arms.values()):
             what = "a recording has one answer to each question, so all its trials are equal"
-            raise PlanError(what, hint="trials=1")
+            raise PlanError(what, hint=option("trials", 1))
 
 
 @dataclass
@@ -102,13 +103,13 @@ class ComparisonRecord:
 
     @property
     def model(self) -> str:
-        """The name of the model; if the arms call several, their names."""
-        return " | ".join(dict.fromkeys(self.models)) or self.opened.llm.name
+        """The name of the model; if the arms call several, their names; "" if they call none."""
+        return " | ".join(dict.fromkeys(filter(None, self.models)))
 
     def asks(self, opened: Opened, roles: Iterable[str]) -> None:
         """Note the models of the roles that an arm calls."""
         named = {role: bound(opened.llm, role).name for role in dict.fromkeys(roles)}
-        self.models = (*self.models, models_by_role(named) or opened.llm.name)
+        self.models = (*self.models, models_by_role(named))
 
     def begin(self) -> None:
         """Create the folder, once."""

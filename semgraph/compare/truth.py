@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semgraph.errors import Fault, InputError, PlanError, did_you_mean
+from semgraph.errors import Fault, InputError, PlanError, among, did_you_mean
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.functions import key as folded
 from semgraph.expr.types import Type, python_values, type_of_arrow
@@ -145,9 +145,8 @@ def elements(path: str, kind: Type, values: Iterable[Any], source: str) -> tuple
         for name in row
     )
     if unknown := [name for name in named if name not in known]:
-        what, there = f'{source}: elements of {path} have no field "{unknown[0]}"', ", ".join(known)
-        hint = did_you_mean(unknown[0], known)
-        raise PlanError(what, there=f"fields: {there}", hint=hint)
+        what = f'{source}: elements of {path} have no field "{unknown[0]}"'
+        raise PlanError(what, **among(unknown[0], known, "fields"))
     names = [name for name in known if name in named] or list(known)
     fields = tuple((name, replace(known[name], nullable=True)) for name in names)
     listed = Type("list", nullable=True, item=replace(kind.item, fields=fields))
@@ -392,7 +391,7 @@ def about(truth: Truth, frozen: pa.Table) -> Truth:
         f"{outside:,} of {len(rows_of_truth):,} rows of the truth are not among the rows: ignored": outside,
         f"the truth does not cover {of_rows}: they are not scored": uncovered and not truth.closed,
         "the truth labels pairs: pairs without a label are not scored": truth.labelled and truth.columns.compare,
-        f"{of_rows} are not in the truth: they should have no answer": uncovered and truth.closed,
+        f"{of_rows} are not in the truth, so no answer to them is right": uncovered and truth.closed,
         f"{several:,} rows share their {', '.join(key)}: the truth applies to each of them": several,
     }  # fmt: skip
     return replace(truth, notes=(*truth.notes, *(note for note, holds in notes.items() if holds)))

@@ -70,7 +70,7 @@ def read_variants(
         what = "a grid makes the variants itself"
         raise PlanError(Problem(what, hint="give variants or grid"))
     if isinstance(variants, Path):
-        return _of_file(read_file(variants), variants.parent)
+        return _of_file(read_file(variants, "file of variants"), variants.parent)
     written = dict(_of_grid(grid)) if grid else variants or {}
     by_name = written if isinstance(written, Mapping) else _named(list(written))
     if not by_name:

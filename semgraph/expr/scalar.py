@@ -20,7 +20,7 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ParseError, SqlglotError
 
-from semgraph.errors import Fault, did_you_mean
+from semgraph.errors import Fault, among
 from semgraph.expr.own_functions import (
     FunctionsByName,
     OwnFunction,
@@ -792,12 +792,8 @@ def _name_of_parameter(node: exp.Expr, source: str) -> str:
 def _value_of(name: str, params: Mapping[str, Any]) -> Any:
     """The value of a parameter. Raises Fault."""
     if name not in params:
-        known = [f"${p}" for p in dict.fromkeys((*params, NOW))]
-        raise Fault(
-            f'no parameter "${name}"',
-            there="parameters: " + ", ".join(known),
-            hint=did_you_mean(f"${name}", known),
-        )
+        known = [f"${p}" for p in (*params, NOW)]
+        raise Fault(f'no parameter "${name}"', **among(f"${name}", known, "parameters"))
     return params[name]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-from semgraph.errors import Fault, Faults, Position, did_you_mean
+from semgraph.errors import Fault, Faults, Position, among, did_you_mean
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.scalar import parse_scalar
 from semgraph.expr.types import type_of_arrow
@@ -262,9 +262,8 @@ def _fit(
         elif name in declared and declared[name].nullable:
             missing.append((name, parse_scalar(f"CAST(NULL AS {kind.sql})")))
         else:
-            there = "columns here: " + ", ".join(names)
             what = f'the called plan needs the column "{name}" ({kind})'
-            faults.append(Fault(what, there=there, hint=did_you_mean(name, names)))
+            faults.append(Fault(what, **among(name, names, "columns here")))
     if faults:
         raise Faults(faults)
     return shared_node(Add, step, origin, input=node, columns=tuple(missing)) if missing else node

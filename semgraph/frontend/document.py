@@ -19,7 +19,7 @@ from functools import lru_cache, wraps
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean, nearest
+from semgraph.errors import Fault, PlanError, Position, Problem, among, did_you_mean, nearest
 from semgraph.expr.scalar import depth
 from semgraph.folders import plan_names, plans_folder
 from semgraph.frontend.renamed import INSTEAD, new_word
@@ -76,11 +76,7 @@ def unknown(
     >>> fault.what, fault.there, fault.hint
     ('a plan has no "setps"', 'keys: steps, writes', 'did you mean "steps"?')
     """
-    listed = list(dict.fromkeys(known))
-    there = f"{kind}: " + (", ".join(listed) or "none")
-    return (Fault if value else KeyFault)(
-        f'{what} "{name}"', *path, there=there, hint=did_you_mean(name, listed)
-    )
+    return (Fault if value else KeyFault)(f'{what} "{name}"', *path, **among(name, known, kind))
 
 
 def mapping(value: Any, what: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, Faults, InputError, did_you_mean
+from semgraph.errors import Fault, Faults, InputError, among
 from semgraph.expr.duckdb import type_of_path
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type, python_rows, type_of_arrow
@@ -89,9 +89,8 @@ def _checked(cls: type[Node], values: Mapping[str, Any], prompt: Prompt) -> Prom
     types = {path: _type(path, values["input"]) for path in asked.fields}
     texts = [path for path, kind in types.items() if kind.name == "string"]
     if examples.by and examples.by not in texts:
-        there = "placeholders with a text: " + (", ".join(texts) or "none")
         what = f'no placeholder "{examples.by}" has a text'
-        raise Fault(what, there=there, hint=did_you_mean(examples.by, texts))
+        raise Fault(what, **among(examples.by, texts, "placeholders with a text"))
     types |= {f"{asked.alias}.{path}": _type(path, values["other"]) for path in asked.other_fields}
     answers = dict(prompt.returns)
     if cls.keyword == "sem_join":  # a pair that does not match has no answers
@@ -106,8 +105,8 @@ def _checked(cls: type[Node], values: Mapping[str, Any], prompt: Prompt) -> Prom
             raise Fault("the examples have no rows", hint="write a row with the right answer")
         for name in types:
             if name not in rows.values:
-                there, near = "columns: " + ", ".join(rows.values), did_you_mean(name, rows.values)
-                raise Fault(f'the examples lack "{name}" of the prompt', there=there, hint=near)
+                known = among(name, rows.values, "columns")
+                raise Fault(f'the examples lack "{name}" of the prompt', **known)
         spec, source = InputSpec("examples", tuple(types.items())), file.name if file else ""
         typed = python_rows(check_rows(spec, rows, source=source))
     except InputError as error:

@@ -22,7 +22,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypedDict, Un
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, Faults, InputError, PlanError, Problem, did_you_mean
+from semgraph.errors import Fault, Faults, InputError, PlanError, Problem, among, did_you_mean
 from semgraph.expr.types import PYTHON_TYPES, Type, type_of_arrow
 from semgraph.folders import plans_folder
 from semgraph.frontend import composed
@@ -906,9 +906,8 @@ def table(
     world = _world(graph, folder, functions)
     data, spec = _spec(rows, name, types or {})
     if key is not None and key not in dict(spec.columns):
-        there, hint = "columns: " + ", ".join(data.values), did_you_mean(key, data.values)
         what = f'input {name} has no column "{key}", which is to be its key'
-        raise InputError(what, there=there, hint=hint)
+        raise InputError(what, **among(key, data.values, "columns"))
     cut, partition = None, world.graph.partition
     if windows is not None:
         with errors_of("windows"):
@@ -1055,9 +1054,8 @@ def _declared(
     known = list(columns or types)
     for column in types:
         if column not in known:
-            there, hint = "columns: " + ", ".join(known), did_you_mean(column, known)
             what = f'input {name} has no column "{column}", whose type is given'
-            raise InputError(what, there=there, hint=hint)
+            raise InputError(what, **among(column, known, "columns"))
     if not known:
         hint = 'name them: types={"text": "string"}'
         raise InputError(f"input {name} has no columns", hint=hint)

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.display import command
-from semgraph.errors import Fault, Faults, PlanError, Position, Problem, did_you_mean, each
+from semgraph.errors import Fault, Faults, PlanError, Position, Problem, among, did_you_mean, each
 from semgraph.expr.scalar import NOW, parse_scalar, reserved
 from semgraph.expr.types import Type, parse_type
 from semgraph.frontend import kinds
@@ -98,9 +98,8 @@ def read_optional(
     for i, name in enumerate(names):
         place, at_name = (KeyFault, name) if meanings else (Fault, i)
         if name not in inputs and name not in broken and "" not in broken:
-            there = "inputs: " + (", ".join(inputs) or "none")
             what = f'optional names no input: "{name}"'
-            faults.append(place(what, at_name, there=there, hint=did_you_mean(name, inputs)))
+            faults.append(place(what, at_name, **among(name, inputs, "inputs")))
         if name == windowed:
             what = f'"{name}" is cut into windows: without its rows there is nothing to run'
             faults.append(place(what, at_name))

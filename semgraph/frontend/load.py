@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from semgraph.display import command
-from semgraph.errors import Fault, Faults, PlanError, Position, Problem, did_you_mean, each
+from semgraph.errors import Fault, Faults, PlanError, Position, Problem, among, each
 from semgraph.expr.canonical import canonical
 from semgraph.expr.functions import canonical_json
 from semgraph.frontend import kinds
@@ -44,9 +44,11 @@ from semgraph.frontend.document import (
     Trail,
     find_named,
     find_plan,
+    is_file,
     known_keys,
     mapping,
     read_file,
+    shown,
     unknown,
     walk_paths,
     wrong,
@@ -409,9 +411,8 @@ class Loader:
         picked = word(value["on"])
         forms = {key: form for key, form in value.items() if key != "on"}
         if picked not in forms:
-            there = "forms: " + (", ".join(forms) or "none")
-            what, near = f'switch has no form for "{picked}"', did_you_mean(picked, forms)
-            raise Fault(what, "on", there=there, hint=near)
+            what = f'switch has no form for "{picked}"'
+            raise Fault(what, "on", **among(picked, forms, "forms"))
         relation: Relation = at_key(picked, self._find, forms[picked])
         return relation
 
@@ -552,7 +553,8 @@ class Loader:
             if self.has_pruned(name) or any(isinstance(b, Reported) for b in self.built.values()):
                 return  # or it may be in an unchecked part
             calls = [step.removeprefix(prefix) for step, _ in self.plans_called()]
-            raise unknown(name, dict.fromkeys([*calls, *names]), "use names no step", "steps")
+            choices = [*calls, *(step for step in names if prefix + step in swappable)]
+            raise unknown(name, choices or names, "use names no step", "steps")
         choice = Choice.parse(value)
         if not chosen:
             nodes = list(walk(*(known[prefix + step] for step in steps)))
@@ -970,6 +972,10 @@ def load_document(
     if not isinstance(document.data, Mapping):
         what = "a plan is a mapping with plan, inputs, steps and so on"
         raise PlanError(what, position=document.position(), hint="start with plan: NAME")
+    for name, file in (prompts or {}).items():
+        if not is_file(file):
+            what = command(f"--prompt {name}", f'prompts["{name}"]')
+            raise PlanError(f"{what}: there is no file {shown(file)}")
     read_head(head, preset, params or {}, use or {})
     loader = Loader(head)
     try:
@@ -1047,10 +1053,8 @@ def _plan(loader: Loader) -> LogicalPlan:
 def _check_prompts(state: LoadState) -> None:
     """Refuse a file for a prompt that the plan does not have. Raises Fault."""
     for name in state.prompts.keys() - state.named_prompts if not state.problems else ():
-        there = "its prompts: " + (", ".join(sorted(state.named_prompts)) or "none")
-        raise Fault(
-            f'the plan reads no prompt "{name}"', there=there, hint=did_you_mean(name, state.named_prompts)
-        )  # fmt: skip
+        known = among(name, sorted(state.named_prompts), "its prompts")
+        raise Fault(f'the plan reads no prompt "{name}"', **known)
 
 
 def _check_allow(head: Head) -> None:

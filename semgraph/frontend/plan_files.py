@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from semgraph.errors import Fault, PlanError, Problem, did_you_mean
+from semgraph.errors import Fault, PlanError, Problem, among
 from semgraph.folders import plans_folder
 from semgraph.formats import plural
 from semgraph.frontend.calls import declared_inputs
@@ -186,8 +186,8 @@ def copied(
         names = [name.removesuffix(".md").removesuffix(".yaml") for name in only]
         for name in names:
             if name not in named:
-                there, hint = "files: " + ", ".join(sorted(named)), did_you_mean(name, named)
-                raise PlanError(f'{ref} has no file "{name}"', there=there, hint=hint)
+                known = among(name, sorted(named), "files")
+                raise PlanError(f'{ref} has no file "{name}"', **known)
         texts = {named[name]: texts[named[name]] for name in names}
     targets = {folder / inner: text for inner, text in texts.items()}
     changed = [

@@ -26,7 +26,7 @@ from typing import IO, Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semgraph.errors import Fault, InputError, PlanError, Problem, did_you_mean
+from semgraph.errors import Fault, InputError, PlanError, Problem, among, did_you_mean
 from semgraph.expr.types import TIMESTAMP
 from semgraph.formats import plural
 from semgraph.frontend.document import is_file, not_utf8
@@ -739,12 +739,10 @@ def _refuse_renames(
     """Refuse renames of columns that a file lacks, or to undeclared columns. Raises InputError."""
     declared = [name for name, _ in spec.columns]
     problems = [
-        Problem(f'{value}: input {spec.name} has no column "{column}"', there="it has: " + ", ".join(declared),
-                hint=did_you_mean(column, declared))
+        Problem(f'{value}: input {spec.name} has no column "{column}"', **among(column, declared, "it has"))
         for column in renames if column not in declared
     ] + [
-        Problem(f'{value}: the file has no column "{source}"', there="it has: " + ", ".join(names),
-                hint=did_you_mean(source, names))
+        Problem(f'{value}: the file has no column "{source}"', **among(source, names, "it has"))
         for source in renames.values() if source not in names
     ]  # fmt: skip
     if problems and names:

@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from semgraph.errors import ModelUnavailable, PlanError, did_you_mean
+from semgraph.errors import ModelUnavailable, PlanError, among
 from semgraph.llm.base import Kind, YesNo
 from semgraph.privacy import refusal, without_password
 
@@ -204,11 +204,8 @@ def find(name: str, kind: Kind | None = None, where: str = "") -> CatalogueModel
     folded = {key.lower(): model for key, model in known.items()}
     if name.lower() in folded:
         return folded[name.lower()]
-    raise PlanError(
-        f'{where}{": " if where else ""}unknown local {kind or "model"} "{name}"',
-        there=f"local {kind or 'model'}s: {', '.join(known)}",
-        hint=did_you_mean(name, known),
-    )
+    what = f'{where}{": " if where else ""}unknown local {kind or "model"} "{name}"'
+    raise PlanError(what, **among(name, known, f"local {kind or 'model'}s"))
 
 
 def models_dir(env: Mapping[str, str] | None = None) -> Path:

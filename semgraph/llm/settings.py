@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from semgraph.errors import Fault, PlanError, Problem, did_you_mean, nearly
+from semgraph.errors import Fault, PlanError, Problem, among, did_you_mean, nearly
 from semgraph.llm.base import ROLES, ModelSpec, falls_back
 from semgraph.llm.catalogue import offline
 from semgraph.llm.providers import PRICES, PROVIDERS, names_model, parse_spec, plain_spec
@@ -189,11 +189,7 @@ def _value(key: str, value: Any, base: Path, also: tuple[str, ...]) -> Any:
         known = [
             k for k in (*KEYS, *also, *(f"models.{role}" for role in ROLES)) if k not in TABLES
         ]
-        raise Fault(
-            f'unknown setting "{key}"',
-            there=f"settings: {', '.join(known)}",
-            hint=did_you_mean(key, known),
-        )
+        raise Fault(f'unknown setting "{key}"', **among(key, known, "settings"))
     spec = SETTINGS[key]
     if spec.type is tuple:
         folders = [value] if isinstance(value, str | Path) else value

@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, did_you_mean, faults_at
+from semgraph.errors import Fault, among, did_you_mean, faults_at
 from semgraph.expr.canonical import canonical
 from semgraph.expr.duckdb import expect_type
 from semgraph.expr.scalar import Scalar, conjunction
@@ -441,13 +441,8 @@ class Match(StoreRead, keyword="match", rows="expand", carries=True):
         known = [name for _, label in self.labelled for name in label.vectors.values()]
         for name in self.vectors:
             if name not in known:
-                there = "vectors here: " + (", ".join(known) or "none")
-                raise Fault(
-                    f'no variable has a vector "{name}"',
-                    "vectors",
-                    there=there,
-                    hint=did_you_mean(name, known),
-                )
+                what = f'no variable has a vector "{name}"'
+                raise Fault(what, "vectors", **among(name, known, "vectors here"))
 
     def _check_kinds(self) -> None:
         for element in self.pattern.elements:

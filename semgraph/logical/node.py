@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal, Self
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, Position, did_you_mean, faults_at
+from semgraph.errors import Fault, Position, among, faults_at
 from semgraph.expr.canonical import canonical, is_unset
 from semgraph.expr.duckdb import (
     check_columns,
@@ -564,9 +564,7 @@ def check_names(names: tuple[str, ...], schema: pa.Schema, key: str) -> None:
     """Refuse names of unknown columns."""
     for i, name in enumerate(names):
         if name not in schema.names:
-            msg = f'no column "{name}"'
-            there = "columns here: " + ", ".join(schema.names)
-            raise Fault(msg, key, i, there=there, hint=did_you_mean(name, schema.names))
+            raise Fault(f'no column "{name}"', key, i, **among(name, schema.names, "columns here"))
 
 
 def check_using(using: Using, left: pa.Schema, right: pa.Schema) -> None:
@@ -642,7 +640,7 @@ def _check_stands_for(
 ) -> None:
     if name not in kinds:
         msg = f'{key}: "{name}" is not an answer of this prompt'
-        raise Fault(msg, there="its answers: " + ", ".join(kinds), hint=did_you_mean(name, kinds))
+        raise Fault(msg, **among(name, kinds, "its answers"))
     own = type_of(scalar, schema) if groups is None else type_over_groups(scalar, schema, groups)
     alike = own == kinds[name]
     if not alike and (

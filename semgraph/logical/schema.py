@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, did_you_mean, nearly
+from semgraph.errors import Fault, among, nearly
 from semgraph.expr.canonical import canonical
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import Type
@@ -158,9 +158,7 @@ class Graph:
         if name in self.labels:
             return self.labels[name]
         raise Fault(
-            f'graph "{self.name}" has no label "{name}"',
-            there="labels: " + ", ".join(self.labels),
-            hint=did_you_mean(name, self.labels),
+            f'graph "{self.name}" has no label "{name}"', **among(name, self.labels, "labels")
         )
 
     @property

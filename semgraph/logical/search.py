@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, did_you_mean, faults_at
+from semgraph.errors import Fault, among, did_you_mean, faults_at
 from semgraph.expr.duckdb import always, expect_type, type_of
 from semgraph.expr.own_functions import own_calls
 from semgraph.expr.scalar import Scalar, short
@@ -220,8 +220,9 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
                 )
         else:
             if self.key:
-                there, near = "columns: " + ", ".join(names), did_you_mean(self.key, names)
-                raise Fault(f'key: no column "{self.key}"', "key", there=there, hint=near)
+                raise Fault(
+                    f'key: no column "{self.key}"', "key", **among(self.key, names, "columns")
+                )
             raise Fault(
                 f'a step that is searched needs the column "{self.hit_key}"',
                 "over",
@@ -245,9 +246,8 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
         known = self._vectors.values()
         for name in self.vectors:
             if name not in known:
-                there = "vectors here: " + (", ".join(known) or "none")
                 what = f'{self.label or "a step"} has no vector "{name}"'
-                raise Fault(what, "vectors", there=there, hint=did_you_mean(name, known))
+                raise Fault(what, "vectors", **among(name, known, "vectors here"))
 
     def _check_by(self, by: SearchMethod, schema: pa.Schema, i: int) -> None:
         hits = {f.name for f in self.hit_type} if self.fields is None else None

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 
-from semgraph.errors import EngineError, PlanError, Problem, did_you_mean
+from semgraph.errors import EngineError, PlanError, Problem, among
 from semgraph.logical.node import Node, nodes_of, rewrite
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.relational import Empty, Input
@@ -116,9 +116,8 @@ def with_rules(plan: LogicalPlan, rules: Mapping[str, bool]) -> LogicalPlan:
     known = [rule.__name__ for rule in (*EXACT, *APPROXIMATE)]
     for name in rules:
         if name not in known:
-            there = "rules: " + ", ".join(known)
             what = f'the optimizer has no rule "{name}"'
-            raise PlanError(what, there=there, hint=did_you_mean(name, known))
+            raise PlanError(what, **among(name, known, "rules"))
     kept = (name for name in plan.allow if rules.get(name, True))
     more = (rule.__name__ for rule in APPROXIMATE if rules.get(rule.__name__))
     off = tuple(name for name, on in rules.items() if not on)

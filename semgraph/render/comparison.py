@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
+from os import sep
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from semgraph.compare.comparison import Arm, Comparison, Quality, graded, ranked
@@ -202,7 +204,7 @@ def footer(comparison: Comparison) -> list[str]:
     paid = comparison.paid
     money = "price unknown" if paid.dollars is None else dollars(paid.dollars, exact=True)
     parts.append(f"paid now {plural(paid.calls, 'call')}, {money}")
-    parts.append(f"nothing written to {comparison.store}")
+    parts.append(f"nothing written to {comparison.store.replace(f'{Path.cwd()}{sep}', '')}")
     if comparison.record is not None:
         parts.append(f"recorded as comparison {comparison.id}")
     failed = (line for arm in ranked(comparison) for line in _failures(arm))
@@ -239,7 +241,7 @@ def _input(comparison: Comparison) -> str:
         copied = comparison.frozen.get("copied", 0)
         what = f"whole plan {comparison.plan}, each in its own copy ({names}: {counts} rows; {copied:,} stored)"
     several = " | " in comparison.model  # then the table has what differs
-    return what if several else f"{what} · {comparison.model}"
+    return what if several or not comparison.model else f"{what} · {comparison.model}"
 
 
 def _failures(arm: Arm) -> Iterator[str]:

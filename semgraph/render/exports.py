@@ -9,7 +9,7 @@ import io
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from itertools import cycle
+from itertools import cycle, zip_longest
 from statistics import fmean
 from typing import Any
 
@@ -42,7 +42,9 @@ def rows(comparison: Comparison, *, trials: bool = False) -> list[dict[str, Any]
     for arm in ranked(comparison):
         changes = {"variant": arm.name, **{key: arm.changes.get(key) for key in keys}}
         whole = _quality(arm.quality) | {"trials": len(arm.trials)}
-        parts = [({"trial": t.number}, t) for t in arm.trials] if trials else [(whole, arm)]
+        of = next(iter(arm.quality.measures), "f1")
+        each = zip_longest(arm.trials, arm.quality.by_trial)  # nothing where nothing is scored
+        parts = [({"trial": t.number, of: v}, t) for t, v in each] if trials else [(whole, arm)]
         found += [changes | own | _cost(part) for own, part in parts]
     names = dict.fromkeys(name for row in found for name in row)
     known = [name for name in names if any(row.get(name) is not None for row in found)]
@@ -59,7 +61,8 @@ def _cost(part: Any) -> dict[str, Any]:
 
 def _quality(quality: Quality) -> dict[str, Any]:
     """The values by name, with the ends of intervals."""
-    values, left_out = {"f1": quality.f1}, ("interval", "spread", "difference", "measures")
+    left_out = ("interval", "spread", "by_trial", "difference", "measures")
+    values: dict[str, Any] = {"f1": quality.f1}
     values |= {name: value for name, value in asdict(quality).items() if name not in left_out}
     whole = {"": Measured(None, quality.interval, quality.difference)}
     for name, (value, ends, less) in (quality.measures or whole).items():

@@ -5,6 +5,7 @@ failures. Also records of runs: a line for each, or a page for one.
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
@@ -30,7 +31,7 @@ from semgraph.logical.plan import LogicalPlan
 from semgraph.meter import StepMetrics, split
 from semgraph.render.diff import lines as diff_lines
 from semgraph.render.picture import Picture, lines, pictures
-from semgraph.render.tables import ROWS, Column, cell, fitting, result_lines
+from semgraph.render.tables import ROWS, Column, cell, fitting, folded, result_lines
 from semgraph.render.tables import lines as table_lines
 from semgraph.stores.registry import lasts
 
@@ -81,7 +82,7 @@ def outcome(
     if result.skipped:
         yield f"  {_known(result, plan)} (--reprocess includes them)"
     yield ""
-    yield cost(result.meter.total(), seconds)
+    yield from folded(cost(result.meter.total(), seconds), width)
 
 
 def first_lines(result: Result) -> Iterator[str]:
@@ -164,10 +165,16 @@ def step_columns(steps: Mapping[str, StepMetrics], *, every: bool = False) -> li
     ]
 
 
+_CACHED = re.compile(r" \((cached|[\d,]+)\)\Z")
+
+
 def _step_lines(columns: Sequence[Column], width: int) -> Iterator[str]:
-    """The columns of steps as a table; a narrow one has shorter titles."""
-    if len(fitting(columns, width - 2)[0]) < len(columns):
-        columns = [replace(c, title=c.title.removesuffix(" (cached)")) for c in columns]
+    """The columns of steps as a table; a narrow one leaves out how many tokens were cached."""
+    if fitting(columns, width - 2)[1] != [column.width for column in columns]:
+        columns = [
+            replace(c, title=_CACHED.sub("", c.title), cells=[_CACHED.sub("", t) for t in c.cells])
+            for c in columns
+        ]
     return table_lines(columns, width)
 
 
@@ -312,7 +319,7 @@ def _safe(done: int, of: int, plan: LogicalPlan, record: Path | None) -> str:
     rows = f"{count(done)} of {count(of)} {plan.windows.input if plan.windows else 'rows'}"
     facts = Run(record).facts if record is not None else {}
     if lasts(str((facts.get("settings") or {}).get("store", {}).get("value"))):
-        return f"{rows} are complete: all that follows from them is written"
+        return f"{rows} are complete, with all that follows from them"
     answers = "; the answers are in the journal" if facts.get("journal") else ""
     return f"{rows} were written to memory, which is gone: the run starts over{answers}"
 

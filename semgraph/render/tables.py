@@ -60,7 +60,8 @@ def fitting(
     columns: Sequence[Column], width: int, *, whole: bool = False
 ) -> tuple[list[Column], list[int]]:
     """The columns that fit and their widths; the first column always stays. Unless columns are to
-    stay `whole`, one has at most 60 places, and the longest may be cut to half its width.
+    stay `whole`, one has at most 60 places, and the longest may be cut to half its width; one that is
+    dropped last is not cut to equal cells before others are dropped.
     """
     kept = list(columns)
     while True:
@@ -68,7 +69,9 @@ def fitting(
         over = sum(widths) + GAP * (len(kept) - 1) - width
         longest = max(range(len(kept)), key=widths.__getitem__)
         cut = widths[longest] - max(0, over)
-        fixed = whole or kept[longest].right
+        stays = kept[longest].drop < 0 and any(column.drop >= 0 for column in kept[1:])
+        cells = {*kept[longest].cells} if stays else set()
+        fixed = whole or kept[longest].right or len({clipped(c, cut) for c in cells}) < len(cells)
         if over <= 0 or len(kept) == 1 or (not fixed and cut >= widths[longest] // 2):
             widths[longest] = max(4, cut)
             return kept, widths

@@ -25,6 +25,7 @@ from semgraph.errors import (
     Position,
     Problem,
     SemgraphError,
+    among,
     did_you_mean,
 )
 from semgraph.expr.functions import canonical_json
@@ -371,9 +372,8 @@ def _made(kind: type[T], choice: Choice) -> T:
     given, problems = dict(choice.params), []
     for name, value in given.items():
         if name not in known:
-            there = f"Its parameters: {', '.join(known) or 'none'}"
-            what, hint = f'{choice.name} has no parameter "{name}"', did_you_mean(name, known)
-            problems.append(Problem(what, there=there, hint=hint))
+            what = f'{choice.name} has no parameter "{name}"'
+            problems.append(Problem(what, **among(name, known, "its parameters")))
         elif not _fits(hints[name], value):
             must = f"{name} must be {_type_name(hints[name])}, not {canonical_json(value)}"
             problems.append(Problem(f"{choice.name}: {must}"))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from semgraph.errors import Fault, InputError, PlanError, Problem, did_you_mean
+from semgraph.errors import Fault, InputError, PlanError, Problem, among
 from semgraph.execution.result import Result
 from semgraph.expr.types import Type, python_rows, type_of_arrow
 from semgraph.formats import escaped, plural, stopped
@@ -132,12 +132,8 @@ class PlanTool:
         known = [n for n, spec in self.plan.inputs.items() if visible(spec, self._filled[n])]
         for name in remaining:
             if name not in known:
-                every = list(self.arguments["properties"])
-                there = "arguments: " + (", ".join(every) or "none")
-                near = did_you_mean(name, every)
-                raise PlanError(
-                    Problem(f'{self.name} has no argument "{name}"', None, None, there, near)
-                )
+                every = among(name, self.arguments["properties"], "arguments")
+                raise PlanError(Problem(f'{self.name} has no argument "{name}"', **every))
         inputs = {
             name: self._rows(spec, remaining.get(name)) for name, spec in self.plan.inputs.items()
         }
@@ -185,9 +181,7 @@ def _require_columns(spec: InputSpec, columns: Iterable[str], rows: Iterable[Any
     known = list(columns)
     problems = {
         name: Problem(
-            f'input {spec.name}, row {number}: no column "{name}"',
-            there="columns: " + ", ".join(known),
-            hint=did_you_mean(name, known),
+            f'input {spec.name}, row {number}: no column "{name}"', **among(name, known, "columns")
         )
         for number, row in enumerate(rows, 1)
         for name in (row if isinstance(row, Mapping) else ())

@@ -41,12 +41,12 @@ class ArmMaker:
 
     def _arm(self, variant: Variant) -> ArmRequest:
         try:
-            return self._made(variant)
+            return self._changed(variant)
         except PlanError as error:
             about = f"variant {variant.name}: "
             raise PlanError(*(replace(p, what=about + p.what) for p in error.problems)) from None
 
-    def _made(self, variant: Variant) -> ArmRequest:
+    def _changed(self, variant: Variant) -> ArmRequest:
         one, resources = variant.of(), self.resources
         named = {"llm": one.get("llm"), "embed": one.get("embedder")}
         models = variant.of("models") | {

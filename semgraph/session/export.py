@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from semgraph.display import option
-from semgraph.errors import DataError, PlanError, did_you_mean
+from semgraph.errors import DataError, PlanError, among, did_you_mean
 from semgraph.execution.result import Result
 from semgraph.expr.types import Type, python_rows
 from semgraph.logical.prompt import plain
@@ -118,9 +118,8 @@ async def export(resources: Resources, graph: Graph, group: str, to: Path) -> Ex
     """Write a group into a file; see `Session.export`."""
     ending = to.suffix.lower()
     if ending not in {*_WRITERS, _FOLDER}:
-        there = "endings: " + ", ".join((*_WRITERS, _FOLDER))
-        hint = did_you_mean(ending, (*_WRITERS, _FOLDER))
-        raise PlanError(f'{to}: "{to.suffix}" is no format of graphs', there=there, hint=hint)
+        what = f'{to}: "{to.suffix}" is no format of graphs'
+        raise PlanError(what, **among(ending, (*_WRITERS, _FOLDER), "endings"))
     async with group_rows(resources, graph, group) as tables:
         if ending == _FOLDER:
             return await _write_parquet(graph, tables, to)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from semgraph.display import option
-from semgraph.errors import Fault, InputError, PlanError, Problem, RowError, did_you_mean
+from semgraph.errors import Fault, InputError, PlanError, Problem, RowError, among
 from semgraph.execution.result import Result
 from semgraph.execution.windows import without_nul
 from semgraph.expr.duckdb import rows_of
@@ -173,6 +173,8 @@ def check_numbers(options: RunOptions) -> None:
         value = getattr(options, name)
         if value is not None and value < least:
             raise PlanError(f"{option(name, value)}: use a number from {least}")
+    if options.seed and options.sample is None:
+        raise PlanError(Problem("a seed is for a sample", hint=f"add {option('sample', 'N')}"))
     if options.rows is not None and options.sample is not None:
         hint = f"give {option('rows', 'N')} or {option('sample', 'N')}"
         raise PlanError("the first rows, or a sample of all", hint=hint)
@@ -192,8 +194,7 @@ def typed_inputs(
     for name in inputs:
         if name not in plan.inputs:
             what = f'plan {plan.name} has no input "{name}"'
-            there = "inputs: " + (", ".join(plan.inputs) or "none")
-            raise PlanError(what, there=there, hint=did_you_mean(name, plan.inputs))
+            raise PlanError(what, **among(name, plan.inputs, "inputs"))
     source = inputs or (dict(example_rows(plan).inputs) if plan.inputs else {})
     tables: dict[str, pa.Table] = {}
     for name, spec in plan.inputs.items():

@@ -16,7 +16,7 @@ from typing import Any, get_args
 import numpy as np
 import pyarrow as pa
 
-from semgraph.errors import EngineError, PlanError, SemgraphError, did_you_mean
+from semgraph.errors import EngineError, PlanError, SemgraphError, among
 from semgraph.execution.executor import Executor
 from semgraph.execution.observations import Observations
 from semgraph.execution.outcome import ExecutorOptions, RunOutcome
@@ -215,9 +215,8 @@ def trimmed(request: RunRequest) -> LogicalPlan:
     plan, until, on_error = request.plan, request.options.until, request.options.on_error
     if until is not None:
         if until not in plan.steps:
-            there = "steps: " + ", ".join(plan.steps)
-            hint = did_you_mean(until, plan.steps)
-            raise PlanError(f'plan {plan.name} has no step "{until}"', there=there, hint=hint)
+            what = f'plan {plan.name} has no step "{until}"'
+            raise PlanError(what, **among(until, plan.steps, "steps"))
         plan = replace(plan, writes=(), returns={until: plan.steps[until]})
     if on_error not in {None, *get_args(OnError)}:
         raise PlanError(f"on_error is {on_error!r}: use one of {', '.join(get_args(OnError))}")

@@ -130,6 +130,10 @@ def test_what_the_inputs_lack_stays_unless_they_are_complete(project: Project) -
     ran(project)
     noted(project, *NOTES[:1])
     assert project("refresh", "people", *GIVEN, "--yes").out.startswith("no difference")
+    shown = project("diff", "people", *GIVEN, "--complete", "--retract", "2", "--no-cache")
+    assert shown.err.endswith(
+        "semgraph refresh people -i notes=notes.jsonl --complete --retract 2\n"
+    )
     refused = project("refresh", "people", *GIVEN, "--complete", "--yes")
     assert refused.code == 2
     assert "add --retract 2" in refused.err

@@ -144,6 +144,32 @@ def test_presets_of_a_plan(project: Project, standin: StandIn) -> None:
     assert lean["quality"]["f1"] == 1.0
 
 
+def test_several_grids_are_one(project: Project, model: ModelServer) -> None:
+    models = ",".join(f"openai:{name}@{model.base_url}" for name in "ab")
+    grids = ("--grid", "asked=per_row,packed(rows=3)", "--grid", f"models.default={models}")
+    found = json.loads(project(*STEP, *grids, "--format", "json").out)
+    ways = [(arm["changes"]["asked"], arm["changes"]["models.default"][7]) for arm in found["arms"]]
+    assert ways == [
+        ("per_row", "a"),
+        ("per_row", "b"),
+        ("packed(rows=3)", "a"),
+        ("packed(rows=3)", "b"),
+    ]
+
+
+def test_a_plan_without_a_model_names_none_and_its_store_as_the_reader_does(
+    project: Project,
+) -> None:
+    (project.folder / "first.yaml").write_text(
+        "plan: first\ninputs: {tickets: {id: int64}}\nparams: {most: 1}\n"
+        "steps: {kept: [from: tickets, limit: {n: $most, order: id}]}\nreturns: [kept]\n"
+        "example: {inputs: {tickets: [{id: 1}, {id: 2}]}}\n"
+    )
+    done = project("compare", "first.yaml", "--grid", "params.most=1,2")
+    assert "openai" not in done.out
+    assert "nothing written to sqlite:.semgraph/graph.db" in done.out
+
+
 def test_asked_anew(project: Project, model: ModelServer) -> None:
     for sent, options in ((4, ()), (4, ()), (8, ("--no-cache",))):
         assert project(*STEP, *WAYS, *options).code == 0
@@ -170,7 +196,7 @@ def test_a_limit_is_exit_4_and_nothing_is_sent(project: Project, model: ModelSer
         ),
         (
             ("compare", "add_episode", "--variant", "verdicts=block()"),
-            "sets nothing. Write --variant NAME:VALUE",
+            "sets nothing. Write --variant NAME:KEY=VALUE,…",
         ),
         (
             ("compare", "add_episode", "--variant", "a:x=y", "--variant", "a:x=y"),
@@ -181,9 +207,49 @@ def test_a_limit_is_exit_4_and_nothing_is_sent(project: Project, model: ModelSer
             "--implementations and --variant each name the variants",
         ),
         (("compare", "add_episode", "--grid", "verdicts"), '--grid "verdicts" sets nothing'),
-        (("compare", "add_episode", "--arms", "nowhere.yaml"), "nowhere.yaml"),
+        (
+            ("compare", "add_episode", "--arms", "nowhere.yaml"),
+            "nowhere.yaml:1:1  cannot read the file of variants",
+        ),
+        (
+            ("compare", "complaints.yaml", "--variant", "a:llm=gpt-4.1"),
+            'variant a: option: "gpt-4.1" is not a valid model',
+        ),
+        (
+            ("compare", "complaints.yaml", "--variant", "a:asked=per_row", "--truth", "gold.csv"),
+            "What it returns is compared with --labels FILE, a step of it with a truth",
+        ),
+        ((*STEP, *WAYS, "--seed", "1"), "a seed is for a sample. Add --sample N"),
+        (
+            ("compare", "add_episode", "--use", "verdict=block", "--variant", "a:preset=ready"),
+            'Did you mean "settle/ask/verdicts"?',
+        ),
+        (
+            (
+                "compare",
+                "add_episode",
+                "--prompt",
+                "judge_fact=mine.md",
+                "--variant",
+                "a:preset=ready",
+            ),
+            "--prompt judge_fact: there is no file mine.md",
+        ),
         ((*STEP, "--implementations", "per_rwo"), 'Did you mean "per_row"'),
         ((*STEP, *WAYS, "--trials", "0"), "trials is 0"),
+        (
+            (
+                "compare",
+                "add_episode",
+                "--llm",
+                "recorded",
+                "--trials",
+                "3",
+                "--variant",
+                "a:preset=ready",
+            ),
+            "so all its trials are equal. --trials 1",
+        ),
         (
             (
                 "compare",

@@ -407,8 +407,8 @@ class TestWrongLabels:
         ("labels", "match"),
         [
             ([{"id": 1, "anwser": "yes"}], 'the table of labels fits no returned table. It has id, anwser; all variants return answers.*Did you mean "answer"'),
-            ([{"id": 9, "answer": "yes"}], r"no label for a query that is asked. It has \(9,\); asked is \(1,\)"),
-            ([{"id": 1, "answer": "yes", "grade": 0}], "no label above 0 for a query that is asked"),
+            ([{"id": 9, "answer": "yes"}], r'no label for the \d queries that are asked. It has "9"; the first that is asked is "1"'),
+            ([{"id": 1, "answer": "yes", "grade": 0}], "no label above 0 for the"),
             ([{"answer": "yes"}], "needs columns of an input, which name a query, and one more"),
             ([{"id": 1}], "needs columns of an input, which name a query, and one more"),
             ([*GRADED, {"id": 1, "answer": "yes", "grade": 2}], 'two grades of "yes" for'),

@@ -75,6 +75,11 @@ async def test_trials_of_a_noisy_model_are_calls_of_their_own_and_show_a_spread(
     arm = found["per_row"]
     assert len(server.requests) == 18
     answers = [trial.rows.column("id").to_pylist() for trial in arm.trials]
+    by_trial = list(found.to_pandas(trials=True)["f1"])
+    assert (min(by_trial), max(by_trial)) == arm.quality.spread
+    assert by_trial == list(
+        load_comparison(found.id, found.record.parent)["per_row"].quality.by_trial
+    )
     assert len({tuple(each) for each in answers}) > 1
     low, high = arm.quality.spread
     assert low < high

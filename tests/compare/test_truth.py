@@ -37,7 +37,7 @@ class TestLabels:
             2 / 3,
             2 / 3,
         )
-        assert found.notes == ("3 of 6 rows are not in the truth: they should have no answer",)
+        assert found.notes == ("3 of 6 rows are not in the truth, so no answer to them is right",)
 
     async def test_columns_that_the_step_lacks_are_named_in_a_note(self, session):
         truth = [{"id": number, "why": "it leaks"} for number in range(1, 7)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,16 @@ def test_the_blocks_of_a_page_run_and_print_what_it_shows(name: str, reader: Rea
     if (files := FILES / name.removesuffix(".md")).is_dir():
         shutil.copytree(files, reader.project.folder, dirs_exist_ok=True)
     reader.check(DOCS / name)
+
+
+def test_a_shell_reads_every_command_also_those_that_are_not_run() -> None:
+    for page in (ROOT / "README.md", *DOCS.rglob("*.md")):
+        for block in blocks(page):
+            if block.language == "bash":
+                done = subprocess.run(
+                    ["bash", "-n"], input=block.text, text=True, capture_output=True, check=False
+                )
+                assert done.returncode == 0, f"{block.place}: {done.stderr}"
 
 
 NOT_RUN = {

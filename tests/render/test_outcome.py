@@ -66,7 +66,8 @@ def test_in_a_narrow_terminal_what_a_step_cost_outlives_how_it_was_done(plan: Lo
         assert all(title in head for title in titles)
         assert len(head) <= width
         assert "how" not in head or width == 80
-    assert "more column" not in "\n".join(outcome(long, plan, 80, 1.0))
+    assert "more column" not in "\n".join(narrow := [*outcome(long, plan, 80, 1.0)])
+    assert "1,420" not in "\n".join(narrow), "without its title nothing says what it is"
 
 
 def test_answers_that_were_not_asked_for_now_are_called_as_below_the_table(
@@ -150,7 +151,7 @@ def test_a_run_that_was_stopped_says_what_is_safe_and_how_to_go_on(plan: Logical
     assert list(remarks(found, plan, "plans/people.yaml")) == [
         "! the plan changed",
         "run 7f3a stopped: it would pass max_usd 2.00",
-        "  2 of 3 notes are complete: all that follows from them is written",
+        "  2 of 3 notes are complete, with all that follows from them",
         "Resume: semgraph run plans/people.yaml --resume 7f3a",
     ]
 
@@ -159,7 +160,7 @@ def test_a_run_that_broke_off_says_so_too(plan: LogicalPlan, tmp_path: Path) -> 
     (tmp_path / "run.json").write_text('{"members": {"given": 9, "skipped": 1, "committed": 3}}')
     lines = list(unfinished([Run(tmp_path)], plan, "people", " --config c", lambda _name: plan))
     assert lines == [
-        f"run {tmp_path.name}: 4 of 9 notes are complete: all that follows from them is written",
+        f"run {tmp_path.name}: 4 of 9 notes are complete, with all that follows from them",
         f"Resume: semgraph run people --config c --resume {tmp_path.name}",
     ]
 

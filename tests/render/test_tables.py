@@ -51,6 +51,18 @@ def test_columns_that_name_an_order_fall_away_in_it() -> None:
     ]
 
 
+def test_a_column_that_stays_is_not_cut_to_equal_cells_while_others_can_fall_away() -> None:
+    models = Column("model", ["openai:gpt-4.1-mini", "openai:gpt-4.1-nano"], drop=-1)
+    calls, told = Column("calls", ["8", "2"], right=True), Column("tokens", ["343", "331"], True)
+    assert list(lines([models, calls, told], 28)) == [
+        "  model                calls",
+        "  openai:gpt-4.1-mini      8",
+        "  openai:gpt-4.1-nano      2",
+        "  … 1 more column: tokens",
+    ]
+    assert list(lines([models], 16))[1] == "  openai:gpt-4.…"
+
+
 def test_the_first_column_stays_whatever_the_width() -> None:
     found = list(lines(COLUMNS, 8))
     assert found[:3] == ["  name", "  Ann", "  Barth…"]
