@@ -134,7 +134,7 @@ def require_refreshable(plan: LogicalPlan, resources: Resources) -> Windowing:
     if plan.windows is None or not plan.writes:
         lacks = "windows" if plan.windows is None else "writes"
         what = f"plan {plan.name} has no {lacks}, so no markers tell which rows it wrote"
-        raise PlanError(what, hint=f"run it again: semgraph run {plan.file or plan.name}")
+        raise PlanError(what, hint=f"run it again: semgraph run {plan.name}")
     if "engine" in resources.settings.values:
         what = "a refresh runs in this process: an engine runs plans, and refreshes no graph"
         raise PlanError(what, hint="leave the engine out")

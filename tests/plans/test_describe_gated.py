@@ -344,6 +344,7 @@ async def test_episodes_that_are_processed_again_are_judged_as_at_first(memory: 
     before = told(await memory.graph())
     again = await memory.hear(*episodes, **GATED, again=True)
     assert counted(again) == counted(first)
+    assert not any(again.written.values())
     assert told(await memory.graph()) == before
 
 
