@@ -43,7 +43,7 @@ class Change:
         before: Of a changed row, the old values of the properties that differ (None: it had none).
         after: Likewise the new values.
         causes: Why: `row e1 edited`, `prompt facts changed`, `model of read/facts changed`.
-        run: The run that wrote it before; "": none, or unknown.
+        run: The run that wrote it before, of a new row that of the refresh; "": unknown.
     """
 
     sign: Sign

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -66,7 +66,7 @@ def _refreshed(
         inputs = introduce(options, session, plan, typed, given, shown)
         began = time.monotonic()
         found = _computed(options, session, plan, how, inputs)
-        words = typed + given.words() + options.words()
+        words = typed + given.words() + how.words + options.words()
         _show(options, found, plan, words, time.monotonic() - began)
         written = None
         if may_apply and not how.dry_run and _is_wanted(options, found, yes=yes):
@@ -118,7 +118,8 @@ def _show(
         diff, dry = found.diff, found.dry
         for line in lines(diff, options.out.width) if dry is None else reasons(diff):
             options.out.print(line, soft_wrap=True)
-        options.show(*(_foreseen(dry) if dry is not None else ()))
+        if dry is not None:
+            options.show(_foreseen(dry))
         options.show("", cost(found.metrics.total(), seconds))
     if found.result.record:
         options.talk(f"(recorded: {found.result.run})")
@@ -127,12 +128,16 @@ def _show(
         options.warn(note)
 
 
-def _foreseen(dry: Foreseen) -> Iterator[str]:
+def _foreseen(dry: Foreseen) -> str:
     """What a dry run says."""
-    yield f"{plural(dry.requests, 'request')} and {plural(dry.texts, 'text')} to embed are sure to be new"
-    if dry.rows:
-        calls = "an unknown number of" if dry.calls is None else f"up to about {dry.calls:,.0f}"
-        yield f"with those that follow from them: {calls} calls for {plural(dry.rows, 'input row')}"
+    if not (dry.requests or dry.texts or dry.rows):
+        return "nothing would be asked: the journal has every answer"
+    texts = f" and {plural(dry.texts, 'text')} to embed" if dry.texts else ""
+    calls = (
+        "an unknown number" if dry.calls is None else f"about {max(dry.calls, dry.requests):,.0f}"
+    )
+    sure = f"sure to be new: {plural(dry.requests, 'request')}{texts}"
+    return f"{sure}; with those that follow up to {calls}, for {plural(dry.rows, 'input row')}"
 
 
 def _is_wanted(options: CommonOptions, found: Refresh, *, yes: bool) -> bool:

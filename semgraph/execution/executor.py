@@ -111,17 +111,17 @@ def batches_of_inputs(
 async def committed_rows(store: Store, plan: str, rows: InputRows) -> set[int]:
     """The rows with a commit marker, which a run skips. Raises StoreUnavailable."""
     committed: set[str] = set()
-    asked = _skippable(rows)
+    asked = _keys_of(rows)
     for piece in in_pieces(asked, _MARKERS):
         for state in (await store.states(plan, piece)).values():
             committed.update(state.committed)
     return {m for m, key in enumerate(rows.keys) if key in committed and m not in rows.bare}
 
 
-def _skippable(rows: InputRows) -> dict[str, list[str]]:
-    """The ids of the rows that a commit marker lets a run skip, by partition."""
+def _keys_of(rows: InputRows) -> dict[str, list[str]]:
+    """The ids of the rows, by partition."""
     return {
-        name: [rows.keys[m] for m in own if m not in rows.bare]
+        name: [rows.keys[m] for m in own]
         for name, own in zip(rows.partitions, rows.of, strict=True)
     }
 
@@ -317,19 +317,23 @@ class Executor:
         """Input rows without a commit marker, by partition."""
         committed: dict[str, str] = {}  # the run that committed each row, by its id
         changed, contents = 0, dict[str, str]()
+        bare = {rows.keys[m] for m in rows.bare}
         numbers = {name: number for number, name in enumerate(rows.partitions)}
         async for name, state in self._states(rows):
             self.commits.heads.setdefault(numbers[name], state.head)
             committed |= {row: intern(marker.run) for row, marker in state.committed.items()}
             changed += sum(
                 marker.fingerprint != self.options.fingerprint
-                for marker in state.committed.values()
+                for row, marker in state.committed.items()
+                if row not in bare
             )
             contents |= {row: m.content for row, m in state.committed.items() if m.content}
         pending = {
             number: [m for m in own if m in rows.bare or rows.keys[m] not in committed]
             for number, own in enumerate(rows.of)
         }
+        for m in rows.bare:  # the values of the row are those that were committed
+            rows.contents[m] = contents.get(rows.keys[m], "")
         for m, key in enumerate(rows.keys):
             if key in committed and m not in rows.bare:
                 self.outcome.skipped_by.setdefault(committed[key], []).append(m)
@@ -340,13 +344,8 @@ class Executor:
                 f"the plan, its parameters or its implementations changed since {changed} of these rows were "
                 f"written: they stay as written; {refresh} brings them up to date"
             )
-        if contents and (
-            edited := sum(
-                contents.get(key, content) != content
-                for m, (key, content) in enumerate(zip(rows.keys, rows.contents, strict=True))
-                if m not in rows.bare
-            )
-        ):
+        pairs = zip(rows.keys, rows.contents, strict=True) if contents else ()
+        if edited := sum(contents.get(key, content) != content for key, content in pairs):
             verb = "is" if edited == 1 else "are"
             self.outcome.notes.append(
                 f"{plural(edited, 'row')} {verb} in the graph with other content: {refresh}"
@@ -362,7 +361,7 @@ class Executor:
         plan = self.plan.logical
         if not plan.writes:
             return
-        asked = dict.fromkeys(rows.partitions, ()) if self.options.again else _skippable(rows)
+        asked = dict.fromkeys(rows.partitions, ()) if self.options.again else _keys_of(rows)
         for piece in in_pieces(asked, _MARKERS):
             with count_round_trips() as trips:
                 states = await self.runtime.store.states(plan.name, piece)

@@ -51,8 +51,9 @@ class InputRows:
 
     @cached_property
     def contents(self) -> list[str]:
-        """The fingerprint of the values of each row."""
-        return [content_of(row) for row in self.table.select(list(self.valued)).to_pylist()]
+        """The fingerprint of the values of each row; "": a row with only a key."""
+        rows = enumerate(self.table.select(list(self.valued)).to_pylist())
+        return ["" if m in self.bare else content_of(row) for m, row in rows]
 
     @cached_property
     def rows(self) -> pa.Table:
