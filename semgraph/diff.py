@@ -25,7 +25,7 @@ Sign = Literal["+", "-", "~"]
 Tables = Mapping[str, pa.Table]
 FILE = "diff.json"
 UNCOMPARED = ("created_at",)  # properties that make no row changed
-_ENDS = ("source", "target")
+ENDS = ("source", "target")
 _NAME = 200  # characters of a name
 
 
@@ -105,7 +105,7 @@ class Diff(Displayed):
             for change in _changes(label, graph, *(state.get(label.name) for state in states))
         )
         rows = (row for c in (*changes, *edited) if c.ends for row in (c.row, c.before))
-        names = _names(states, graph, {row.get(end) for row in rows for end in _ENDS})
+        names = _names(states, graph, {row.get(end) for row in rows for end in ENDS})
         draws = {name: graph.drawn(name) for name in graph.labels}
         return cls(changes, tuple(edited), names=names, draws=draws)
 

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from semgraph.errors import ModelUnavailable, PlanError, Position, Problem, RowError
+from semgraph.formats import shortened
 from semgraph.llm.base import (
     LLM,
     Embedder,
@@ -221,7 +222,7 @@ def parts(request: Request) -> dict[str, str]:
 def excerpt(request: Request) -> str:
     """The beginning of the last message, on one line."""
     text = " ".join(request.messages[-1].content.split()) if request.messages else ""
-    return text if len(text) <= _EXCERPT else text[: _EXCERPT - 1] + "…"
+    return shortened(text, _EXCERPT)
 
 
 def _hash(value: Any) -> str:

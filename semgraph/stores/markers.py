@@ -4,7 +4,6 @@ that many windows share.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,6 +13,7 @@ from itertools import zip_longest
 
 from semgraph.expr.functions import canonical_json
 from semgraph.stores.base import CommitMarker, CommittedRow, CommittedWindow, History
+from semgraph.stores.writes import fingerprint
 
 
 def pack(text: str) -> bytes:
@@ -32,7 +32,7 @@ def window_of(
 def shared_parts(marker: CommitMarker) -> tuple[str, str]:
     """The parts of a commit marker as text, after its hash."""
     text = canonical_json(dict(marker.parts))
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest(), text
+    return fingerprint(text, 16), text
 
 
 def marked_rows(marker: CommitMarker) -> Iterator[tuple[int, str, str]]:
