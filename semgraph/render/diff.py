@@ -28,6 +28,7 @@ WORDS: Mapping[str, str] = {"+": "new", "-": "gone", "~": "changed"}
 _COLOURS = {"+": "green", "-": "red", "~": "yellow"}
 _ROWS, _NAMED = 40, 3
 _NAME, _TEXT, _KEY = 60, 200, 8
+_CONTEXTS = (24, 12, 0)  # characters before the place where two texts begin to differ
 EDITED = "{} (the plan: {})"  # the value of a row that stays as it was edited
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z\Z")
 
@@ -116,9 +117,11 @@ def _pair(before: str, after: str, room: int) -> tuple[str, str]:
     """Two different texts in `room` characters, from shortly before the place where they differ."""
     pairs = enumerate(zip(before, after, strict=False))
     same = next((i for i, (one, other) in pairs if one != other), min(len(before), len(after)))
-    skip = before.rfind(" ", 0, max(0, same - room // 6))
-    if len(before) + len(after) > room and skip > 0:
-        before, after = (f"…{text[skip:]}" for text in (before, after))
+    whole = (before, after)
+    for context in _CONTEXTS:
+        skip = whole[0].rfind(" ", 0, max(0, same - context))
+        if len(before) + len(after) > room and skip > 0:
+            before, after = (f"…{text[skip:]}" for text in whole)
     longest = (max(room // 2, room - len(other)) for other in (after, before))
     one, other = map(shortened, (before, after), longest)
     return one, other
