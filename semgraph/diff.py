@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -84,6 +84,11 @@ class Diff(Displayed):
 
     def __len__(self) -> int:
         return len(self.changes)
+
+    @cached_property
+    def keys(self) -> frozenset[Any]:
+        """The keys of the rows that differ."""
+        return frozenset(change.key for change in self.changes)
 
     @classmethod
     def between(

@@ -36,7 +36,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z\Z")
 def headline(diff: Diff) -> str:
     """The number of rows by what became of them, and by kind: `2 new, 1 gone: 1 node, 2 edges`."""
     if not diff.changes:
-        return "no difference" if diff.reasons else NOTHING
+        return "no difference" if diff.reasons or diff.edited else NOTHING
     counts = diff.counts
     became = ", ".join(f"{count(counts[w])} {w}" for w in WORDS.values() if counts[w])
     parts = [plural(counts[f"{kind}s"], kind) for kind in ("node", "edge") if counts[f"{kind}s"]]
@@ -130,9 +130,15 @@ def _pair(before: str, after: str, room: int) -> tuple[str, str]:
 def differing(
     diff: Diff, change: Change, room: int, form: str = "{} → {}"
 ) -> Iterator[tuple[str, str]]:
-    """The properties of a changed row that differ: name, and both values in `room` characters."""
+    """The properties of a changed row that differ: name, and both values in `room` characters. A list
+    of keys whose rows are changes themselves is left out.
+    """
     for name, old in change.before.items():
         new = change.after.get(name)
+        if isinstance(old, (list, tuple)) and all(
+            key in diff.keys for key in (*old, *(new or ())) if (key in old) != (key in (new or ()))
+        ):
+            continue
         before, after = _value(diff, name, old), _value(diff, name, new)
         if before == after:  # they differ in spaces and lines only, or in hidden characters
             before, after = (
