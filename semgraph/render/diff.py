@@ -135,9 +135,9 @@ def differing(
     """
     for name, old in change.before.items():
         new = change.after.get(name)
-        if isinstance(old, (list, tuple)) and all(
-            key in diff.keys for key in (*old, *(new or ())) if (key in old) != (key in (new or ()))
-        ):
+        both = (*old, *(new or ())) if isinstance(old, (list, tuple)) else ()
+        moved = [key for key in both if (key in old) != (key in (new or ()))]
+        if moved and all(isinstance(key, str) and key in diff.keys for key in moved):
             continue
         before, after = _value(diff, name, old), _value(diff, name, new)
         if before == after:  # they differ in spaces and lines only, or in hidden characters
