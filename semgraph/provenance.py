@@ -15,7 +15,19 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from semgraph.errors import PlanError, Problem, among, did_you_mean
-from semgraph.execution.record import COMPARED, INPUT_ROW, ROW_ID, Run
+from semgraph.execution.record import (
+    COMPARED,
+    INPUT_ROW,
+    LINEAGE,
+    ROW_ID,
+    SOURCES,
+    Run,
+    read_input,
+    read_rows,
+    recorded_inputs,
+    recorded_parts,
+    recorded_steps,
+)
 from semgraph.formats import plain_line, shortened
 
 if TYPE_CHECKING:
@@ -294,24 +306,18 @@ class Tracer:
 
         for step in reads:
             visit(step)
-        from semgraph.execution.record import recorded_inputs, recorded_steps
-
         known = {*recorded_steps(self.run.folder, "steps"), *recorded_inputs(self.run.folder)}
         return [*(step for step in order if step in known), *sorted(known - set(order))]
 
     def rows(self, kind: str, step: str) -> list[Row]:
         """All recorded rows of a step."""
         if (kind, step) not in self._tables:
-            from semgraph.execution.record import read_rows
-
             rows: list[Row] = list(read_rows(self.run.folder, kind, step))
             self._tables[kind, step] = rows or (self._input_rows(step) if kind == "steps" else [])
         return self._tables[kind, step]
 
     def _input_rows(self, name: str) -> list[Row]:
         """The rows of an input with their ids; rows of the windowed input also with their number."""
-        from semgraph.execution.record import read_input, recorded_inputs
-
         file = recorded_inputs(self.run.folder).get(name)
         rows: list[Row] = [] if file is None else list(read_input(file).to_pylist())
         first = (self.run.facts.get("ids") or {}).get(name, 0)
@@ -344,10 +350,8 @@ class Tracer:
     @cached_property
     def _sources(self) -> dict[int, list[int]]:
         """The ids of the direct sources of each row that has any."""
-        from semgraph.execution.record import LINEAGE, SOURCES, step_tables
-
         sources: dict[int, list[int]] = {}
-        for table in step_tables(self.run.folder, LINEAGE):
+        for table in recorded_parts(self.run.folder, LINEAGE, ""):
             pairs: Any = zip(table[ROW_ID].to_pylist(), table[SOURCES].to_pylist(), strict=True)
             sources.update(pairs)
         return sources

@@ -36,18 +36,11 @@ _SPREAD = 1.96  # standard deviations on each side: 95 %
 _SIZES = 64  # all sizes up to this one are examined, then powers of two
 
 
-class Calls(NamedTuple):
-    """A number of calls: a bound, or an expectation if requests depend on answers."""
-
-    number: int
-    bound: bool
-
-
 def most_calls(
     implementation: Implementation[Semantic], node: Semantic, rows: RowEstimate, parts: int
-) -> Calls:
+) -> Amount:
     """The maximum number of calls for some rows, in at most `parts` parts of unknown sizes that
-    share no call.
+    share no call; an expectation if requests depend on answers.
 
     Raises EngineError if the implementation breaks its contract.
     """
@@ -58,10 +51,10 @@ def most_calls(
         RowEstimate(rows.left / most, rows.right / most, rows.items / most, 0.0),
     )
     if any(cost.rounds > 1 and cost.least is None for cost in even):
-        return Calls(round(max(cost.calls for cost in even) * most), bound=False)
+        return Amount(round(max(cost.calls for cost in even) * most), "seen")
     if most == 1:
-        return Calls(math.floor(max(cost.calls for cost in even)), bound=True)
-    return Calls(_most(implementation, node, rows, most), bound=True)
+        return Amount(math.floor(max(cost.calls for cost in even)), "most")
+    return Amount(_most(implementation, node, rows, most), "most")
 
 
 def _most(
@@ -501,9 +494,10 @@ class Estimator:
         check = node.check if isinstance(node, Answering) else None
         if check is not None or any(prompt.validators for prompt in node.prompt.all):
             alone = most_calls(implementation, node, rows, math.ceil(rows.items))
-            again = (check or Check).retries * alone.number
-            calls = Calls(calls.number + again, calls.bound and alone.bound)
-        return Amount(calls.number, "most" if calls.bound else "seen")
+            again = (check or Check).retries * alone.value
+            bound = calls.kind == alone.kind == "most"
+            calls = Amount(calls.value + again, "most" if bound else "seen")
+        return calls
 
 
 @dataclass
