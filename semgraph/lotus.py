@@ -32,7 +32,7 @@ from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.semantic.answers import Invalid
 from semgraph.semantic.context import Context
-from semgraph.semantic.contract import Keys, Outcome, Rows, column_texts
+from semgraph.semantic.contract import Keys, Outcome, Rows, by_key, column_texts
 from semgraph.semantic.prompt.builder import (
     RESERVE,
     TooLong,
@@ -457,22 +457,15 @@ class Texts:
 
     def mixed(self, items: Sequence[int]) -> str | None:
         """The error if the rows of a group may not share a request, or None."""
-        keys = [self.keys.of(item) for item in items]
-        for position, what in enumerate(("partitions", "prompts", "contexts")):
-            if len({key[position] for key in keys}) > 1:
-                return (
-                    f"mixed: rows of one request have several {what}: group by what they differ in"
-                )
-        return None
+        what = self.keys.mixed(items)
+        remedy = "group by what they differ in"
+        return what and f"mixed: rows of one request have several {what}: {remedy}"
 
 
 def by_prompt(rows: Rows) -> list[list[int]]:
     """The items by prompt: a run of LOTUS has one instruction."""
-    lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
-    items: dict[int, list[int]] = {}
-    for item, left in enumerate(lefts):
-        items.setdefault(rows.prompt[left], []).append(item)
-    return list(items.values())
+    lefts = rows.lefts
+    return by_key(range(len(lefts)), lambda item: rows.prompt[lefts[item]])
 
 
 def claim(prompt: Prompt) -> str:

@@ -32,7 +32,7 @@ from semgraph.logical.prompt import Prompt, Template, plain
 from semgraph.logical.semantic import Semantic
 from semgraph.semantic.answers import AnswerSchema, Invalid, read_word
 from semgraph.semantic.calls import NodeCalls
-from semgraph.semantic.contract import Block, Keys, Outcome, Rows, Words, by_key, split_by_key
+from semgraph.semantic.contract import Block, Keys, Outcome, Rows, Words, by_key
 from semgraph.semantic.examples import nearest, right_reply
 
 # Line separators that JSON does not escape.
@@ -655,7 +655,7 @@ class ItemPrompts(PromptBuilder):
             if len(block) == 1:
                 yield Work(tuple(block))
                 continue
-            for items in split_by_key(self.keys, block):
+            for items in by_key(block, self.keys.of):
                 if len(items) == 1:
                     yield Work(tuple(items))
                 else:
@@ -663,7 +663,7 @@ class ItemPrompts(PromptBuilder):
 
     def _cut(self, items: Sequence[int]) -> Iterator[Work]:
         """Works of as many whole left rows as fit; a left row that is too long alone is split."""
-        lists = deque(by_key(items, self.keys.left))
+        lists = deque(by_key(items, self.keys.left.__getitem__))
         buffer: RequestBuffer | None = None
         block: list[int] = []
         shown: set[int] = set()
