@@ -423,11 +423,6 @@ class Evaluation:
 
         self._hold(_Held(count=count))
 
-    @property
-    def traced(self) -> bool:
-        """Whether lineage is recorded."""
-        return self.runtime.lineage is not None
-
     def with_new_ids(self, rows: Batch) -> Batch:
         """New rows with ids and recorded lineage; the unchanged rows if lineage is off."""
         lineage = self.runtime.lineage

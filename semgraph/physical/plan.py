@@ -103,10 +103,6 @@ class ExecutionContext(Protocol):
     def count(self, rows: Sequence[Failure]) -> None:
         """Count rows by step and text."""
 
-    @property
-    def traced(self) -> bool:
-        """Whether lineage is recorded: all rows have ids."""
-
     def with_new_ids(self, rows: Batch) -> Batch:
         """New rows with ids and recorded lineage; the unchanged rows if lineage is off."""
 
@@ -287,7 +283,7 @@ class SqlSegment(PhysicalNode):
         return batch
 
     async def _rows(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
-        if evaluation.traced:
+        if all(batch.ids is not None for batch in inputs):
             return await run_traced(self.segment, inputs, evaluation.now, evaluation.with_new_ids)
         return await run_segment(self.segment, inputs, evaluation.now)
 

@@ -18,7 +18,7 @@ from semgraph.expr.scalar import Scalar, from_ast
 from semgraph.logical.schema import Label
 from semgraph.logical.search import RANKING, Search
 from semgraph.physical.reads import is_pushed
-from semgraph.relational.batch import Batch, values
+from semgraph.relational.batch import Batch
 from semgraph.relational.sql import quote
 from semgraph.stores.base import Method, SearchQuery, Store
 
@@ -278,18 +278,6 @@ class SearchInput:
     values: Sequence[pa.Array[Any]]
     # the vectors of the step's rows by method, once they were fetched
     step_vectors: dict[int, Any] = field(default_factory=dict)
-
-    def column(self, method: int) -> list[Any]:
-        """The values or words of a method."""
-        return self._columns[method]
-
-    @cached_property
-    def _columns(self) -> dict[int, list[Any]]:
-        return {
-            method: values(self.values[method])
-            for method, by in enumerate(self.spec.node.methods)
-            if by.via != "nearest"
-        }
 
 
 def step_texts(spec: SearchSpec, method: int) -> list[str]:
