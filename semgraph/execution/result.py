@@ -113,7 +113,47 @@ class Result:
             run: Id of the run.
             record: Its record.
         """
-        return _merged(parts, run, record)
+        first = parts[0]
+        written: dict[str, int] = {}
+        for part in parts:
+            for label, count in part.written.items():
+                written[label] = written.get(label, 0) + count
+        stopped = next((part.stopped for part in parts if part.stopped), None)
+        halted = any(part.exit_code == HALTED for part in parts)
+        uniform = Uniform.merge(part.uniform for part in parts)
+        meter = Meter.merge(part.meter for part in parts)
+        return replace(
+            first,
+            run=run,
+            tables=_joined(parts, record),
+            ids={name: _ids_in_order(name, parts) for part in parts for name in part.ids},
+            meter=meter,
+            failed=tuple(
+                sorted(chain.from_iterable(p.failed for p in parts), key=lambda f: f.input_row or 0)
+            ),
+            written=written,
+            members=sum(part.members for part in parts),
+            skipped=sum(part.skipped for part in parts),
+            committed=sum(part.committed for part in parts),
+            notes=tuple(
+                dict.fromkeys(
+                    (
+                        *chain.from_iterable(p.notes for p in parts),
+                        *meter.counted.lines(),
+                        *uniform.notes(run),
+                    )
+                )
+            ),
+            stopped=stopped,
+            keys=(),
+            record=record,
+            exit_code=exit_code(
+                stopped=stopped, halted=halted, failed=any(part.failed for part in parts)
+            ),
+            places={},
+            left_out=frozenset(chain.from_iterable(part.left_out for part in parts)),
+            uniform=uniform,
+        )
 
     def __repr__(self) -> str:
         """The run in one line: results, calls, writes and failures."""
@@ -276,50 +316,6 @@ def exit_code(*, stopped: str | None, halted: bool, failed: bool) -> int:
     rows failed.
     """
     return 4 if stopped else HALTED if halted else 3 if failed else 0
-
-
-def _merged(parts: Sequence[Result], run: str, record: Path | None) -> Result:
-    first = parts[0]
-    written: dict[str, int] = {}
-    for part in parts:
-        for label, count in part.written.items():
-            written[label] = written.get(label, 0) + count
-    stopped = next((part.stopped for part in parts if part.stopped), None)
-    halted = any(part.exit_code == HALTED for part in parts)
-    uniform = Uniform.merge(part.uniform for part in parts)
-    meter = Meter.merge(part.meter for part in parts)
-    return replace(
-        first,
-        run=run,
-        tables=_joined(parts, record),
-        ids={name: _ids_in_order(name, parts) for part in parts for name in part.ids},
-        meter=meter,
-        failed=tuple(
-            sorted(chain.from_iterable(p.failed for p in parts), key=lambda f: f.input_row or 0)
-        ),
-        written=written,
-        members=sum(part.members for part in parts),
-        skipped=sum(part.skipped for part in parts),
-        committed=sum(part.committed for part in parts),
-        notes=tuple(
-            dict.fromkeys(
-                (
-                    *chain.from_iterable(p.notes for p in parts),
-                    *meter.counted.lines(),
-                    *uniform.notes(run),
-                )
-            )
-        ),
-        stopped=stopped,
-        keys=(),
-        record=record,
-        exit_code=exit_code(
-            stopped=stopped, halted=halted, failed=any(part.failed for part in parts)
-        ),
-        places={},
-        left_out=frozenset(chain.from_iterable(part.left_out for part in parts)),
-        uniform=uniform,
-    )
 
 
 def _joined(parts: Sequence[Result], record: Path | None) -> Mapping[str, pa.Table]:
