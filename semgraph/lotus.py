@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from threading import Lock
+from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
 
 from semgraph.errors import RowError
@@ -133,7 +134,10 @@ class Bridge:
         places = [i for i, request in enumerate(requests) if isinstance(request, Request)]
         if not places:
             return results
-        self._enter()
+        task = asyncio.current_task()
+        if self.stopped or task is None:
+            raise asyncio.CancelledError
+        self._tasks.add(task)
         valid = [request for request in requests if isinstance(request, Request)]
         try:
             replies = await (self._in_one(valid) if self._alone else self._one_by_one(valid))
@@ -141,7 +145,7 @@ class Bridge:
             self._fail(error)
             raise
         finally:
-            self._leave()
+            self._tasks.discard(task)
         by_place = dict(zip(places, replies, strict=True))
         refused = iter(results)
         return [by_place[i] if i in by_place else next(refused) for i in range(len(requests))]
@@ -162,49 +166,15 @@ class Bridge:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _one(self, request: Request) -> Reply | RowError:
-        self._enter()
-        try:
-            async with self._budget:
-                return (await self._in_one([request]))[0]
-        except Exception as error:
-            self._fail(error)
-            raise
-        finally:
-            self._leave()
-
-    def _enter(self) -> None:
-        if self.stopped:
-            raise asyncio.CancelledError
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-
-    def _leave(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.discard(task)
+        async with self._budget:
+            return (await self._in_one([request]))[0]
 
 
 INSTALL = install("lotus")
 VERSION = "1.2.4"
+Parts = SimpleNamespace  # the parts of LOTUS in use
 _LOCK = Lock()
 _LOADED: list[Parts] = []
-
-
-class Parts(NamedTuple):
-    """The parts of LOTUS in use."""
-
-    sem_map: Any
-    sem_filter: Any
-    sem_join: Any
-    sem_agg: Any
-    quicksort: Any
-    heapsort: Any
-    naive_sort: Any
-    match_prompt: Any
-    documents: Any
-    output: Any
-    reasoning: Any
 
 
 def lacking() -> str | None:
@@ -249,17 +219,17 @@ def _imported() -> Parts:
 
     sem_topk.tqdm = partial(tqdm, disable=True)  # the only switch for its progress bars
     return Parts(
-        sem_map.sem_map,
-        sem_filter.sem_filter,
-        sem_join.sem_join,
-        sem_agg.sem_agg,
-        sem_topk.llm_quicksort,
-        sem_topk.llm_heapsort,
-        sem_topk.llm_naive_sort,
-        sem_topk.get_match_prompt_binary,
-        task_instructions.df2multimodal_info,
-        LMOutput,
-        ReasoningStrategy.ZS_COT,
+        sem_map=sem_map.sem_map,
+        sem_filter=sem_filter.sem_filter,
+        sem_join=sem_join.sem_join,
+        sem_agg=sem_agg.sem_agg,
+        quicksort=sem_topk.llm_quicksort,
+        heapsort=sem_topk.llm_heapsort,
+        naive_sort=sem_topk.llm_naive_sort,
+        match_prompt=sem_topk.get_match_prompt_binary,
+        documents=task_instructions.df2multimodal_info,
+        output=LMOutput,
+        reasoning=ReasoningStrategy.ZS_COT,
     )
 
 
@@ -490,11 +460,9 @@ def _placed(path: str, other: str | None, prompt: Prompt) -> str:
 
 
 def _values(values: dict[str, str]) -> str:
-    return (
-        next(iter(values.values()))
-        if len(values) == 1
-        else "\n".join(f"{k}: {v}" for k, v in values.items())
-    )
+    if len(values) == 1:
+        return next(iter(values.values()))
+    return "\n".join(f"{k}: {v}" for k, v in values.items())
 
 
 def _columns(paths: Sequence[str]) -> dict[str, str]:
@@ -594,34 +562,25 @@ class Sorter:
         """LOTUS's order of documents: best first, all of them or only the k best."""
         if len(documents) < 2:
             return range(len(documents))
+        given: tuple[Any, ...] = (documents, self._model, instruction)
         if self._method == "naive":
-            result = self._parts.naive_sort(
-                documents, self._model, instruction, strategy=self._strategy
-            )
+            result = self._parts.naive_sort(*given, strategy=self._strategy)
         elif self._method == "heap":
-            result = self._heap(documents, instruction)
+            result = self._heap(*given)
         else:
             # In a random order of rows, the k-th is a random pivot and equal in each run. LOTUS's
             # own pivots differ between runs.
-            result = self._parts.quicksort(
-                documents,
-                self._model,
-                instruction,
-                self._k,
-                embedding=True,
-                strategy=self._strategy,
-            )
+            more = {"embedding": True, "strategy": self._strategy}
+            result = self._parts.quicksort(*given, self._k, **more)
         order: list[int] = result.indexes
         return order
 
-    def _heap(self, documents: list[dict[str, Any]], instruction: str) -> Any:
+    def _heap(self, *given: Any) -> Any:
         while not _HEAP.acquire(timeout=0.1):
             if self._bridge.stopped:
                 raise CancelledError
         try:
-            return self._parts.heapsort(
-                documents, self._model, instruction, self._k, strategy=self._strategy
-            )
+            return self._parts.heapsort(*given, self._k, strategy=self._strategy)
         finally:
             _HEAP.release()
 
@@ -650,13 +609,10 @@ class Sorter:
 
     def _alone(self, texts: list[str], instruction: str) -> dict[str, Answer]:
         self._model.strict = False
+        given = (instruction, self._model)
+        match_prompt = partial(self._parts.match_prompt, strategy=self._strategy)
         pairs = [({"text": text, "image": {}},) * 2 for text in texts]
-        self._model(
-            [
-                self._parts.match_prompt(*pair, instruction, self._model, strategy=self._strategy)
-                for pair in pairs
-            ]
-        )
+        self._model([match_prompt(*pair, *given) for pair in pairs])
         answers = self._model.answers if texts else []
         return {text: answer for text, answer in zip(texts, answers, strict=True) if answer.error}
 

@@ -122,6 +122,7 @@ class Result:
         halted = any(part.exit_code == HALTED for part in parts)
         uniform = Uniform.merge(part.uniform for part in parts)
         meter = Meter.merge(part.meter for part in parts)
+        notes = chain.from_iterable(part.notes for part in parts)
         return replace(
             first,
             run=run,
@@ -135,15 +136,7 @@ class Result:
             members=sum(part.members for part in parts),
             skipped=sum(part.skipped for part in parts),
             committed=sum(part.committed for part in parts),
-            notes=tuple(
-                dict.fromkeys(
-                    (
-                        *chain.from_iterable(p.notes for p in parts),
-                        *meter.counted.lines(),
-                        *uniform.notes(run),
-                    )
-                )
-            ),
+            notes=tuple(dict.fromkeys([*notes, *meter.counted.lines(), *uniform.notes(run)])),
             stopped=stopped,
             keys=(),
             record=record,
@@ -160,24 +153,17 @@ class Result:
         rows = ", ".join(f"{name} {self.count(name)} rows" for name in self.tables)
         total = self.meter.total()
         saved = total.calls_journal + total.calls_coalesced
+        written = ", ".join(f"{n} {label}" for label, n in self.written.items() if n)
         parts = [
             f"{self.plan}, run {self.run}",
             rows or "no results",
             f"{total.calls_issued} calls" + (f" (+{saved} kept)" if saved else ""),
-            *(
-                [f"{self.skipped} of {self.members} rows were there already"]
-                if self.skipped
-                else []
-            ),
-            *(
-                ["written: " + ", ".join(f"{n} {label}" for label, n in self.written.items() if n)]
-                if self.written
-                else []
-            ),
-            *([f"{len(self.failed)} failed"] if self.failed else []),
-            *([stopped(self.stopped)] if self.stopped else []),
+            f"{self.skipped} of {self.members} rows were there already" if self.skipped else "",
+            f"written: {written}" if self.written else "",
+            f"{len(self.failed)} failed" if self.failed else "",
+            stopped(self.stopped) if self.stopped else "",
         ]
-        return f"<Result {'; '.join(parts)}>"
+        return f"<Result {'; '.join(filter(None, parts))}>"
 
     def __getitem__(self, name: str) -> pa.Table:
         """A result by name. Raises KeyError."""

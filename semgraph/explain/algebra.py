@@ -136,15 +136,8 @@ def _equation(head: str, lines: list[str]) -> str:
     short = f"{head} {' '.join(lines)}"
     if len(short) <= _WIDTH and len(lines) <= 3:
         return short
-    return "\n".join(
-        [
-            head,
-            *(
-                textwrap.fill(line, _WIDTH, initial_indent="  ", subsequent_indent="      ")
-                for line in lines
-            ),
-        ]
-    )
+    filled = textwrap.TextWrapper(_WIDTH, initial_indent="  ", subsequent_indent="      ")
+    return "\n".join([head, *map(filled.fill, lines)])
 
 
 _PLAIN = re.compile(r'"([A-Za-z_][A-Za-z0-9_]*)"')
@@ -257,22 +250,15 @@ def _(node: Scan, name: Name) -> str:
 
 @symbol.register
 def _(node: Search, name: Name) -> str:
-    over = " ∪ ".join(
-        [
-            *([node.label] if node.label else []),
-            *([name(node.within)] if node.within is not None else []),
-        ]
-    )
+    within = name(node.within) if node.within is not None else ""
+    over = " ∪ ".join(filter(None, (node.label, within)))
     methods = []
     for by in node.methods:
         text = {"equal": f"{by.prop}={_text(by.to)}", "fulltext": f"FTS({by.prop}, {_text(by.to)})"}
         sought = _text(by.to) if node.given_as_vector(by) else f"embed({_text(by.to)})"
         methods.append(text.get(by.via) or f"cosine({by.prop}, {sought})>{by.above:g}")
-    ranked = (
-        f"RRF({', '.join(methods)})"
-        if node.fused
-        else ", ".join(methods) or f"τ_{{{_sort(node.order)}}}"
-    )
+    ranked = ", ".join(methods) or f"τ_{{{_sort(node.order)}}}"
+    ranked = f"RRF({ranked})" if node.fused else ranked
     where = f"σ_{{{_text(node.where)}}}" if node.where is not None else ""
     brought = ", ".join(filter(None, (node.alias, node.source, node.target)))
     return f"⊗_{{{ranked}}} {where}({over}) as {brought} [LIMIT {node.k}]"

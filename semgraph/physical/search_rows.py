@@ -366,9 +366,10 @@ def _once(best: Sequence[tuple[_Hit, int]], k: int, *, fused: bool) -> list[_Res
             scores[hit.q, hit.key] = max(scores.get((hit.q, hit.key), hit.score), hit.score)
         first = (rank * 100 + hit.method, hit.place)
         firsts[hit.q, hit.key] = min(firsts.get((hit.q, hit.key), first), first)
+    if fused:  # rounded to 12 digits, half up, as DuckDB rounds
+        scores |= {hit: math.floor(score * 1e12 + 0.5) / 1e12 for hit, score in scores.items()}
     ordered = sorted(
-        (q, -(_rounded(score) if fused else score), firsts[q, key][0], key, firsts[q, key][1])
-        for (q, key), score in scores.items()
+        (q, -score, firsts[q, key][0], key, firsts[q, key][1]) for (q, key), score in scores.items()
     )
     ranks: dict[int, int] = defaultdict(int)
     results = []
@@ -377,11 +378,6 @@ def _once(best: Sequence[tuple[_Hit, int]], k: int, *, fused: bool) -> list[_Res
             results.append(_Result(q, ranks[q], -score, best_rank, place))
         ranks[q] += 1
     return results
-
-
-def _rounded(score: float) -> float:
-    """A score rounded to 12 digits, half up, as DuckDB rounds."""
-    return math.floor(score * 1e12 + 0.5) / 1e12
 
 
 def _unfused(best: Sequence[tuple[_Hit, int]]) -> list[_Result]:

@@ -23,12 +23,8 @@ LINEAGE, _RIGHT_LINEAGE = '"#from"', '"#right_from"'
 _RANK = "#rank"
 _RANKED_WINDOWS = (exp.RowNumber, exp.Lag, exp.Lead, exp.Ntile)  # each row has a distinct position
 _FRAME_WINDOWS = (exp.FirstValue, exp.LastValue, exp.NthValue)  # one row of the frame
-_PEER_WINDOWS = (
-    exp.Rank,
-    exp.DenseRank,
-    exp.PercentRank,
-    exp.CumeDist,
-)  # equal rows have equal positions
+# Equal rows have equal positions.
+_PEER_WINDOWS = (exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist)
 _UNORDERED = frozenset({  # aggregates whose result does not depend on the order of the rows
     "approx_count_distinct", "bit_and", "bit_or", "bit_xor", "bitstring_agg", "bool_and", "bool_or", "count", "count_if",
     "count_star", "countif", "entropy", "histogram", "histogram_exact", "mad", "max", "median", "min", "quantile",
@@ -334,11 +330,9 @@ def _part(value: str, existing: pa.DataType, wanted: pa.DataType) -> str:
 def _(node: rel.Unnest, source: InputRelations) -> str:
     column, position = quote(node.column), quote(node.position or "#i")
     kind = sql_type(node.input.schema.field(node.column).type)
-    listed = (
-        column
-        if node.how == "inner"
-        else f"CASE WHEN len({column}) > 0 THEN {column} ELSE CAST([NULL] AS {kind}) END"
-    )
+    listed = column
+    if node.how != "inner":
+        listed = f"CASE WHEN len({column}) > 0 THEN {column} ELSE CAST([NULL] AS {kind}) END"
     rest_names = [quote(name) for name in node.input.schema.names if name != node.column]
     inner = _select(
         [
@@ -354,11 +348,6 @@ def _(node: rel.Unnest, source: InputRelations) -> str:
     return f"SELECT {', '.join([*_names(node), ordinal, *rest])} FROM ({inner}) AS {ROWS}"
 
 
-def struct_sql(names: Sequence[str]) -> str:
-    """Columns as one struct."""
-    return "struct_pack(" + ", ".join(f"{quote(n)} := {quote(n)}" for n in names) + ")"
-
-
 def right_side(
     other: Node,
     source: Name,
@@ -370,10 +359,8 @@ def right_side(
     """The other relation of a join: its row as a struct named `alias`, and its hidden columns under
     other names.
     """
-    columns = [
-        f"{struct_sql(fields or other.schema.names)} AS {quote(alias)}",
-        f"{ORDINAL} AS {RIGHT_ORDINAL}",
-    ]
+    packed = ", ".join(f"{quote(n)} := {quote(n)}" for n in fields or other.schema.names)
+    columns = [f"struct_pack({packed}) AS {quote(alias)}", f"{ORDINAL} AS {RIGHT_ORDINAL}"]
     if other.windowed:
         columns += [f"{PARTITION} AS {_RIGHT_PARTITION}", f"{INPUT_ROW} AS {_RIGHT_INPUT_ROW}"]
     if traced:

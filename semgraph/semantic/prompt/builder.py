@@ -197,11 +197,6 @@ class PromptHeader:
             lead=paragraphs(*(values[name] for _, name in texts if name in values)),
         )
 
-    @property
-    def headings(self) -> tuple[str, ...]:
-        """The fixed words of the user message."""
-        return tuple(words for words, _ in self.user if words)
-
     @cached_property
     def texts(self) -> tuple[str, ...]:
         """The texts that every request contains."""
@@ -674,7 +669,8 @@ class ItemPrompts(PromptBuilder):
             if buffer is None:
                 header = self.header(prompt, self.layouts[1])
                 context = self.keys.context(self.keys.left[own[0]])
-                buffer, shown = RequestBuffer(self.ctx, header, context, *header.headings), set()
+                fixed = [words for words, _ in header.user if words]
+                buffer, shown = RequestBuffer(self.ctx, header, context, *fixed), set()
                 near = set(self.shown_to(prompt, ()))
             lines, new = self.lines(own, shown, len(items)), {*self.shown_to(prompt, own)} - near
             lines += chain.from_iterable(self.example(examples, place) for place in new)
