@@ -134,10 +134,7 @@ class Bridge:
         places = [i for i, request in enumerate(requests) if isinstance(request, Request)]
         if not places:
             return results
-        task = asyncio.current_task()
-        if self.stopped or task is None:
-            raise asyncio.CancelledError
-        self._tasks.add(task)
+        self._enter()
         valid = [request for request in requests if isinstance(request, Request)]
         try:
             replies = await (self._in_one(valid) if self._alone else self._one_by_one(valid))
@@ -145,7 +142,7 @@ class Bridge:
             self._fail(error)
             raise
         finally:
-            self._tasks.discard(task)
+            self._leave()
         by_place = dict(zip(places, replies, strict=True))
         refused = iter(results)
         return [by_place[i] if i in by_place else next(refused) for i in range(len(requests))]
@@ -166,8 +163,27 @@ class Bridge:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _one(self, request: Request) -> Reply | RowError:
-        async with self._budget:
-            return (await self._in_one([request]))[0]
+        self._enter()
+        try:
+            async with self._budget:
+                return (await self._in_one([request]))[0]
+        except Exception as error:
+            self._fail(error)
+            raise
+        finally:
+            self._leave()
+
+    def _enter(self) -> None:
+        if self.stopped:
+            raise asyncio.CancelledError
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+
+    def _leave(self) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.discard(task)
 
 
 INSTALL = install("lotus")
