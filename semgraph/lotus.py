@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from threading import Lock
+from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeVar
 
 from semgraph.errors import RowError
@@ -32,7 +33,7 @@ from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.semantic.answers import Invalid
 from semgraph.semantic.context import Context
-from semgraph.semantic.contract import Keys, Outcome, Rows, column_texts
+from semgraph.semantic.contract import Keys, Outcome, Rows, by_key, column_texts
 from semgraph.semantic.prompt.builder import (
     RESERVE,
     TooLong,
@@ -187,24 +188,9 @@ class Bridge:
 
 INSTALL = install("lotus")
 VERSION = "1.2.4"
+Parts = SimpleNamespace  # the parts of LOTUS in use
 _LOCK = Lock()
 _LOADED: list[Parts] = []
-
-
-class Parts(NamedTuple):
-    """The parts of LOTUS in use."""
-
-    sem_map: Any
-    sem_filter: Any
-    sem_join: Any
-    sem_agg: Any
-    quicksort: Any
-    heapsort: Any
-    naive_sort: Any
-    match_prompt: Any
-    documents: Any
-    output: Any
-    reasoning: Any
 
 
 def lacking() -> str | None:
@@ -249,17 +235,17 @@ def _imported() -> Parts:
 
     sem_topk.tqdm = partial(tqdm, disable=True)  # the only switch for its progress bars
     return Parts(
-        sem_map.sem_map,
-        sem_filter.sem_filter,
-        sem_join.sem_join,
-        sem_agg.sem_agg,
-        sem_topk.llm_quicksort,
-        sem_topk.llm_heapsort,
-        sem_topk.llm_naive_sort,
-        sem_topk.get_match_prompt_binary,
-        task_instructions.df2multimodal_info,
-        LMOutput,
-        ReasoningStrategy.ZS_COT,
+        sem_map=sem_map.sem_map,
+        sem_filter=sem_filter.sem_filter,
+        sem_join=sem_join.sem_join,
+        sem_agg=sem_agg.sem_agg,
+        quicksort=sem_topk.llm_quicksort,
+        heapsort=sem_topk.llm_heapsort,
+        naive_sort=sem_topk.llm_naive_sort,
+        match_prompt=sem_topk.get_match_prompt_binary,
+        documents=task_instructions.df2multimodal_info,
+        output=LMOutput,
+        reasoning=ReasoningStrategy.ZS_COT,
     )
 
 
@@ -457,22 +443,15 @@ class Texts:
 
     def mixed(self, items: Sequence[int]) -> str | None:
         """The error if the rows of a group may not share a request, or None."""
-        keys = [self.keys.of(item) for item in items]
-        for position, what in enumerate(("partitions", "prompts", "contexts")):
-            if len({key[position] for key in keys}) > 1:
-                return (
-                    f"mixed: rows of one request have several {what}: group by what they differ in"
-                )
-        return None
+        what = self.keys.mixed(items)
+        remedy = "group by what they differ in"
+        return what and f"mixed: rows of one request have several {what}: {remedy}"
 
 
 def by_prompt(rows: Rows) -> list[list[int]]:
     """The items by prompt: a run of LOTUS has one instruction."""
-    lefts: list[int] = rows.items.column("left").to_pylist()  # type: ignore[assignment]
-    items: dict[int, list[int]] = {}
-    for item, left in enumerate(lefts):
-        items.setdefault(rows.prompt[left], []).append(item)
-    return list(items.values())
+    lefts = rows.lefts
+    return by_key(range(len(lefts)), lambda item: rows.prompt[lefts[item]])
 
 
 def claim(prompt: Prompt) -> str:
@@ -497,11 +476,9 @@ def _placed(path: str, other: str | None, prompt: Prompt) -> str:
 
 
 def _values(values: dict[str, str]) -> str:
-    return (
-        next(iter(values.values()))
-        if len(values) == 1
-        else "\n".join(f"{k}: {v}" for k, v in values.items())
-    )
+    if len(values) == 1:
+        return next(iter(values.values()))
+    return "\n".join(f"{k}: {v}" for k, v in values.items())
 
 
 def _columns(paths: Sequence[str]) -> dict[str, str]:
@@ -601,34 +578,25 @@ class Sorter:
         """LOTUS's order of documents: best first, all of them or only the k best."""
         if len(documents) < 2:
             return range(len(documents))
+        given: tuple[Any, ...] = (documents, self._model, instruction)
         if self._method == "naive":
-            result = self._parts.naive_sort(
-                documents, self._model, instruction, strategy=self._strategy
-            )
+            result = self._parts.naive_sort(*given, strategy=self._strategy)
         elif self._method == "heap":
-            result = self._heap(documents, instruction)
+            result = self._heap(*given)
         else:
             # In a random order of rows, the k-th is a random pivot and equal in each run. LOTUS's
             # own pivots differ between runs.
-            result = self._parts.quicksort(
-                documents,
-                self._model,
-                instruction,
-                self._k,
-                embedding=True,
-                strategy=self._strategy,
-            )
+            more = {"embedding": True, "strategy": self._strategy}
+            result = self._parts.quicksort(*given, self._k, **more)
         order: list[int] = result.indexes
         return order
 
-    def _heap(self, documents: list[dict[str, Any]], instruction: str) -> Any:
+    def _heap(self, *given: Any) -> Any:
         while not _HEAP.acquire(timeout=0.1):
             if self._bridge.stopped:
                 raise CancelledError
         try:
-            return self._parts.heapsort(
-                documents, self._model, instruction, self._k, strategy=self._strategy
-            )
+            return self._parts.heapsort(*given, self._k, strategy=self._strategy)
         finally:
             _HEAP.release()
 
@@ -657,13 +625,10 @@ class Sorter:
 
     def _alone(self, texts: list[str], instruction: str) -> dict[str, Answer]:
         self._model.strict = False
+        given = (instruction, self._model)
+        match_prompt = partial(self._parts.match_prompt, strategy=self._strategy)
         pairs = [({"text": text, "image": {}},) * 2 for text in texts]
-        self._model(
-            [
-                self._parts.match_prompt(*pair, instruction, self._model, strategy=self._strategy)
-                for pair in pairs
-            ]
-        )
+        self._model([match_prompt(*pair, *given) for pair in pairs])
         answers = self._model.answers if texts else []
         return {text: answer for text, answer in zip(texts, answers, strict=True) if answer.error}
 

@@ -12,10 +12,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from semgraph.errors import PlanError, Problem, among, did_you_mean
-from semgraph.execution.record import COMPARED, INPUT_ROW, ROW_ID, Run
+from semgraph.execution import record
 from semgraph.formats import plain_line, shortened
 
 if TYPE_CHECKING:
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 
 Row = Mapping[str, Any]
+T = TypeVar("T")
 # The columns of recorded items that are not answers.
-FIXED = frozenset({INPUT_ROW, ROW_ID, "left", "right", "error", "calls"})
-_HIDDEN = frozenset({INPUT_ROW, ROW_ID, "_p"})
+FIXED = frozenset({record.INPUT_ROW, record.ROW_ID, "left", "right", "error", "calls"})
+_HIDDEN = frozenset({record.INPUT_ROW, record.ROW_ID, "_p"})
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\Z")
 _KEY_PREFIX = re.compile(r"[0-9a-f][0-9a-f-]{3,}\Z")
 
@@ -206,7 +207,7 @@ class Chain:
     others: tuple[tuple[str, Row], ...] = ()
 
 
-def explain(run: Run, what: str, lookup: Lookup = lambda _call: None) -> Chain:
+def explain(run: record.Run, what: str, lookup: Lookup = lambda _call: None) -> Chain:
     """Trace a row back.
 
     Args:
@@ -234,7 +235,9 @@ def explain(run: Run, what: str, lookup: Lookup = lambda _call: None) -> Chain:
     return Chain(run.name, what, tuple(tracer.back(step, row)), tuple(others))
 
 
-def origin_of(chain: Chain, run: Run, runs: Sequence[Run]) -> tuple[Run, str] | None:
+def origin_of(
+    chain: Chain, run: record.Run, runs: Sequence[record.Run]
+) -> tuple[record.Run, str] | None:
     """The run that wrote a row which another run read from the store, and the row's key; None if no
     record has it.
 
@@ -247,7 +250,7 @@ def origin_of(chain: Chain, run: Run, runs: Sequence[Run]) -> tuple[Run, str] | 
     keys = [value for value in values if isinstance(value, str) and UUID.fullmatch(value)]
     for other in runs:
         tracer = Tracer(other, lambda _call: None)
-        if other.facts.get("kind") == COMPARED:  # nothing of it was written
+        if other.facts.get("kind") == record.COMPARED:  # nothing of it was written
             continue
         if other.name == run.name or not other.asked or not tracer.has_lineage:
             continue
@@ -271,7 +274,7 @@ class Tracer:
         lookup: The journal: a call by its id.
     """
 
-    run: Run
+    run: record.Run
     lookup: Lookup
     _tables: dict[tuple[str, str], list[Row]] = field(default_factory=dict)
 
@@ -294,31 +297,28 @@ class Tracer:
 
         for step in reads:
             visit(step)
-        from semgraph.execution.record import recorded_inputs, recorded_steps
-
-        known = {*recorded_steps(self.run.folder, "steps"), *recorded_inputs(self.run.folder)}
+        known = {
+            *record.recorded_steps(self.run.folder, "steps"),
+            *record.recorded_inputs(self.run.folder),
+        }
         return [*(step for step in order if step in known), *sorted(known - set(order))]
 
     def rows(self, kind: str, step: str) -> list[Row]:
         """All recorded rows of a step."""
         if (kind, step) not in self._tables:
-            from semgraph.execution.record import read_rows
-
-            rows: list[Row] = list(read_rows(self.run.folder, kind, step))
+            rows: list[Row] = list(record.read_rows(self.run.folder, kind, step))
             self._tables[kind, step] = rows or (self._input_rows(step) if kind == "steps" else [])
         return self._tables[kind, step]
 
     def _input_rows(self, name: str) -> list[Row]:
         """The rows of an input with their ids; rows of the windowed input also with their number."""
-        from semgraph.execution.record import read_input, recorded_inputs
-
-        file = recorded_inputs(self.run.folder).get(name)
-        rows: list[Row] = [] if file is None else list(read_input(file).to_pylist())
+        file = record.recorded_inputs(self.run.folder).get(name)
+        rows: list[Row] = [] if file is None else list(record.read_input(file).to_pylist())
         first = (self.run.facts.get("ids") or {}).get(name, 0)
-        rows = [{**row, ROW_ID: first + i} for i, row in enumerate(rows)]
+        rows = [{**row, record.ROW_ID: first + i} for i, row in enumerate(rows)]
         if self.run.facts.get("order") != name:
             return rows
-        return [{**row, INPUT_ROW: i} for i, row in enumerate(rows)]
+        return [{**row, record.INPUT_ROW: i} for i, row in enumerate(rows)]
 
     def find(self, what: str) -> list[tuple[str, Row]]:
         """The matching rows, rows of the last step first."""
@@ -344,39 +344,34 @@ class Tracer:
     @cached_property
     def _sources(self) -> dict[int, list[int]]:
         """The ids of the direct sources of each row that has any."""
-        from semgraph.execution.record import LINEAGE, SOURCES, step_tables
-
         sources: dict[int, list[int]] = {}
-        for table in step_tables(self.run.folder, LINEAGE):
-            pairs: Any = zip(table[ROW_ID].to_pylist(), table[SOURCES].to_pylist(), strict=True)
+        for table in record.recorded_parts(self.run.folder, record.LINEAGE, ""):
+            pairs: Any = zip(
+                table[record.ROW_ID].to_pylist(), table[record.SOURCES].to_pylist(), strict=True
+            )
             sources.update(pairs)
         return sources
 
     def sources_of(self, number: int) -> set[int]:
         """The id of a row, and the ids of its direct and indirect sources."""
-        ids, pending = {number}, [number]
-        while pending:
-            new = set(self._sources.get(pending.pop(), ())) - ids
-            ids |= new
-            pending += new
-        return ids
+        return _reached(number, self._sources)
 
     def back(self, step: str, row: Row) -> Iterator[Link]:
         """The row, then its source rows in earlier steps with the questions about them, newest
         first.
         """
-        before = _ancestors(step, self.run.facts.get("flow", {}))
-        ids = self.sources_of(row[ROW_ID])
+        before = _reached(step, self.run.facts.get("flow", {}))
+        ids = self.sources_of(row[record.ROW_ID])
         for name in [step, *(s for s in reversed(self.steps) if s in before and s != step)]:
-            rows = [each for each in self.rows("steps", name) if each[ROW_ID] in ids]
+            rows = [each for each in self.rows("steps", name) if each[record.ROW_ID] in ids]
             yield from self._links(name, [row] if name == step else rows, ids)
 
     def _links(self, step: str, rows: Sequence[Row], ids: set[int]) -> Iterator[Link]:
         """The rows of a step, each with the questions about its sources."""
         items = self._items_about(step, ids)
         for row in rows:
-            own = self.sources_of(row[ROW_ID]) if items and len(rows) > 1 else ids
-            of_row = [item for item in items if own.issuperset(item[ROW_ID][0])]
+            own = self.sources_of(row[record.ROW_ID]) if items and len(rows) > 1 else ids
+            of_row = [item for item in items if own.issuperset(item[record.ROW_ID][0])]
             items = [item for item in items if item not in of_row]
             yield Link(step, row, self._asked(of_row))
         if items:
@@ -389,21 +384,20 @@ class Tracer:
         """The questions about some rows. For a left row of a join, only questions about pairs whose
         right row is also among the rows; if there are none, all its questions.
         """
-        items = [i for i in self.rows("answers", step) if not ids.isdisjoint(i[ROW_ID][0])]
-        paired = {i[ROW_ID][0][0] for i in items if not ids.isdisjoint(i[ROW_ID][1])}
+        items = [i for i in self.rows("answers", step) if not ids.isdisjoint(i[record.ROW_ID][0])]
+        paired = {i[record.ROW_ID][0][0] for i in items if not ids.isdisjoint(i[record.ROW_ID][1])}
         return [
             item
             for item in items
-            if item[ROW_ID][0][0] not in paired or not ids.isdisjoint(item[ROW_ID][1])
+            if item[record.ROW_ID][0][0] not in paired or not ids.isdisjoint(item[record.ROW_ID][1])
         ]
 
 
-def _ancestors(step: str, reads: Mapping[str, Iterable[str]]) -> dict[str, None]:
-    ancestors: dict[str, None] = {}
-    stack = [step]
-    while stack:
-        for source in reads.get(stack.pop(), ()):
-            if source not in ancestors:
-                ancestors[source] = None
-                stack.append(source)
-    return ancestors
+def _reached(start: T, sources: Mapping[T, Iterable[T]]) -> set[T]:
+    """Something and its direct and indirect sources."""
+    found, pending = {start}, [start]
+    while pending:
+        new = set(sources.get(pending.pop(), ())) - found
+        found |= new
+        pending += new
+    return found

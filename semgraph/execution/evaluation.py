@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from semgraph.errors import DataError
 from semgraph.execution.runtime import MeteredReads, Runtime
-from semgraph.execution.windows import Confinement, Window
+from semgraph.execution.windows import Window
 from semgraph.llm.base import Embeddings
 from semgraph.llm.stack import Replies, remembering
 from semgraph.llm.tokens import OF_BATCH
@@ -382,15 +382,13 @@ class Evaluation:
 
     def by_partition(self, batch: Batch) -> Batch:
         """Rows confined by partition, for searches."""
-        return batch if self._confinement is None else self._confinement.by_partition(batch)
+        confinement = self.runtime.confinement
+        return batch if confinement is None else confinement.by_partition(batch)
 
     def by_window(self, batch: Batch) -> Batch:
         """Rows confined by window, for steps."""
-        return batch if self._confinement is None else self._confinement.by_window(batch)
-
-    @property
-    def _confinement(self) -> Confinement | None:
-        return self.runtime.confinement
+        confinement = self.runtime.confinement
+        return batch if confinement is None else confinement.by_window(batch)
 
     def store(self, step: str) -> MeteredReads:
         """The store, metered to a step."""
@@ -422,11 +420,6 @@ class Evaluation:
                 own[each.error] = own.get(each.error, 0) + 1
 
         self._hold(_Held(count=count))
-
-    @property
-    def traced(self) -> bool:
-        """Whether lineage is recorded."""
-        return self.runtime.lineage is not None
 
     def with_new_ids(self, rows: Batch) -> Batch:
         """New rows with ids and recorded lineage; the unchanged rows if lineage is off."""

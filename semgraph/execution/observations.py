@@ -143,25 +143,19 @@ class ObservationFile:
     @classmethod
     def beside(cls, journal: Path | None, models: str = "") -> ObservationFile | None:
         """The file of a journal; None without a journal."""
-        return (
-            None
-            if journal is None
-            else cls(journal.with_name(f"{journal.stem}.observed.db"), models)
-        )
+        if journal is None:
+            return None
+        return cls(journal.with_name(f"{journal.stem}.observed.db"), models)
 
     def read(self) -> Mapping[str, Seen]:
         """All observations, by `key_of`; empty if the file cannot be read."""
         try:
             return self._read()
         except (sqlite3.Error, _DamagedRow, OSError) as error:
-            hint = (
-                "the next run replaces it"
-                if _is_damage(error)
-                else "check who holds it, and its rights"
-            )
-            self.note = (
-                f"{self.path} cannot be read ({error}): estimates do not use earlier runs; {hint}"
-            )
+            other = "check who holds it, and its rights"
+            hint = "the next run replaces it" if _is_damage(error) else other
+            what = f"{self.path} cannot be read ({error})"
+            self.note = f"{what}: estimates do not use earlier runs; {hint}"
             return {}
 
     def add(self, seen: Mapping[str, Seen]) -> None:
@@ -191,7 +185,9 @@ class ObservationFile:
 
     def _add(self, seen: Mapping[str, Seen]) -> None:
         known = self._read()
-        rows = [(key, *_values(known.get(key, Seen()).add(new, 0.5))) for key, new in seen.items()]
+        rows = [
+            (key, *vars(known.get(key, Seen()).add(new, 0.5)).values()) for key, new in seen.items()
+        ]
         with closing(self._open()) as database, database:
             marks = ", ".join("?" * (len(_COLUMNS) + 1))
             database.executemany(
@@ -245,7 +241,3 @@ def _number(value: object) -> float:
     if not isinstance(value, (int, float)):
         raise _DamagedRow(f"a {type(value).__name__} where a number belongs")
     return float(value)
-
-
-def _values(seen: Seen) -> tuple[float, ...]:
-    return tuple(getattr(seen, name) for name in _COLUMNS)

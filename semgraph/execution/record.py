@@ -16,21 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from semgraph import privacy
 from semgraph.errors import BudgetReached, PlanError, RowError, SemgraphError, did_you_mean
 from semgraph.llm.base import LLM, Message, Reply, Request, Usage, Wrapper
 from semgraph.llm.journal import Exchange, Journal
 from semgraph.llm.stack import Roles
 from semgraph.logical.prompt import plain
-from semgraph.privacy import FILE as FILE_MODE
-from semgraph.privacy import (
-    LAST,
-    RUNS,
-    open_private,
-    private_folder,
-    redacted_values,
-    refusal,
-    write_private,
-)
 
 if TYPE_CHECKING:
     from semgraph.relational.batch import Batch
@@ -116,10 +107,10 @@ class RunRecord:
         self._ids: list[int] = []  # ids of rows whose sources are not entered yet
         self._sources: list[tuple[int, ...]] = []
         try:
-            private_folder(folder)
+            privacy.private_folder(folder)
         except OSError as error:
             raise SemgraphError(
-                f"cannot write the run record {folder}: {refusal(folder, error)}. Run in a folder that "
+                f"cannot write the run record {folder}: {privacy.refusal(folder, error)}. Run in a folder that "
                 "you may write to: records are in .semgraph/runs of it, or, in Python, in Session(runs=DIR)"
             ) from error
 
@@ -132,7 +123,7 @@ class RunRecord:
         """Write a file of the record."""
         path = self.folder / name
         draft = path.with_name(path.name + ".part")
-        write_private(draft, text, "backslashreplace")
+        privacy.write_private(draft, text, "backslashreplace")
         draft.replace(path)
 
     def rows(self, kind: str, step: str, table: pa.Table) -> None:
@@ -223,7 +214,7 @@ class RunRecord:
                 stream.write_table(table.replace_schema_metadata(of))
         written = streams.getvalue()
         if written.size:
-            with self.on_disk(), open_private(self.folder / PENDING, "ab") as out:
+            with self.on_disk(), privacy.open_private(self.folder / PENDING, "ab") as out:
                 out.write(written)
 
     def failed(self, rows: Iterable[Mapping[str, Any]]) -> None:
@@ -231,19 +222,20 @@ class RunRecord:
         the next run.
         """
         self._append_lines(
-            "failed.jsonl", ({**row, "_error": redacted_values(row["_error"])} for row in rows)
+            "failed.jsonl",
+            ({**row, "_error": privacy.redacted_values(row["_error"])} for row in rows),
         )
 
     def lines(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         """Append a line of JSON for each row to a file of the record, without secrets."""
-        self._append_lines(name, (redacted_values(plain(dict(row))) for row in rows))
+        self._append_lines(name, (privacy.redacted_values(plain(dict(row))) for row in rows))
 
     def _append_lines(self, name: str, rows: Iterable[Mapping[str, Any]]) -> None:
         lines = [json.dumps(plain(dict(row)), ensure_ascii=False, default=str) for row in rows]
         if lines:
             with (
                 self.on_disk(),
-                open_private(
+                privacy.open_private(
                     self.folder / name, "a", encoding="utf-8", errors="backslashreplace"
                 ) as file,
             ):
@@ -267,7 +259,7 @@ class RunRecord:
             return
         draft = part.file.with_name(part.file.name + ".part")
         with self.on_disk():
-            private_folder(part.file.parent)
+            privacy.private_folder(part.file.parent)
             write_table(draft, pa.concat_tables([table for _, table in part.tables]))
             draft.replace(part.file)
 
@@ -276,7 +268,7 @@ def write_table(path: Path, table: pa.Table) -> None:
     """Write a table as a private Parquet file. Raises OSError."""
     import pyarrow.parquet as pq
 
-    with open_private(path, "wb") as file:
+    with privacy.open_private(path, "wb") as file:
         pq.write_table(table, file)
 
 
@@ -459,7 +451,7 @@ def _json(path: Path) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def all_runs(folder: Path = RUNS) -> list[Run]:
+def all_runs(folder: Path = privacy.RUNS) -> list[Run]:
     """All records, the latest first."""
     runs = [Run(path.parent) for path in folder.glob("*/run.json")]
     return sorted(runs, key=lambda run: (run.started, run.name), reverse=True)
@@ -470,7 +462,7 @@ def keep_latest(folder: Path, served: Iterable[str], keep: int) -> None:
     marked = []
     for name in served:
         with suppress(FileNotFoundError):
-            (folder / name / SERVED).touch(FILE_MODE)
+            (folder / name / SERVED).touch(privacy.FILE)
     for path in folder.glob(f"*/{SERVED}"):
         with suppress(FileNotFoundError):  # another call deleted it
             marked.append((path.stat().st_mtime_ns, path.parent))
@@ -478,12 +470,12 @@ def keep_latest(folder: Path, served: Iterable[str], keep: int) -> None:
         shutil.rmtree(record, ignore_errors=True)
 
 
-def find_run(ref: str, folder: Path = RUNS, *, asking: bool = False) -> Run:
+def find_run(ref: str, folder: Path = privacy.RUNS, *, asking: bool = False) -> Run:
     """A record by its name, a prefix of its name, or `last`: with `asking` the last that asked a
     model. Raises PlanError.
     """
     runs = all_runs(folder)
-    if ref == LAST and runs:
+    if ref == privacy.LAST and runs:
         return next((run for run in runs if run.asked), runs[0]) if asking else runs[0]
     names = [run.name for run in runs]
     exact = [run for run in runs if run.name == ref]
@@ -515,10 +507,6 @@ class CallLog:
     record: RunRecord
     texts: bool
     _pending: list[dict[str, Any]] = field(default_factory=list)
-
-    def noted(self, llm: LLM) -> LLM:
-        """The models, with their calls entered in this log."""
-        return noted(llm, self.add)
 
     def add(self, request: Request, reply: Reply | None, at: float, error: str | None) -> None:
         """Enter one call."""
@@ -612,10 +600,9 @@ def exchanges(
         opened = [Journal(path, keep_days=None) for path in journals]
         for journal in opened:
             closing.callback(journal.close)
-        yield (
-            lambda call: recorded.get(call) or _first(journal.exchange(call) for journal in opened)
-        )
 
+        def find(call: str) -> Exchange | None:
+            found = (journal.exchange(call) for journal in opened)
+            return recorded.get(call) or next(filter(None, found), None)
 
-def _first(found: Iterable[Exchange | None]) -> Exchange | None:
-    return next((exchange for exchange in found if exchange is not None), None)
+        yield find

@@ -113,31 +113,57 @@ class Result:
             run: Id of the run.
             record: Its record.
         """
-        return _merged(parts, run, record)
+        first = parts[0]
+        written: dict[str, int] = {}
+        for part in parts:
+            for label, count in part.written.items():
+                written[label] = written.get(label, 0) + count
+        stopped = next((part.stopped for part in parts if part.stopped), None)
+        halted = any(part.exit_code == HALTED for part in parts)
+        uniform = Uniform.merge(part.uniform for part in parts)
+        meter = Meter.merge(part.meter for part in parts)
+        notes = chain.from_iterable(part.notes for part in parts)
+        return replace(
+            first,
+            run=run,
+            tables=_joined(parts, record),
+            ids={name: _ids_in_order(name, parts) for part in parts for name in part.ids},
+            meter=meter,
+            failed=tuple(
+                sorted(chain.from_iterable(p.failed for p in parts), key=lambda f: f.input_row or 0)
+            ),
+            written=written,
+            members=sum(part.members for part in parts),
+            skipped=sum(part.skipped for part in parts),
+            committed=sum(part.committed for part in parts),
+            notes=tuple(dict.fromkeys([*notes, *meter.counted.lines(), *uniform.notes(run)])),
+            stopped=stopped,
+            keys=(),
+            record=record,
+            exit_code=exit_code(
+                stopped=stopped, halted=halted, failed=any(part.failed for part in parts)
+            ),
+            places={},
+            left_out=frozenset(chain.from_iterable(part.left_out for part in parts)),
+            uniform=uniform,
+        )
 
     def __repr__(self) -> str:
         """The run in one line: results, calls, writes and failures."""
         rows = ", ".join(f"{name} {self.count(name)} rows" for name in self.tables)
         total = self.meter.total()
         saved = total.calls_journal + total.calls_coalesced
+        written = ", ".join(f"{n} {label}" for label, n in self.written.items() if n)
         parts = [
             f"{self.plan}, run {self.run}",
             rows or "no results",
             f"{total.calls_issued} calls" + (f" (+{saved} kept)" if saved else ""),
-            *(
-                [f"{self.skipped} of {self.members} rows were there already"]
-                if self.skipped
-                else []
-            ),
-            *(
-                ["written: " + ", ".join(f"{n} {label}" for label, n in self.written.items() if n)]
-                if self.written
-                else []
-            ),
-            *([f"{len(self.failed)} failed"] if self.failed else []),
-            *([stopped(self.stopped)] if self.stopped else []),
+            f"{self.skipped} of {self.members} rows were there already" if self.skipped else "",
+            f"written: {written}" if self.written else "",
+            f"{len(self.failed)} failed" if self.failed else "",
+            stopped(self.stopped) if self.stopped else "",
         ]
-        return f"<Result {'; '.join(parts)}>"
+        return f"<Result {'; '.join(filter(None, parts))}>"
 
     def __getitem__(self, name: str) -> pa.Table:
         """A result by name. Raises KeyError."""
@@ -276,50 +302,6 @@ def exit_code(*, stopped: str | None, halted: bool, failed: bool) -> int:
     rows failed.
     """
     return 4 if stopped else HALTED if halted else 3 if failed else 0
-
-
-def _merged(parts: Sequence[Result], run: str, record: Path | None) -> Result:
-    first = parts[0]
-    written: dict[str, int] = {}
-    for part in parts:
-        for label, count in part.written.items():
-            written[label] = written.get(label, 0) + count
-    stopped = next((part.stopped for part in parts if part.stopped), None)
-    halted = any(part.exit_code == HALTED for part in parts)
-    uniform = Uniform.merge(part.uniform for part in parts)
-    meter = Meter.merge(part.meter for part in parts)
-    return replace(
-        first,
-        run=run,
-        tables=_joined(parts, record),
-        ids={name: _ids_in_order(name, parts) for part in parts for name in part.ids},
-        meter=meter,
-        failed=tuple(
-            sorted(chain.from_iterable(p.failed for p in parts), key=lambda f: f.input_row or 0)
-        ),
-        written=written,
-        members=sum(part.members for part in parts),
-        skipped=sum(part.skipped for part in parts),
-        committed=sum(part.committed for part in parts),
-        notes=tuple(
-            dict.fromkeys(
-                (
-                    *chain.from_iterable(p.notes for p in parts),
-                    *meter.counted.lines(),
-                    *uniform.notes(run),
-                )
-            )
-        ),
-        stopped=stopped,
-        keys=(),
-        record=record,
-        exit_code=exit_code(
-            stopped=stopped, halted=halted, failed=any(part.failed for part in parts)
-        ),
-        places={},
-        left_out=frozenset(chain.from_iterable(part.left_out for part in parts)),
-        uniform=uniform,
-    )
 
 
 def _joined(parts: Sequence[Result], record: Path | None) -> Mapping[str, pa.Table]:

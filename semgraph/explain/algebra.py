@@ -8,28 +8,12 @@ from collections.abc import Callable, Mapping
 from functools import singledispatch
 
 from semgraph.formats import plural
+from semgraph.logical import relational as rel
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Match, Scan
 from semgraph.logical.iterate import Iterate, Round
 from semgraph.logical.node import Columns, Node, Sort, Stop, Using, walk
 from semgraph.logical.plan import LogicalPlan, PlanCall
-from semgraph.logical.relational import (
-    Add,
-    Aggregate,
-    Distinct,
-    Filter,
-    GroupJoin,
-    Input,
-    Intersect,
-    Join,
-    Limit,
-    OfAlike,
-    Ordered,
-    Project,
-    Require,
-    Union,
-    Unnest,
-)
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import Answering, Embed, SemAgg, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.logical.sinks import Merge, Sink
@@ -75,7 +59,9 @@ class _Names:
 
     def __init__(self, plan: LogicalPlan, *, expand: bool) -> None:
         empty = {root for root in plan.roots if root.is_empty}
-        operators = [n for n in walk(*plan.roots) if not isinstance(n, (Sink, Input)) or n in empty]
+        operators = [
+            n for n in walk(*plan.roots) if not isinstance(n, (Sink, rel.Input)) or n in empty
+        ]
         last = {node.step: node for node in operators if node.step}
         called = {} if expand else plan.called
         calls = self.calls = {s: call for s, call in called.items() if _is_call(plan, s)}
@@ -95,9 +81,9 @@ class _Names:
     def __call__(self, node: Node) -> str:
         if node in self.named:
             return self.named[node]
-        if _caller(node, self.calls) is not None and isinstance(node, Project):
+        if _caller(node, self.calls) is not None and isinstance(node, rel.Project):
             return self(node.input)  # the columns of a plan that another one replaces
-        if isinstance(node, Input):
+        if isinstance(node, rel.Input):
             return symbol(node, self)
         lines = _chain(node, self, self.named)
         return lines[0] if len(lines) == 1 else "(" + " ".join(lines) + ")"
@@ -136,12 +122,12 @@ def _written_by_calls(plan: LogicalPlan, calls: Mapping[str, PlanCall]) -> list[
 def _chain(node: Node, name: Name, named: Mapping[Node, str]) -> list[str]:
     """The operators of a step, outermost first, and their input."""
     lines = [symbol(node, name)]
-    while node.inputs and not isinstance(node, (OfAlike, Cluster)):
+    while node.inputs and not isinstance(node, (rel.OfAlike, Cluster)):
         node = node.inputs[0]
-        if node in named or isinstance(node, Input):
+        if node in named or isinstance(node, rel.Input):
             return [*lines, name(node)]
         lines.append(symbol(node, name))
-    if lines[1:] and isinstance(node, Intersect):
+    if lines[1:] and isinstance(node, rel.Intersect):
         lines[-1] = f"({lines[-1]})"
     return lines
 
@@ -150,15 +136,8 @@ def _equation(head: str, lines: list[str]) -> str:
     short = f"{head} {' '.join(lines)}"
     if len(short) <= _WIDTH and len(lines) <= 3:
         return short
-    return "\n".join(
-        [
-            head,
-            *(
-                textwrap.fill(line, _WIDTH, initial_indent="  ", subsequent_indent="      ")
-                for line in lines
-            ),
-        ]
-    )
+    filled = textwrap.TextWrapper(_WIDTH, initial_indent="  ", subsequent_indent="      ")
+    return "\n".join([head, *map(filled.fill, lines)])
 
 
 _PLAIN = re.compile(r'"([A-Za-z_][A-Za-z0-9_]*)"')
@@ -193,15 +172,15 @@ def symbol(node: Node, name: Name) -> str:
     return f"{node.keyword}({', '.join(name(child) for child in node.inputs)})"
 
 
-symbol.register(Input, lambda node, _: "∅" if node.is_empty else node.name)
+symbol.register(rel.Input, lambda node, _: "∅" if node.is_empty else node.name)
 symbol.register(Round, lambda node, _: node.name)
-symbol.register(Filter, lambda node, _: f"σ_{{{_text(node.where)}}}")
-symbol.register(Project, lambda node, _: f"π_{{{_cols(node.columns)}}}")
-symbol.register(Add, lambda node, _: f"π_{{*, {_cols(node.columns)}}}")
-symbol.register(Distinct, lambda node, _: f"δ_{{{', '.join(node.by)}}}" if node.by else "δ")
-symbol.register(Ordered, lambda node, _: f"τ_{{{_sort(node.by)}}}")
-symbol.register(Union, lambda node, name: " ∪ ".join(name(branch) for branch in node.relations))
-symbol.register(Unnest, lambda node, _: f"μ_{{{node.column}→{node.alias}}}")
+symbol.register(rel.Filter, lambda node, _: f"σ_{{{_text(node.where)}}}")
+symbol.register(rel.Project, lambda node, _: f"π_{{{_cols(node.columns)}}}")
+symbol.register(rel.Add, lambda node, _: f"π_{{*, {_cols(node.columns)}}}")
+symbol.register(rel.Distinct, lambda node, _: f"δ_{{{', '.join(node.by)}}}" if node.by else "δ")
+symbol.register(rel.Ordered, lambda node, _: f"τ_{{{_sort(node.by)}}}")
+symbol.register(rel.Union, lambda node, name: " ∪ ".join(name(branch) for branch in node.relations))
+symbol.register(rel.Unnest, lambda node, _: f"μ_{{{node.column}→{node.alias}}}")
 symbol.register(Embed, lambda node, _: f"embed_{{{_cols(node.add)}}}")
 
 
@@ -216,18 +195,18 @@ def _(node: Iterate, name: Name) -> str:
 
 
 @symbol.register
-def _(node: Require, name: Name) -> str:
+def _(node: rel.Require, name: Name) -> str:
     return f"{'require' if node.fails else 'count'}_{{{_text(node.where if node.fails else node.says)}}}"
 
 
 @symbol.register
-def _(node: Join, name: Name) -> str:
+def _(node: rel.Join, name: Name) -> str:
     alias = f" as {node.alias}" if node.alias else ""
     return f"{_JOINS[node.how]}_{{{_using(node.using, node.where)}}} {name(node.other)}{alias}"
 
 
 @symbol.register
-def _(node: GroupJoin, name: Name) -> str:
+def _(node: rel.GroupJoin, name: Name) -> str:
     order = f"; τ_{{{_sort(node.order)}}}" if node.order else ""
     limit = f" [LIMIT {node.limit}]" if node.limit is not None else ""
     on = _using(node.using, node.where)
@@ -235,20 +214,20 @@ def _(node: GroupJoin, name: Name) -> str:
 
 
 @symbol.register
-def _(node: Limit, name: Name) -> str:
+def _(node: rel.Limit, name: Name) -> str:
     order = f"τ_{{{_sort(node.order)}}} " if node.order else ""
     per = f" per {', '.join(node.by)}" if node.by else ""
     return f"{order}[LIMIT {node.n}{per}]"
 
 
 @symbol.register
-def _(node: Aggregate, name: Name) -> str:
+def _(node: rel.Aggregate, name: Name) -> str:
     having = f"σ_{{{_text(node.having)}}}" if node.having is not None else ""
     return f"{having}γ_{{{_cols(node.by)}; {_cols(node.add)}}}"
 
 
 @symbol.register
-def _(node: Intersect, name: Name) -> str:
+def _(node: rel.Intersect, name: Name) -> str:
     names = [name(relation) for relation in node.relations]
     return (" ∩ " if node.present else " − ").join(names) if names[1:] else f"δ {names[0]}"
 
@@ -271,22 +250,15 @@ def _(node: Scan, name: Name) -> str:
 
 @symbol.register
 def _(node: Search, name: Name) -> str:
-    over = " ∪ ".join(
-        [
-            *([node.label] if node.label else []),
-            *([name(node.within)] if node.within is not None else []),
-        ]
-    )
+    within = name(node.within) if node.within is not None else ""
+    over = " ∪ ".join(filter(None, (node.label, within)))
     methods = []
     for by in node.methods:
         text = {"equal": f"{by.prop}={_text(by.to)}", "fulltext": f"FTS({by.prop}, {_text(by.to)})"}
         sought = _text(by.to) if node.given_as_vector(by) else f"embed({_text(by.to)})"
         methods.append(text.get(by.via) or f"cosine({by.prop}, {sought})>{by.above:g}")
-    ranked = (
-        f"RRF({', '.join(methods)})"
-        if node.fused
-        else ", ".join(methods) or f"τ_{{{_sort(node.order)}}}"
-    )
+    ranked = ", ".join(methods) or f"τ_{{{_sort(node.order)}}}"
+    ranked = f"RRF({ranked})" if node.fused else ranked
     where = f"σ_{{{_text(node.where)}}}" if node.where is not None else ""
     brought = ", ".join(filter(None, (node.alias, node.source, node.target)))
     return f"⊗_{{{ranked}}} {where}({over}) as {brought} [LIMIT {node.k}]"

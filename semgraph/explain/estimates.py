@@ -36,32 +36,22 @@ _SPREAD = 1.96  # standard deviations on each side: 95 %
 _SIZES = 64  # all sizes up to this one are examined, then powers of two
 
 
-class Calls(NamedTuple):
-    """A number of calls: a bound, or an expectation if requests depend on answers."""
-
-    number: int
-    bound: bool
-
-
 def most_calls(
     implementation: Implementation[Semantic], node: Semantic, rows: RowEstimate, parts: int
-) -> Calls:
+) -> Amount:
     """The maximum number of calls for some rows, in at most `parts` parts of unknown sizes that
-    share no call.
+    share no call; an expectation if requests depend on answers.
 
     Raises EngineError if the implementation breaks its contract.
     """
     most = max(1, min(parts, math.ceil(rows.items)))
-    even = _costs(
-        implementation,
-        node,
-        RowEstimate(rows.left / most, rows.right / most, rows.items / most, 0.0),
-    )
+    part = RowEstimate(rows.left / most, rows.right / most, rows.items / most, 0.0)
+    even = _costs(implementation, node, part)
     if any(cost.rounds > 1 and cost.least is None for cost in even):
-        return Calls(round(max(cost.calls for cost in even) * most), bound=False)
+        return Amount(round(max(cost.calls for cost in even) * most), "seen")
     if most == 1:
-        return Calls(math.floor(max(cost.calls for cost in even)), bound=True)
-    return Calls(_most(implementation, node, rows, most), bound=True)
+        return Amount(math.floor(max(cost.calls for cost in even)), "most")
+    return Amount(_most(implementation, node, rows, most), "most")
 
 
 def _most(
@@ -119,9 +109,8 @@ def _sizes(most: int) -> list[int]:
     )
 
 
-_FALLING = frozenset(
-    {"1:1", "subset", "collapse"}
-)  # operators that return at most as many rows as they read
+# Operators that return at most as many rows as they read.
+_FALLING = frozenset({"1:1", "subset", "collapse"})
 _MOST_ROWS = 1e9  # of a round, up to which bounds of the next are computed
 Kind = Literal["exact", "seen", "most", "least", "unknown"]
 _RANK: tuple[Kind, ...] = ("exact", "seen", "most", "least", "unknown")
@@ -190,11 +179,8 @@ class CallEstimate(NamedTuple):
     seconds: Amount
 
 
-class _EqualRounds(NamedTuple):
-    """A number of rounds of a loop with equal bounds, and the estimator of each."""
-
-    number: int
-    each: Estimator
+# A number of rounds of a loop with equal bounds, and the estimator of each.
+_EqualRounds = tuple[int, "Estimator"]
 
 
 @dataclass
@@ -262,12 +248,8 @@ class Estimator:
         if node not in self._rows:
             before = self._before(node)
             bound = self._looped(node) if isinstance(node, Iterate) else self._bound(node)
-            if (
-                before is not None
-                and node.rows == "subset"
-                and bound.known
-                and bound.kind != "least"
-            ):
+            bounded = node.rows == "subset" and bound.kind not in {"least", "unknown"}
+            if before is not None and bounded:
                 # Limits (`k`, `n`) do not grow with the rows.
                 before = before._replace(value=min(before.value, bound.value))
             self._rows[node] = before or bound
@@ -288,7 +270,7 @@ class Estimator:
         rows, left = self.rows(loop.input).at_most(), loop.times
         seen = self._seen_rounds(loop)
         if seen is not None and rows.known:
-            yield _EqualRounds(1, self._with_round(loop, self.rows(loop.input).times(seen, "seen")))
+            yield 1, self._with_round(loop, self.rows(loop.input).times(seen, "seen"))
             return
         falls = all(n.rows in _FALLING for n in loop.each_round if not isinstance(n, Round))
         while left > 0 and (rows.value or not rows.known):
@@ -296,7 +278,7 @@ class Estimator:
             after = each.rows(loop.body)
             after = after.at_most() if after.value <= _MOST_ROWS else Amount()
             count = left if falls or after == rows else 1
-            yield _EqualRounds(count, each)
+            yield count, each
             left, rows = left - count, after
 
     def _seen_rounds(self, loop: Iterate) -> float | None:
@@ -383,17 +365,10 @@ class Estimator:
         return self._paired(node, left)
 
     def _limited(self, node: Node, left: Amount) -> Amount:
-        most = node.n if isinstance(node, Limit) else node.k if isinstance(node, SemTopk) else None
-        if (
-            isinstance(node, (Limit, SemTopk))
-            and most is not None
-            and not node.by
-            and not node.windowed
-        ):
-            return Amount(
-                min(left.value, most),
-                left.kind if node.relational and left.kind == "exact" else "most",
-            )
+        if isinstance(node, (Limit, SemTopk)) and not node.by and not node.windowed:
+            most = node.n if isinstance(node, Limit) else node.k
+            exact = node.relational and left.kind == "exact"
+            return Amount(min(left.value, most), "exact" if exact else "most")
         return left.at_most()
 
     def _paired(self, node: Node, left: Amount) -> Amount:
@@ -458,12 +433,9 @@ class Estimator:
         def scaled(amount: float) -> Amount:
             return Amount() if math.isnan(amount) else items.times(amount / seen.items, "seen")
 
-        timed = seen.issued or not seen.calls
-        seconds = (
-            scaled(seen.seconds * (seen.calls / seen.issued if seen.issued else 1))
-            if timed
-            else Amount()
-        )
+        seconds = Amount()
+        if seen.issued or not seen.calls:
+            seconds = scaled(seen.seconds * (seen.calls / seen.issued if seen.issued else 1))
         sent, answered = scaled(seen.tokens_in), scaled(seen.tokens_out)
         return CallEstimate(
             items, scaled(seen.calls), sent, answered, scaled(seen.dollars * price), seconds
@@ -479,11 +451,9 @@ class Estimator:
                 return Amount(0.0, "seen")
         if len(node.inputs) > 1:
             right = self.rows(node.inputs[1])
-            left = (
-                Amount(left.value * right.value, worse(left.kind, right.kind))
-                if right.known
-                else Amount()
-            )
+            if not right.known:
+                return right
+            left = Amount(left.value * right.value, worse(left.kind, right.kind))
         return left.at_most() if node.gated else left
 
     def _expected(self, node: Semantic, left: Amount, items: Amount) -> Amount:
@@ -501,9 +471,10 @@ class Estimator:
         check = node.check if isinstance(node, Answering) else None
         if check is not None or any(prompt.validators for prompt in node.prompt.all):
             alone = most_calls(implementation, node, rows, math.ceil(rows.items))
-            again = (check or Check).retries * alone.number
-            calls = Calls(calls.number + again, calls.bound and alone.bound)
-        return Amount(calls.number, "most" if calls.bound else "seen")
+            again = (check or Check).retries * alone.value
+            bound = calls.kind == alone.kind == "most"
+            calls = Amount(calls.value + again, "most" if bound else "seen")
+        return calls
 
 
 @dataclass

@@ -107,10 +107,6 @@ class _Closed:
         raise DryRunEnded
 
 
-def _model(llm: LLM) -> Any:
-    return _Closed(llm, "limits", "exact_tokens", "count_tokens", "dollars")
-
-
 async def tokens_of_inputs(
     plan: PhysicalPlan, llm: LLM, store: Store, inputs: Mapping[str, pa.Table], now: datetime
 ) -> dict[Node, float]:
@@ -126,8 +122,9 @@ async def first_prompts(
     """The first prompt of each semantic step, over the first rows of each partition. The store is
     read, no model is called.
     """
+    closed: Any = _Closed(llm, "limits", "exact_tokens", "count_tokens", "dollars")
     embedder: Any = _Closed()
-    runtime = Runtime(plan, _model(llm), embedder, store, Meter())
+    runtime = Runtime(plan, closed, embedder, store, Meter())
     tables, windows = await _first_rows(plan, runtime, inputs)
     prompts = []
     async with Evaluation(runtime, tables, now, windows) as evaluation:
@@ -256,12 +253,8 @@ async def store_queries(
             steps = await _read(plan, node, store, dimensions)
             if steps:
                 texts = (text.strip() for text in recorded)
-                statements.append(
-                    (
-                        ", ".join(steps),
-                        list(dict.fromkeys(t for t in texts if not t.startswith(_FRAME))),
-                    )
-                )
+                own = dict.fromkeys(text for text in texts if not text.startswith(_FRAME))
+                statements.append((", ".join(steps), list(own)))
     finally:
         store.observe(None)
     return statements
@@ -286,7 +279,7 @@ async def _read(plan: PhysicalPlan, node: Node, store: Store, dimensions: int) -
             for s in group
         ]
         row = Batch.of_table(_row(node.inputs[0], dimensions))
-        await run_searches(group, row, withins, store, embed, _NOW)
+        await run_searches(group, row, withins, store.search, embed, _NOW)
         return [spec.node.step for spec in group]
     if isinstance(node, Match):
         await run_match(node, Batch.of_table(_row(node.inputs[0], dimensions)), store, _NOW)

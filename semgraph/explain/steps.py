@@ -147,17 +147,13 @@ def _reading(plan: PhysicalPlan, node: Node) -> dict[str, Any]:
 
 def _search(spec: SearchSpec, specs: tuple[SearchSpec, ...]) -> dict[str, Any]:
     node = spec.node
-    over = [
-        *([node.label] if node.label else []),
-        *([node.within.step or "step"] if node.within is not None else []),
-    ]
+    within = "" if node.within is None else node.within.step or "step"
+    over = [name for name in (node.label, within) if name]
     methods: list[str] = [by.via for by in node.methods] or ["order"]
     data: dict[str, Any] = {"kind": "search", "over": over, "by": methods, "k": node.k}
-    data["partition"] = (
-        f"{node.partition}, or all where it is NULL"
-        if node.or_all
-        else node.partition or "the row's own"
-    )
+    data["partition"] = node.partition or "the row's own"
+    if node.or_all:
+        data["partition"] = f"{node.partition}, or all where it is NULL"
     if "nearest" in methods:
         data["nearest"] = spec.nearest
         large = [part for part in spec.nearest.split("; ") if part.startswith(f"{node.label}.")]
@@ -196,6 +192,7 @@ def as_data(
             }
         if actual is not None and step["step"] in actual:
             step["actual"] = dict(actual[step["step"]])
+    schema = plan.logical.schema_write
     writes = [
         {"from": of_sink(s), "kind": s.keyword, "label": s.label.name} for s in plan.logical.writes
     ]
@@ -204,11 +201,7 @@ def as_data(
         "plan": plan.logical.name,
         "steps": steps,
         "writes": writes,
-        **(
-            {"schema_write": {"drop": plan.logical.schema_write.drop}}
-            if plan.logical.schema_write is not None
-            else {}
-        ),
+        **({"schema_write": {"drop": schema.drop}} if schema is not None else {}),
         "rewrites": list(rules),
         **({"estimate": _total_as_data(forecast)} if forecast is not None else {}),
         "returns": list(plan.logical.returns),

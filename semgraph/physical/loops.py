@@ -110,7 +110,7 @@ class _Rounds:
 
     def __init__(self, node: IterateRows, rows: Batch) -> None:
         self.node, self.logical, self._above = node, node.logical, rows
-        self.number, self.last, self._groups = 0, rows, self._groups_of(rows)
+        self.number, self.last, self._groups = 0, rows, _in_windows(rows, self.logical.by)
         self._places: dict[Group, int] = {}  # the first row of each group in the input
         for place, group in enumerate(self._groups):
             self._places.setdefault(group, place)
@@ -139,7 +139,7 @@ class _Rounds:
         rounds. Raises DataError if the input lacks a group.
         """
         self.number += 1
-        self.last, self._groups = rows, self._groups_of(rows)
+        self.last, self._groups = rows, _in_windows(rows, self.logical.by)
         alive = {group[0] for group in self._open}
         for group in self._groups:
             if group not in self._places and group[0] in alive:
@@ -162,9 +162,6 @@ class _Rounds:
             unseen.append(row not in self._seen)
             self._seen.add(row)
         return unseen
-
-    def _groups_of(self, rows: Batch) -> list[Group]:
-        return _in_windows(rows, self.logical.by)
 
     async def judge(self, before: Batch | None, evaluation: ExecutionContext) -> None:
         """End groups without rows and groups for which `until` holds; keep rows for the result."""
@@ -192,7 +189,7 @@ class _Rounds:
             own = {} if before is None else {key: n for n, key in enumerate(self._keys(before))}
             judged = _with_was(judged, before or judged.slice(0, 0), [own.get(k) for k in keys])
         verdicts = await self._verdicts(self.node.until, judged, evaluation)
-        return set(compress(self._groups_of(verdicts), verdicts.column(_HOLDS)))
+        return set(compress(_in_windows(verdicts, self.logical.by), verdicts.column(_HOLDS)))
 
     async def _verdicts(self, until: Segment, judged: Batch, evaluation: ExecutionContext) -> Batch:
         """Whether `until` holds, for each group of rows. Rows that make it fail are set aside."""

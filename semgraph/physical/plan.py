@@ -29,7 +29,7 @@ from semgraph.meter import StepMetrics
 from semgraph.physical.clusters import clusters, rows_within
 from semgraph.physical.failed_rows import required, without_faulty
 from semgraph.physical.reads import run_match, run_scan
-from semgraph.physical.search import Remembered, RememberedSearches, StoreSearches, run_searches
+from semgraph.physical.search import Remembered, Searching, remembering, run_searches
 from semgraph.physical.search_spec import SearchSpec
 from semgraph.physical.vectors import NoVectors, Partition, run_embed
 from semgraph.relational.batch import FEW, Batch, runtime_schema
@@ -102,10 +102,6 @@ class ExecutionContext(Protocol):
 
     def count(self, rows: Sequence[Failure]) -> None:
         """Count rows by step and text."""
-
-    @property
-    def traced(self) -> bool:
-        """Whether lineage is recorded: all rows have ids."""
 
     def with_new_ids(self, rows: Batch) -> Batch:
         """New rows with ids and recorded lineage; the unchanged rows if lineage is off."""
@@ -287,7 +283,7 @@ class SqlSegment(PhysicalNode):
         return batch
 
     async def _rows(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
-        if evaluation.traced:
+        if all(batch.ids is not None for batch in inputs):
             return await run_traced(self.segment, inputs, evaluation.now, evaluation.with_new_ids)
         return await run_segment(self.segment, inputs, evaluation.now)
 
@@ -348,20 +344,20 @@ class SearchGroup:
             evaluation: The evaluation that runs it.
         """
         step = self.specs[0].node.step
-        store: StoreSearches = evaluation.store(step)
+        search: Searching = evaluation.store(step).search
         if self.queries:
-            store = RememberedSearches(store, await evaluation.once(self.queries, _no_hits))
+            search = remembering(search, await evaluation.once(self.queries, _no_hits))
 
-        async def search(inputs: Sequence[Batch]) -> list[Batch]:
+        async def found(inputs: Sequence[Batch]) -> list[Batch]:
             left, *rows_of_steps = inputs
             rest = iter(rows_of_steps)
             withins = [next(rest) if spec.node.within is not None else None for spec in self.specs]
             return await run_searches(
-                self.specs, left, withins, store, partial(evaluation.embed, step), evaluation.now
+                self.specs, left, withins, search, partial(evaluation.embed, step), evaluation.now
             )
 
         own = [evaluation.by_partition(batch) for batch in inputs]
-        results = await with_vectors(self.specs[0].node, own, evaluation, search)
+        results = await with_vectors(self.specs[0].node, own, evaluation, found)
         return [evaluation.by_window(result) for result in results]
 
 

@@ -21,24 +21,8 @@ from semgraph.logical.relational import Input, Project, Require, Union
 from semgraph.logical.search import Search
 from semgraph.logical.semantic import Embed, Semantic, SemFilter, SemMap
 from semgraph.logical.sinks import Delete, Sink
+from semgraph.physical import plan as tree
 from semgraph.physical.loops import IterateRows, RoundTable
-from semgraph.physical.plan import (
-    AskModel,
-    ClusterRows,
-    EarlyStop,
-    EmbedTexts,
-    InputTable,
-    PhysicalNode,
-    PhysicalPlan,
-    RequireRows,
-    RunWide,
-    SearchGroup,
-    SinkSpec,
-    SqlSegment,
-    StoreMatch,
-    StoreScan,
-    StoreSearch,
-)
 from semgraph.physical.search_spec import SearchSpec
 from semgraph.relational.segments import Segment, compile_segment, plan_segments
 from semgraph.semantic.library import Chosen, Library, choose
@@ -47,7 +31,7 @@ from semgraph.stores.base import SearchQuery, Store
 
 def compile_plan(
     plan: LogicalPlan, store: Store, library: Library, limits: Mapping[str, Limits]
-) -> PhysicalPlan:
+) -> tree.PhysicalPlan:
     """Compile an optimized plan for a store.
 
     Raises:
@@ -61,21 +45,21 @@ def compile_plan(
     for node in nodes:
         builder.add(node)
     physical = builder.physical
-    return PhysicalPlan(
+    return tree.PhysicalPlan(
         logical=plan,
         nodes=physical,
-        sinks=tuple(SinkSpec(sink, physical[rows]) for sink, rows in layout.sinks),
+        sinks=tuple(tree.SinkSpec(sink, physical[rows]) for sink, rows in layout.sinks),
         after_writes=layout.after_writes,
         buffered=tuple(physical[node] for node in layout.buffered),
         run_wide=tuple(builder.run_wide.values()),
     )
 
 
-_OPERATORS: dict[type[Node], Callable[[Any, tuple[PhysicalNode, ...]], PhysicalNode]] = {
-    Match: StoreMatch,
-    Scan: StoreScan,
-    Embed: EmbedTexts,
-    Require: RequireRows,
+_OPERATORS: dict[type[Node], Callable[[Any, tuple[tree.PhysicalNode, ...]], tree.PhysicalNode]] = {
+    Match: tree.StoreMatch,
+    Scan: tree.StoreScan,
+    Embed: tree.EmbedTexts,
+    Require: tree.RequireRows,
 }
 
 
@@ -92,8 +76,8 @@ class _TreeBuilder:
     def __init__(
         self, layout: _Layout, nodes: Sequence[Node], store: Store, chosen: Chosen
     ) -> None:
-        self.physical: dict[Node, PhysicalNode] = {}
-        self.run_wide: dict[Node, RunWide] = {}
+        self.physical: dict[Node, tree.PhysicalNode] = {}
+        self.run_wide: dict[Node, tree.RunWide] = {}
         self._layout, self._chosen = layout, chosen
         self._groups = _search_groups(nodes, store)
         loops = [node for node in nodes if isinstance(node, Iterate)]
@@ -106,15 +90,15 @@ class _TreeBuilder:
         segment = self._layout.segments.get(node)
         if segment is not None:
             inputs = tuple(self.physical[source] for _, source in segment.inputs)
-            self.physical[node] = SqlSegment(node, inputs, segment)
+            self.physical[node] = tree.SqlSegment(node, inputs, segment)
         elif isinstance(node, Input):
-            self.physical[node] = InputTable(node, ())
+            self.physical[node] = tree.InputTable(node, ())
         elif isinstance(node, Round):
             self.physical[node] = RoundTable(node, (), self._loops[node])
         elif not node.relational:
             self.physical[node] = self._operator(node)
 
-    def _operator(self, node: Node) -> PhysicalNode:
+    def _operator(self, node: Node) -> tree.PhysicalNode:
         if isinstance(node, Search):
             return self._search(node)
         if isinstance(node, Iterate):
@@ -123,20 +107,20 @@ class _TreeBuilder:
         if isinstance(node, Semantic):
             return self._semantic(node, inputs)
         if isinstance(node, Cluster):
-            return ClusterRows(node, inputs, self._chosen.algorithms.get(node))
+            return tree.ClusterRows(node, inputs, self._chosen.algorithms.get(node))
         for kind, physical in _OPERATORS.items():
             if isinstance(node, kind):
                 return physical(node, inputs)
         raise EngineError(f"nothing computes {node!r} of step {node.step}")
 
-    def _search(self, node: Search) -> StoreSearch:
+    def _search(self, node: Search) -> tree.StoreSearch:
         group = self._groups[node]
         steps = [spec.node.within for spec in group.specs if spec.node.within is not None]
         for below in walk(*steps):  # the steps of the other searches may come later in the plan
             self.add(below)
         inputs = (self.physical[group.specs[0].node.input], *map(self._step, steps))
         place = next(i for i, spec in enumerate(group.specs) if spec.node is node)
-        return StoreSearch(node, inputs, group, place)
+        return tree.StoreSearch(node, inputs, group, place)
 
     def _loop(self, node: Iterate) -> IterateRows:
         body = self.physical[node.body]
@@ -145,37 +129,39 @@ class _TreeBuilder:
         inputs = (self.physical[node.input], *_outside(body, rounds))
         return IterateRows(node, inputs, body, rounds)
 
-    def _step(self, node: Node) -> PhysicalNode:
+    def _step(self, node: Node) -> tree.PhysicalNode:
         """The node that computes the rows of a searched step."""
         if node not in self._layout.run_wide:
             return self.physical[node]
         if node not in self.run_wide:
-            self.run_wide[node] = RunWide(node, (self.physical[node],))
+            self.run_wide[node] = tree.RunWide(node, (self.physical[node],))
         return self.run_wide[node]
 
-    def _semantic(self, node: Semantic, inputs: tuple[PhysicalNode, ...]) -> PhysicalNode:
-        ask = AskModel(node, inputs, *self._chosen.implementations[node])
+    def _semantic(self, node: Semantic, inputs: tuple[tree.PhysicalNode, ...]) -> tree.PhysicalNode:
+        ask = tree.AskModel(node, inputs, *self._chosen.implementations[node])
         chain = [ask]
         if isinstance(node, SemMap | SemFilter) and node.stop is not None:
             while (below := self._pulled_below(chain[0])) is not None:
                 chain.insert(0, below)
-        return ask if len(chain) == 1 else EarlyStop(node, chain[0].inputs, tuple(chain))
+        return ask if len(chain) == 1 else tree.EarlyStop(node, chain[0].inputs, tuple(chain))
 
-    def _pulled_below(self, ask: AskModel) -> AskModel | None:
+    def _pulled_below(self, ask: tree.AskModel) -> tree.AskModel | None:
         """The operator below, if it computes only the rows that this operator needs; else None."""
         below = ask.inputs[0]
         pulled = (
             getattr(below.logical, "pulled", False) and below.logical not in self._layout.buffered
         )
-        return below if pulled and isinstance(below, AskModel) else None
+        return below if pulled and isinstance(below, tree.AskModel) else None
 
 
-def _outside(body: PhysicalNode, rounds: Iterable[PhysicalNode]) -> list[PhysicalNode]:
+def _outside(
+    body: tree.PhysicalNode, rounds: Iterable[tree.PhysicalNode]
+) -> list[tree.PhysicalNode]:
     """The loop-invariant nodes that nodes of the body read; the body if it depends on no round."""
     rests = dict.fromkeys(rounds, True)
-    outside: dict[PhysicalNode, None] = {}
+    outside: dict[tree.PhysicalNode, None] = {}
 
-    def visit(node: PhysicalNode) -> bool:
+    def visit(node: tree.PhysicalNode) -> bool:
         if node not in rests:
             own = {child: visit(child) for child in node.inputs}
             rests[node] = any(own.values())
@@ -362,7 +348,7 @@ def _buffered(
     return tuple(node for node in read if node.inputs and node not in after_writes)
 
 
-def _search_groups(nodes: Iterable[Node], store: Store) -> dict[Node, SearchGroup]:
+def _search_groups(nodes: Iterable[Node], store: Store) -> dict[Node, tree.SearchGroup]:
     """The group of each search: the searches that share a round trip."""
     groups: dict[object, list[SearchSpec]] = {}
     for node in nodes:
@@ -383,16 +369,16 @@ def _asked_of_store(specs: Sequence[SearchSpec]) -> tuple[SearchQuery, ...]:
 
 def _sharing(
     queries: tuple[SearchQuery, ...], groups: Sequence[list[SearchSpec]]
-) -> list[SearchGroup]:
+) -> list[tree.SearchGroup]:
     """Groups with equal store queries; each reads the properties that any of them needs."""
     if len(groups) < 2 or not queries:
-        return [SearchGroup(tuple(specs)) for specs in groups]
+        return [tree.SearchGroup(tuple(specs)) for specs in groups]
     properties = [
         frozenset(name for spec in specs if spec.node.label for name in spec.properties)
         for specs in zip(*groups, strict=True)
     ]
     return [
-        SearchGroup(
+        tree.SearchGroup(
             tuple(replace(spec, more=more) for spec, more in zip(specs, properties, strict=True)),
             queries,
         )

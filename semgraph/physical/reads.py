@@ -79,11 +79,8 @@ async def run_scan(
     """
     taken = scanned_where(node, store)
     # The store applies the limit if it evaluates all conjuncts, but not over several partitions.
-    first = (
-        node.limit
-        if len(taken) == len(node.where) and (windows is None or len(windows) < 2)
-        else None
-    )
+    whole = len(taken) == len(node.where) and (windows is None or len(windows) < 2)
+    first = node.limit if whole else None
     stored = await store.scan(
         node.label, node.schema.names, None if windows is None else list(windows), taken, first
     )

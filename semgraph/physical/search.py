@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -32,42 +32,28 @@ from semgraph.relational.batch import Batch, runtime_schema, values
 from semgraph.relational.segments import check_equal, column_of, execute, executors
 from semgraph.stores.base import SearchQuery
 
-
-class StoreSearches(Protocol):
-    """The searches of a store."""
-
-    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
-        """As `Store.search`."""
-
-
+Searching = Callable[[Sequence[SearchQuery], pa.Table], Awaitable[list[pa.Table]]]  # `Store.search`
 # By queries, and by the values of a row: the row's hits of each query.
 Remembered = dict[tuple[SearchQuery, ...], dict[Hashable, list[pa.Table]]]
 
 
-class RememberedSearches:
-    """The searches of a store. It is queried only for rows with new values.
-
-    Args:
-        store: The store.
-        hits: The hits so far; the hits of further rows are added.
+def remembering(search: Searching, hits: Remembered) -> Searching:
+    """The searches of a store, which is queried only for rows with new values. The hits of further
+    rows are added to `hits`.
     """
 
-    def __init__(self, store: StoreSearches, hits: Remembered) -> None:
-        self._store, self._hits = store, hits
-
-    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
-        """As `Store.search`."""
-        known = self._hits.setdefault(tuple(queries), {})
+    async def remembered(queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
+        known = hits.setdefault(tuple(queries), {})
         ordinals: list[Any] = rows.column("_q").to_pylist()
         columns = [values(rows.column(name)) for name in rows.column_names if name != "_q"]
         keys: list[Hashable] = [repr(row) for row in zip(*columns, strict=True)]
         new = [place for place, key in enumerate(keys) if key not in known]
         if new:
-            tables = await self._store.search(queries, rows.take(pa.array(new, pa.int64())))
-            hits = [_by_row(table) for table in tables]
+            tables = await search(queries, rows.take(pa.array(new, pa.int64())))
+            found = [_by_row(table) for table in tables]
             none = [table.slice(0, 0) for table in tables]
             for place in new:
-                own = zip(hits, none, strict=True)
+                own = zip(found, none, strict=True)
                 known[keys[place]] = [of.get(ordinals[place], empty) for of, empty in own]
             if len(new) == len(keys):
                 return tables
@@ -75,6 +61,8 @@ class RememberedSearches:
             _for_rows([known[key][number] for key in keys], ordinals)
             for number in range(len(queries))
         ]
+
+    return remembered
 
 
 def _by_row(hits: pa.Table) -> dict[int, pa.Table]:
@@ -136,12 +124,12 @@ class StoreQueries:
             return [replace(confined, partition=None)]
         return [confined, replace(spec.query(k, f"_y{n}_"), partition=None)]
 
-    async def hits(self, store: StoreSearches, wanted: Mapping[int, int]) -> dict[int, Batch]:
+    async def hits(self, search: Searching, wanted: Mapping[int, int]) -> dict[int, Batch]:
         """The hits of searches by number, in one round trip; `wanted` is the limit for each method."""
         queries = {n: self._queries(n, k) for n, k in wanted.items()}
         flat = [query for parts in queries.values() for query in parts]
         try:
-            tables = iter(await store.search(flat, self.rows) if flat else [])
+            tables = iter(await search(flat, self.rows) if flat else [])
         except DataError as error:
             what = _INNER.sub(self._written, error.problem.what)
             raise DataError(what, hint=error.problem.hint) from error.__cause__
@@ -241,7 +229,7 @@ async def run_searches(
     specs: Sequence[SearchSpec],
     left: Batch,
     withins: Sequence[Batch | None],
-    store: StoreSearches,
+    search: Searching,
     embed: EmbedTextsOf,
     now: datetime | None,
 ) -> list[Batch]:
@@ -255,17 +243,15 @@ async def run_searches(
         for n, spec in enumerate(specs)
     ]
     queries = StoreQueries(searches, left)
-    hits = await queries.hits(
-        store, {n: search.spec.node.k for n, search in queries.searches.items()}
-    )
+    hits = await queries.hits(search, {n: own.spec.node.k for n, own in queries.searches.items()})
     results = []
-    for n, search in enumerate(searches):
-        result, of = await _finish(search, hits.get(n), embed, now)
-        k = search.spec.node.k
-        while n in hits and hidden_hits(search, hits[n], result, of, k):
+    for n, own in enumerate(searches):
+        result, of = await _finish(own, hits.get(n), embed, now)
+        k = own.spec.node.k
+        while n in hits and hidden_hits(own, hits[n], result, of, k):
             k *= 4
-            hits |= await queries.hits(store, {n: k})
-            result, of = await _finish(search, hits[n], embed, now)
+            hits |= await queries.hits(search, {n: k})
+            result, of = await _finish(own, hits[n], embed, now)
         results.append(result.derived_from(left, of))
     return results
 

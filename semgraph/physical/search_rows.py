@@ -26,7 +26,7 @@ from semgraph.expr.types import TIMESTAMP
 from semgraph.logical.node import scalars_of
 from semgraph.physical.search_spec import SearchInput, SearchSpec, joined_texts, step_texts
 from semgraph.physical.vectors import of_one_size
-from semgraph.relational.batch import PARTITION, Batch, Row, runtime_schema
+from semgraph.relational.batch import PARTITION, Batch, Row, runtime_schema, values
 from semgraph.relational.rows import RowFunction
 from semgraph.relational.segments import column_segment, execute, executors
 from semgraph.stores.prepare import end_column
@@ -260,7 +260,7 @@ class RowSearch:
     def _pair_scores(self, method: int, pairs: Sequence[Pair]) -> list[float]:
         """The score of each pair: 1.0 for equal values, or the score of their shared words."""
         assert self.within is not None
-        sought = self.search.column(method)
+        sought = values(self.search.values[method])
         if self.node.methods[method].via == "equal":
             column = self.within.column(self.node.methods[method].prop)
             return [float(sought[q] is not None and sought[q] == column[n]) for q, n in pairs]
@@ -313,28 +313,22 @@ class RowSearch:
         """
         struct = self._structs.get(place)
         if struct is None:
-            places, row = self._source(place)
+            stored = self.hits is not None and place < self.stored
+            side = self.hits if stored else self.within
+            assert side is not None
+            places, row = self._places[stored], side.rows[place - (0 if stored else self.stored)]
             named = zip(self.spec.fields, places, strict=True)
             struct = {name: None if i < 0 else row[i] for name, i in named}
             self._structs[place] = struct
         return struct
 
-    def _source(self, place: int) -> tuple[Sequence[int], Row]:
-        """The positions of the hit's fields in its row, and the row."""
-        if self.hits is not None and place < self.stored:
-            return self._stored_places, self.hits.rows[place]
-        assert self.within is not None
-        return self._step_places, self.within.rows[place - self.stored]
-
     @cached_property
-    def _stored_places(self) -> list[int]:
-        assert self.hits is not None
-        return [self.hits.schema.get_field_index(name) for name in self.spec.fields]
-
-    @cached_property
-    def _step_places(self) -> list[int]:
-        assert self.within is not None
-        return [self.within.schema.get_field_index(name) for name in self.spec.fields]
+    def _places(self) -> list[list[int]]:
+        """The positions of a hit's fields in the rows of the step, and in those of the store."""
+        sides = [
+            side.schema if side is not None else pa.schema([]) for side in (self.within, self.hits)
+        ]
+        return [[side.get_field_index(name) for name in self.spec.fields] for side in sides]
 
     def _joined(self, q: int, place: int) -> Row:
         """A row with an unranked hit."""
@@ -372,9 +366,10 @@ def _once(best: Sequence[tuple[_Hit, int]], k: int, *, fused: bool) -> list[_Res
             scores[hit.q, hit.key] = max(scores.get((hit.q, hit.key), hit.score), hit.score)
         first = (rank * 100 + hit.method, hit.place)
         firsts[hit.q, hit.key] = min(firsts.get((hit.q, hit.key), first), first)
+    if fused:  # rounded to 12 digits, half up, as DuckDB rounds
+        scores |= {hit: math.floor(score * 1e12 + 0.5) / 1e12 for hit, score in scores.items()}
     ordered = sorted(
-        (q, -(_rounded(score) if fused else score), firsts[q, key][0], key, firsts[q, key][1])
-        for (q, key), score in scores.items()
+        (q, -score, firsts[q, key][0], key, firsts[q, key][1]) for (q, key), score in scores.items()
     )
     ranks: dict[int, int] = defaultdict(int)
     results = []
@@ -383,11 +378,6 @@ def _once(best: Sequence[tuple[_Hit, int]], k: int, *, fused: bool) -> list[_Res
             results.append(_Result(q, ranks[q], -score, best_rank, place))
         ranks[q] += 1
     return results
-
-
-def _rounded(score: float) -> float:
-    """A score rounded to 12 digits, half up, as DuckDB rounds."""
-    return math.floor(score * 1e12 + 0.5) / 1e12
 
 
 def _unfused(best: Sequence[tuple[_Hit, int]]) -> list[_Result]:

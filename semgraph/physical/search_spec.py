@@ -18,11 +18,11 @@ from semgraph.expr.scalar import Scalar, from_ast
 from semgraph.logical.schema import Label
 from semgraph.logical.search import RANKING, Search
 from semgraph.physical.reads import is_pushed
-from semgraph.relational.batch import Batch, values
+from semgraph.relational.batch import Batch
 from semgraph.relational.sql import quote
 from semgraph.stores.base import Method, SearchQuery, Store
 
-_NAMES = tuple(name for name, _ in RANKING)
+NAMES = tuple(name for name, _ in RANKING)
 
 
 def conjuncts_for_store(
@@ -139,12 +139,12 @@ class SearchSpec:
     @cached_property
     def fields(self) -> tuple[str, ...]:
         """The fields of a hit, without the fields of its ranking."""
-        return tuple(f.name for f in self.node.hit_type if f.name not in _NAMES)
+        return tuple(f.name for f in self.node.hit_type if f.name not in NAMES)
 
     @cached_property
     def ranking(self) -> tuple[str, ...]:
         """The fields of a hit that describe its ranking."""
-        return tuple(f.name for f in self.node.hit_type if f.name in _NAMES)
+        return tuple(f.name for f in self.node.hit_type if f.name in NAMES)
 
     @cached_property
     def step_vectors(self) -> dict[str, str]:
@@ -152,11 +152,8 @@ class SearchSpec:
         texts.
         """
         within = self.node.within.schema.names if self.node.within is not None else ()
-        of = (
-            {v: k for k, v in self.node.graph.label(self.node.label).vectors.items()}
-            if self.node.label
-            else {}
-        )
+        label = self.node.graph.label(self.node.label) if self.node.label else None
+        of = {} if label is None else {v: k for k, v in label.vectors.items()}
         return {
             name: of[name]
             for name in self.node.vectors
@@ -192,9 +189,8 @@ class SearchSpec:
             for i, by in enumerate(node.methods)
         )
         stored = node.graph.label(node.label).columns
-        order = tuple(
-            term for term in self.terms if term[0] in stored
-        )  # columns that only the step has are NULL in stored rows
+        # Columns that only the step has are NULL in stored rows.
+        order = tuple(term for term in self.terms if term[0] in stored)
         partition = None if node.partition == "all" else node.partition or node.graph.partition
         return SearchQuery(
             node.label,
@@ -233,24 +229,17 @@ class SearchSpec:
     @property
     def terms(self) -> tuple[tuple[str, bool], ...]:
         """The properties that order hits, and whether each descends; none if `unlimited`."""
-        return (
-            ()
-            if self.unlimited
-            else tuple((t.by.columns[0].split(".")[1], t.descending) for t in self.node.order)
-        )
+        order = () if self.unlimited else self.node.order
+        return tuple((term.by.columns[0].split(".")[1], term.descending) for term in order)
 
     @property
     def row_columns(self) -> frozenset[str]:
         """The columns of the rows that the store's part reads, besides the methods' values."""
-        own = {
-            path.split(".")[0] for s in self.taken for path in s.columns
-        } - self.node.output_columns
-        partition = (
-            {self.node.partition or self.node.graph.partition}
-            if self.node.partition != "all"
-            else set[str]()
-        )
-        return frozenset(own | partition)
+        own = {path.split(".")[0] for s in self.taken for path in s.columns}
+        own -= self.node.output_columns
+        if self.node.partition != "all":
+            own.add(self.node.partition or self.node.graph.partition)
+        return frozenset(own)
 
 
 def _plain_term(scalar: Scalar, node: Search) -> bool:
@@ -278,18 +267,6 @@ class SearchInput:
     values: Sequence[pa.Array[Any]]
     # the vectors of the step's rows by method, once they were fetched
     step_vectors: dict[int, Any] = field(default_factory=dict)
-
-    def column(self, method: int) -> list[Any]:
-        """The values or words of a method."""
-        return self._columns[method]
-
-    @cached_property
-    def _columns(self) -> dict[int, list[Any]]:
-        return {
-            method: values(self.values[method])
-            for method, by in enumerate(self.spec.node.methods)
-            if by.via != "nearest"
-        }
 
 
 def step_texts(spec: SearchSpec, method: int) -> list[str]:

@@ -6,7 +6,6 @@ It computes searches over many rows; `search_rows` computes the same result over
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 
 import pyarrow as pa
@@ -14,14 +13,13 @@ import pyarrow as pa
 from semgraph.expr.duckdb import ORDINAL
 from semgraph.expr.scalar import INNER, LEFT, PAIRS, RIGHT, STEP, STORED
 from semgraph.expr.types import sql_type
-from semgraph.logical.node import Node, Sort
-from semgraph.logical.search import RANKING, Search, SearchMethod
-from semgraph.physical.search_spec import SearchSpec, step_texts
+from semgraph.logical.node import Node
+from semgraph.logical.search import Search, SearchMethod
+from semgraph.physical.search_spec import NAMES, SearchSpec, step_texts
 from semgraph.relational.batch import PARTITION, hidden
 from semgraph.relational.sql import quote, scalar_sql
 from semgraph.stores.prepare import end_column
 
-NAMES = tuple(name for name, _ in RANKING)
 _RANKED, _FUSED, _BEST = '"#ranked"', '"#fused"', '"#best"'  # relations
 _Q, _METHOD, _KEY, _SCORE, _VIA = '"#q"', '"#method"', '"#key"', '"#score"', '"#via"'  # columns
 _PLACE, _FIRST, _RANK, _PARTITION_OF = '"#place"', '"#first"', '"#rank"', '"#partition"'
@@ -56,7 +54,8 @@ def statement(spec: SearchSpec) -> str:
         branches.append(_stored_hits(spec))
     if node.within is not None and spec.with_step:
         branches += _step_hits(spec, node.within)
-    terms = [f"{name} {'DESC' if t.descending else 'ASC'} NULLS LAST" for name, t in _terms(spec)]
+    ways = ["DESC" if term.descending else "ASC" for term in node.order]
+    terms = [f'"#term{i}" {way} NULLS LAST' for i, way in enumerate(ways)]
     order = f"{_SCORE} DESC" if node.methods else ", ".join(terms)
     own = f"{_Q}, {_METHOD}, {_SCORE}, {alias}, {_KEY}"
     place = (
@@ -64,9 +63,10 @@ def statement(spec: SearchSpec) -> str:
     )
     ranked = f"SELECT {own}, {place} FROM ({' UNION ALL '.join(branches)}) AS {INNER} QUALIFY {_PLACE} < {node.k}"
     fused, best = _fusion(spec, alias)
+    ranking = {name: f"{INNER}.{column}" for name, column in _RANKINGS.items()}
+    fields = ((f, ranking.get(f.name) or f"{alias}.{quote(f.name)}") for f in node.hit_type)
     packed = ", ".join(
-        f"{quote(f.name)} := CAST({_field(f.name, alias)} AS {sql_type(f.type)})"
-        for f in node.hit_type
+        f"{quote(f.name)} := CAST({column} AS {sql_type(f.type)})" for f, column in fields
     )
     rest = [name for name in hidden(node) if name != ORDINAL]
     columns = [f"{LEFT}.{quote(n)}" for n in node.input.schema.names]
@@ -104,17 +104,10 @@ def _fusion(spec: SearchSpec, alias: str) -> tuple[str, str]:
     return fused, best
 
 
-def _terms(spec: SearchSpec) -> list[tuple[str, Sort]]:
-    """The terms of `order`, each with its column. Terms may read the row and the hit."""
-    return [(f'"#term{i}"', term) for i, term in enumerate(spec.node.order)]
-
-
 def _term_columns(spec: SearchSpec) -> str:
-    return "".join(f", {scalar_sql(t.by, windowed=False)} AS {name}" for name, t in _terms(spec))
-
-
-def _field(name: str, alias: str) -> str:
-    return f"{INNER}.{_RANKINGS[name]}" if name in NAMES else f"{alias}.{quote(name)}"
+    """The columns of the terms of `order`, which may read the row and the hit."""
+    terms = [scalar_sql(term.by, windowed=False) for term in spec.node.order]
+    return "".join(f', {term} AS "#term{i}"' for i, term in enumerate(terms))
 
 
 def _end(alias: str, end: str, kind: pa.StructType, name: str) -> str:
@@ -139,19 +132,13 @@ def _base_struct(spec: SearchSpec, present: set[str]) -> str:
 
     def value(name: str, kind: pa.DataType) -> str:
         column = quote(name) if name in present else "NULL"
-        return (
-            column
-            if name in present and name not in spec.node.vectors
-            else f"CAST({column} AS {sql_type(kind)})"
-        )
+        if name in present and name not in spec.node.vectors:
+            return column
+        return f"CAST({column} AS {sql_type(kind)})"
 
     fields = [f"{quote(n)} := {value(n, t)}" for n, t in kinds.items() if n not in NAMES]
     fields += [f"{quote(end_column(end))} := {quote(end_column(end))}" for end in spec.node.ends]
     return f"struct_pack({', '.join(fields)})"
-
-
-def _text(names: Sequence[str], alias: str) -> str:
-    return "concat_ws(' ', " + ", ".join(f"{alias}.{quote(n)}" for n in names) + ")"
 
 
 def _sought(method: int) -> str:
@@ -249,7 +236,8 @@ def _step_score(spec: SearchSpec, by: SearchMethod, i: int, alias: str) -> tuple
     if by.via == "equal":
         return "1.0", f"{_sought(i)} = {alias}.{quote(by.prop)}"
     if by.via == "fulltext":
-        score = f"overlap({_sought(i)}, {_text(step_texts(spec, i), alias)})"
+        texts = ", ".join(f"{alias}.{quote(name)}" for name in step_texts(spec, i))
+        score = f"overlap({_sought(i)}, concat_ws(' ', {texts}))"
         return score, f"{score} > 0"
     score = f"array_cosine_similarity({_sought(i)}, {quote(vector_column(i))})"
     return f"CAST({score} AS DOUBLE)", f"{score} > {by.above} AND NOT isnan({score})"

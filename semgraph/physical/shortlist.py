@@ -74,11 +74,7 @@ async def shortlist(spec: SearchSpec, tables: Tables, now: datetime | None) -> p
     columns = [
         np.repeat(np.array([one[i] for one in shortlisted], np.int64), counts) for i in (0, 1)
     ]
-    columns.append(
-        np.concatenate([best for _, _, best in shortlisted])
-        if shortlisted
-        else np.zeros(0, np.int64)
-    )
+    columns.append(np.concatenate([np.zeros(0, np.int64), *(best for _, _, best in shortlisted)]))
     return pa.table([pa.array(column) for column in columns], schema=_SCHEMA)
 
 

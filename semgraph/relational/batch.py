@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from itertools import accumulate, chain, islice
+from itertools import chain, islice
 from typing import Any
 from weakref import WeakKeyDictionary
 from zoneinfo import ZoneInfo
@@ -143,7 +143,7 @@ class Batch:
     def array(self, name: str) -> Any:
         """A column as an Arrow array."""
         if self._table is None:
-            return _array(self.column(name), self.schema.field(name).type)
+            return pa.array(self.column(name), self.schema.field(name).type)
         return self.table.column(name).combine_chunks()
 
     def has(self, name: str) -> bool:
@@ -311,7 +311,7 @@ def _at(items: Sequence[Any] | None, places: Sequence[int]) -> list[Any] | None:
 
 
 _UTC = ZoneInfo("UTC")
-_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=_UTC), timedelta(microseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=_UTC)
 
 
 def tuples_of(table: pa.Table) -> list[Row]:
@@ -330,7 +330,7 @@ def table_of(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
     if not rows:
         return empty_table(schema)
     columns = zip(zip(*rows, strict=True), schema, strict=True)
-    arrays = [_array(column, field.type) for column, field in columns]
+    arrays = [pa.array(column, field.type) for column, field in columns]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
@@ -364,27 +364,6 @@ def _values(array: Any) -> list[Any]:
     items = iter(_values(array.flatten()))
     lengths = pc.list_value_length(array).to_pylist()
     return [None if n is None else list(islice(items, n)) for n in lengths]
-
-
-def _array(column: Sequence[Any], kind: pa.DataType) -> Any:
-    """Python values as an array."""
-    if not _holds_timestamps(kind):
-        return pa.array(column, kind)
-    if kind == TIMESTAMP:
-        counts = [None if at is None else (at - _EPOCH) // _MICROSECOND for at in column]
-        return pa.array(counts, pa.int64()).view(kind)
-    if pa.types.is_struct(kind):
-        fields = [
-            _array([None if row is None else row.get(field.name) for row in column], field.type)
-            for field in kind
-        ]
-        missing = pa.array([row is None for row in column], pa.bool_())
-        return pa.StructArray.from_arrays(fields, fields=list(kind), mask=missing)
-    items = list(chain.from_iterable(row or () for row in column))
-    ends = list(accumulate((len(row or ()) for row in column), initial=0))
-    starts = [None if row is None else end for row, end in zip(column, ends, strict=False)]
-    offsets = pa.array([*starts, ends[-1]], pa.int32())
-    return pa.ListArray.from_arrays(offsets, _array(items, kind.field(0).type), type=kind)
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -21,21 +21,8 @@ from semgraph.expr import row_scalars as py
 from semgraph.expr.row_functions import Rows
 from semgraph.expr.row_scalars import Code, NameScope, Unsupported
 from semgraph.expr.scalar import Scalar
+from semgraph.logical import relational as rel
 from semgraph.logical.node import Columns, Node, Sort
-from semgraph.logical.relational import (
-    Add,
-    Aggregate,
-    Distinct,
-    Filter,
-    GroupJoin,
-    Intersect,
-    Join,
-    Limit,
-    Ordered,
-    Project,
-    Union,
-    Unnest,
-)
 from semgraph.relational.batch import INPUT_ROW, PARTITION, runtime_schema
 from semgraph.relational.sql import LINEAGE
 
@@ -154,14 +141,14 @@ class _Generator:
     # Operators over the rows of one relation -------------------------------------------------------
 
     @_operator.register
-    def _(self, node: Filter) -> str:
+    def _(self, node: rel.Filter) -> str:
         rows, scope = self._windowed(node.input, self.rows(node.input), [node.where])
         where = py.test(node.where.ast, scope)
         return self._assigned(node, f"[r for {rows} if {where}]")
 
-    @_operator.register(Project)
-    @_operator.register(Add)
-    def _(self, node: Project | Add) -> str:
+    @_operator.register(rel.Project)
+    @_operator.register(rel.Add)
+    def _(self, node: rel.Project | rel.Add) -> str:
         source, columns = node.input, self._columns(node.input)
         rows, scope = self._windowed(source, self.rows(source), [s for _, s in node.columns])
         texts = {name: code.text for name, code in columns.items()}
@@ -259,7 +246,7 @@ class _Generator:
         return f"lambda r: {_tuple(py.key(columns[name]) for name in parts)}"
 
     @_operator.register
-    def _(self, node: Limit) -> str:
+    def _(self, node: rel.Limit) -> str:
         terms = self._sorted_by(node.order, NameScope(self._columns(node.input)))
         rows = self.rows(node.input)
         return self._assigned(
@@ -267,17 +254,17 @@ class _Generator:
         )
 
     @_operator.register
-    def _(self, node: Distinct) -> str:
+    def _(self, node: rel.Distinct) -> str:
         per = self._per(node, node.by or node.schema.names)
         return self._assigned(node, f"first_of({self.rows(node.input)}, {per}, 1)")
 
     @_operator.register
-    def _(self, node: Ordered) -> str:
+    def _(self, node: rel.Ordered) -> str:
         terms = self._sorted_by(node.by, NameScope(self._columns(node.input)))
         return self._assigned(node, f"sort({self.rows(node.input)}{terms})")
 
     @_operator.register
-    def _(self, node: Aggregate) -> str:
+    def _(self, node: rel.Aggregate) -> str:
         source = node.input
         columns = self._columns(source)
         first = self._columns(source, "rows[0]")
@@ -304,7 +291,7 @@ class _Generator:
         )
 
     @_operator.register
-    def _(self, node: Union) -> str:
+    def _(self, node: rel.Union) -> str:
         parts = []
         names = self._schema(node).names
         for branch in node.relations:
@@ -320,7 +307,7 @@ class _Generator:
         return self._assigned(node, f"[{', '.join(parts)}]")
 
     @_operator.register
-    def _(self, node: Intersect) -> str:
+    def _(self, node: rel.Intersect) -> str:
         first, *others = node.relations
         tests = []
         for other in others:
@@ -337,7 +324,7 @@ class _Generator:
         return self._assigned(node, f"first_of({rows}, {per}, 1)")
 
     @_operator.register
-    def _(self, node: Unnest) -> str:
+    def _(self, node: rel.Unnest) -> str:
         columns = self._columns(node.input)
         texts = {name: code.text for name, code in columns.items()}
         texts |= {node.alias: "x"} | ({node.position: "n"} if node.position else {})
@@ -349,7 +336,9 @@ class _Generator:
 
     # Operators over two relations ------------------------------------------------------------------
 
-    def _matches(self, node: Join | GroupJoin, alias: str, fields: Sequence[str] | None) -> str:
+    def _matches(
+        self, node: rel.Join | rel.GroupJoin, alias: str, fields: Sequence[str] | None
+    ) -> str:
         """The matches `q` of a row `r` in the order of the other relation: a struct, and hidden
         columns.
         """
@@ -376,7 +365,7 @@ class _Generator:
         return f"[q for q in {matches} if {py.test(node.where.ast, scope)}]"
 
     @_operator.register
-    def _(self, node: Join) -> str:
+    def _(self, node: rel.Join) -> str:
         left, alias = node.input, node.alias or _RIGHT
         rows, matches = self.rows(left), self._matches(node, alias, node.fields)
         if node.how in {"semi", "anti"}:
@@ -394,7 +383,7 @@ class _Generator:
         return self._assigned(node, f"[{made} for r in {rows} for q in {matches}]")
 
     @_operator.register
-    def _(self, node: GroupJoin) -> str:
+    def _(self, node: rel.GroupJoin) -> str:
         left, alias = node.input, node.alias
         if node.windowed and not left.windowed:
             raise Unsupported("matches of windows for rows of none")

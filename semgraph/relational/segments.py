@@ -546,17 +546,11 @@ def locate_error(error: DataError, node: Node) -> DataError:
         return error.at(node.step, node.origin)
     cause = error.__cause__
     if failure_in(str(cause)) is not None:
-        what, hint = (
-            error.problem.what,
-            "correct the function, or leave such rows out in a step before",
-        )
-        return DataError(what, step=node.step, position=node.origin, hint=hint)
+        hint = "correct the function, or leave such rows out in a step before"
+        return DataError(error.problem.what, step=node.step, position=node.origin, hint=hint)
     hint = next((hint for kind, hint in _HINTS.items() if isinstance(cause, kind)), _HINT)
-    what = (
-        f"{node.keyword} cannot compute with its rows"
-        if node.step
-        else "what is to be written cannot be computed"
-    )
+    written = "what is to be written cannot be computed"
+    what = f"{node.keyword} cannot compute with its rows" if node.step else written
     return DataError(
         f"{what}: {str(cause).splitlines()[0]}", step=node.step, position=node.origin, hint=hint
     )

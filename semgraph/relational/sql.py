@@ -13,21 +13,8 @@ from semgraph.errors import EngineError
 from semgraph.expr.duckdb import ORDINAL, called, is_aggregate, window_of
 from semgraph.expr.scalar import LEFT, RIGHT, ROWS, Scalar, from_ast, to_sql, with_bound_fields
 from semgraph.expr.types import sql_type
+from semgraph.logical import relational as rel
 from semgraph.logical.node import Columns, Node, Sort, Using
-from semgraph.logical.relational import (
-    Add,
-    Aggregate,
-    Distinct,
-    Filter,
-    GroupJoin,
-    Intersect,
-    Join,
-    Limit,
-    Ordered,
-    Project,
-    Union,
-    Unnest,
-)
 from semgraph.relational.batch import INPUT_ROW, PARTITION
 from semgraph.relational.batch import hidden as hidden_columns
 
@@ -36,12 +23,8 @@ LINEAGE, _RIGHT_LINEAGE = '"#from"', '"#right_from"'
 _RANK = "#rank"
 _RANKED_WINDOWS = (exp.RowNumber, exp.Lag, exp.Lead, exp.Ntile)  # each row has a distinct position
 _FRAME_WINDOWS = (exp.FirstValue, exp.LastValue, exp.NthValue)  # one row of the frame
-_PEER_WINDOWS = (
-    exp.Rank,
-    exp.DenseRank,
-    exp.PercentRank,
-    exp.CumeDist,
-)  # equal rows have equal positions
+# Equal rows have equal positions.
+_PEER_WINDOWS = (exp.Rank, exp.DenseRank, exp.PercentRank, exp.CumeDist)
 _UNORDERED = frozenset({  # aggregates whose result does not depend on the order of the rows
     "approx_count_distinct", "bit_and", "bit_or", "bit_xor", "bitstring_agg", "bool_and", "bool_or", "count", "count_if",
     "count_star", "countif", "entropy", "histogram", "histogram_exact", "mad", "max", "median", "min", "quantile",
@@ -222,7 +205,7 @@ def operator_sql(node: Node, source: InputRelations) -> str:  # noqa: ARG001
 
 
 @operator_sql.register
-def _(node: Filter, source: InputRelations) -> str:
+def _(node: rel.Filter, source: InputRelations) -> str:
     where = f"WHERE {scalar_sql(node.where, node.windowed)}"
     if node.where.ast.find(exp.Window):
         where = where.replace("WHERE", "QUALIFY", 1)
@@ -230,14 +213,14 @@ def _(node: Filter, source: InputRelations) -> str:
 
 
 @operator_sql.register
-def _(node: Project, source: InputRelations) -> str:
+def _(node: rel.Project, source: InputRelations) -> str:
     return _select(
         [*cast_columns(node.columns, node, node.input), *source.hidden(node)], source(node.input)
     )
 
 
 @operator_sql.register
-def _(node: Add, source: InputRelations) -> str:
+def _(node: rel.Add, source: InputRelations) -> str:
     computed = dict(
         zip((n for n, _ in node.columns), cast_columns(node.columns, node, node.input), strict=True)
     )
@@ -246,7 +229,7 @@ def _(node: Add, source: InputRelations) -> str:
 
 
 @operator_sql.register
-def _(node: Limit, source: InputRelations) -> str:
+def _(node: rel.Limit, source: InputRelations) -> str:
     per = [quote(name) for name in node.by] + ([PARTITION] if node.windowed else [])
     over = f"{'PARTITION BY ' + ', '.join(per) if per else ''} ORDER BY {order_sql(node.order, node, ORDINAL)}"
     return _select(
@@ -257,14 +240,14 @@ def _(node: Limit, source: InputRelations) -> str:
 
 
 @operator_sql.register
-def _(node: Ordered, source: InputRelations) -> str:
+def _(node: rel.Ordered, source: InputRelations) -> str:
     ordinal = f"row_number() OVER (ORDER BY {order_sql(node.by, node, ORDINAL)}) AS {ORDINAL}"
     rest = [name for name in source.hidden(node) if name != ORDINAL]
     return _select([*_names(node), ordinal, *rest], source(node.input))
 
 
 @operator_sql.register
-def _(node: Distinct, source: InputRelations) -> str:
+def _(node: rel.Distinct, source: InputRelations) -> str:
     by = [quote(name) for name in node.by or node.schema.names] + (
         [PARTITION] if node.windowed else []
     )
@@ -277,7 +260,7 @@ def _(node: Distinct, source: InputRelations) -> str:
 
 
 @operator_sql.register
-def _(node: Aggregate, source: InputRelations) -> str:
+def _(node: rel.Aggregate, source: InputRelations) -> str:
     partition = [PARTITION] if node.windowed else []
     groups = [str(i + 1) for i in range(len(node.by))] + partition
     columns = [*cast_columns(node.by, node, node.input), *cast_columns(node.add, node, node.input)]
@@ -293,7 +276,7 @@ def _(node: Aggregate, source: InputRelations) -> str:
 
 
 @operator_sql.register
-def _(node: Union, source: InputRelations) -> str:
+def _(node: rel.Union, source: InputRelations) -> str:
     branches = []
     for i, branch in enumerate(node.relations):
         lacking = [name for name in hidden_columns(node) if name not in hidden_columns(branch)]
@@ -311,7 +294,7 @@ def _(node: Union, source: InputRelations) -> str:
 
 
 @operator_sql.register
-def _(node: Intersect, source: InputRelations) -> str:
+def _(node: rel.Intersect, source: InputRelations) -> str:
     first, *others = node.relations
     own = [f"{LEFT}.{name}" for name in (*_names(node), *source.hidden(node))]
     tests = []
@@ -344,14 +327,12 @@ def _part(value: str, existing: pa.DataType, wanted: pa.DataType) -> str:
 
 
 @operator_sql.register
-def _(node: Unnest, source: InputRelations) -> str:
+def _(node: rel.Unnest, source: InputRelations) -> str:
     column, position = quote(node.column), quote(node.position or "#i")
     kind = sql_type(node.input.schema.field(node.column).type)
-    listed = (
-        column
-        if node.how == "inner"
-        else f"CASE WHEN len({column}) > 0 THEN {column} ELSE CAST([NULL] AS {kind}) END"
-    )
+    listed = column
+    if node.how != "inner":
+        listed = f"CASE WHEN len({column}) > 0 THEN {column} ELSE CAST([NULL] AS {kind}) END"
     rest_names = [quote(name) for name in node.input.schema.names if name != node.column]
     inner = _select(
         [
@@ -367,11 +348,6 @@ def _(node: Unnest, source: InputRelations) -> str:
     return f"SELECT {', '.join([*_names(node), ordinal, *rest])} FROM ({inner}) AS {ROWS}"
 
 
-def struct_sql(names: Sequence[str]) -> str:
-    """Columns as one struct."""
-    return "struct_pack(" + ", ".join(f"{quote(n)} := {quote(n)}" for n in names) + ")"
-
-
 def right_side(
     other: Node,
     source: Name,
@@ -383,10 +359,8 @@ def right_side(
     """The other relation of a join: its row as a struct named `alias`, and its hidden columns under
     other names.
     """
-    columns = [
-        f"{struct_sql(fields or other.schema.names)} AS {quote(alias)}",
-        f"{ORDINAL} AS {RIGHT_ORDINAL}",
-    ]
+    packed = ", ".join(f"{quote(n)} := {quote(n)}" for n in fields or other.schema.names)
+    columns = [f"struct_pack({packed}) AS {quote(alias)}", f"{ORDINAL} AS {RIGHT_ORDINAL}"]
     if other.windowed:
         columns += [f"{PARTITION} AS {_RIGHT_PARTITION}", f"{INPUT_ROW} AS {_RIGHT_INPUT_ROW}"]
     if traced:
@@ -409,7 +383,7 @@ def _path(path: str) -> str:
 
 
 @operator_sql.register
-def _(node: Join, source: InputRelations) -> str:
+def _(node: rel.Join, source: InputRelations) -> str:
     left, right, alias = node.input, node.other, node.alias or "_right"
     on = join_condition(left, right, alias, node.using, node.where)
     side = right_side(right, source, alias, node.fields, traced=source.traced)
@@ -436,7 +410,7 @@ def _(node: Join, source: InputRelations) -> str:
 
 
 @operator_sql.register
-def _(node: GroupJoin, source: InputRelations) -> str:
+def _(node: rel.GroupJoin, source: InputRelations) -> str:
     left, alias = node.input, quote(node.alias)
     on = join_condition(left, node.other, node.alias, node.using, node.where)
     ordinal = f"{RIGHT}.{RIGHT_ORDINAL}"

@@ -388,13 +388,9 @@ def parse(text: str) -> Any:
 def list_of(text: str, key: str) -> list[Any]:
     """The list in an answer `{key: [...]}`. Raises Invalid."""
     document = parse(text)
-    if (
-        not isinstance(document, dict)
-        or list(document) != [key]
-        or not isinstance(document[key], list)
-    ):
+    entries = document.get(key) if isinstance(document, dict) and len(document) == 1 else None
+    if not isinstance(entries, list):
         raise Invalid(f'expected {{"{key}": [...]}}')
-    entries: list[Any] = document[key]
     return entries
 
 
@@ -656,11 +652,9 @@ def read_word(node: Semantic, words: Words, reply: Reply, yes_from: float) -> di
         digit = expected(reply.logprobs) if reply.logprobs else float(matches[0])
         verdict = {"score": digit * 100 / 9}
     else:
-        yes = (
-            reply.logprobs[0] - reply.logprobs[1] > yes_from
-            if reply.logprobs
-            else matches[0] == words.words[0]
-        )
+        yes = matches[0] == words.words[0]
+        if reply.logprobs:
+            yes = reply.logprobs[0] - reply.logprobs[1] > yes_from
         verdict = {"keep" if node.keyword == "sem_filter" else "match": yes}
     return verdict | {"logprobs": reply.logprobs}
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -184,14 +185,8 @@ class Answered:
         if self.evidence is None:
             return []
         errors, calls = values(self.evidence.column("error")), values(self.evidence.column("calls"))
-        return list(
-            dict.fromkeys(
-                call
-                for error, own in zip(errors, calls, strict=True)
-                if error
-                for call in own or ()
-            )
-        )
+        failed = (own or () for error, own in zip(errors, calls, strict=True) if error)
+        return list(dict.fromkeys(chain.from_iterable(failed)))
 
 
 @dataclass(frozen=True)

@@ -88,9 +88,6 @@ class NodeCalls:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    async def aclose(self) -> None:
         """Cancel requests in flight and wait until they have ended."""
         await _end(self._running)
 

@@ -4,7 +4,7 @@ and costs. Authors import it from `semgraph.operator`; what they call is `calls`
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,7 +92,7 @@ class Rows(NamedTuple):
         keys = Keys(node, self)
         values = None if order is None else python_values(self.left.column(order))
         cut: list[list[int]] = []
-        for items in split_by_key(keys, range(self.items.num_rows)):
+        for items in by_key(range(self.items.num_rows), keys.of):
             if values is not None:
                 items.sort(key=lambda item: _sortable(values[keys.left[item]]))
             cut += _blocks(self, items, left, right, pairs)
@@ -296,14 +296,6 @@ def prompt_numbers(prompts: PromptSet, picked: Sequence[str | None]) -> list[int
     return [places.get(value or "", rest) for value in picked]
 
 
-def split_by_key(keys: Keys, items: Iterable[int]) -> list[list[int]]:
-    """Items split by partition, prompt, context and group, in order of first appearance."""
-    groups: dict[Hashable, list[int]] = {}
-    for item in items:
-        groups.setdefault(keys.of(item), []).append(item)
-    return list(groups.values())
-
-
 def _sortable(value: Any) -> tuple[bool, Any]:
     return (value is None, 0 if value is None else value)
 
@@ -328,6 +320,12 @@ class Keys:
         key = self._of_left(self.left[item])
         return (*key[:3], self._groups[item]) if self._groups else key
 
+    def mixed(self, items: Sequence[int]) -> str | None:
+        """In what items differ so that they may not share a request: `partitions`, ..., or None."""
+        keys = zip(*map(self.of, items), strict=True)
+        named = zip(("partitions", "prompts", "contexts"), keys, strict=False)
+        return next((what for what, own in named if len(set(own)) > 1), None)
+
     def context(self, left: int) -> str:
         """The rendered context of a left row."""
         return self._of_left(left)[2]
@@ -347,7 +345,7 @@ def _blocks(
     rows: Rows, items: Sequence[int], left: int | None, right: int | None, pairs: int | None
 ) -> Iterator[list[int]]:
     lefts = rows.lefts
-    lists = by_key(items, lefts)
+    lists = by_key(items, lefts.__getitem__)
     if right is None:
         yield from _cut(lists, left, pairs)
         return
@@ -356,16 +354,15 @@ def _blocks(
         distinct = list(dict.fromkeys(rights[item] for item in block))
         for i in range(0, len(distinct), right):
             part = set(distinct[i : i + right])
-            yield from _cut(
-                by_key([item for item in block if rights[item] in part], lefts), None, pairs
-            )
+            own = (item for item in block if rights[item] in part)
+            yield from _cut(by_key(own, lefts.__getitem__), None, pairs)
 
 
-def by_key(items: Iterable[int], keys: Sequence[Hashable]) -> list[list[int]]:
+def by_key(items: Iterable[int], key: Callable[[int], Hashable]) -> list[list[int]]:
     """Items grouped by key, in order of first appearance."""
     groups: dict[Hashable, list[int]] = {}
     for item in items:
-        groups.setdefault(keys[item], []).append(item)
+        groups.setdefault(key(item), []).append(item)
     return list(groups.values())
 
 

@@ -58,9 +58,8 @@ def right_reply(node: Semantic, row: Mapping[str, Any], *, word: bool) -> str:
 async def nearest(ctx: NodeCalls, node: Semantic, rows: Rows) -> dict[int, list[int]]:
     """The nearest examples of left rows; without an embedder the first ones, which cost as much."""
     found: dict[int, list[int]] = {}
-    for own in by_key(
-        dict.fromkeys(rows.lefts), list(zip(rows.partition, rows.prompt, strict=True))
-    ):
+    places = dict.fromkeys(rows.lefts)
+    for own in by_key(places, lambda left: (rows.partition[left], rows.prompt[left])):
         shown = node.prompt.all[rows.prompt[own[0]]].shown
         if shown is None or not shown.nearest:
             continue

@@ -31,17 +31,7 @@ from semgraph.relational.batch import (
 )
 from semgraph.relational.segments import Segment, compile_segment, execute, run_segment
 from semgraph.relational.sql import order_sql, quote
-from semgraph.semantic.ask import (
-    Answered,
-    Asking,
-    QuestionKey,
-    answer_columns,
-    answer_items,
-    evidence,
-    failures,
-    prompt_texts,
-    question_keys,
-)
+from semgraph.semantic import ask
 
 
 async def row_groups(
@@ -119,7 +109,7 @@ async def _groups(
     return groups, otherwise, {name: next(computed) for name, _ in node.add}
 
 
-async def sem_agg(node: SemAgg, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
+async def sem_agg(node: SemAgg, inputs: Sequence[pa.Table], asking: ask.Asking) -> ask.Answered:
     """Answer a question about each group, and return one row per group."""
     (table,) = inputs
     groups, otherwise, add = await _groups(node, table, asking.now)
@@ -130,21 +120,21 @@ async def sem_agg(node: SemAgg, inputs: Sequence[pa.Table], asking: Asking) -> A
         name: first_rows.column(name) for name in (*node.by, *hidden(node)[1:])
     }
     check_input = _check_input(node, columns | add, is_asked)
-    keys = question_keys(node, table, asking)
+    keys = ask.question_keys(node, table, asking)
     answers = await _group_answers(node, table, keys, asked, check_input, asking)
     places = [place for place, group in enumerate(groups) if group.asked]
-    columns |= answer_columns(node, answers, places, len(groups))
+    columns |= ask.answer_columns(node, answers, places, len(groups))
     for name in otherwise if len(asked) < len(groups) else ():
         columns[name] = pc.if_else(is_asked, columns[name], otherwise[name])
     errors, keeps_failed = values(answers.column("error")), node.on_error == "null"
     failed = {group.first for group, error in zip(asked, errors, strict=True) if error is not None}
     stays = [keeps_failed or group.first not in failed for group in groups]
     lefts, input_rows = [group.first for group in asked], Batch.of_table(table).input_rows()
-    return Answered(
+    return ask.Answered(
         conform(pa.table(columns | add).filter(pa.array(stays)), runtime_schema(node)),
-        failures(node, table, lefts, errors),
+        ask.failures(node, table, lefts, errors),
         keeps_failed,
-        evidence(table, lefts, [keys[row].text for row in lefts], answers),
+        ask.evidence(table, lefts, [keys[row].text for row in lefts], answers),
         sum(len(group.rows) for group in asked),
         input_rows=[input_rows[row] for group in asked for row in group.rows],
         sources=[tuple(group.rows) for group in compress(groups, stays)],
@@ -165,22 +155,22 @@ def _check_input(
 async def _group_answers(
     node: SemAgg,
     table: pa.Table,
-    keys: Sequence[QuestionKey],
+    keys: Sequence[ask.QuestionKey],
     groups: Sequence[RowGroup],
     check_input: pa.Table | None,
-    asking: Asking,
+    asking: ask.Asking,
 ) -> pa.Table:
     """The answer for each group. Groups with equal rows and equal check input share one question."""
     kinds, _ = dense(keys)
     seen = [""] * len(groups)
     if check_input is not None and check_input.num_columns:
-        seen = prompt_texts(check_input, check_input.column_names)
+        seen = ask.prompt_texts(check_input, check_input.column_names)
     rows = [tuple(kinds[row] for row in group.rows) for group in groups]
     numbers, first = dense(list(zip(rows, seen, strict=True)))
     items = _items([groups[i].rows for i in first])
     check_input = None if check_input is None else rows_at(check_input, first)
     return rows_at(
-        await answer_items(node, table, None, items, asking, check_input=check_input), numbers
+        await ask.answer_items(node, table, None, items, asking, check_input=check_input), numbers
     )
 
 
@@ -192,13 +182,13 @@ def _items(groups: Sequence[Sequence[int]]) -> dict[str, list[int]]:
     }
 
 
-async def sem_topk(node: SemTopk, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
+async def sem_topk(node: SemTopk, inputs: Sequence[pa.Table], asking: ask.Asking) -> ask.Answered:
     """Rank the rows of each group by their scores, and keep the best."""
     (table,) = inputs
     groups = await row_groups(node.input, node.by, (), table, asking.now)
     items = _items(groups)
     lefts = items["left"]
-    keys = question_keys(node, table, asking)
+    keys = ask.question_keys(node, table, asking)
     answers = await _scores(node, table, keys, groups, asking)
     scores = zip(items["group"], lefts, values(answers.column("score")), strict=True)
     ranked = sorted(
@@ -211,11 +201,11 @@ async def sem_topk(node: SemTopk, inputs: Sequence[pa.Table], asking: Asking) ->
     result = rows_at(table, places)
     result = result.append_column("rank", pa.array([rank for _, rank, _ in best], pa.int64()))
     result = result.append_column("score", pa.array([score for *_, score in best], pa.float64()))
-    return Answered(
+    return ask.Answered(
         conform(result, runtime_schema(node)),
-        failures(node, table, lefts, values(answers.column("error"))),
+        ask.failures(node, table, lefts, values(answers.column("error"))),
         node.on_error == "null",
-        evidence(table, lefts, [keys[row].text for row in lefts], answers),
+        ask.evidence(table, lefts, [keys[row].text for row in lefts], answers),
         table.num_rows,
         sources=[(row,) for row in places],
         about=[(row,) for row in lefts],
@@ -225,9 +215,9 @@ async def sem_topk(node: SemTopk, inputs: Sequence[pa.Table], asking: Asking) ->
 async def _scores(
     node: SemTopk,
     table: pa.Table,
-    keys: Sequence[QuestionKey],
+    keys: Sequence[ask.QuestionKey],
     rows_by_group: Sequence[Sequence[int]],
-    asking: Asking,
+    asking: ask.Asking,
 ) -> pa.Table:
     """The answer for each row of each group. Equal rows of a group share one question, and so do
     groups with equal rows.
@@ -235,7 +225,7 @@ async def _scores(
     kinds, first_rows = dense(keys)
     distinct = [tuple(dict.fromkeys(kinds[row] for row in rows)) for rows in rows_by_group]
     items = _items([*dict.fromkeys(distinct)])
-    answers = await answer_items(node, rows_at(table, first_rows), None, items, asking)
+    answers = await ask.answer_items(node, rows_at(table, first_rows), None, items, asking)
     numbers, _ = dense(distinct)
     place = {pair: item for item, pair in enumerate(zip(*items.values(), strict=True))}
     return rows_at(

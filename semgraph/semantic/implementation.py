@@ -169,9 +169,8 @@ def _wrong_items(node: Semantic, rows: Rows, items: Sequence[Any]) -> str | None
     invalid = [i for i, n in seen.items() if n > 1 or i is None or not 0 <= i < count]
     if not missing and not invalid:
         return None
-    parts = [f"missing: {_first(missing)}"] * bool(missing) + [
-        f"twice or unknown: {_first(invalid)}"
-    ] * bool(invalid)
+    parts = [f"missing: {_first(missing)}"] * bool(missing)
+    parts += [f"twice or unknown: {_first(invalid)}"] * bool(invalid)
     return f"each of the {count} items must come once; {'; '.join(parts)}"
 
 
@@ -183,11 +182,10 @@ def _no_verdict(node: Semantic, table: pa.Table) -> str | None:
 
     bare = pc.and_(pc.is_null(table.column("error")), pc.is_null(table.column(verdict.name)))
     item = pc.index(bare, True).as_py()
-    return (
-        None
-        if item < 0
-        else f'item {table.column("item")[item].as_py()} has neither "{verdict.name}" nor an error'
-    )
+    if item < 0:
+        return None
+    number = table.column("item")[item].as_py()
+    return f'item {number} has neither "{verdict.name}" nor an error'
 
 
 def _first(items: Sequence[Any]) -> str:

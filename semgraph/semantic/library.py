@@ -310,11 +310,10 @@ class Library:
         """The implementation in a file; for `cluster`, its `ClusterFile`."""
         if file not in self._loaded:
             module = module_of("operators", file, f"{operator}_{file.stem}")
-            self._loaded[file] = (
-                ClusterFile.of(file, module)
-                if operator == Cluster.keyword
-                else _implementation(operator, file, module)
-            )
+            if operator == Cluster.keyword:
+                self._loaded[file] = ClusterFile.of(file, module)
+            else:
+                self._loaded[file] = _implementation(operator, file, module)
         return self._loaded[file]
 
 

@@ -25,17 +25,7 @@ from semgraph.relational.batch import (
 )
 from semgraph.relational.segments import execute
 from semgraph.relational.sql import RIGHT_ORDINAL, join_condition, order_sql, right_side
-from semgraph.semantic.ask import (
-    Answered,
-    Asking,
-    answer_items,
-    check_input_of,
-    check_texts,
-    evidence,
-    failures,
-    known_partitions,
-    prompt_texts,
-)
+from semgraph.semantic import ask
 
 
 class Pair(NamedTuple):
@@ -54,7 +44,7 @@ class Pair(NamedTuple):
     question: int = -1
 
 
-async def sem_join(node: SemJoin, inputs: Sequence[pa.Table], asking: Asking) -> Answered:
+async def sem_join(node: SemJoin, inputs: Sequence[pa.Table], asking: ask.Asking) -> ask.Answered:
     """Join the pairs of rows whose answer is yes."""
     left, right = inputs[0], inputs[1]
     candidates = await _pairs(node, left, right, asking)
@@ -76,11 +66,11 @@ async def sem_join(node: SemJoin, inputs: Sequence[pa.Table], asking: Asking) ->
     lefts = [row for row, _ in items]
     answers = rows_at(answers, [question for _, question in items])
     rights = [others[own[0].right][0] for own in items.values()]
-    return Answered(
+    return ask.Answered(
         conform(result, runtime_schema(node)),
-        failures(node, left, lefts, values(answers.column("error"))),
+        ask.failures(node, left, lefts, values(answers.column("error"))),
         keeps_failed,
-        evidence(left, lefts, [texts[row][0] for row in lefts], answers, rights),
+        ask.evidence(left, lefts, [texts[row][0] for row in lefts], answers, rights),
         len(items),
         sources=_sources(result, left.num_rows),
         about=[
@@ -89,12 +79,12 @@ async def sem_join(node: SemJoin, inputs: Sequence[pa.Table], asking: Asking) ->
     )
 
 
-async def _pairs(node: SemJoin, left: pa.Table, right: pa.Table, asking: Asking) -> list[Pair]:
+async def _pairs(node: SemJoin, left: pa.Table, right: pa.Table, asking: ask.Asking) -> list[Pair]:
     """The candidate pairs, ordered by left row, then by right row. A row without a partition pairs
     with rows of all partitions; so do all rows in a plan that reads `partition: all`.
     """
     found = await _joined(node, left, right, asking.now) if right.num_rows else []
-    own, other = known_partitions(left, asking), known_partitions(right, asking)
+    own, other = ask.known_partitions(left, asking), ask.known_partitions(right, asking)
     if own is None:
         return [Pair(a, b, "" if other is None else other[b]) for a, b in found]
     pairs = [Pair(a, b, own[a]) for a, b in found]
@@ -138,8 +128,10 @@ _Texts = list[tuple[str, str]]
 
 def _texts(node: SemJoin, left: pa.Table, right: pa.Table) -> tuple[_Texts, _Texts]:
     """For each left and each right row the columns that the prompt and the check read, as JSON."""
-    lefts = zip(prompt_texts(left, node.prompt.fields), check_texts(node, left), strict=True)
-    others = prompt_texts(right, node.prompt.other_fields)
+    lefts = zip(
+        ask.prompt_texts(left, node.prompt.fields), ask.check_texts(node, left), strict=True
+    )
+    others = ask.prompt_texts(right, node.prompt.other_fields)
     return list(lefts), list(zip(others, _right_check_texts(node, right), strict=True))
 
 
@@ -157,7 +149,7 @@ async def _answers(
     inputs: Sequence[pa.Table],
     pairs: Sequence[Pair],
     texts: tuple[_Texts, _Texts],
-    asking: Asking,
+    asking: ask.Asking,
 ) -> tuple[list[Pair], pa.Table]:
     """The pairs with their questions, and the answer to each question. Pairs with equal texts for
     prompt and check share one. A left row without a partition counts as one row per partition with
@@ -172,7 +164,7 @@ async def _answers(
     right = rows_at(inputs[1], [pairs[i].right for i in first_right])
     owners = [pairs[i].owner for i in first_left]
     check_input = _check_input(node, left, right, items)
-    answers = await answer_items(
+    answers = await ask.answer_items(
         node, left, right, items, asking, owners=owners, check_input=check_input
     )
     number = {question: i for i, question in enumerate(questions)}
@@ -188,7 +180,7 @@ def _right_check_texts(node: SemJoin, right: pa.Table) -> list[str]:
     if node.check is None or node.alias not in node.check.roots:
         return [""] * right.num_rows
     paths = frozenset(path for scalar in node.check.scalars for path in scalar.fields)
-    return prompt_texts(right, sorted(under(paths, node.alias) or right.column_names))
+    return ask.prompt_texts(right, sorted(under(paths, node.alias) or right.column_names))
 
 
 def _check_input(
@@ -197,7 +189,7 @@ def _check_input(
     """The columns that the join's check reads, one row per item; None without a check."""
     if node.check is None:
         return None
-    check_input = check_input_of(node, rows_at(left, items["left"]))
+    check_input = ask.check_input_of(node, rows_at(left, items["left"]))
     if check_input is None or node.alias not in node.check.roots:
         return check_input
     columns = dict(zip(check_input.column_names, check_input.columns, strict=True))

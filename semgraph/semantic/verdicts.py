@@ -34,15 +34,8 @@ from semgraph.semantic.contract import (
 from semgraph.semantic.implementation import Implementation, N, PerItem
 
 
-class Labelled(NamedTuple):
-    """Rows, and for each item whether the correct answer is yes."""
-
-    rows: Rows
-    labels: list[bool]
-
-
-def read_labels(node: Semantic, rows: Rows, path: str) -> Labelled:
-    """The labelled rows of a CSV, JSON lines or Parquet file.
+def read_labels(node: Semantic, rows: Rows, path: str) -> tuple[Rows, list[bool]]:
+    """The labelled rows of a CSV, JSON lines or Parquet file, and for each whether the answer is yes.
 
     The file has the columns that the prompt reads (right columns of a join with the alias as
     prefix, such as `c.name`), the column that selects one of several prompts, and the label: `keep`
@@ -72,7 +65,7 @@ def read_labels(node: Semantic, rows: Rows, path: str) -> Labelled:
         right = file.side(rows.right, node.prompt.other_fields, f"{node.alias}.")
     items = pa.table(dict.fromkeys(sides, numbers))
     left = file.side(rows.left, node.prompt.fields)
-    return Labelled(Rows(left, right, items, [""] * len(labels), file.prompts()), labels)
+    return Rows(left, right, items, [""] * len(labels), file.prompts()), labels
 
 
 class _File:
@@ -284,9 +277,8 @@ class ByLogOdds(PerItem[N]):
         return status and (status.st_mtime_ns, status.st_size)
 
     async def _calibrated(self, node: Semantic, rows: Rows, ctx: Context) -> Curve:
-        labelled = read_labels(node, rows, self.labels)
-        outcomes = await ctx.ask_words(node, labelled.rows)
-        pairs = zip(outcomes, labelled.labels, strict=True)
+        labelled, right = read_labels(node, rows, self.labels)
+        pairs = zip(await ctx.ask_words(node, labelled), right, strict=True)
         answered = [
             (log_odds(outcome), label) for outcome, label in pairs if outcome.values is not None
         ]

@@ -30,6 +30,7 @@ from semgraph.execution.record import (
     RunLineage,
     RunRecord,
     new_run,
+    noted,
     timestamp,
 )
 from semgraph.execution.result import (
@@ -554,7 +555,7 @@ class PlanRun:
             may_batch_requests=not self.request.sample,
         )  # fmt: skip
         if recorder is not None:
-            runtime.llm, runtime.recorder = recorder.calls.noted(runtime.llm), recorder
+            runtime.llm, runtime.recorder = noted(runtime.llm, recorder.calls.add), recorder
             runtime.record_rows, runtime.lineage = recorder.record_rows, recorder.lineage
         asked = self.request.options
         options = ExecutorOptions(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from semgraph.errors import RowError
-from semgraph.execution.record import CallLog, RunRecord, as_exchange, read_calls
+from semgraph.execution.record import CallLog, RunRecord, as_exchange, noted, read_calls
 from semgraph.llm.base import LLM, Limits, Message, Reply, Request, Usage, Wrapper
 from semgraph.llm.stack import Roles
 
@@ -40,7 +40,7 @@ async def logged(
     folder: Path, llm: LLM, *requests: Request, texts: bool = True
 ) -> list[dict[str, object]]:
     log = CallLog(RunRecord(folder), texts)
-    model = log.noted(llm)
+    model = noted(llm, log.add)
     for request in requests:
         await model.complete(request)
     log.flush()
@@ -92,7 +92,9 @@ async def test_without_a_journal_no_text_is_kept(tmp_path: Path) -> None:
 async def test_a_call_that_fails_is_entered_and_the_error_goes_on(tmp_path: Path) -> None:
     log = CallLog(RunRecord(tmp_path), texts=True)
     with pytest.raises(RowError):
-        await log.noted(Answers(RowError("refused", "I would rather not say"))).complete(asked())
+        await noted(Answers(RowError("refused", "I would rather not say")), log.add).complete(
+            asked()
+        )
     log.flush()
     (line,) = read_calls(tmp_path)
     assert line["origin"] is None

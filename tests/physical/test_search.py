@@ -118,7 +118,7 @@ def run(node: Search, rows: pa.Table, stored: Sequence[str]) -> list[dict[str, A
         store = await store_with(stored)
         spec, left = SearchSpec.compile(node, store), Batch.of_table(rows)
         within = left if node.within is not None else None
-        (result,) = await run_searches([spec], left, [within], store, embed, None)
+        (result,) = await run_searches([spec], left, [within], store.search, embed, None)
         await store.aclose()
         return result
 

@@ -108,7 +108,7 @@ def found(
         store = SqliteStore(":memory:")
         await store.ensure(GRAPH, 12)
         spec, batch = SearchSpec.compile(node, store), Batch.of_table(rows)
-        (result,) = await run_searches([spec], batch, [batch], store, embed, None)
+        (result,) = await run_searches([spec], batch, [batch], store.search, embed, None)
         await store.aclose()
         return result
 

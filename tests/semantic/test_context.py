@@ -121,9 +121,9 @@ async def test_closing_the_context_ends_what_a_careless_author_left_under_way() 
     llm = Scripted()
     ctx = context(llm)
     stream = ctx.ask(asked(ctx, "a", "wait 1", "wait 2"))
-    await anext(stream)
-    assert llm.running == {"wait 1", "wait 2"}
-    await ctx.aclose()
+    async with ctx:
+        await anext(stream)
+        assert llm.running == {"wait 1", "wait 2"}
     assert llm.running == set()
     await stream.aclose()
 

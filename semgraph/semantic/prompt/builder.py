@@ -32,7 +32,7 @@ from semgraph.logical.prompt import Prompt, Template, plain
 from semgraph.logical.semantic import Semantic
 from semgraph.semantic.answers import AnswerSchema, Invalid, read_word
 from semgraph.semantic.calls import NodeCalls
-from semgraph.semantic.contract import Block, Keys, Outcome, Rows, Words, by_key, split_by_key
+from semgraph.semantic.contract import Block, Keys, Outcome, Rows, Words, by_key
 from semgraph.semantic.examples import nearest, right_reply
 
 # Line separators that JSON does not escape.
@@ -196,11 +196,6 @@ class PromptHeader:
             tuple((words, name) for words, name in texts if name not in values),
             lead=paragraphs(*(values[name] for _, name in texts if name in values)),
         )
-
-    @property
-    def headings(self) -> tuple[str, ...]:
-        """The fixed words of the user message."""
-        return tuple(words for words, _ in self.user if words)
 
     @cached_property
     def texts(self) -> tuple[str, ...]:
@@ -655,7 +650,7 @@ class ItemPrompts(PromptBuilder):
             if len(block) == 1:
                 yield Work(tuple(block))
                 continue
-            for items in split_by_key(self.keys, block):
+            for items in by_key(block, self.keys.of):
                 if len(items) == 1:
                     yield Work(tuple(items))
                 else:
@@ -663,7 +658,7 @@ class ItemPrompts(PromptBuilder):
 
     def _cut(self, items: Sequence[int]) -> Iterator[Work]:
         """Works of as many whole left rows as fit; a left row that is too long alone is split."""
-        lists = deque(by_key(items, self.keys.left))
+        lists = deque(by_key(items, self.keys.left.__getitem__))
         buffer: RequestBuffer | None = None
         block: list[int] = []
         shown: set[int] = set()
@@ -674,7 +669,8 @@ class ItemPrompts(PromptBuilder):
             if buffer is None:
                 header = self.header(prompt, self.layouts[1])
                 context = self.keys.context(self.keys.left[own[0]])
-                buffer, shown = RequestBuffer(self.ctx, header, context, *header.headings), set()
+                fixed = [words for words, _ in header.user if words]
+                buffer, shown = RequestBuffer(self.ctx, header, context, *fixed), set()
                 near = set(self.shown_to(prompt, ()))
             lines, new = self.lines(own, shown, len(items)), {*self.shown_to(prompt, own)} - near
             lines += chain.from_iterable(self.example(examples, place) for place in new)

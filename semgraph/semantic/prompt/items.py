@@ -370,7 +370,7 @@ class PairPrompts(ItemPrompts):
         """The items of each left row, in the order of their numbers (from 1), and the number of
         each right row.
         """
-        lists = by_key(work.items, self.keys.left)
+        lists = by_key(work.items, self.keys.left.__getitem__)
         rights = dict.fromkeys(self.right[item] for item in work.items)
         return lists, {right: number for number, right in enumerate(rights, _first_right(lists))}
 
@@ -386,7 +386,7 @@ class PairPrompts(ItemPrompts):
     def _record(self, work: Work, read: _Read) -> list[Work]:
         """Record the outcomes of a block, and return the work to repeat."""
         repeated: list[Work] = []
-        lists = by_key(work.items, self.keys.left)
+        lists = by_key(work.items, self.keys.left.__getitem__)
         for pairs in lists:
             doubtful = self.keys.left[pairs[0]] in read.doubtful
             rest = []
@@ -407,7 +407,7 @@ class PairPrompts(ItemPrompts):
 
     def parts(self, work: Work) -> list[Work]:
         """Halves of the left rows of a block, or of the pairs of its only left row."""
-        lists = by_key(work.items, self.keys.left)
+        lists = by_key(work.items, self.keys.left.__getitem__)
         if len(lists) == 1:
             return [Work(half, alone=work.alone) for half in halves(work.items)]
         middle = (len(lists) + 1) // 2
@@ -473,24 +473,14 @@ class _WholePrompts(PromptBuilder):
         """Sets of rows as work. If the rows of a set may not share a request, the set fails."""
         for i, items in enumerate(sets):
             work = Work((i,))
-            mixed = self._mixed(items)
-            if mixed:
-                self.fail(work, RowError("mixed", mixed))
+            what = self.keys.mixed(items)
+            if what:
+                own = "name what differs in # item"
+                remedy = own if what == "contexts" else "group by what they differ in"
+                error = f"rows of one request have several {what}: {remedy}"
+                self.fail(work, RowError("mixed", error))
             else:
                 yield work
-
-    def _mixed(self, items: Sequence[int]) -> str | None:
-        """The reason why rows may not share a request, or None."""
-        keys = [self.keys.of(item) for item in items]
-        for position, what in enumerate(("partitions", "prompts", "contexts")):
-            if len({key[position] for key in keys}) > 1:
-                remedy = (
-                    "name what differs in # item"
-                    if what == "contexts"
-                    else "group by what they differ in"
-                )
-                return f"rows of one request have several {what}: {remedy}"
-        return None
 
 
 class GroupPrompts(_WholePrompts):
