@@ -9,7 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -190,7 +190,7 @@ class InProcess(Free, ABC):
 
     async def aclose(self) -> None:
         """Free the memory. A later request reloads the model."""
-        await self._worker.run(lambda _cancelled: self._unload())
+        await self._worker.end(self._unload)
 
     def _unload(self) -> None:
         self._loaded = None
@@ -260,15 +260,24 @@ class LocalEmbedder(InProcess):
         return len(self._tokenizer.encode(encodable(text)))
 
     def _vectors(self, model: Any, texts: list[str], cancelled: Cancelled) -> tuple[Vectors, int]:
-        found: tuple[Vectors, int] = model.embed(texts, cancelled)
-        return found
+        """Vectors of texts, of which those of similar length share a batch."""
+        assert self._tokenizer is not None
+        encoded = [encoding.ids for encoding in self._tokenizer.encode_batch(texts)]
+        order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
+        vectors = np.zeros((len(encoded), DIMENSIONS[self.model.name]), np.float32)
+        for first in range(0, len(order), _BATCH):
+            if cancelled():
+                break
+            batch = order[first : first + _BATCH]
+            vectors[batch] = _means(model, [encoded[i] for i in batch])
+        return vectors, sum(map(len, encoded))
 
-    def _load(self, cancelled: Cancelled) -> _OnnxNetwork:
+    def _load(self, cancelled: Cancelled) -> Any:
         try:
             import onnxruntime
 
             weights, _ = fetched(self.model, cancelled, self._progress, self._env)
-            tokenizer = _tokenizer(self.model, self._env)
+            self._tokenizer = _tokenizer(self.model, self._env)
         except ImportError as error:
             raise missing_extra(self.name) from error
         options = onnxruntime.SessionOptions()
@@ -276,7 +285,7 @@ class LocalEmbedder(InProcess):
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3
         try:
-            session = onnxruntime.InferenceSession(
+            return onnxruntime.InferenceSession(
                 str(weights), options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # the library's errors have no common base class
@@ -284,7 +293,20 @@ class LocalEmbedder(InProcess):
                 f"onnxruntime cannot load {weights}: {error}. If the file may be damaged: "
                 f"semgraph model rm {self.model.name}"
             ) from error
-        return _OnnxNetwork(session, tokenizer, DIMENSIONS[self.model.name])
+
+
+def _means(session: Any, encoded: Sequence[Sequence[int]]) -> Vectors:
+    """The normalised mean over the tokens of each text."""
+    ids = np.zeros((len(encoded), max(map(len, encoded))), np.int64)
+    mask = np.zeros_like(ids)
+    for row, tokens in enumerate(encoded):
+        ids[row, : len(tokens)] = tokens
+        mask[row, : len(tokens)] = 1
+    inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+    (hidden,) = session.run(None, inputs)
+    weights = mask[:, :, None].astype(np.float32)
+    mean = (hidden * weights).sum(axis=1) / weights.sum(axis=1)
+    return np.asarray(mean / np.linalg.norm(mean, axis=1, keepdims=True), np.float32)
 
 
 def _tokenizer(model: CatalogueModel, env: Mapping[str, str] | None) -> Tokenizer:
@@ -294,41 +316,6 @@ def _tokenizer(model: CatalogueModel, env: Mapping[str, str] | None) -> Tokenize
     tokenizer.enable_truncation(model.context)
     tokenizer.no_padding()
     return tokenizer
-
-
-@dataclass(frozen=True)
-class _OnnxNetwork:
-    """The loaded model."""
-
-    session: Any
-    tokenizer: Tokenizer
-    dimensions: int
-
-    def embed(self, texts: Sequence[str], cancelled: Cancelled) -> tuple[Vectors, int]:
-        """Vectors of shape (texts, dimensions), and the number of tokens. Texts of similar length
-        share a batch.
-        """
-        encoded = [encoding.ids for encoding in self.tokenizer.encode_batch(list(texts))]
-        order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
-        vectors = np.zeros((len(encoded), self.dimensions), np.float32)
-        for first in range(0, len(order), _BATCH):
-            if cancelled():
-                break
-            batch = order[first : first + _BATCH]
-            vectors[batch] = self._vectors([encoded[i] for i in batch])
-        return vectors, sum(map(len, encoded))
-
-    def _vectors(self, encoded: Sequence[Sequence[int]]) -> Vectors:
-        ids = np.zeros((len(encoded), max(map(len, encoded))), np.int64)
-        mask = np.zeros_like(ids)
-        for row, tokens in enumerate(encoded):
-            ids[row, : len(tokens)] = tokens
-            mask[row, : len(tokens)] = 1
-        inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        (hidden,) = self.session.run(None, inputs)
-        weights = mask[:, :, None].astype(np.float32)
-        mean = (hidden * weights).sum(axis=1) / weights.sum(axis=1)
-        return np.asarray(mean / np.linalg.norm(mean, axis=1, keepdims=True), np.float32)
 
 
 class SentenceTransformersEmbedder(InProcess):

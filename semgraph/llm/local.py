@@ -13,9 +13,9 @@ import secrets
 import struct
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -126,7 +126,7 @@ class Local(Free):
 
     async def aclose(self) -> None:
         """Stop the model and free its memory. A later request reloads it."""
-        await self._worker.run(lambda _cancelled: self._unload())
+        await self._worker.end(self._unload)
 
     def _unload(self) -> None:
         self._server = None
@@ -496,15 +496,13 @@ Cancelled = Callable[[], bool]  # Whether no caller waits for the result any mor
 class Worker:
     """Runs calls one after the other in a separate thread, from any event loop.
 
-    The thread ends when there is no work. It is not a daemon: a daemon thread inside a C++ library
-    crashes the process at interpreter exit.
+    The thread is not a daemon: a daemon thread inside a C++ library crashes the process at
+    interpreter exit.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._guard = threading.Lock()
-        self._jobs: deque[Callable[[], None]] = deque()
-        self._thread: threading.Thread | None = None
+        self._thread = ThreadPoolExecutor(1, name)
 
     async def run(self, call: Callable[[Cancelled], T]) -> T:
         """Make the call in the thread, and wait for its result or exception.
@@ -512,51 +510,19 @@ class Worker:
         A cancelled caller does not wait: the call learns of the cancellation through its argument,
         and a call that has not begun is dropped.
         """
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-        unwanted = threading.Event()
-
-        def finish(result: T | None, error: BaseException | None) -> None:
-            if future.done():
-                return
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(result)  # type: ignore[arg-type]  # no error: a result
+        loop, unwanted = asyncio.get_running_loop(), threading.Event()
 
         def cancelled() -> bool:
             # Tasks of a stopped loop do not wait, even if they were not cancelled.
             return unwanted.is_set() or not loop.is_running()
 
-        def job() -> None:
-            if unwanted.is_set():
-                return
-            result, error = None, None
-            try:
-                result = call(cancelled)
-            except BaseException as caught:  # noqa: BLE001 - the waiting task raises it
-                error = caught
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(finish, result, error)
-
-        self._submit(job)
         try:
-            return await future
+            return await loop.run_in_executor(self._thread, call, cancelled)
         finally:
             unwanted.set()
 
-    def _submit(self, job: Callable[[], None]) -> None:
-        with self._guard:
-            self._jobs.append(job)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name=self._name)
-                self._thread.start()
-
-    def _work(self) -> None:
-        while True:
-            with self._guard:
-                if not self._jobs:
-                    self._thread = None
-                    return
-                job = self._jobs.popleft()
-            job()
+    async def end(self, last: Callable[[], None]) -> None:
+        """Make a last call, and end the thread; a later call starts another."""
+        await self.run(lambda _cancelled: last())
+        self._thread.shutdown(wait=False)
+        self._thread = ThreadPoolExecutor(1, self._name)

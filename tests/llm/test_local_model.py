@@ -292,6 +292,7 @@ class TestStopping:
             asyncio.run(local.complete(ask(f"{name} is here.")))
 
     async def test_a_closed_model_is_loaded_again_by_a_later_request(self):
+        before = threading.enumerate()
         model = Local("SmolLM2-135M", threads=1, context=512)
         await model.complete(ask("Ann is here."))
         await model.aclose()
@@ -299,7 +300,7 @@ class TestStopping:
         assert model._server is None
         await model.complete(ask("Ben is here."))
         await model.aclose()
-        for thread in [thread for thread in threading.enumerate() if model.name in thread.name]:
+        for thread in [each for each in threading.enumerate() if each not in before]:
             thread.join(10)
             assert not thread.is_alive(), "no thread waits for work that does not come"
 
