@@ -28,10 +28,10 @@ from semgraph.llm.catalogue import (
 )
 from semgraph.llm.faults import FaultKind, Transient
 from semgraph.llm.local import Cancelled, Worker, default_threads, encodable, fetched, missing_extra
-from semgraph.llm.openai import Wire, endpoint_name
+from semgraph.llm.openai import Endpoint
 from semgraph.llm.replies import counts, vectors
 from semgraph.llm.services import OPENAI, Service
-from semgraph.llm.tokens import Price, TokenCounter, cost
+from semgraph.llm.tokens import Price, TokenCounter
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -45,22 +45,14 @@ _LENGTH = FaultKind(
 )
 
 
-class OpenAIEmbedder:
+class OpenAIEmbedder(Endpoint):
     """Embeds texts over `POST {base_url}/embeddings`.
 
     Each call is one attempt. `semgraph.llm.stack` adds retries, limits, budget and journal, and
     splits many texts into requests.
 
-    Args:
-        model: The endpoint's name of the model.
+    Args as `Endpoint`, and:
         dimensions: Length of the vectors to request; None: the model's default.
-        base_url: Such as `http://gpu:8000/v1`; None: the environment's `OPENAI_BASE_URL`, or
-            OpenAI's address.
-        api_key: The key; None: the environment's `OPENAI_API_KEY`. Endpoints other than OpenAI's
-            may need none.
-        timeout: Limit of one attempt, in seconds.
-        price: The price of tokens; overrides the list of `semgraph.llm.tokens`.
-        service: The service of the model, if it is neither OpenAI nor a server at `base_url`.
     """
 
     def __init__(
@@ -73,21 +65,12 @@ class OpenAIEmbedder:
         price: Price | None = None,
         service: Service = OPENAI,
     ) -> None:
-        self.model = model
         options = [f"dimensions={dimensions}"] if dimensions else []
-        self._name = endpoint_name(model, base_url, options, service)
+        super().__init__(model, base_url, api_key, timeout, price, service, options)
         self._requested, self._length = dimensions, service.names.get("dimensions", "dimensions")
         self.most_at_once = service.embeds_at_once
         self._lengths = Counter(() if dimensions is None else {dimensions: 1 << 40})
         self._base64 = True
-        self._counter = TokenCounter(model)
-        self._wire = Wire(self._name, base_url, api_key, timeout, service)
-        self._price, self._service = price, service
-
-    @property
-    def name(self) -> str:
-        """Such as `openai:text-embedding-3-small?dimensions=1024`."""
-        return self._name
 
     async def dimensions(self) -> int:
         """Length of the vectors: the configured one, else that of most vectors so far."""
@@ -95,14 +78,6 @@ class OpenAIEmbedder:
             for error in (await self.embed(["dimensions"])).failed.values():
                 raise error
         return max(self._lengths, key=self._lengths.__getitem__)
-
-    def count_tokens(self, text: str) -> int:
-        """Tokens of a text, by OpenAI's tokenizer for its models, else one per four bytes."""
-        return self._counter.count(text)
-
-    def dollars(self, usage: Usage) -> float | None:
-        """The cost of tokens, or None if no price is known."""
-        return cost(usage, self.model, self._wire.base_url, self._price, self._service)
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002  # for wrappers
         """Embed texts, in order, in one request.
@@ -138,11 +113,7 @@ class OpenAIEmbedder:
             dollars = self.dollars(usage)
             return Embeddings(found, usage, 1, 1, seconds=seconds, dollars=dollars, failed=failed)
 
-        return await self._wire.ask("/embeddings", self._body(texts), read)
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._wire.aclose()
+        return await self.wire.ask("/embeddings", self._body(texts), read)
 
     def _body(self, texts: Sequence[str]) -> bytes:
         body: dict[str, Any] = {"model": self.model, "input": list(texts)}
@@ -157,10 +128,10 @@ class OpenAIEmbedder:
         first reply has the requested length.
         """
         found, size = vectors(reply, count), self._requested
-        if size is None or self._wire.proven or any(len(vector) == size for vector in found):
+        if size is None or self.wire.proven or any(len(vector) == size for vector in found):
             return found
         what = f"requested {count} vectors of {size} dimensions, got {count} of {len(found[0])}"
-        raise Transient(_LENGTH, f"{self._name} at {self._wire.base_url}: {what}")
+        raise Transient(_LENGTH, f"{self.name} at {self.wire.base_url}: {what}")
 
 
 _BATCH = 32

@@ -398,10 +398,8 @@ class RequestBody(bytes):
     without: tuple[str, ...]  # members omitted after a refusal of this request, in order
 
 
-class OpenAI:
-    """A model behind `POST {base_url}/chat/completions`, which enforces the answer's JSON Schema.
-
-    Each request is one attempt; `semgraph.llm.stack` adds retries, limits, budget and journal.
+class Endpoint:
+    """A model or an embedder at an address: its name, its connections, its tokens and their price.
 
     Args:
         model: The endpoint's name of the model.
@@ -409,16 +407,61 @@ class OpenAI:
             OpenAI's address.
         api_key: The key; None: the environment's `OPENAI_API_KEY`. Endpoints other than OpenAI's
             may need none.
+        timeout: Limit of one attempt, in seconds.
+        price: The price of tokens; overrides the list of `semgraph.llm.tokens`.
+        service: The service of the model, if it is neither OpenAI nor a server at `base_url`.
+        options: Options of its specification, which belong to its name.
+
+    Attributes:
+        name: Such as `openai:gpt-4.1-mini`, with the address unless it is OpenAI's own.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str | None,
+        api_key: str | None,
+        timeout: float,
+        price: Price | None,
+        service: Service,
+        options: list[str],
+    ) -> None:
+        self.model, self.service = model, service
+        self.name = endpoint_name(model, base_url, options, service)
+        self.wire = Wire(self.name, base_url, api_key, timeout, service)
+        self._price, self._counter = price, TokenCounter(model)
+
+    @property
+    def exact_tokens(self) -> bool:
+        """Whether the model uses a tokenizer of OpenAI."""
+        return self._counter.exact
+
+    def count_tokens(self, text: str) -> int:
+        """Count the tokens of a text: OpenAI's tokenizer for its models, else one per four bytes."""
+        return self._counter.count(text)
+
+    def dollars(self, usage: Usage) -> float | None:
+        """The cost of tokens, or None if no price is known."""
+        return cost(usage, self.model, self.wire.base_url, self._price, self.service)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self.wire.aclose()
+
+
+class OpenAI(Endpoint):
+    """A model behind `POST {base_url}/chat/completions`, which enforces the answer's JSON Schema.
+
+    Each request is one attempt; `semgraph.llm.stack` adds retries, limits, budget and journal.
+
+    Args as `Endpoint`, and:
         limits: The model's limits.
         structured: The mechanism that enforces the schema: `json_schema` (`response_format`,
             strict), `tool` (a required function call, for endpoints that ignore `response_format`)
             or `json_object` (any JSON; the schema is in the prompt).
-        timeout: Limit of one attempt, in seconds.
-        price: The price of tokens; overrides the list of `semgraph.llm.tokens`.
         extra: Further members of the request's body, such as `{"reasoning_effort": "low"}`.
         batch: Whether requests that run ahead are sent in batches (`semgraph.llm.batch`).
         poll: The longest pause between two polls of a batch, in seconds.
-        service: The service of the model, if it is neither OpenAI nor a server at `base_url`.
     """
 
     path = PATH
@@ -438,13 +481,12 @@ class OpenAI:
         poll: float = 60.0,
         service: Service = OPENAI,
     ) -> None:
-        self.model, self.structured, self.poll = model, structured, poll
+        self.structured, self.poll = structured, poll
         self._options = [f"structured={structured}"] * (structured != service.structured)
         self._options += [f"{key}={_dump(value)}" for key, value in sorted((extra or {}).items())]
-        self._name = endpoint_name(model, base_url, self._options, service)
+        super().__init__(model, base_url, api_key, timeout, price, service, self._options)
         self._limits = replace(limits, batch=_MOST_IN_BATCH) if batch else limits
-        self._counter = TokenCounter(model)
-        self._extra, self.service = dict(extra or {}), service
+        self._extra = dict(extra or {})
         self._billed = service.billed if price is None else ""
         self._reasoning = _REASONING.match(model.lower().rpartition("/")[2]) is not None
         self.refused = {*service.refuses, *(_REASONING_REFUSES if self._reasoning else ())}
@@ -452,32 +494,12 @@ class OpenAI:
         self.refused |= {"thinking"} if "reasoning_effort" in self._extra else set()
         self._schemas: set[str] = set()  # refused schemas
         self.learned: dict[str, None] = {}  # notes on refusals by the endpoint
-        self.wire = Wire(self._name, base_url, api_key, timeout, service)
-        self._price = price
-
-    @property
-    def name(self) -> str:
-        """Such as `openai:gpt-4.1-mini`, with the address unless it is OpenAI's own."""
-        return self._name
 
     @property
     def limits(self) -> Limits:
         """The limits of the model."""
         lacking = self._reasoning or "logprobs" in self.refused
         return replace(self._limits, logprobs=False) if lacking else self._limits
-
-    @property
-    def exact_tokens(self) -> bool:
-        """Whether the model uses a tokenizer of OpenAI."""
-        return self._counter.exact
-
-    def count_tokens(self, text: str) -> int:
-        """Count the tokens of a text: OpenAI's tokenizer for its models, else one per four bytes."""
-        return self._counter.count(text)
-
-    def dollars(self, usage: Usage) -> float | None:
-        """The cost of tokens, or None if no price is known."""
-        return cost(usage, self.model, self.wire.base_url, self._price, self.service)
 
     async def complete(self, request: Request) -> Reply:
         """Send one request, once.
@@ -548,10 +570,6 @@ class OpenAI:
         """The completion in a reply. Raises UnreadableReply."""
         return completion(document, called=self.structured == "tool")
 
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self.wire.aclose()
-
     def following(
         self, error: RowError | Transient, request: Request, body: RequestBody
     ) -> RequestBody | None:
@@ -560,7 +578,7 @@ class OpenAI:
         """
         if isinstance(error, RowError) and error.spent is not None:
             self.learn(request, body)
-        refused = _REFUSED.fullmatch(str(error).removeprefix(self._name))
+        refused = _REFUSED.fullmatch(str(error).removeprefix(self.name))
         message = _without_quotes(refused[1], self.model, request) if refused else ""
         if _UNNAMED in message:
             return self._without_next(request, body)
@@ -595,7 +613,7 @@ class OpenAI:
                 self._schemas.add(request.schema)
             else:
                 self.refused.add(member)
-            self.learned[f"{self._name} refused {member}: {REFUSALS[member][1]}"] = None
+            self.learned[f"{self.name} refused {member}: {REFUSALS[member][1]}"] = None
 
     def body(self, request: Request, without: tuple[str, ...] = ()) -> RequestBody:
         """The body of a request, without refused members of this or earlier requests. One refused
