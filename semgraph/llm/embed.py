@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ import numpy as np
 
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.extras import install
-from semgraph.llm.base import Embeddings, Free, Usage, Vectors, comparable
+from semgraph.llm.base import Embeddings, Usage, Vectors, comparable
 from semgraph.llm.catalogue import (
     DEFAULT_EMBEDDER,
     CatalogueModel,
@@ -27,7 +27,14 @@ from semgraph.llm.catalogue import (
     paths,
 )
 from semgraph.llm.faults import FaultKind, Transient
-from semgraph.llm.local import Cancelled, Worker, default_threads, encodable, fetched, missing_extra
+from semgraph.llm.local import (
+    Cancelled,
+    InProcess,
+    default_threads,
+    encodable,
+    fetched,
+    missing_extra,
+)
 from semgraph.llm.openai import Endpoint
 from semgraph.llm.replies import counts, vectors
 from semgraph.llm.services import OPENAI, Service
@@ -138,19 +145,7 @@ _BATCH = 32
 DIMENSIONS = {"all-MiniLM-L6-v2": 384}
 
 
-class InProcess(Free, ABC):
-    """An embedder that loads its model into this process at the first request, in a thread of its own.
-
-    Args:
-        name: Its name.
-        env: The environment (`SEMGRAPH_HOME`, `SEMGRAPH_OFFLINE`); None for the process's.
-    """
-
-    def __init__(self, name: str, env: Mapping[str, str] | None) -> None:
-        self.name, self._env = name, env
-        self._worker = Worker(f"semgraph {name}")
-        self._loaded: Any = None
-
+class _Embedder(InProcess):
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
         """Embed texts, in their order.
 
@@ -158,18 +153,6 @@ class InProcess(Free, ABC):
             ModelUnavailable: The extra is not installed, or the model cannot be fetched or loaded.
         """
         return await self._worker.run(lambda cancelled: self._embedded(texts, cancelled))
-
-    async def aclose(self) -> None:
-        """Free the memory. A later request reloads the model."""
-        await self._worker.end(self._unload)
-
-    def _unload(self) -> None:
-        self._loaded = None
-
-    def _model(self, cancelled: Cancelled) -> Any:
-        if self._loaded is None:
-            self._loaded = self._load(cancelled)
-        return self._loaded
 
     def _embedded(self, texts: Sequence[str], cancelled: Cancelled) -> Embeddings:
         model = self._model(cancelled)
@@ -179,15 +162,11 @@ class InProcess(Free, ABC):
         return Embeddings(found, Usage(tokens), calls=1, attempts=1, seconds=seconds, dollars=0.0)
 
     @abstractmethod
-    def _load(self, cancelled: Cancelled) -> Any:
-        """The model. Raises ModelUnavailable."""
-
-    @abstractmethod
     def _vectors(self, model: Any, texts: list[str], cancelled: Cancelled) -> tuple[Vectors, int]:
         """Vectors, and the number of tokens."""
 
 
-class LocalEmbedder(InProcess):
+class LocalEmbedder(_Embedder):
     """all-MiniLM-L6-v2 with 8-bit weights: 384 dimensions, normalised, the mean over a text's
     tokens.
 
@@ -289,7 +268,7 @@ def _tokenizer(model: CatalogueModel, env: Mapping[str, str] | None) -> Tokenize
     return tokenizer
 
 
-class SentenceTransformersEmbedder(InProcess):
+class SentenceTransformersEmbedder(_Embedder):
     """A model of the hub or of a folder, loaded by sentence-transformers at the first request.
 
     Args:

@@ -13,6 +13,7 @@ import secrets
 import struct
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -50,7 +51,37 @@ _WORKING_BYTES = (400 + _PROMPT_CACHE_MIB) << 20
 _LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
-class Local(Free):
+class InProcess(Free, ABC):
+    """A model or an embedder that this process loads at the first request, in a thread of its own.
+
+    Args:
+        name: Its name.
+        env: The environment (`SEMGRAPH_HOME`, `SEMGRAPH_OFFLINE`); None for the process's.
+    """
+
+    def __init__(self, name: str, env: Mapping[str, str] | None) -> None:
+        self.name, self._env = name, env
+        self._worker = Worker(f"semgraph {name}")
+        self._loaded: Any = None
+
+    async def aclose(self) -> None:
+        """Stop the model and free its memory. A later request reloads it."""
+        await self._worker.end(self._unload)
+
+    def _unload(self) -> None:
+        self._loaded = None
+
+    def _model(self, cancelled: Cancelled) -> Any:
+        if self._loaded is None:
+            self._loaded = self._load(cancelled)
+        return self._loaded
+
+    @abstractmethod
+    def _load(self, cancelled: Cancelled) -> Any:
+        """The model. Raises ModelUnavailable."""
+
+
+class Local(InProcess):
     """A model of the catalogue, run by llama.cpp on the CPU. It answers one request at a time: two
     concurrent ones would take longer, and their answers would not be reproducible.
 
@@ -78,15 +109,9 @@ class Local(Free):
         self.model = find(model, "model") if isinstance(model, str) else model
         self.threads = threads or default_threads()
         self._context = min(context or _CONTEXT, self.model.context)
-        self._progress, self._env = progress, env
-        self._worker = Worker(f"semgraph {self.name}")
-        self._server: Any = None
+        super().__init__(f"local:{self.model.name}", env)
+        self._progress = progress
         self._grammar = lru_cache(maxsize=256)(_grammar)
-
-    @property
-    def name(self) -> str:
-        """Such as `local:Qwen2.5-Coder-1.5B`."""
-        return f"local:{self.model.name}"
 
     @property
     def limits(self) -> Limits:
@@ -124,20 +149,11 @@ class Local(Free):
         """
         return await self._worker.run(lambda cancelled: self._answer(request, cancelled))
 
-    async def aclose(self) -> None:
-        """Stop the model and free its memory. A later request reloads it."""
-        await self._worker.end(self._unload)
-
-    def _unload(self) -> None:
-        self._server = None
-
     def _answer(self, request: Request, cancelled: Cancelled) -> Reply:
-        if self._server is None:
-            self._server = self._load(cancelled)
-        began = time.perf_counter()
+        server, began = self._model(cancelled), time.perf_counter()
         answer = _Answer(cancelled)
         try:
-            self._server.handle_chat_completions(self._body(request), answer.take)
+            server.handle_chat_completions(self._body(request), answer.take)
         except ValueError as error:
             raise RowError(
                 "rejected", f"{self.name} rejected the request: {error}", attempts=1

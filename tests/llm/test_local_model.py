@@ -297,7 +297,7 @@ class TestStopping:
         await model.complete(ask("Ann is here."))
         await model.aclose()
         await model.aclose()
-        assert model._server is None
+        assert model._loaded is None
         await model.complete(ask("Ben is here."))
         await model.aclose()
         for thread in [each for each in threading.enumerate() if each not in before]:
@@ -332,7 +332,7 @@ class TestStopping:
 async def test_nobody_else_on_this_machine_may_use_it(local):
     await local.complete(ask("Ann is here."))
     request = urllib.request.Request(
-        f"{local._server.listening_address}/tokenize", b'{"content": "x"}'
+        f"{local._loaded.listening_address}/tokenize", b'{"content": "x"}'
     )
     with pytest.raises(urllib.error.HTTPError) as caught:
         await asyncio.to_thread(urllib.request.urlopen, request)
