@@ -152,7 +152,7 @@ class _Embedder(InProcess):
         Raises:
             ModelUnavailable: The extra is not installed, or the model cannot be fetched or loaded.
         """
-        return await self._worker.run(lambda cancelled: self._embedded(texts, cancelled))
+        return await self._run(lambda cancelled: self._embedded(texts, cancelled))
 
     def _embedded(self, texts: Sequence[str], cancelled: Cancelled) -> Embeddings:
         model = self._model(cancelled)
@@ -286,7 +286,7 @@ class SentenceTransformersEmbedder(_Embedder):
 
     async def dimensions(self) -> int:
         """Length of the vectors; loads the model."""
-        model = await self._worker.run(self._model)
+        model = await self._run(self._model)
         return int(model.get_sentence_embedding_dimension())
 
     def count_tokens(self, text: str) -> int:

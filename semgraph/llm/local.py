@@ -42,6 +42,9 @@ from semgraph.llm.tokens import LOGPROBS, TokenCounter, word_logprobs
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+T = TypeVar("T")
+Cancelled = Callable[[], bool]  # whether no caller waits for the result any more; calls poll it
+
 _log = logging.getLogger(__name__)
 _CONTEXT = 16_384
 _BATCH = 64
@@ -61,12 +64,35 @@ class InProcess(Free, ABC):
 
     def __init__(self, name: str, env: Mapping[str, str] | None) -> None:
         self.name, self._env = name, env
-        self._worker = Worker(f"semgraph {name}")
+        self._thread = self._new_thread()
         self._loaded: Any = None
+
+    def _new_thread(self) -> ThreadPoolExecutor:
+        # Not a daemon: one inside a C++ library crashes the process at interpreter exit.
+        return ThreadPoolExecutor(1, f"semgraph {self.name}")
+
+    async def _run(self, call: Callable[[Cancelled], T]) -> T:
+        """Make a call in the thread, after earlier ones of any event loop, and wait for its result.
+
+        A cancelled caller does not wait: the call learns of the cancellation through its argument,
+        and a call that has not begun is dropped.
+        """
+        loop, unwanted = asyncio.get_running_loop(), threading.Event()
+
+        def cancelled() -> bool:
+            # Tasks of a stopped loop do not wait, even if they were not cancelled.
+            return unwanted.is_set() or not loop.is_running()
+
+        try:
+            return await loop.run_in_executor(self._thread, call, cancelled)
+        finally:
+            unwanted.set()
 
     async def aclose(self) -> None:
         """Stop the model and free its memory. A later request reloads it."""
-        await self._worker.end(self._unload)
+        await self._run(lambda _cancelled: self._unload())
+        self._thread.shutdown(wait=False)
+        self._thread = self._new_thread()
 
     def _unload(self) -> None:
         self._loaded = None
@@ -147,7 +173,7 @@ class Local(InProcess):
             ModelUnavailable: The extra is not installed, the file cannot be downloaded, or the
                 model does not load.
         """
-        return await self._worker.run(lambda cancelled: self._answer(request, cancelled))
+        return await self._run(lambda cancelled: self._answer(request, cancelled))
 
     def _answer(self, request: Request, cancelled: Cancelled) -> Reply:
         server, began = self._model(cancelled), time.perf_counter()
@@ -502,43 +528,3 @@ def patient_threads() -> Iterator[None]:
     finally:
         if before is None:
             del os.environ["OMP_WAIT_POLICY"]
-
-
-T = TypeVar("T")
-
-Cancelled = Callable[[], bool]  # Whether no caller waits for the result any more. Calls poll it.
-
-
-class Worker:
-    """Runs calls one after the other in a separate thread, from any event loop.
-
-    The thread is not a daemon: a daemon thread inside a C++ library crashes the process at
-    interpreter exit.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._thread = ThreadPoolExecutor(1, name)
-
-    async def run(self, call: Callable[[Cancelled], T]) -> T:
-        """Make the call in the thread, and wait for its result or exception.
-
-        A cancelled caller does not wait: the call learns of the cancellation through its argument,
-        and a call that has not begun is dropped.
-        """
-        loop, unwanted = asyncio.get_running_loop(), threading.Event()
-
-        def cancelled() -> bool:
-            # Tasks of a stopped loop do not wait, even if they were not cancelled.
-            return unwanted.is_set() or not loop.is_running()
-
-        try:
-            return await loop.run_in_executor(self._thread, call, cancelled)
-        finally:
-            unwanted.set()
-
-    async def end(self, last: Callable[[], None]) -> None:
-        """Make a last call, and end the thread; a later call starts another."""
-        await self.run(lambda _cancelled: last())
-        self._thread.shutdown(wait=False)
-        self._thread = ThreadPoolExecutor(1, self._name)
