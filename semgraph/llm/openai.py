@@ -40,7 +40,15 @@ from semgraph.llm.replies import (
     mapping,
 )
 from semgraph.llm.services import OPENAI, Service, Structured
-from semgraph.llm.tokens import LOGPROBS, Price, TokenCounter, cost, prompt_tokens, word_logprobs
+from semgraph.llm.tokens import (
+    LOGPROBS,
+    CountsTokens,
+    Price,
+    TokenCounter,
+    cost,
+    prompt_tokens,
+    word_logprobs,
+)
 from semgraph.privacy import learn, learn_from_addresses, without_password
 
 if TYPE_CHECKING:
@@ -325,7 +333,7 @@ class RequestBody(bytes):
     without: tuple[str, ...]  # members omitted after a refusal of this request, in order
 
 
-class Endpoint:
+class Endpoint(CountsTokens):
     """A model or an embedder at an address: its name, its connections, its tokens and their price.
 
     Args:
@@ -357,15 +365,6 @@ class Endpoint:
         self.name = endpoint_name(model, base_url, options, service)
         self.wire = Wire(self.name, base_url, api_key, timeout, service)
         self._price, self._counter = price, TokenCounter(model)
-
-    @property
-    def exact_tokens(self) -> bool:
-        """Whether the model uses a tokenizer of OpenAI."""
-        return self._counter.exact
-
-    def count_tokens(self, text: str) -> int:
-        """Count the tokens of a text: OpenAI's tokenizer for its models, else one per four bytes."""
-        return self._counter.count(text)
 
     def dollars(self, usage: Usage) -> float | None:
         """The cost of tokens, or None if no price is known."""
