@@ -9,8 +9,6 @@ LOTUS reads an answer that names neither document as the first; here the compari
 failed comparison that also fails against itself is an error, and the rest is sorted without it.
 Scores are ranks.
 
-LOTUS's `cascade_threshold` always raises an AssertionError, so it is refused.
-
 Needs LOTUS 1.2.4: pip install "semgraph[lotus]", in a separate environment, because it installs
 torch and numpy below 2.
 
@@ -41,12 +39,9 @@ class Lotus(op.Implementation[op.SemTopk]):
     shows_examples = False
     method: Literal["quick", "quick-sem", "heap", "naive"] = "quick"
     reasoning: bool = False
-    cascade_threshold: float | None = None
 
     def refuses(self, node: op.SemTopk, limits: op.Limits) -> str | None:
-        """Refuse a cascade, or a missing LOTUS."""
-        if self.cascade_threshold is not None:
-            return "LOTUS 1.2.4's sem_topk fails with any cascade_threshold (it never requests log-probabilities)"
+        """Refuse a missing LOTUS."""
         return lacking()
 
     def estimate(self, node: op.SemTopk, rows: op.RowEstimate, seen: op.Observed | None) -> op.Cost:

@@ -109,7 +109,7 @@ class BatchApi:
         try:
             document, _ = await self._wire.post("/batches", json.dumps(body).encode())
         except Transient as failure:  # it may have arrived: a second one would cost again
-            if _status(failure) in _NO_PLACE or (earlier := await self.find(token, began)) is None:
+            if failure.status in _NO_PLACE or (earlier := await self.find(token, began)) is None:
                 raise
             return earlier
         return self._id(document)
@@ -195,7 +195,7 @@ class BatchApi:
             except RowError as error:
                 raise ModelUnavailable(f"{error}. It was about a batch, not one request") from error
             except Transient as failure:
-                if _status(failure) in _NO_PLACE:
+                if failure.status in _NO_PLACE:
                     raise _NotThere(str(failure)) from failure
                 failed += 1
                 most = min(self._retry.attempts, failure.fault.attempts or self._retry.attempts)
@@ -216,11 +216,6 @@ class BatchApi:
             f"{self.name} has no batch endpoint ({why}). Leave batch=true out of the model, or name an "
             "endpoint with /files and /batches"
         )
-
-
-def _status(error: Transient) -> int | None:
-    """The HTTP status of a failure."""
-    return getattr(error.__cause__, "status_code", None)
 
 
 @dataclass(eq=False)

@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import json
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.extras import install
-from semgraph.llm.base import Embeddings, Free, Usage, Vectors, comparable
+from semgraph.llm.base import Embeddings, Usage, Vectors, comparable
 from semgraph.llm.catalogue import (
     DEFAULT_EMBEDDER,
     CatalogueModel,
@@ -27,11 +27,18 @@ from semgraph.llm.catalogue import (
     paths,
 )
 from semgraph.llm.faults import FaultKind, Transient
-from semgraph.llm.local import Cancelled, Worker, default_threads, encodable, fetched, missing_extra
-from semgraph.llm.openai import Wire, endpoint_name
+from semgraph.llm.local import (
+    Cancelled,
+    InProcess,
+    default_threads,
+    encodable,
+    fetched,
+    missing_extra,
+)
+from semgraph.llm.openai import Endpoint
 from semgraph.llm.replies import counts, vectors
 from semgraph.llm.services import OPENAI, Service
-from semgraph.llm.tokens import CountsTokens, Price, TokenCounter, cost
+from semgraph.llm.tokens import Price, TokenCounter
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -45,22 +52,14 @@ _LENGTH = FaultKind(
 )
 
 
-class OpenAIEmbedder(CountsTokens):
+class OpenAIEmbedder(Endpoint):
     """Embeds texts over `POST {base_url}/embeddings`.
 
     Each call is one attempt. `semgraph.llm.stack` adds retries, limits, budget and journal, and
     splits many texts into requests.
 
-    Args:
-        model: The endpoint's name of the model.
+    Args as `Endpoint`, and:
         dimensions: Length of the vectors to request; None: the model's default.
-        base_url: Such as `http://gpu:8000/v1`; None: the environment's `OPENAI_BASE_URL`, or
-            OpenAI's address.
-        api_key: The key; None: the environment's `OPENAI_API_KEY`. Endpoints other than OpenAI's
-            may need none.
-        timeout: Limit of one attempt, in seconds.
-        price: The price of tokens; overrides the list of `semgraph.llm.tokens`.
-        service: The service of the model, if it is neither OpenAI nor a server at `base_url`.
     """
 
     def __init__(
@@ -73,21 +72,12 @@ class OpenAIEmbedder(CountsTokens):
         price: Price | None = None,
         service: Service = OPENAI,
     ) -> None:
-        self.model = model
         options = [f"dimensions={dimensions}"] if dimensions else []
-        self._name = endpoint_name(model, base_url, options, service)
+        super().__init__(model, base_url, api_key, timeout, price, service, options)
         self._requested, self._length = dimensions, service.names.get("dimensions", "dimensions")
         self.most_at_once = service.embeds_at_once
         self._lengths = Counter(() if dimensions is None else {dimensions: 1 << 40})
         self._base64 = True
-        self._counter = TokenCounter(model)
-        self._wire = Wire(self._name, base_url, api_key, timeout, service)
-        self._price, self._service = price, service
-
-    @property
-    def name(self) -> str:
-        """Such as `openai:text-embedding-3-small?dimensions=1024`."""
-        return self._name
 
     async def dimensions(self) -> int:
         """Length of the vectors: the configured one, else that of most vectors so far."""
@@ -95,10 +85,6 @@ class OpenAIEmbedder(CountsTokens):
             for error in (await self.embed(["dimensions"])).failed.values():
                 raise error
         return max(self._lengths, key=self._lengths.__getitem__)
-
-    def dollars(self, usage: Usage) -> float | None:
-        """The cost of tokens, or None if no price is known."""
-        return cost(usage, self.model, self._wire.base_url, self._price, self._service)
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002  # for wrappers
         """Embed texts, in order, in one request.
@@ -134,11 +120,7 @@ class OpenAIEmbedder(CountsTokens):
             dollars = self.dollars(usage)
             return Embeddings(found, usage, 1, 1, seconds=seconds, dollars=dollars, failed=failed)
 
-        return await self._wire.ask("/embeddings", self._body(texts), read)
-
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self._wire.aclose()
+        return await self.wire.ask("/embeddings", self._body(texts), read)
 
     def _body(self, texts: Sequence[str]) -> bytes:
         body: dict[str, Any] = {"model": self.model, "input": list(texts)}
@@ -153,48 +135,24 @@ class OpenAIEmbedder(CountsTokens):
         first reply has the requested length.
         """
         found, size = vectors(reply, count), self._requested
-        if size is None or self._wire.proven or any(len(vector) == size for vector in found):
+        if size is None or self.wire.proven or any(len(vector) == size for vector in found):
             return found
         what = f"requested {count} vectors of {size} dimensions, got {count} of {len(found[0])}"
-        raise Transient(_LENGTH, f"{self._name} at {self._wire.base_url}: {what}")
+        raise Transient(_LENGTH, f"{self.name} at {self.wire.base_url}: {what}")
 
 
 _BATCH = 32
 DIMENSIONS = {"all-MiniLM-L6-v2": 384}
 
 
-class InProcess(Free, ABC):
-    """An embedder that loads its model into this process at the first request, in a thread of its own.
-
-    Args:
-        name: Its name.
-        env: The environment (`SEMGRAPH_HOME`, `SEMGRAPH_OFFLINE`); None for the process's.
-    """
-
-    def __init__(self, name: str, env: Mapping[str, str] | None) -> None:
-        self.name, self._env = name, env
-        self._worker = Worker(f"semgraph {name}")
-        self._loaded: Any = None
-
+class _Embedder(InProcess):
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
         """Embed texts, in their order.
 
         Raises:
             ModelUnavailable: The extra is not installed, or the model cannot be fetched or loaded.
         """
-        return await self._worker.run(lambda cancelled: self._embedded(texts, cancelled))
-
-    async def aclose(self) -> None:
-        """Free the memory. A later request reloads the model."""
-        await self._worker.run(lambda _cancelled: self._unload())
-
-    def _unload(self) -> None:
-        self._loaded = None
-
-    def _model(self, cancelled: Cancelled) -> Any:
-        if self._loaded is None:
-            self._loaded = self._load(cancelled)
-        return self._loaded
+        return await self._run(lambda cancelled: self._embedded(texts, cancelled))
 
     def _embedded(self, texts: Sequence[str], cancelled: Cancelled) -> Embeddings:
         model = self._model(cancelled)
@@ -204,15 +162,11 @@ class InProcess(Free, ABC):
         return Embeddings(found, Usage(tokens), calls=1, attempts=1, seconds=seconds, dollars=0.0)
 
     @abstractmethod
-    def _load(self, cancelled: Cancelled) -> Any:
-        """The model. Raises ModelUnavailable."""
-
-    @abstractmethod
     def _vectors(self, model: Any, texts: list[str], cancelled: Cancelled) -> tuple[Vectors, int]:
         """Vectors, and the number of tokens."""
 
 
-class LocalEmbedder(InProcess):
+class LocalEmbedder(_Embedder):
     """all-MiniLM-L6-v2 with 8-bit weights: 384 dimensions, normalised, the mean over a text's
     tokens.
 
@@ -256,15 +210,24 @@ class LocalEmbedder(InProcess):
         return len(self._tokenizer.encode(encodable(text)))
 
     def _vectors(self, model: Any, texts: list[str], cancelled: Cancelled) -> tuple[Vectors, int]:
-        found: tuple[Vectors, int] = model.embed(texts, cancelled)
-        return found
+        """Vectors of texts, of which those of similar length share a batch."""
+        assert self._tokenizer is not None
+        encoded = [encoding.ids for encoding in self._tokenizer.encode_batch(texts)]
+        order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
+        vectors = np.zeros((len(encoded), DIMENSIONS[self.model.name]), np.float32)
+        for first in range(0, len(order), _BATCH):
+            if cancelled():
+                break
+            batch = order[first : first + _BATCH]
+            vectors[batch] = _means(model, [encoded[i] for i in batch])
+        return vectors, sum(map(len, encoded))
 
-    def _load(self, cancelled: Cancelled) -> _OnnxNetwork:
+    def _load(self, cancelled: Cancelled) -> Any:
         try:
             import onnxruntime
 
             weights, _ = fetched(self.model, cancelled, self._progress, self._env)
-            tokenizer = _tokenizer(self.model, self._env)
+            self._tokenizer = _tokenizer(self.model, self._env)
         except ImportError as error:
             raise missing_extra(self.name) from error
         options = onnxruntime.SessionOptions()
@@ -272,7 +235,7 @@ class LocalEmbedder(InProcess):
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.log_severity_level = 3
         try:
-            session = onnxruntime.InferenceSession(
+            return onnxruntime.InferenceSession(
                 str(weights), options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # the library's errors have no common base class
@@ -280,7 +243,20 @@ class LocalEmbedder(InProcess):
                 f"onnxruntime cannot load {weights}: {error}. If the file may be damaged: "
                 f"semgraph model rm {self.model.name}"
             ) from error
-        return _OnnxNetwork(session, tokenizer, DIMENSIONS[self.model.name])
+
+
+def _means(session: Any, encoded: Sequence[Sequence[int]]) -> Vectors:
+    """The normalised mean over the tokens of each text."""
+    ids = np.zeros((len(encoded), max(map(len, encoded))), np.int64)
+    mask = np.zeros_like(ids)
+    for row, tokens in enumerate(encoded):
+        ids[row, : len(tokens)] = tokens
+        mask[row, : len(tokens)] = 1
+    inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+    (hidden,) = session.run(None, inputs)
+    weights = mask[:, :, None].astype(np.float32)
+    mean = (hidden * weights).sum(axis=1) / weights.sum(axis=1)
+    return np.asarray(mean / np.linalg.norm(mean, axis=1, keepdims=True), np.float32)
 
 
 def _tokenizer(model: CatalogueModel, env: Mapping[str, str] | None) -> Tokenizer:
@@ -292,42 +268,7 @@ def _tokenizer(model: CatalogueModel, env: Mapping[str, str] | None) -> Tokenize
     return tokenizer
 
 
-@dataclass(frozen=True)
-class _OnnxNetwork:
-    """The loaded model."""
-
-    session: Any
-    tokenizer: Tokenizer
-    dimensions: int
-
-    def embed(self, texts: Sequence[str], cancelled: Cancelled) -> tuple[Vectors, int]:
-        """Vectors of shape (texts, dimensions), and the number of tokens. Texts of similar length
-        share a batch.
-        """
-        encoded = [encoding.ids for encoding in self.tokenizer.encode_batch(list(texts))]
-        order = sorted(range(len(encoded)), key=lambda i: len(encoded[i]))
-        vectors = np.zeros((len(encoded), self.dimensions), np.float32)
-        for first in range(0, len(order), _BATCH):
-            if cancelled():
-                break
-            batch = order[first : first + _BATCH]
-            vectors[batch] = self._vectors([encoded[i] for i in batch])
-        return vectors, sum(map(len, encoded))
-
-    def _vectors(self, encoded: Sequence[Sequence[int]]) -> Vectors:
-        ids = np.zeros((len(encoded), max(map(len, encoded))), np.int64)
-        mask = np.zeros_like(ids)
-        for row, tokens in enumerate(encoded):
-            ids[row, : len(tokens)] = tokens
-            mask[row, : len(tokens)] = 1
-        inputs = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        (hidden,) = self.session.run(None, inputs)
-        weights = mask[:, :, None].astype(np.float32)
-        mean = (hidden * weights).sum(axis=1) / weights.sum(axis=1)
-        return np.asarray(mean / np.linalg.norm(mean, axis=1, keepdims=True), np.float32)
-
-
-class SentenceTransformersEmbedder(InProcess):
+class SentenceTransformersEmbedder(_Embedder):
     """A model of the hub or of a folder, loaded by sentence-transformers at the first request.
 
     Args:
@@ -345,7 +286,7 @@ class SentenceTransformersEmbedder(InProcess):
 
     async def dimensions(self) -> int:
         """Length of the vectors; loads the model."""
-        model = await self._worker.run(self._model)
+        model = await self._run(self._model)
         return int(model.get_sentence_embedding_dimension())
 
     def count_tokens(self, text: str) -> int:

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from semgraph.errors import ModelUnavailable, RowError
@@ -18,9 +18,6 @@ from semgraph.formats import shortened
 from semgraph.llm.replies import UnreadableReply, count, first_of, mapping, sequence, text_of
 from semgraph.llm.services import OPENAI
 from semgraph.privacy import redacted
-
-if TYPE_CHECKING:
-    import openai
 
 _LONGEST_QUOTE = 300
 _FEW = 3  # attempts, if more would not help
@@ -66,6 +63,7 @@ class Transient(ModelUnavailable):
 
     attempts = 1  # HTTP requests
     proven = False  # whether the endpoint gave a valid reply before
+    status: int | None = None  # HTTP status
 
     def __init__(
         self,
@@ -146,28 +144,6 @@ FAULTS = (
 )  # fmt: skip
 
 
-def failure(
-    error: openai.OpenAIError, name: str, url: str, seconds: float, key: str = OPENAI.key
-) -> Exception:
-    """The error to raise for an error of the openai package.
-
-    Args:
-        error: The error of the package.
-        name: The model's name, with the address unless it is OpenAI's.
-        url: The base URL.
-        seconds: The duration of the attempt.
-        key: The variable with the key.
-    """
-    import openai
-
-    if isinstance(error, openai.APIStatusError):
-        reply = error.response
-        return failure_of(name, reply.text, seconds, key, reply.status_code, reply.headers)
-    if isinstance(error, openai.APIConnectionError):
-        return _connection(error, name, url, seconds)
-    return ModelUnavailable(f"{name}: {error}")
-
-
 def failure_of(
     name: str,
     body: Any,
@@ -177,7 +153,15 @@ def failure_of(
     headers: Mapping[str, str] | None = None,
 ) -> Exception:
     """The error to raise for a reply that reports an error. Some gateways do so with status 200: then
-    the code of the error is its status, else 500. Other arguments as `failure`.
+    the code of the error is its status, else 500.
+
+    Args:
+        name: The model's name, with the address unless it is OpenAI's.
+        body: The reply, as text or as JSON.
+        seconds: The duration of the attempt.
+        key: The variable with the key.
+        status: The HTTP status.
+        headers: The headers of the reply.
     """
     text = str(body).strip()
     with suppress(ValueError, RecursionError):
@@ -233,20 +217,16 @@ def _raised(
     return Transient(fault, message, seconds, wait, remedy)
 
 
-def _connection(error: openai.APIConnectionError, name: str, url: str, seconds: float) -> Exception:
+def unconnected(error: Exception, name: str, url: str, seconds: float) -> Exception:
+    """The error to raise for a request without a reply: an error of aiohttp."""
     import aiohttp
-    import httpx2
 
-    # The aiohttp transport reports nearly all of these as a timeout; the cause is at the end of the
-    # chain.
     address = urlsplit(url)
     host = f"{address.hostname}:{address.port or {'https': 443}.get(address.scheme, 80)}"
     what, remedy = "", f"Check the address {url}"
     causes = list(_causes(error))
     for cause in causes:
-        if isinstance(
-            cause, httpx2.UnsupportedProtocol | aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError
-        ):
+        if isinstance(cause, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
             return ModelUnavailable(
                 f"{name}: invalid address {url}: it must begin with http:// or https://"
             )

@@ -117,12 +117,9 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
             f"{path} is an SQLite file, but not a semgraph journal; it was not changed. {_CHOOSE}"
         )
     if tables and version != _VERSION:
-        upgrade = (
-            "Semgraph 0.2.0 upgrades it: open it once with that version. " if version == 1 else ""
-        )
         raise SemgraphError(
             f"{path} is a journal of another version of semgraph ({version}; this one writes {_VERSION}); it was not "
-            f"changed. {upgrade}{_CHOOSE}"
+            f"changed. {_CHOOSE}"
         )
     database.execute("PRAGMA auto_vacuum = INCREMENTAL")
     database.execute("PRAGMA journal_mode = WAL")

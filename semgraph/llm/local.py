@@ -13,9 +13,10 @@ import secrets
 import struct
 import threading
 import time
-from collections import deque
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -41,6 +42,9 @@ from semgraph.llm.tokens import LOGPROBS, TokenCounter, word_logprobs
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+T = TypeVar("T")
+Cancelled = Callable[[], bool]  # whether no caller waits for the result any more; calls poll it
+
 _log = logging.getLogger(__name__)
 _CONTEXT = 16_384
 _BATCH = 64
@@ -50,7 +54,60 @@ _WORKING_BYTES = (400 + _PROMPT_CACHE_MIB) << 20
 _LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
-class Local(Free):
+class InProcess(Free, ABC):
+    """A model or an embedder that this process loads at the first request, in a thread of its own.
+
+    Args:
+        name: Its name.
+        env: The environment (`SEMGRAPH_HOME`, `SEMGRAPH_OFFLINE`); None for the process's.
+    """
+
+    def __init__(self, name: str, env: Mapping[str, str] | None) -> None:
+        self.name, self._env = name, env
+        self._thread = self._new_thread()
+        self._loaded: Any = None
+
+    def _new_thread(self) -> ThreadPoolExecutor:
+        # Not a daemon: one inside a C++ library crashes the process at interpreter exit.
+        return ThreadPoolExecutor(1, f"semgraph {self.name}")
+
+    async def _run(self, call: Callable[[Cancelled], T]) -> T:
+        """Make a call in the thread, after earlier ones of any event loop, and wait for its result.
+
+        A cancelled caller does not wait: the call learns of the cancellation through its argument,
+        and a call that has not begun is dropped.
+        """
+        loop, unwanted = asyncio.get_running_loop(), threading.Event()
+
+        def cancelled() -> bool:
+            # Tasks of a stopped loop do not wait, even if they were not cancelled.
+            return unwanted.is_set() or not loop.is_running()
+
+        try:
+            return await loop.run_in_executor(self._thread, call, cancelled)
+        finally:
+            unwanted.set()
+
+    async def aclose(self) -> None:
+        """Stop the model and free its memory. A later request reloads it."""
+        await self._run(lambda _cancelled: self._unload())
+        self._thread.shutdown(wait=False)
+        self._thread = self._new_thread()
+
+    def _unload(self) -> None:
+        self._loaded = None
+
+    def _model(self, cancelled: Cancelled) -> Any:
+        if self._loaded is None:
+            self._loaded = self._load(cancelled)
+        return self._loaded
+
+    @abstractmethod
+    def _load(self, cancelled: Cancelled) -> Any:
+        """The model. Raises ModelUnavailable."""
+
+
+class Local(InProcess):
     """A model of the catalogue, run by llama.cpp on the CPU. It answers one request at a time: two
     concurrent ones would take longer, and their answers would not be reproducible.
 
@@ -78,15 +135,9 @@ class Local(Free):
         self.model = find(model, "model") if isinstance(model, str) else model
         self.threads = threads or default_threads()
         self._context = min(context or _CONTEXT, self.model.context)
-        self._progress, self._env = progress, env
-        self._worker = Worker(f"semgraph {self.name}")
-        self._server: Any = None
+        super().__init__(f"local:{self.model.name}", env)
+        self._progress = progress
         self._grammar = lru_cache(maxsize=256)(_grammar)
-
-    @property
-    def name(self) -> str:
-        """Such as `local:Qwen2.5-Coder-1.5B`."""
-        return f"local:{self.model.name}"
 
     @property
     def limits(self) -> Limits:
@@ -116,22 +167,13 @@ class Local(Free):
         """As `LLM.complete`, after earlier requests. Cancellation stops the model within about a
         second.
         """
-        return await self._worker.run(lambda cancelled: self._answer(request, cancelled))
-
-    async def aclose(self) -> None:
-        """Stop the model and free its memory. A later request reloads it."""
-        await self._worker.run(lambda _cancelled: self._unload())
-
-    def _unload(self) -> None:
-        self._server = None
+        return await self._run(lambda cancelled: self._answer(request, cancelled))
 
     def _answer(self, request: Request, cancelled: Cancelled) -> Reply:
-        if self._server is None:
-            self._server = self._load(cancelled)
-        began = time.perf_counter()
+        server, began = self._model(cancelled), time.perf_counter()
         answer = _Answer(cancelled)
         try:
-            self._server.handle_chat_completions(self._body(request), answer.take)
+            server.handle_chat_completions(self._body(request), answer.take)
         except ValueError as error:
             raise RowError(
                 "rejected", f"{self.name} rejected the request: {error}", attempts=1
@@ -480,77 +522,3 @@ def patient_threads() -> Iterator[None]:
     finally:
         if before is None:
             del os.environ["OMP_WAIT_POLICY"]
-
-
-T = TypeVar("T")
-
-Cancelled = Callable[[], bool]  # Whether no caller waits for the result any more. Calls poll it.
-
-
-class Worker:
-    """Runs calls one after the other in a separate thread, from any event loop.
-
-    The thread ends when there is no work. It is not a daemon: a daemon thread inside a C++ library
-    crashes the process at interpreter exit.
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._guard = threading.Lock()
-        self._jobs: deque[Callable[[], None]] = deque()
-        self._thread: threading.Thread | None = None
-
-    async def run(self, call: Callable[[Cancelled], T]) -> T:
-        """Make the call in the thread, and wait for its result or exception.
-
-        A cancelled caller does not wait: the call learns of the cancellation through its argument,
-        and a call that has not begun is dropped.
-        """
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-        unwanted = threading.Event()
-
-        def finish(result: T | None, error: BaseException | None) -> None:
-            if future.done():
-                return
-            if error is not None:
-                future.set_exception(error)
-            else:
-                future.set_result(result)  # type: ignore[arg-type]  # no error: a result
-
-        def cancelled() -> bool:
-            # Tasks of a stopped loop do not wait, even if they were not cancelled.
-            return unwanted.is_set() or not loop.is_running()
-
-        def job() -> None:
-            if unwanted.is_set():
-                return
-            result, error = None, None
-            try:
-                result = call(cancelled)
-            except BaseException as caught:  # noqa: BLE001 - the waiting task raises it
-                error = caught
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(finish, result, error)
-
-        self._submit(job)
-        try:
-            return await future
-        finally:
-            unwanted.set()
-
-    def _submit(self, job: Callable[[], None]) -> None:
-        with self._guard:
-            self._jobs.append(job)
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name=self._name)
-                self._thread.start()
-
-    def _work(self) -> None:
-        while True:
-            with self._guard:
-                if not self._jobs:
-                    self._thread = None
-                    return
-                job = self._jobs.popleft()
-            job()

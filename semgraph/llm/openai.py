@@ -10,12 +10,14 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.request import getproxies
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from semgraph.errors import ModelUnavailable, RowError
 from semgraph.llm.base import Limits, Reply, Request, Usage, cut
@@ -24,8 +26,8 @@ from semgraph.llm.faults import (
     NO_ANSWER,
     REFUSED,
     Transient,
-    failure,
     failure_of,
+    unconnected,
     unreadable,
 )
 from semgraph.llm.replies import (
@@ -52,11 +54,7 @@ from semgraph.privacy import learn, learn_from_addresses, without_password
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-    from aiohttp import ClientSession
-    from httpx2 import AsyncClient
-    from httpx2 import Request as HttpRequest
-    from openai import AsyncOpenAI
-    from yarl import URL
+    from aiohttp import ClientSession, FormData
 
 
 T = TypeVar("T")
@@ -64,6 +62,7 @@ _CONNECT_SECONDS = 10.0
 _KEEPALIVE_SECONDS = 5.0
 _MAX_CONNECTIONS = 1000
 _MOST_IN_BATCH = 50_000
+_OF_OPENAI = {"OpenAI-Organization": "OPENAI_ORG_ID", "OpenAI-Project": "OPENAI_PROJECT_ID"}
 _TURNS = 10  # of the event loop, enough to read an answer
 
 
@@ -92,7 +91,6 @@ class Wire:
         self._api_key = api_key
         learn(api_key, os.environ.get(service.key))
         learn_from_addresses([base_url or ""])
-        self._prepared: dict[str, tuple[URL, dict[str, str]]] = {}
         self.proven = False  # whether the endpoint gave a valid reply
 
     async def ask(self, path: str, body: bytes, read: Callable[[Mapping[str, Any], float], T]) -> T:
@@ -132,8 +130,7 @@ class Wire:
             Transient: The next attempt may succeed.
         """
         began = time.perf_counter()
-        send = self._by_sdk if self._proxied else self._send
-        content = await self._attempt(send(path, body), self.timeout)
+        content = await self._attempt("POST", path, self.timeout, body)
         seconds = time.perf_counter() - began
         return self._document(content, seconds), seconds
 
@@ -141,10 +138,7 @@ class Wire:
         """The content of a document of the endpoint, by default within the timeout of requests.
         Raises as `post`.
         """
-        import httpx2
-
-        read = self._client.get(path, cast_to=httpx2.Response)
-        return (await self._attempt(read, seconds or self.timeout)).content
+        return await self._attempt("GET", path, seconds or self.timeout)
 
     async def serves(self, path: str) -> bool:
         """Whether the endpoint has a list at a path."""
@@ -154,16 +148,22 @@ class Wire:
 
     async def upload(self, name: str, content: bytes, seconds: float) -> dict[str, Any]:
         """Upload a file of requests; return the endpoint's description of it. Raises as `post`."""
-        files = self._client.files.with_raw_response
-        sent = files.create(file=(name, content, "application/jsonl"), purpose="batch")
-        return self._document((await self._attempt(sent, seconds)).content, 0.0)
+        import aiohttp
 
-    async def _attempt(self, work: Awaitable[T], most: float) -> T:
-        """Await one attempt, for at most `most` seconds. Raises as `post`."""
-        import openai
+        form = aiohttp.FormData({"purpose": "batch"})
+        form.add_field("file", content, filename=name, content_type="application/jsonl")
+        return self._document(await self._attempt("POST", "/files", seconds, form), 0.0)
 
-        began = time.perf_counter()
-        attempt = asyncio.ensure_future(work)
+    async def _attempt(
+        self, method: str, path: str, most: float, body: bytes | FormData | None = None
+    ) -> bytes:
+        """The content of a good reply to one attempt, which takes at most `most` seconds. Raises as
+        `post`.
+        """
+        began, headers = time.perf_counter(), self._headers
+        if isinstance(body, bytes):
+            headers = headers | {"Content-Type": "application/json"}
+        attempt = asyncio.ensure_future(self._send(method, path, headers, body))
         try:
             await asyncio.wait([attempt], timeout=most)
             for _ in range(_TURNS):  # read paid replies that arrived while the loop was busy
@@ -176,12 +176,29 @@ class Wire:
         if attempt.cancelled():
             text = f"{self.name}: no answer from {self.base_url} in {most:g} s"
             raise Transient(NO_ANSWER, text, most)
+        seconds = time.perf_counter() - began
         try:
-            return attempt.result()
-        except openai.OpenAIError as error:
-            seconds = time.perf_counter() - began
-            key = self._service.key
-            raise failure(error, self.name, self.base_url, seconds, key) from error
+            status, answered, content = attempt.result()
+        except Exception as error:
+            raise unconnected(error, self.name, self.base_url, seconds) from error
+        if 200 <= status < 300:
+            return content
+        text, key = content.decode(errors="replace"), self._service.key
+        failed = failure_of(self.name, text, seconds, key, status, answered)
+        if isinstance(failed, Transient):
+            failed.status = status
+        raise failed
+
+    async def _send(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | FormData | None
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """The status, headers and content of a reply."""
+        # A redirect takes no `Authorization` to another host, but any other header.
+        follow, url = self._service.protocol == "chat", self.base_url + path
+        async with self._session.request(
+            method, url, data=body, headers=headers, proxy=self._proxy, allow_redirects=follow
+        ) as response:
+            return response.status, response.headers, await response.read()
 
     def _document(self, content: bytes, seconds: float) -> dict[str, Any]:
         """The JSON object of a reply. Raises as `post`."""
@@ -195,73 +212,17 @@ class Wire:
         return self.reading(content, lambda: document(content))
 
     @cached_property
-    def _proxied(self) -> bool:
-        """Whether the environment configures proxies."""
-        return not {"http", "https", "all"}.isdisjoint(getproxies())
-
-    async def _send(self, path: str, body: bytes) -> bytes:
-        """The reply's content. Sends the same request as the openai package, with headers that are
-        built once: building them takes longer than the rest of a request. Raises OpenAIError.
-        """
-        import httpx2
-        import openai
-
-        if path not in self._prepared:
-            self._prepared[path] = await self._prepare(path)
-        url, headers = self._prepared[path]
-        try:
-            async with self._session.post(
-                url, data=body, headers=headers, allow_redirects=False
-            ) as response:
-                content = await response.read()
-            if response.status == 200 and "Content-Encoding" not in response.headers:
-                return content
-            read = httpx2.Response(
-                response.status,
-                headers=response.raw_headers,
-                stream=httpx2.ByteStream(content),
-                request=httpx2.Request("POST", str(url)),
-            )
-            await read.aread()
-        except Exception as error:  # as the openai package does
-            raise openai.APIConnectionError(request=httpx2.Request("POST", str(url))) from error
-        if 300 <= response.status < 400:
-            return await self._by_sdk(path, body)
-        if read.status_code >= 400:
-            raise openai.APIStatusError("", response=read, body=None)
-        return read.content
-
-    async def _prepare(self, path: str) -> tuple[URL, dict[str, str]]:
-        """The address and headers that the openai package sends for a path."""
-        import httpx2
-        from yarl import URL
-
-        sent: list[httpx2.Request] = []
-
-        def record(request: httpx2.Request) -> httpx2.Response:
-            sent.append(request)
-            return httpx2.Response(200, json={})
-
-        async with httpx2.AsyncClient(transport=httpx2.MockTransport(record)) as client:
-            await self._sdk(client).post(path, cast_to=httpx2.Response, content=b"{}")
-        headers = {
-            name: value for name, value in sent[0].headers.items() if name != "content-length"
-        }
-        return URL(str(sent[0].url)), headers
-
-    async def _by_sdk(self, path: str, body: bytes) -> bytes:
-        """The reply's content, requested by the openai package, which uses proxies and follows
-        redirects. Raises OpenAIError.
-        """
-        import httpx2
-
-        return (await self._client.post(path, cast_to=httpx2.Response, content=body)).content
+    def _proxy(self) -> str | None:
+        """The proxy that the environment names for the address."""
+        parts, proxies = urlsplit(self.base_url), getproxies()
+        if not proxies or proxy_bypass(parts.hostname or ""):
+            return None
+        return proxies.get(parts.scheme) or proxies.get("all")
 
     async def aclose(self) -> None:
         """Close the connections."""
-        for name in ("_client", "_session"):
-            if name in self.__dict__:
-                await self.__dict__[name].close()
+        if "_session" in self.__dict__:
+            await self._session.close()
 
     @cached_property
     def _session(self) -> ClientSession:
@@ -272,61 +233,27 @@ class Wire:
                 limit=_MAX_CONNECTIONS, ssl=_trusted(), keepalive_timeout=_KEEPALIVE_SECONDS
             ),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
-            auto_decompress=False,
         )
 
     @cached_property
-    def _client(self) -> AsyncOpenAI:
-        import httpx2
-        import openai
-
-        limits = httpx2.Limits(
-            max_connections=_MAX_CONNECTIONS,
-            max_keepalive_connections=_MAX_CONNECTIONS,
-            keepalive_expiry=_KEEPALIVE_SECONDS,
-        )
-        # A redirect takes no `Authorization` to another host, but any other header.
-        follow = self._service.protocol == "chat"
-        client = openai.DefaultAioHttpClient(
-            limits=limits, verify=_trusted(), follow_redirects=follow
-        )
-        return self._sdk(client)
-
-    @cached_property
-    def _key(self) -> str:
-        """The key; "": none."""
+    def _headers(self) -> dict[str, str]:
+        """The headers of each request; at OpenAI's address also those of its own variables."""
         key = os.environ.get(self._service.key, "") if self._api_key is None else self._api_key
-        return key.strip()
-
-    async def _sign(self, request: HttpRequest) -> None:
-        """Put the service's own headers in the place of the package's."""
-        del request.headers["Authorization"]
-        request.headers.update(self._service.authorization(self._key))
-
-    def _sdk(self, http_client: AsyncClient) -> AsyncOpenAI:
-        import httpx2
-        import openai
-
-        variable = self._service.key
-        if not self._key and self._service.needs_key(self.base_url):
+        if not key.strip() and self._service.needs_key(self.base_url):
             raise ModelUnavailable(
-                f"{self.name} needs a key: set {variable}, or name the variable that holds it with ?key_env=NAME"
+                f"{self.name} needs a key: set {self._service.key}, or name the variable that holds it with ?key_env=NAME"
             )
-        sdk = openai.AsyncOpenAI(
-            base_url=self.base_url,
-            api_key=self._key
-            or "none",  # vLLM, llama.cpp and others need no key; the package insists on one
-            max_retries=0,
-            timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
-            http_client=http_client,
-        )
-        if self._service.protocol != "chat":
-            http_client.event_hooks = {"request": [self._sign]}
-        if self.base_url != OPENAI.address(None, os.environ):
-            # The package reads OPENAI_ORG_ID, OPENAI_PROJECT_ID and OPENAI_CUSTOM_HEADERS.
-            sdk.organization = sdk.project = None
-            sdk._custom_headers = {}  # noqa: SLF001
-        return sdk
+        headers = {"Accept": "application/json", "User-Agent": f"semgraph/{version('semgraph')}"}
+        # Servers without keys may insist on the header.
+        headers |= self._service.authorization(key.strip()) or {"Authorization": "Bearer none"}
+        if self.base_url == OPENAI.address(None, os.environ):
+            headers |= {
+                name: os.environ[of] for name, of in _OF_OPENAI.items() if os.environ.get(of)
+            }
+            for line in os.environ.get("OPENAI_CUSTOM_HEADERS", "").splitlines():
+                name, colon, value = line.partition(":")
+                headers |= {name.strip(): value.strip()} if colon else {}
+        return headers
 
 
 @cache
@@ -406,10 +333,8 @@ class RequestBody(bytes):
     without: tuple[str, ...]  # members omitted after a refusal of this request, in order
 
 
-class OpenAI(CountsTokens):
-    """A model behind `POST {base_url}/chat/completions`, which enforces the answer's JSON Schema.
-
-    Each request is one attempt; `semgraph.llm.stack` adds retries, limits, budget and journal.
+class Endpoint(CountsTokens):
+    """A model or an embedder at an address: its name, its connections, its tokens and their price.
 
     Args:
         model: The endpoint's name of the model.
@@ -417,16 +342,52 @@ class OpenAI(CountsTokens):
             OpenAI's address.
         api_key: The key; None: the environment's `OPENAI_API_KEY`. Endpoints other than OpenAI's
             may need none.
+        timeout: Limit of one attempt, in seconds.
+        price: The price of tokens; overrides the list of `semgraph.llm.tokens`.
+        service: The service of the model, if it is neither OpenAI nor a server at `base_url`.
+        options: Options of its specification, which belong to its name.
+
+    Attributes:
+        name: Such as `openai:gpt-4.1-mini`, with the address unless it is OpenAI's own.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str | None,
+        api_key: str | None,
+        timeout: float,
+        price: Price | None,
+        service: Service,
+        options: list[str],
+    ) -> None:
+        self.model, self.service = model, service
+        self.name = endpoint_name(model, base_url, options, service)
+        self.wire = Wire(self.name, base_url, api_key, timeout, service)
+        self._price, self._counter = price, TokenCounter(model)
+
+    def dollars(self, usage: Usage) -> float | None:
+        """The cost of tokens, or None if no price is known."""
+        return cost(usage, self.model, self.wire.base_url, self._price, self.service)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self.wire.aclose()
+
+
+class OpenAI(Endpoint):
+    """A model behind `POST {base_url}/chat/completions`, which enforces the answer's JSON Schema.
+
+    Each request is one attempt; `semgraph.llm.stack` adds retries, limits, budget and journal.
+
+    Args as `Endpoint`, and:
         limits: The model's limits.
         structured: The mechanism that enforces the schema: `json_schema` (`response_format`,
             strict), `tool` (a required function call, for endpoints that ignore `response_format`)
             or `json_object` (any JSON; the schema is in the prompt).
-        timeout: Limit of one attempt, in seconds.
-        price: The price of tokens; overrides the list of `semgraph.llm.tokens`.
         extra: Further members of the request's body, such as `{"reasoning_effort": "low"}`.
         batch: Whether requests that run ahead are sent in batches (`semgraph.llm.batch`).
         poll: The longest pause between two polls of a batch, in seconds.
-        service: The service of the model, if it is neither OpenAI nor a server at `base_url`.
     """
 
     path = PATH
@@ -446,13 +407,12 @@ class OpenAI(CountsTokens):
         poll: float = 60.0,
         service: Service = OPENAI,
     ) -> None:
-        self.model, self.structured, self.poll = model, structured, poll
+        self.structured, self.poll = structured, poll
         self._options = [f"structured={structured}"] * (structured != service.structured)
         self._options += [f"{key}={_dump(value)}" for key, value in sorted((extra or {}).items())]
-        self._name = endpoint_name(model, base_url, self._options, service)
+        super().__init__(model, base_url, api_key, timeout, price, service, self._options)
         self._limits = replace(limits, batch=_MOST_IN_BATCH) if batch else limits
-        self._counter = TokenCounter(model)
-        self._extra, self.service = dict(extra or {}), service
+        self._extra = dict(extra or {})
         self._billed = service.billed if price is None else ""
         self._reasoning = _REASONING.match(model.lower().rpartition("/")[2]) is not None
         self.refused = {*service.refuses, *(_REASONING_REFUSES if self._reasoning else ())}
@@ -460,23 +420,12 @@ class OpenAI(CountsTokens):
         self.refused |= {"thinking"} if "reasoning_effort" in self._extra else set()
         self._schemas: set[str] = set()  # refused schemas
         self.learned: dict[str, None] = {}  # notes on refusals by the endpoint
-        self.wire = Wire(self._name, base_url, api_key, timeout, service)
-        self._price = price
-
-    @property
-    def name(self) -> str:
-        """Such as `openai:gpt-4.1-mini`, with the address unless it is OpenAI's own."""
-        return self._name
 
     @property
     def limits(self) -> Limits:
         """The limits of the model."""
         lacking = self._reasoning or "logprobs" in self.refused
         return replace(self._limits, logprobs=False) if lacking else self._limits
-
-    def dollars(self, usage: Usage) -> float | None:
-        """The cost of tokens, or None if no price is known."""
-        return cost(usage, self.model, self.wire.base_url, self._price, self.service)
 
     async def complete(self, request: Request) -> Reply:
         """Send one request, once.
@@ -547,10 +496,6 @@ class OpenAI(CountsTokens):
         """The completion in a reply. Raises UnreadableReply."""
         return completion(document, called=self.structured == "tool")
 
-    async def aclose(self) -> None:
-        """Close the connections."""
-        await self.wire.aclose()
-
     def following(
         self, error: RowError | Transient, request: Request, body: RequestBody
     ) -> RequestBody | None:
@@ -559,7 +504,7 @@ class OpenAI(CountsTokens):
         """
         if isinstance(error, RowError) and error.spent is not None:
             self.learn(request, body)
-        refused = _REFUSED.fullmatch(str(error).removeprefix(self._name))
+        refused = _REFUSED.fullmatch(str(error).removeprefix(self.name))
         message = _without_quotes(refused[1], self.model, request) if refused else ""
         if _UNNAMED in message:
             return self._without_next(request, body)
@@ -594,7 +539,7 @@ class OpenAI(CountsTokens):
                 self._schemas.add(request.schema)
             else:
                 self.refused.add(member)
-            self.learned[f"{self._name} refused {member}: {REFUSALS[member][1]}"] = None
+            self.learned[f"{self.name} refused {member}: {REFUSALS[member][1]}"] = None
 
     def body(self, request: Request, without: tuple[str, ...] = ()) -> RequestBody:
         """The body of a request, without refused members of this or earlier requests. One refused

@@ -139,8 +139,6 @@ def test_a_join_with_answers_and_a_broken_cascade_are_refused() -> None:
     join = LIBRARY.get("sem_join", Choice("lotus"))
     assert "also returns verdict, note" in (join.refuses(node("sem_join"), Limits()) or "")
     assert join.refuses(node("sem_join", answers=False), Limits()) is None
-    topk = LIBRARY.get("sem_topk", Choice.parse("lotus(cascade_threshold=0.9)"))
-    assert "cascade_threshold" in (topk.refuses(node("sem_topk"), Limits()) or "")
 
 
 async def test_a_question_about_both_rows_keeps_its_words() -> None:

@@ -325,7 +325,9 @@ def test_a_journal_of_0_1_0_is_refused_in_a_sentence(tmp_path: Path) -> None:
     with sqlite3.connect(path) as database:
         database.execute("PRAGMA user_version = 1")
     database.close()
-    with pytest.raises(SemgraphError, match=r"Semgraph 0.2.0 upgrades it: open it once with"):
+    with pytest.raises(
+        SemgraphError, match=r"a journal of another version of semgraph \(1; this one writes 2\)"
+    ):
         Journal(path, None)
 
 

@@ -292,14 +292,15 @@ class TestStopping:
             asyncio.run(local.complete(ask(f"{name} is here.")))
 
     async def test_a_closed_model_is_loaded_again_by_a_later_request(self):
+        before = threading.enumerate()
         model = Local("SmolLM2-135M", threads=1, context=512)
         await model.complete(ask("Ann is here."))
         await model.aclose()
         await model.aclose()
-        assert model._server is None
+        assert model._loaded is None
         await model.complete(ask("Ben is here."))
         await model.aclose()
-        for thread in [thread for thread in threading.enumerate() if model.name in thread.name]:
+        for thread in [each for each in threading.enumerate() if each not in before]:
             thread.join(10)
             assert not thread.is_alive(), "no thread waits for work that does not come"
 
@@ -331,7 +332,7 @@ class TestStopping:
 async def test_nobody_else_on_this_machine_may_use_it(local):
     await local.complete(ask("Ann is here."))
     request = urllib.request.Request(
-        f"{local._server.listening_address}/tokenize", b'{"content": "x"}'
+        f"{local._loaded.listening_address}/tokenize", b'{"content": "x"}'
     )
     with pytest.raises(urllib.error.HTTPError) as caught:
         await asyncio.to_thread(urllib.request.urlopen, request)

@@ -602,7 +602,7 @@ async def test_headers_of_openai_go_to_no_other_host(
         assert headers["Authorization"] == f"Bearer {KEY}"
     monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
     await once(OpenAI("m", api_key=KEY))
-    assert server.headers[2]["x-secret"] == "one"
+    assert server.headers[2]["X-Secret"] == "one"
 
 
 def test_keys_are_masked_in_settings(tmp_path: Path) -> None:
