@@ -399,8 +399,6 @@ class LoadState:
         graphs: Graph files read so far; None for a file with problems.
         operators: The number of operators built.
         parameter_items: The number of list items that parameters add to expressions.
-        counted: The sum of both, including replaced plans.
-        shared: Called plans that other loads of the same files have loaded.
         prompts: The user's files in the place of prompts, by name.
         named_prompts: The names of the prompts that are read.
     """
@@ -412,8 +410,6 @@ class LoadState:
     graphs: dict[Path, Graph | None] = field(default_factory=dict)
     operators: int = 0
     parameter_items: int = 0
-    counted: int = 0
-    shared: Any = None
     prompts: Mapping[str, Path] = field(default_factory=dict)
     named_prompts: set[str] = field(default_factory=set)
     _too_many: Problem | None = None
@@ -425,7 +421,6 @@ class LoadState:
         """
         self.operators += 1
         self.parameter_items += parameter_items
-        self.counted += 1 + parameter_items
         if self._too_many is None and self.operators > MOST_OPERATORS:
             what = f"a plan has at most {MOST_OPERATORS:,} operators, with those of the plans that it calls"
             hint = "split it into several plans, each with a run of its own"
