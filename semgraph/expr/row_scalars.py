@@ -702,47 +702,6 @@ def _any(_kind: Kind) -> bool:
     return True
 
 
-FUNCTIONS: dict[str | type[exp.Expr], tuple[Function, ...]] = {
-    exp.Length: (Function((TEXT,), INT, "length"), Function((_lists,), INT, "length")),
-    exp.Left: (Function((TEXT, _whole), TEXT, "left"),),
-    exp.Trim: (Function((TEXT,), TEXT, "trim"),),
-    exp.Upper: (Function((TEXT,), TEXT, "upper"),),
-    exp.Lower: (Function((TEXT,), TEXT, "lower"),),
-    exp.Contains: (Function((TEXT, TEXT), BOOL, "contains"),),
-    exp.StartsWith: (Function((TEXT, TEXT), BOOL, "starts_with"),),
-    exp.EndsWith: (Function((TEXT, TEXT), BOOL, "ends_with"),),
-    exp.Replace: (Function((TEXT, TEXT, TEXT), TEXT, "replaced"),),
-    exp.Split: (Function((TEXT, TEXT), pa.list_(TEXT), "split"),),
-    exp.ArrayToString: (Function((pa.list_(TEXT), TEXT), TEXT, "joined_list"),),
-    exp.ArrayContains: (Function((_list_of_atoms, _any), BOOL, "list_contains"),),
-    exp.ArrayOverlaps: (Function((_list_of_atoms, _list_of_atoms), BOOL, "has_any"),),
-    "list_has_all": (Function((_list_of_atoms, _list_of_atoms), BOOL, "has_all"),),
-    exp.ArrayDistinct: (Function((_list_of_atoms,), _first, "list_distinct"),),
-    exp.ArrayConcat: (Function((_lists, _lists), lambda *kinds: common(kinds), "list_concat"),),
-    exp.ArrayAppend: (
-        Function(
-            (_lists, _any), lambda kind, x: pa.list_(common([kind.value_type, x])), "list_append"
-        ),
-    ),
-    exp.Flatten: (
-        Function(
-            (lambda kind: _lists(kind) and _lists(kind.value_type),),
-            lambda kind: kind.value_type,
-            "flatten",
-        ),
-    ),
-    "list_slice": (Function((_lists, _whole, _whole), _first, "list_slice"),),
-    "error": (Function((_any,), NULL, "fail"),),
-}
-_SQL_KINDS = {"VARCHAR": TEXT, "BIGINT": _whole}
-FUNCTIONS |= {
-    name: (
-        Function(tuple(_SQL_KINDS[kind] for kind in own.parameters), own.arrow, f"OWN[{name!r}]"),
-    )
-    for name, own in TEXT_FUNCTIONS.items()
-}
-
-
 def _vector(kind: Kind) -> bool:
     return kind == pa.list_(pa.float32()) or (
         pa.types.is_fixed_size_list(kind) and pa.types.is_float32(kind.value_type)
@@ -753,9 +712,50 @@ def _vectors(kind: Kind) -> bool:
     return _lists(kind) and _vector(kind.value_type)
 
 
-FUNCTIONS |= {
-    name: (Function((_vector, _vectors, _numeric), VECTOR_FUNCTIONS[name].arrow, f"OWN[{name!r}]"),)
-    for name in ("mmr", "mmr_static")
+def _lists_of_lists(kind: Kind) -> bool:
+    return _lists(kind) and _lists(kind.value_type)
+
+
+def _with_length(kind: Kind) -> bool:
+    return kind == TEXT or _lists(kind)
+
+
+_SQL_KINDS = {"VARCHAR": TEXT, "BIGINT": _whole}
+FUNCTIONS: dict[str | type[exp.Expr], Function] = {
+    exp.Length: Function((_with_length,), INT, "length"),
+    exp.Left: Function((TEXT, _whole), TEXT, "left"),
+    exp.Trim: Function((TEXT,), TEXT, "trim"),
+    exp.Upper: Function((TEXT,), TEXT, "upper"),
+    exp.Lower: Function((TEXT,), TEXT, "lower"),
+    exp.Contains: Function((TEXT, TEXT), BOOL, "contains"),
+    exp.StartsWith: Function((TEXT, TEXT), BOOL, "starts_with"),
+    exp.EndsWith: Function((TEXT, TEXT), BOOL, "ends_with"),
+    exp.Replace: Function((TEXT, TEXT, TEXT), TEXT, "replaced"),
+    exp.Split: Function((TEXT, TEXT), pa.list_(TEXT), "split"),
+    exp.ArrayToString: Function((pa.list_(TEXT), TEXT), TEXT, "joined_list"),
+    exp.ArrayContains: Function((_list_of_atoms, _any), BOOL, "list_contains"),
+    exp.ArrayOverlaps: Function((_list_of_atoms, _list_of_atoms), BOOL, "has_any"),
+    "list_has_all": Function((_list_of_atoms, _list_of_atoms), BOOL, "has_all"),
+    exp.ArrayDistinct: Function((_list_of_atoms,), _first, "list_distinct"),
+    exp.ArrayConcat: Function((_lists, _lists), lambda *kinds: common(kinds), "list_concat"),
+    exp.ArrayAppend: Function(
+        (_lists, _any), lambda a, x: pa.list_(common([a.value_type, x])), "list_append"
+    ),
+    exp.Flatten: Function((_lists_of_lists,), lambda kind: kind.value_type, "flatten"),
+    "list_slice": Function((_lists, _whole, _whole), _first, "list_slice"),
+    "error": Function((_any,), NULL, "fail"),
+    **{
+        name: Function(
+            tuple(_SQL_KINDS[kind] for kind in own.parameters), own.arrow, f"OWN[{name!r}]"
+        )
+        for name, own in TEXT_FUNCTIONS.items()
+    },
+    **{
+        name: Function(
+            (_vector, _vectors, _numeric), VECTOR_FUNCTIONS[name].arrow, f"OWN[{name!r}]"
+        )
+        for name in ("mmr", "mmr_static")
+    },
 }
 
 
@@ -772,16 +772,16 @@ def _call(tree: exp.Func, scope: NameScope) -> Code:
         raise Unsupported(f"the function {tree.sql(dialect='duckdb').partition('(')[0].lower()}")
     codes = [value(part, scope) for part in trees]
     kinds = [code.kind for code in codes]
-    for function in FUNCTIONS[name]:
-        if function.accepts(kinds):
-            if function.python == "list_contains":
-                common([kinds[0].value_type, kinds[1]])
-            if function.python in {"has_any", "has_all"}:
-                common([kinds[0].value_type, kinds[1].value_type])
-            text = f"{function.python}({', '.join(code.text for code in codes)})"
-            return Code(text, function.result(*kinds))
-    shown = ", ".join(map(str, kinds))
-    raise Unsupported(f"{tree.sql(dialect='duckdb').partition('(')[0].lower()} of {shown}")
+    function = FUNCTIONS[name]
+    if not function.accepts(kinds):
+        shown = ", ".join(map(str, kinds))
+        raise Unsupported(f"{tree.sql(dialect='duckdb').partition('(')[0].lower()} of {shown}")
+    if function.python == "list_contains":
+        common([kinds[0].value_type, kinds[1]])
+    if function.python in {"has_any", "has_all"}:
+        common([kinds[0].value_type, kinds[1].value_type])
+    text = f"{function.python}({', '.join(code.text for code in codes)})"
+    return Code(text, function.result(*kinds))
 
 
 def _own_call(name: str, trees: Sequence[exp.Expr], scope: NameScope) -> Code:
