@@ -547,8 +547,9 @@ def all_sources(sources: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
 
 # Functions of `expr.functions` by name, NULLs included; DuckDB rounds the result of mean_vector to 32
 # bits.
-OWN: dict[str, Callable[..., Any]] = {**TEXT_FUNCTIONS, **VECTOR_FUNCTIONS}
-del OWN["mean_vector"]
+OWN: Mapping[str, Callable[..., Any]] = {
+    name: own for name, own in (TEXT_FUNCTIONS | VECTOR_FUNCTIONS).items() if name != "mean_vector"
+}
 
 
 Items = Sequence[tuple[Any, Any]]  # a sequence of a parsed pattern: operators with their arguments

@@ -135,20 +135,16 @@ def _meaning_faults(
 
 
 def _columns(value: Any) -> tuple[tuple[str, Type], ...]:
-    types: dict[str, Type] = {}
-    faults = []
-    for name, text in mapping(value, "a mapping of columns").items():
-        try:
-            types[name] = _column(name, text, types)
-        except Fault as fault:
-            faults.append(fault.under(name))
-    if not types and not faults:
-        faults.append(
-            Fault("an input needs columns", hint="such as {id: string, text: string null}")
-        )
-    if faults:
-        raise Faults(faults)
-    return tuple(types.items())
+    columns, before = mapping(value, "a mapping of columns"), list[str]()
+
+    def column(name: str, text: Any) -> Type:
+        kind = _column(name, text, before)
+        before.append(name)
+        return kind
+
+    if not columns:
+        raise Fault("an input needs columns", hint="such as {id: string, text: string null}")
+    return tuple(kinds.each_value(columns, column).items())
 
 
 def _column(name: str, text: Any, others: Iterable[str]) -> Type:
@@ -220,16 +216,8 @@ def read_windows(value: Any, inputs: Mapping[str, InputSpec], partition: str) ->
     faults += _window_faults(values, inputs[name], partition)
     if faults:
         raise Faults(faults)
-    return Windowing(
-        input=name,
-        partition=values.get("partition", partition),
-        order=tuple(column for column in values.get("order", ()) if column != POSITION),
-        key=values.get("key", ""),
-        key_of=values.get("key_of", ()),
-        size=values.get("size", 1),
-        ahead=values.get("ahead", 64),
-        on_error=values.get("on_error", "set_aside"),
-    )
+    order = tuple(column for column in values.get("order", ()) if column != POSITION)
+    return Windowing(**{"partition": partition, **values, "order": order})
 
 
 def _window_faults(values: Mapping[str, Any], spec: InputSpec, partition: str) -> Iterator[Fault]:

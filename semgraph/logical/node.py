@@ -292,20 +292,7 @@ class Node(ABC):
         """
         if all(getattr(self, name) == value for name, value in values.items()):
             return self
-        if "_texts" in vars(self):
-            values["_texts"] = self._texts_with(values)
         return self._copy((), values)
-
-    def _texts_with(self, changed: Mapping[str, Any]) -> dict[str, str]:
-        """The canonical texts of the fields, with some values changed."""
-        cls = type(self)
-        texts: dict[str, str] = {}
-        for name in _content_fields(cls):
-            if name not in changed:
-                texts |= {name: self._texts[name]} if name in self._texts else {}
-            elif not is_unset(cls, name, changed[name]):
-                texts[name] = canonical(changed[name])
-        return texts
 
     def with_inputs(self, *inputs: Node) -> Self:
         """The same operator over other relations, in the order of `inputs`."""
