@@ -214,7 +214,8 @@ def refuse_volatile(scalar: Scalar, con: duckdb.DuckDBPyConnection) -> None:
     volatile = _catalog(con).volatile
     name = next((word for word in words if word in volatile), None)
     if name is None and any(
-        _one_argument_age(call) for call in scalar.shared_ast.find_all(exp.Anonymous)
+        str(call.this).lower() == "age" and len(call.expressions) == 1
+        for call in scalar.shared_ast.find_all(exp.Anonymous)
     ):
         raise Fault(
             '"age" of one time depends on today\'s date',
@@ -233,10 +234,6 @@ def _refuse_foreign(scalar: Scalar) -> None:
     name = next((name for name in called_in(scalar.text) if name not in known), None)
     if name is not None:
         raise _no_function(scalar, name)
-
-
-def _one_argument_age(call: exp.Anonymous) -> bool:
-    return str(call.this).lower() == "age" and len(call.expressions) == 1
 
 
 ORDINAL = "_o"
@@ -647,7 +644,8 @@ class Prepared:
                 cursors.append(self._cursor)
             for name, table in tables.items():
                 self._slots[name].table = table
-            return _rows(self._cursor.execute(statement))
+            # a relation of `sql` binds the statement twice, longer than a small statement takes
+            return cast("pa.Table", self._cursor.execute(statement).to_arrow_table())
         except duckdb.InvalidInputException as error:
             raise duckdb.InvalidInputException(str(error).replace(_RAISED, "")) from None
         finally:
@@ -656,15 +654,8 @@ class Prepared:
             self._lock.release()
 
 
-def _rows(cursor: duckdb.DuckDBPyConnection) -> pa.Table:
-    """The rows of an executed statement. DuckDB warns about copying them. A relation of `sql`
-    copies them too, after binding the statement a second time, which takes longer than a small
-    statement.
-    """
-    return cast("pa.Table", cursor.to_arrow_table())
-
-
-# once at import: statements run in several threads, and a temporary filter affects all threads
+# DuckDB warns about copying rows. Once at import: statements run in several threads, and a temporary
+# filter affects all threads.
 warnings.filterwarnings(
     "ignore", "Arrow output on a DB-API result", UserWarning, r"semgraph\.expr\.duckdb"
 )

@@ -46,11 +46,6 @@ from semgraph.logical.schema import NAME, Graph
 _UNORDERED = (pa.types.is_list, pa.types.is_struct, pa.types.is_fixed_size_list)
 
 
-def check_keys(data: Any) -> None:
-    """Refuse data that is no plan, and unknown keys. Raises Faults."""
-    kinds.all_keys(data, "a plan", PLAN)
-
-
 def _name_of_plan(value: Any) -> str:
     if not isinstance(value, str) or not NAME.match(value):
         raise Fault(f'"{value}" cannot name a plan', hint="letters, digits and _")
@@ -557,7 +552,7 @@ def read_head(
         params: Values of parameters, which override all others.
         use: Choices for steps, which override all others.
     """
-    head.attempt(partial(check_keys, head.document.data))
+    head.attempt(partial(kinds.all_keys, head.document.data, "a plan", PLAN))
     head.attempt(partial(check_calls, head.data.get("calls")), "calls")
     head.attempt(partial(_settings, head, preset, params, use))
     if head.data.get("graph") is not None:

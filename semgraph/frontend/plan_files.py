@@ -380,7 +380,8 @@ def checked(
         check_choices: Refuses unknown and unsuitable implementations. Raises PlanError.
         functions: Folders of functions that plans may call.
     """
-    kind = "graph" if not is_plan(path) and _is_graph(path) else "plan"
+    graph = not is_plan(path) and "nodes" in (read_file(path).data or ())
+    kind = "graph" if graph else "plan"
     try:
         if kind == "graph":
             return PlanCheck(shown(path), _graph(path), (), kind)
@@ -388,11 +389,6 @@ def checked(
         return PlanCheck(shown(path), ok, (), kind, tuple(map(str, warnings)))
     except PlanError as error:
         return PlanCheck(shown(path), "", tuple(dict.fromkeys(map(str, error.problems))), kind)
-
-
-def _is_graph(path: Path) -> bool:
-    data = read_file(path).data
-    return isinstance(data, dict) and "nodes" in data
 
 
 def _graph(path: Path) -> str:

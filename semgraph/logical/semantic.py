@@ -162,11 +162,6 @@ class Answering(Semantic):
         """What its check sees: the columns of the result."""
         return self.schema
 
-    @property
-    def check_scalars(self) -> tuple[Scalar, ...]:
-        """The expressions of its check, if it has one."""
-        return () if self.check is None else self.check.scalars
-
 
 def _with_verdict(schema: pa.Schema) -> pa.Schema:
     return merged(schema, [pa.field("keep", pa.bool_())])
@@ -331,7 +326,8 @@ class SemJoin(Answering, keyword="sem_join", carries=True, by_row=True):
     def _scalars(self) -> list[Scalar]:
         """The expressions over both rows."""
         where = [] if self.where is None else [self.where]
-        return [*where, *(term.by for term in self.order), *self.check_scalars]
+        check = () if self.check is None else self.check.scalars
+        return [*where, *(term.by for term in self.order), *check]
 
     @property
     def gated(self) -> bool:
