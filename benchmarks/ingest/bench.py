@@ -201,7 +201,7 @@ BENCHMARK = Benchmark(
             """calls of the run=calls; CPU ms of the run=cpu_ms; CPU ms to refresh=refresh_cpu_ms; ratio=ratio:.2f;
             sure after an edit=sure; expected=expected:.0f; asked=asked; rows changed=changes; CPU ms to apply=applied_ms""",
             {"what": "refresh"},
-            note="Messages of a world are added, then refreshed unchanged: the journal answers everything. Then one message, a "
+            note="Messages of a world are added, then refreshed unchanged: the journal answers all. Then one message, a "
             "third of the way, is edited: “sure” and “expected” are what a dry run says, “asked” is what the refresh sends.",
         ),
         Table(

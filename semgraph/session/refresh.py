@@ -189,22 +189,35 @@ class _Refreshing:
             windows=layout.windows(),
             kind=COMPARED,
         )
-        base = states.base(tables)
-        dimensions = await self._dimensions(base)
         unsent = Unsent() if self.options.dry_run else None
         resources = replace(self.resources, unsent=unsent)
         if unsent is not None:
             request = replace(request, runs=None)
-        async with Snapshot(graph, base, dimensions=dimensions).copy() as scratch:
-            result = await run_plan(request, resources.over(scratch))
-            made = Committed(await scratch.history(self.plan.name, rows.partitions))
-            vectors = await _scanned(scratch, graph, rows.partitions)
-            dry = await self._dry(unsent, request, made, scratch) if unsent is not None else None
-        if result.stopped:
-            kept = "" if self.options.fresh else ": the journal has the answers so far"
-            what = f"{stopped(result.stopped)}. The graph stays as it was"
-            raise BudgetReached(f"{what}. Repeat it with a higher limit{kept}", result)
-        states.made = GraphRows(graph, vectors)
+        while True:
+            base = states.base(tables)
+            dimensions = await self._dimensions(base)
+            async with Snapshot(graph, base, dimensions=dimensions).copy() as scratch:
+                result = await run_plan(request, resources.over(scratch))
+                made = Committed(await scratch.history(self.plan.name, rows.partitions))
+                vectors = await _scanned(scratch, graph, rows.partitions)
+                dry = (
+                    await self._dry(unsent, request, made, scratch) if unsent is not None else None
+                )
+            if result.stopped:
+                kept = "" if self.options.fresh else ": the journal has the answers so far"
+                what = f"{stopped(result.stopped)}. The graph stays as it was"
+                raise BudgetReached(f"{what}. Repeat it with a higher limit{kept}", result)
+            states.made = GraphRows(graph, vectors)
+            states.after = written(window.writes or "" for _, window in made.windows)
+            states.restated = frozenset(
+                at
+                for at, row in states.after.items()
+                if any(_has(made, number, changes.new | changes.edited) for number in row.windows)
+            )
+            if dry is not None or not states.stays_more():
+                break
+            windows = (replace(window, fresh=False) for window in request.windows)
+            request = replace(request, windows=tuple(windows))  # fresh answers are in the journal
         return self._compared(states, committed, changes, made, vectors, result, dry)
 
     async def _dry(
@@ -299,12 +312,6 @@ class _Refreshing:
         result: Result,
         dry: Foreseen | None,
     ) -> Refresh:
-        states.after = written(window.writes or "" for _, window in after.windows)
-        states.restated = frozenset(
-            at
-            for at, row in states.after.items()
-            if any(_has(after, number, changes.new | changes.edited) for number in row.windows)
-        )
         found = states.merged()
         parts = parts_of(self.request, self.resources)
         causes = _Causes(self.plan, states, committed, after, changes, parts)
@@ -416,7 +423,9 @@ def _diff(
             dict(merged.edited or {}),
         )
         for row, merged in found.items()
-        if merged.edited != {} or (merged.values is not None and row not in made)
+        if merged.edited != {}
+        or row in states.staying
+        or (merged.values is not None and row not in made)
     )  # fmt: skip
     diff = Diff.between(before, after, graph, edited=edited)
     changes = (
