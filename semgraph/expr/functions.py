@@ -13,6 +13,7 @@ import unicodedata
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -330,7 +331,8 @@ def _blank(value: Any) -> bool:
     return value is None or value in ([], {}) or (isinstance(value, str) and not value.strip())
 
 
-class SqlFunction(NamedTuple):
+@dataclass(frozen=True)
+class SqlFunction:
     """A registered function: Python definition, DuckDB types of its parameters, type of its result,
     and how many of its first parameters may be NULL; a NULL elsewhere makes the result NULL.
     """
