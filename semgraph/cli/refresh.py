@@ -97,15 +97,14 @@ def _computed(
     from semgraph.render.progress import watched
 
     options.talk("")
-    cut = plan.windows.input if plan.windows else ""
-    try:
-        with watched(options.err, cut, quiet=bool(options.quiet)) as progress:
-            return options.wait(
-                session.arefresh(plan, inputs=inputs, progress=progress, **vars(how))
-            )
-    except KeyboardInterrupt as error:
-        error.add_note("the graph stays as it was: the same command goes on from the journal")
-        raise
+    members = plan.windows.input if plan.windows else ""
+    with watched(options.err, members, quiet=bool(options.quiet)) as progress:
+        job = session.arefresh(plan, inputs=inputs, progress=progress, **vars(how))
+        try:
+            return options.wait(job)
+        except KeyboardInterrupt as error:
+            error.add_note("the graph stays as it was: the same command goes on from the journal")
+            raise
 
 
 def _show(
@@ -116,10 +115,11 @@ def _show(
     from semgraph.render.outcome import cost, remarks
 
     if not options.json:
-        shown = lines(found.diff, options.out.width) if found.dry is None else reasons(found.diff)
-        for line in shown:
+        diff, dry = found.diff, found.dry
+        for line in lines(diff, options.out.width) if dry is None else reasons(diff):
             options.out.print(line, soft_wrap=True)
-        options.show(*([_foreseen(found.dry)] if found.dry is not None else []))
+        if dry is not None:
+            options.show(_foreseen(dry))
         options.show("", cost(found.metrics.total(), seconds))
     if found.result.record:
         options.talk(f"(recorded: {found.result.run})")
@@ -158,13 +158,11 @@ def _is_wanted(options: CommonOptions, found: Refresh, *, yes: bool) -> bool:
 
 def _document(found: Refresh, written: Written | None) -> dict[str, Any]:
     """The object that `--format json` prints."""
-    result = found.result.to_json()
+    result, rows = found.result.to_json(), vars(found.rows)
     kept = ("schema", "plan", "run", "metrics", "cost", "costs", "failed", "notes")
     return {name: result[name] for name in kept} | {
         "diff": found.diff.as_dict(),
-        "rows": {
-            name: [list(row) for row in sorted(rows)] for name, rows in vars(found.rows).items()
-        },
+        "rows": {name: [list(row) for row in sorted(own)] for name, own in rows.items()},
         "applied": written is not None,
         "written": {} if written is None else dict(written.rows),
         "foreseen": None if found.dry is None else asdict(found.dry),

@@ -15,7 +15,7 @@ from typing import Any
 from semgraph.errors import DataError
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.schema import Graph
-from semgraph.stores.base import Deletion, Write
+from semgraph.stores.base import Deletion, EdgeWrite, NodeWrite, Write
 from semgraph.stores.prepare import keys_of, prepare_merge
 
 _KEY, _VALUE = 8, 4  # bytes of a fingerprint
@@ -56,13 +56,16 @@ class WrittenRow:
     windows: list[int] = field(default_factory=list)
 
     def add(self, number: int, later: Mapping[str, Any]) -> None:
-        """Add what a later window wrote."""
+        """Add a later write, of the window with this number."""
         if later.get("d"):
             self.values, self.created, self.united = {}, {}, {}
             self.creates, self.deleted = False, True
             return
+        if self.deleted and later.get("o"):
+            return
         self.deleted = False
-        self.windows.append(number)
+        if number not in self.windows[-1:]:
+            self.windows.append(number)
         self.values |= later.get("v", {})
         self.creates |= not later.get("o")
         for own, new in ((self.created, later.get("c", {})), (self.united, later.get("u", {}))):
@@ -70,18 +73,20 @@ class WrittenRow:
                 own.setdefault(name, []).extend(prints)
 
 
-Recorded = dict[str, dict[str, dict[str, Any]]]  # by label and fingerprint of the key
+# The label of a write, and what it wrote to each row, by the fingerprint of its key: `v`, `c` and `u`
+# as the first three fields of `WrittenRow`; `o` if it creates no row, `d` if it deletes it.
+Recorded = tuple[str, dict[str, dict[str, Any]]]
 
 
 def recorded(graph: Graph, writes: Iterable[Write]) -> str:
     """The writes of one transaction, in their order, as text for a commit marker."""
-    found: Recorded = {}
+    found: list[Recorded] = []
     for write in writes:
         if not write.rows.num_rows:
             continue
-        rows = found.setdefault(write.label, {})
         if isinstance(write, Deletion):
-            rows |= {row_fingerprint(key): {"d": 1} for key in keys_of(graph, write)[0]}
+            rows = {row_fingerprint(key): {"d": 1} for key in keys_of(graph, write)[0]}
+            found.append((write.label, rows))
             continue
         try:
             prepared = prepare_merge(graph, write)
@@ -91,46 +96,35 @@ def recorded(graph: Graph, writes: Iterable[Write]) -> str:
         columns |= {n: own for n in ("labels", "attributes") if (own := getattr(prepared, n))}
         for name in (graph.key, graph.partition, *prepared.label.derived):
             columns.pop(name, None)
-        for i, key in enumerate(prepared.keys):
-            row = {name: own[i] for name, own in columns.items() if own[i] is not None}
-            _merge(rows.setdefault(row_fingerprint(key), {}), _row(write, row))
+        rows = {
+            row_fingerprint(key): _row(write, {name: own[i] for name, own in columns.items()})
+            for i, key in enumerate(prepared.keys)
+        }
+        found.append((write.label, rows))
     return json.dumps(found, separators=(",", ":")) if found else ""
 
 
-def _row(write: Any, row: Mapping[str, Any]) -> dict[str, Any]:
+def _row(write: NodeWrite | EdgeWrite, row: Mapping[str, Any]) -> dict[str, Any]:
     """What a merge writes to one row."""
-    lists = {*write.unite, "labels"}
     parts: dict[str, dict[str, Any]] = {"v": {}, "c": {}, "u": {}}
     for name, value in row.items():
-        if name in {"labels", "attributes"} and not value:
+        if value is None or (name in {"labels", "attributes"} and not value):
             continue
         if name in write.create:
             parts["c"][name] = [fingerprint(value)]
-        elif name in lists:
+        elif name in {*write.unite, "labels"}:
             parts["u"][name] = [fingerprint(each) for each in value]
         else:
             parts["v"][name] = fingerprint(value)
-    return {**{k: v for k, v in parts.items() if v}, **({"o": 1} if write.only_existing else {})}
-
-
-def _merge(row: dict[str, Any], later: Mapping[str, Any]) -> None:
-    """Several writes of one transaction to one row; a delete before a merge does not count."""
-    row.pop("d", None)
-    only = (not row or row.pop("o", 0)) and later.get("o", 0)
-    row.setdefault("v", {}).update(later.get("v", {}))
-    for part in ("c", "u"):
-        for name, prints in later.get(part, {}).items():
-            own = row.setdefault(part, {}).setdefault(name, [])
-            own += [each for each in prints if each not in own]
-    if only:
-        row["o"] = 1
+    only: dict[str, Any] = {"o": 1} if write.only_existing else {}
+    return {name: own for name, own in parts.items() if own} | only
 
 
 def written(texts: Iterable[str]) -> dict[tuple[str, str], WrittenRow]:
     """What windows wrote, numbered in their order from 0, by label and fingerprint of the key."""
     rows: dict[tuple[str, str], WrittenRow] = {}
     for number, text in enumerate(texts):
-        for label, own in json.loads(text or "{}").items():
+        for label, own in json.loads(text or "[]"):
             for key, row in own.items():
                 rows.setdefault((label, key), WrittenRow()).add(number, row)
     return rows
@@ -146,10 +140,10 @@ def kept_values(
         kept: The fingerprints by property, by label and fingerprint of the key.
     """
     for text in texts:
-        found: Recorded = json.loads(text or "{}")
-        for label, own in found.items():
+        found: list[Recorded] = json.loads(text or "[]") if kept else []
+        for label, own in found:
             for key, row in own.items():
                 for name, value in kept.get((label, key), {}).items():
                     if name in row.get("c", {}):
                         row["c"][name].append(value)
-        yield json.dumps(found, separators=(",", ":")) if kept else text
+        yield json.dumps(found, separators=(",", ":")) if found else text
