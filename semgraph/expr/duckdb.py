@@ -13,7 +13,7 @@ import re
 import threading
 import warnings
 from collections import OrderedDict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,7 +27,7 @@ from duckdb.sqltypes import DuckDBPyType
 from sqlglot import exp
 
 from semgraph.errors import Fault, did_you_mean, interruptible
-from semgraph.expr.functions import TEXT_FUNCTIONS, VECTOR_FUNCTIONS, on_columns, on_vectors
+from semgraph.expr.functions import TEXT_FUNCTIONS, VECTOR_FUNCTIONS
 from semgraph.expr.isolated import CONFIG, MOST_BYTES, folds, grows, isolated
 from semgraph.expr.own_functions import (
     REGISTERED,
@@ -147,21 +147,30 @@ def _define(function: OwnFunction) -> None:
     def compute(*columns: Any) -> Any:
         return REGISTERED[name].on_columns(*columns)
 
+    types = [own.kind.sql for own in function.parameters]
+    _create(connection(), name, compute, types, function.result.sql)
+
+
+def _create(
+    con: duckdb.DuckDBPyConnection,
+    name: str,
+    compute: Callable[..., Any],
+    types: Sequence[str],
+    result: str,
+) -> None:
+    """Register a function of whole Arrow columns, NULLs included."""
+
+    def whole(*columns: Any) -> Any:
+        return compute(*columns)
+
     # DuckDB counts the parameters
-    compute.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            inspect.Parameter(own.name, inspect.Parameter.POSITIONAL_ONLY)
-            for own in function.parameters
-        ]
-    )
-    connection().create_function(
-        name,
-        compute,
-        [own.kind.sql for own in function.parameters],
-        function.result.sql,
-        type=PythonUDFType.ARROW,
-        null_handling=FunctionNullHandling.SPECIAL,
-    )
+    names = [
+        inspect.Parameter(f"x{i}", inspect.Parameter.POSITIONAL_ONLY) for i in range(len(types))
+    ]
+    whole.__signature__ = inspect.Signature(names)  # type: ignore[attr-defined]
+    con.create_function(
+        name, whole, list(types), result, type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL
+    )  # fmt: skip
 
 
 def aggregates() -> frozenset[str]:
@@ -252,28 +261,15 @@ def connection() -> duckdb.DuckDBPyConnection:
     con.execute(
         "SET GLOBAL order_by_non_integer_literal=true"
     )  # list(x ORDER BY 'a'): a constant has no effect
-    texts = {name: (on_columns(f), f.parameters, f.result) for name, f in TEXT_FUNCTIONS.items()}
-    vectors = {
-        name: (on_vectors(f), f.parameters, f.result) for name, f in VECTOR_FUNCTIONS.items()
-    }
-    for name, (function, parameters, result) in (texts | vectors).items():
-        con.create_function(
-            name,
-            function,
-            list(parameters),
-            result,
-            type=PythonUDFType.ARROW,
-            null_handling=FunctionNullHandling.SPECIAL,
-        )
-    con.create_function(
-        _FAIL, _fail, ["VARCHAR"], "NULL", type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL
-    )  # fmt: skip
+    for name, own in (TEXT_FUNCTIONS | VECTOR_FUNCTIONS).items():
+        _create(con, name, own.on_columns, own.parameters, sql_type(own.arrow))
+    _create(con, _FAIL, _fail, ["VARCHAR"], "NULL")
     con.execute("SET lock_configuration=true")
     atexit.register(con.close)
     return con
 
 
-def _fail(texts: pa.Array) -> pa.Array:  # type: ignore[type-arg]  # DuckDB evaluates it
+def _fail(texts: pa.Array[Any]) -> Any:
     raise ValueError(texts[0].as_py() or "")
 
 
@@ -648,7 +644,8 @@ class Prepared:
                 cursors.append(self._cursor)
             for name, table in tables.items():
                 self._slots[name].table = table
-            return _rows(self._cursor.execute(statement))
+            # a relation of `sql` binds the statement twice, longer than a small statement takes
+            return cast("pa.Table", self._cursor.execute(statement).to_arrow_table())
         except duckdb.InvalidInputException as error:
             raise duckdb.InvalidInputException(str(error).replace(_RAISED, "")) from None
         finally:
@@ -657,15 +654,8 @@ class Prepared:
             self._lock.release()
 
 
-def _rows(cursor: duckdb.DuckDBPyConnection) -> pa.Table:
-    """The rows of an executed statement. DuckDB warns about copying them. A relation of `sql`
-    copies them too, after binding the statement a second time, which takes longer than a small
-    statement.
-    """
-    return cast("pa.Table", cursor.to_arrow_table())
-
-
-# once at import: statements run in several threads, and a temporary filter affects all threads
+# DuckDB warns about copying rows. Once at import: statements run in several threads, and a temporary
+# filter affects all threads.
 warnings.filterwarnings(
     "ignore", "Arrow output on a DB-API result", UserWarning, r"semgraph\.expr\.duckdb"
 )

@@ -13,8 +13,8 @@ import unicodedata
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache, lru_cache
-from inspect import Parameter, Signature
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -331,45 +331,43 @@ def _blank(value: Any) -> bool:
     return value is None or value in ([], {}) or (isinstance(value, str) and not value.strip())
 
 
-class TextFunction(NamedTuple):
-    """A registered function: Python definition, DuckDB parameter types, DuckDB result type."""
+@dataclass(frozen=True)
+class SqlFunction:
+    """A registered function: Python definition, DuckDB types of its parameters, type of its result,
+    and how many of its first parameters may be NULL; a NULL elsewhere makes the result NULL.
+    """
 
     python: Callable[..., Any]
     parameters: tuple[str, ...]
-    result: str
     arrow: pa.DataType
+    nullable: int = 0
 
+    def __call__(self, *values: Any) -> Any:
+        """The result for the values of a row."""
+        return None if None in values[self.nullable :] else self.python(*values)
 
-TEXT_FUNCTIONS: dict[str, TextFunction] = {
-    "key": TextFunction(key, ("VARCHAR",), "VARCHAR", pa.string()),
-    "words": TextFunction(words, ("VARCHAR",), "VARCHAR", pa.string()),
-    "word_count": TextFunction(word_count, ("VARCHAR",), "BIGINT", pa.int64()),
-    "name_keys": TextFunction(name_keys, ("VARCHAR",), "VARCHAR", pa.string()),
-    "alike": TextFunction(alike, ("VARCHAR", "VARCHAR"), "DOUBLE", pa.float64()),
-    "name_signs": TextFunction(name_signs, ("VARCHAR",), "VARCHAR", pa.string()),
-    "char_entropy": TextFunction(char_entropy, ("VARCHAR",), "DOUBLE", pa.float64()),
-    "cut": TextFunction(cut, ("VARCHAR", "BIGINT"), "VARCHAR", pa.string()),
-    "uuid5": TextFunction(uuid5, ("VARCHAR",), "VARCHAR", pa.string()),
-    "overlap": TextFunction(overlap, ("VARCHAR", "VARCHAR"), "DOUBLE", pa.float64()),
-    "overlaid": TextFunction(overlaid, ("VARCHAR", "VARCHAR"), "VARCHAR", pa.string()),
-    "listed": TextFunction(listed, ("VARCHAR",), "VARCHAR", pa.string()),
-    "shorten": TextFunction(shorten, ("VARCHAR", "BIGINT"), "VARCHAR", pa.string()),
-    "shorten_by": TextFunction(shorten, ("VARCHAR", "BIGINT", "VARCHAR"), "VARCHAR", pa.string()),
-}
-
-
-def on_columns(function: TextFunction) -> Callable[..., pa.Array[Any]]:
-    """The same function over whole Arrow columns; NULL in any argument gives NULL."""
-
-    def whole(*columns: Any) -> pa.Array[Any]:
+    def on_columns(self, *columns: Any) -> pa.Array[Any]:
+        """The results for whole Arrow columns."""
         rows = zip(*(column.to_pylist() for column in columns), strict=True)
-        values = [None if None in row else function.python(*row) for row in rows]
-        return pa.array(values, function.arrow)
+        return pa.array([self(*row) for row in rows], self.arrow)
 
-    # DuckDB counts the parameters.
-    names = [Parameter(f"x{i}", Parameter.POSITIONAL_ONLY) for i in range(len(function.parameters))]
-    whole.__signature__ = Signature(names)  # type: ignore[attr-defined]
-    return whole
+
+TEXT_FUNCTIONS: dict[str, SqlFunction] = {
+    "key": SqlFunction(key, ("VARCHAR",), pa.string()),
+    "words": SqlFunction(words, ("VARCHAR",), pa.string()),
+    "word_count": SqlFunction(word_count, ("VARCHAR",), pa.int64()),
+    "name_keys": SqlFunction(name_keys, ("VARCHAR",), pa.string()),
+    "alike": SqlFunction(alike, ("VARCHAR", "VARCHAR"), pa.float64()),
+    "name_signs": SqlFunction(name_signs, ("VARCHAR",), pa.string()),
+    "char_entropy": SqlFunction(char_entropy, ("VARCHAR",), pa.float64()),
+    "cut": SqlFunction(cut, ("VARCHAR", "BIGINT"), pa.string()),
+    "uuid5": SqlFunction(uuid5, ("VARCHAR",), pa.string()),
+    "overlap": SqlFunction(overlap, ("VARCHAR", "VARCHAR"), pa.float64()),
+    "overlaid": SqlFunction(overlaid, ("VARCHAR", "VARCHAR"), pa.string()),
+    "listed": SqlFunction(listed, ("VARCHAR",), pa.string()),
+    "shorten": SqlFunction(shorten, ("VARCHAR", "BIGINT"), pa.string()),
+    "shorten_by": SqlFunction(shorten, ("VARCHAR", "BIGINT", "VARCHAR"), pa.string()),
+}
 
 
 def canonical_json(value: Any) -> str:
@@ -472,58 +470,18 @@ def _matrix(vectors: Iterable[Vector | None], size: int) -> Floats:
     return np.stack(listed)
 
 
-class VectorFunction(NamedTuple):
-    """A registered function: Python definition, DuckDB parameter types, result type, and nullable
-    parameters.
+def _ranking(rank: Callable[..., list[Pick]]) -> SqlFunction:
+    """A function of a query, candidates and a weight, whose picks are rows."""
 
-    `nulls`: for each parameter, whether it may be NULL; a NULL elsewhere makes the result NULL.
-    """
+    def picks(*values: Any) -> list[dict[str, Any]]:
+        return [pick._asdict() for pick in rank(*values)]
 
-    python: Callable[..., Any]
-    parameters: tuple[str, ...]
-    result: str
-    arrow: pa.DataType
-    nulls: tuple[bool, ...]
+    pick = pa.struct([("nth", pa.int64()), ("score", pa.float64())])
+    return SqlFunction(picks, ("FLOAT[]", "FLOAT[][]", "DOUBLE"), pa.list_(pick), nullable=1)
 
 
-_PICKS = pa.list_(pa.struct([("nth", pa.int64()), ("score", pa.float64())]))
-_RANKING = (
-    ("FLOAT[]", "FLOAT[][]", "DOUBLE"),
-    "STRUCT(nth BIGINT, score DOUBLE)[]",
-    _PICKS,
-    (True, False, False),
-)
-VECTOR_FUNCTIONS: dict[str, VectorFunction] = {
-    "mmr": VectorFunction(mmr, *_RANKING),
-    "mmr_static": VectorFunction(mmr_static, *_RANKING),
-    "mean_vector": VectorFunction(
-        mean_vector, ("FLOAT[][]",), "FLOAT[]", pa.list_(pa.float32()), (False,)
-    ),
+VECTOR_FUNCTIONS: dict[str, SqlFunction] = {
+    "mmr": _ranking(mmr),
+    "mmr_static": _ranking(mmr_static),
+    "mean_vector": SqlFunction(mean_vector, ("FLOAT[][]",), pa.list_(pa.float32())),
 }
-
-
-def on_vectors(function: VectorFunction) -> Callable[..., pa.Array[Any]]:
-    """The same function over whole Arrow columns."""
-
-    def compute(*columns: Any) -> pa.Array[Any]:
-        values = []
-        for row in zip(*(column.to_pylist() for column in columns), strict=True):
-            missing = any(
-                value is None and not may for value, may in zip(row, function.nulls, strict=True)
-            )
-            result = None if missing else function.python(*row)
-            values.append(
-                [pick._asdict() for pick in result]
-                if result and isinstance(result[0], Pick)
-                else result
-            )
-        return pa.array(values, function.arrow)
-
-    # DuckDB counts the parameters and evaluates the annotations; pa.Array is generic for mypy only.
-    def unary(one: pa.Array) -> pa.Array:  # type: ignore[type-arg]
-        return compute(one)
-
-    def ternary(one: pa.Array, two: pa.Array, three: pa.Array) -> pa.Array:  # type: ignore[type-arg]
-        return compute(one, two, three)
-
-    return unary if len(function.parameters) == 1 else ternary

@@ -134,7 +134,8 @@ class OwnFunction:
         try:
             result = self.python(*(_given(value, own.kind) for value, own in pairs))
         except BaseException as error:  # SystemExit would end the event loop silently
-            if isinstance(error, KeyboardInterrupt) and _is_main_thread():
+            of_main = threading.current_thread() is threading.main_thread()
+            if isinstance(error, KeyboardInterrupt) and of_main:
                 raise
             said = f"raised {_one_line(error)}"
             raise FunctionFailed(self._called(values, said, line_in(self.file, error))) from error
@@ -162,11 +163,6 @@ class OwnFunction:
             return pa.array([None] * len(columns[0]), self.result.arrow)
         rows = zip(*(column.to_pylist() for column in columns), strict=True)
         return pa.array([self(*row) for row in rows], self.result.arrow)
-
-
-def _is_main_thread() -> bool:
-    """Whether this is the thread that Ctrl-C interrupts."""
-    return threading.current_thread() is threading.main_thread()
 
 
 def _one_line(error: BaseException) -> str:
@@ -217,14 +213,9 @@ def _returned(value: Any, kind: Type) -> Any:
     except (TypeError, ValueError, OverflowError):
         converted = None
     if converted is None:
-        shown = _shown_result(value)
-        raise ValueError(f"{shown}, not {replace(kind, nullable=False)}")
+        shown = _cut(repr(value).replace("\n", " "), _SHOWN)
+        raise ValueError(f"{type(value).__name__} {shown}, not {replace(kind, nullable=False)}")
     return converted
-
-
-def _shown_result(value: Any) -> str:
-    text = repr(value).replace("\n", " ")
-    return f"{type(value).__name__} {_cut(text, _SHOWN)}"
 
 
 def _text(value: Any) -> str | None:

@@ -189,7 +189,16 @@ def _need(kind: Kind, what: str, *admitted: Kind) -> None:
 
 Handler = Callable[[Any, NameScope], Code]
 H = TypeVar("H", bound=Handler)
-_EXPRESSIONS: dict[type[exp.Expr], Handler] = {}
+_EXPRESSIONS: dict[type[exp.Expr], Handler] = {
+    exp.Paren: lambda tree, scope: value(tree.this, scope),
+    exp.Dot: lambda tree, scope: field(value(tree.this, scope), tree.expression.name),
+    exp.Boolean: lambda tree, _: Code(repr(bool(tree.this)), BOOL),
+    exp.Null: lambda *_: Code("None", NULL),
+    exp.Parameter: lambda *_: Code("now", TIMESTAMP),
+    exp.Placeholder: lambda *_: Code("now", TIMESTAMP),
+    exp.Concat: lambda tree, scope: Code(f"concat({_texts(tree.expressions, scope)})", TEXT),
+    exp.Filter: lambda tree, scope: aggregate(tree.this, scope, tree.expression.this),
+}
 
 
 def _of(*kinds: type[exp.Expr]) -> Callable[[H], H]:
@@ -204,11 +213,6 @@ def _boolean(tree: exp.Expr, scope: NameScope) -> str:
     code = value(tree, scope)
     _need(code.kind, "a condition of type", BOOL, NULL)
     return code.text
-
-
-@_of(exp.Paren)
-def _paren(tree: exp.Paren, scope: NameScope) -> Code:
-    return value(tree.this, scope)
 
 
 @_of(exp.Column)
@@ -227,11 +231,6 @@ def _identifier(tree: exp.Identifier, scope: NameScope) -> Code:
     if tree.name not in scope.columns:
         raise Unsupported(f'the name "{tree.name}" here')
     return scope.columns[tree.name]
-
-
-@_of(exp.Dot)
-def _dot(tree: exp.Dot, scope: NameScope) -> Code:
-    return field(value(tree.this, scope), tree.expression.name)
 
 
 def field(struct: Code, name: str) -> Code:
@@ -253,21 +252,6 @@ def _literal(tree: exp.Literal, scope: NameScope) -> Code:  # noqa: ARG001
     if re.fullmatch(r"\d+(\.\d+)?[eE]-?\d{1,2}", text) and len(text) <= _DIGITS:
         return Code(repr(float(text)), DOUBLE)
     raise Unsupported(f"the number {text}")
-
-
-@_of(exp.Boolean)
-def _bool_literal(tree: exp.Boolean, scope: NameScope) -> Code:  # noqa: ARG001
-    return Code(repr(bool(tree.this)), BOOL)
-
-
-@_of(exp.Null)
-def _null(tree: exp.Null, scope: NameScope) -> Code:  # noqa: ARG001
-    return Code("None", NULL)
-
-
-@_of(exp.Parameter, exp.Placeholder)
-def _now(tree: exp.Expr, scope: NameScope) -> Code:  # noqa: ARG001
-    return Code("now", TIMESTAMP)
 
 
 @_of(exp.And, exp.Or)
@@ -521,7 +505,7 @@ def _type(tree: exp.DataType) -> Kind:
 _TEXT_OF = {BOOL: "text_of_bool", SMALL: "text_of_int", INT: "text_of_int"}
 
 
-def _texts(trees: Iterable[exp.Expr], scope: NameScope, lists: bool) -> str:
+def _texts(trees: Iterable[exp.Expr], scope: NameScope, *, lists: bool = False) -> str:
     """The arguments of functions that convert arguments to texts."""
     texts = []
     for code in (value(tree, scope) for tree in trees):
@@ -532,11 +516,6 @@ def _texts(trees: Iterable[exp.Expr], scope: NameScope, lists: bool) -> str:
             name = _TEXT_OF.get(code.kind)
             texts.append(f"{name}({code.text})" if name else code.text)
     return ", ".join(texts)
-
-
-@_of(exp.Concat)
-def _concat(tree: exp.Concat, scope: NameScope) -> Code:
-    return Code(f"concat({_texts(tree.expressions, scope, lists=False)})", TEXT)
 
 
 @_of(exp.ConcatWs)
@@ -702,47 +681,6 @@ def _any(_kind: Kind) -> bool:
     return True
 
 
-FUNCTIONS: dict[str | type[exp.Expr], tuple[Function, ...]] = {
-    exp.Length: (Function((TEXT,), INT, "length"), Function((_lists,), INT, "length")),
-    exp.Left: (Function((TEXT, _whole), TEXT, "left"),),
-    exp.Trim: (Function((TEXT,), TEXT, "trim"),),
-    exp.Upper: (Function((TEXT,), TEXT, "upper"),),
-    exp.Lower: (Function((TEXT,), TEXT, "lower"),),
-    exp.Contains: (Function((TEXT, TEXT), BOOL, "contains"),),
-    exp.StartsWith: (Function((TEXT, TEXT), BOOL, "starts_with"),),
-    exp.EndsWith: (Function((TEXT, TEXT), BOOL, "ends_with"),),
-    exp.Replace: (Function((TEXT, TEXT, TEXT), TEXT, "replaced"),),
-    exp.Split: (Function((TEXT, TEXT), pa.list_(TEXT), "split"),),
-    exp.ArrayToString: (Function((pa.list_(TEXT), TEXT), TEXT, "joined_list"),),
-    exp.ArrayContains: (Function((_list_of_atoms, _any), BOOL, "list_contains"),),
-    exp.ArrayOverlaps: (Function((_list_of_atoms, _list_of_atoms), BOOL, "has_any"),),
-    "list_has_all": (Function((_list_of_atoms, _list_of_atoms), BOOL, "has_all"),),
-    exp.ArrayDistinct: (Function((_list_of_atoms,), _first, "list_distinct"),),
-    exp.ArrayConcat: (Function((_lists, _lists), lambda *kinds: common(kinds), "list_concat"),),
-    exp.ArrayAppend: (
-        Function(
-            (_lists, _any), lambda kind, x: pa.list_(common([kind.value_type, x])), "list_append"
-        ),
-    ),
-    exp.Flatten: (
-        Function(
-            (lambda kind: _lists(kind) and _lists(kind.value_type),),
-            lambda kind: kind.value_type,
-            "flatten",
-        ),
-    ),
-    "list_slice": (Function((_lists, _whole, _whole), _first, "list_slice"),),
-    "error": (Function((_any,), NULL, "fail"),),
-}
-_SQL_KINDS = {"VARCHAR": TEXT, "BIGINT": _whole}
-FUNCTIONS |= {
-    name: (
-        Function(tuple(_SQL_KINDS[kind] for kind in own.parameters), own.arrow, f"OWN[{name!r}]"),
-    )
-    for name, own in TEXT_FUNCTIONS.items()
-}
-
-
 def _vector(kind: Kind) -> bool:
     return kind == pa.list_(pa.float32()) or (
         pa.types.is_fixed_size_list(kind) and pa.types.is_float32(kind.value_type)
@@ -753,9 +691,50 @@ def _vectors(kind: Kind) -> bool:
     return _lists(kind) and _vector(kind.value_type)
 
 
-FUNCTIONS |= {
-    name: (Function((_vector, _vectors, _numeric), VECTOR_FUNCTIONS[name].arrow, f"OWN[{name!r}]"),)
-    for name in ("mmr", "mmr_static")
+def _lists_of_lists(kind: Kind) -> bool:
+    return _lists(kind) and _lists(kind.value_type)
+
+
+def _with_length(kind: Kind) -> bool:
+    return kind == TEXT or _lists(kind)
+
+
+_SQL_KINDS = {"VARCHAR": TEXT, "BIGINT": _whole}
+FUNCTIONS: dict[str | type[exp.Expr], Function] = {
+    exp.Length: Function((_with_length,), INT, "length"),
+    exp.Left: Function((TEXT, _whole), TEXT, "left"),
+    exp.Trim: Function((TEXT,), TEXT, "trim"),
+    exp.Upper: Function((TEXT,), TEXT, "upper"),
+    exp.Lower: Function((TEXT,), TEXT, "lower"),
+    exp.Contains: Function((TEXT, TEXT), BOOL, "contains"),
+    exp.StartsWith: Function((TEXT, TEXT), BOOL, "starts_with"),
+    exp.EndsWith: Function((TEXT, TEXT), BOOL, "ends_with"),
+    exp.Replace: Function((TEXT, TEXT, TEXT), TEXT, "replaced"),
+    exp.Split: Function((TEXT, TEXT), pa.list_(TEXT), "split"),
+    exp.ArrayToString: Function((pa.list_(TEXT), TEXT), TEXT, "joined_list"),
+    exp.ArrayContains: Function((_list_of_atoms, _any), BOOL, "list_contains"),
+    exp.ArrayOverlaps: Function((_list_of_atoms, _list_of_atoms), BOOL, "has_any"),
+    "list_has_all": Function((_list_of_atoms, _list_of_atoms), BOOL, "has_all"),
+    exp.ArrayDistinct: Function((_list_of_atoms,), _first, "list_distinct"),
+    exp.ArrayConcat: Function((_lists, _lists), lambda *kinds: common(kinds), "list_concat"),
+    exp.ArrayAppend: Function(
+        (_lists, _any), lambda a, x: pa.list_(common([a.value_type, x])), "list_append"
+    ),
+    exp.Flatten: Function((_lists_of_lists,), lambda kind: kind.value_type, "flatten"),
+    "list_slice": Function((_lists, _whole, _whole), _first, "list_slice"),
+    "error": Function((_any,), NULL, "fail"),
+    **{
+        name: Function(
+            tuple(_SQL_KINDS[kind] for kind in own.parameters), own.arrow, f"OWN[{name!r}]"
+        )
+        for name, own in TEXT_FUNCTIONS.items()
+    },
+    **{
+        name: Function(
+            (_vector, _vectors, _numeric), VECTOR_FUNCTIONS[name].arrow, f"OWN[{name!r}]"
+        )
+        for name in ("mmr", "mmr_static")
+    },
 }
 
 
@@ -772,16 +751,16 @@ def _call(tree: exp.Func, scope: NameScope) -> Code:
         raise Unsupported(f"the function {tree.sql(dialect='duckdb').partition('(')[0].lower()}")
     codes = [value(part, scope) for part in trees]
     kinds = [code.kind for code in codes]
-    for function in FUNCTIONS[name]:
-        if function.accepts(kinds):
-            if function.python == "list_contains":
-                common([kinds[0].value_type, kinds[1]])
-            if function.python in {"has_any", "has_all"}:
-                common([kinds[0].value_type, kinds[1].value_type])
-            text = f"{function.python}({', '.join(code.text for code in codes)})"
-            return Code(text, function.result(*kinds))
-    shown = ", ".join(map(str, kinds))
-    raise Unsupported(f"{tree.sql(dialect='duckdb').partition('(')[0].lower()} of {shown}")
+    function = FUNCTIONS[name]
+    if not function.accepts(kinds):
+        shown = ", ".join(map(str, kinds))
+        raise Unsupported(f"{tree.sql(dialect='duckdb').partition('(')[0].lower()} of {shown}")
+    if function.python == "list_contains":
+        common([kinds[0].value_type, kinds[1]])
+    if function.python in {"has_any", "has_all"}:
+        common([kinds[0].value_type, kinds[1].value_type])
+    text = f"{function.python}({', '.join(code.text for code in codes)})"
+    return Code(text, function.result(*kinds))
 
 
 def _own_call(name: str, trees: Sequence[exp.Expr], scope: NameScope) -> Code:
@@ -831,16 +810,6 @@ def aggregation(tree: exp.Expr, kind: Kind) -> Function:
     return own
 
 
-@_of(exp.Filter)
-def _filtered(tree: exp.Filter, scope: NameScope) -> Code:
-    return aggregate(tree.this, scope, tree.expression.this)
-
-
-@_of(exp.IgnoreNulls)
-def _ignore_nulls(tree: exp.IgnoreNulls, scope: NameScope) -> Code:
-    return aggregate(tree, scope)
-
-
 def aggregate(tree: exp.Expr, scope: NameScope, where: exp.Expr | None = None) -> Code:
     """An aggregate of `rows`, which are in row order."""
     if isinstance(tree, exp.IgnoreNulls) and isinstance(tree.this, exp.AnyValue):
@@ -858,6 +827,9 @@ def aggregate(tree: exp.Expr, scope: NameScope, where: exp.Expr | None = None) -
         rows = f"distinct({rows})"
     rest = f", {options.separator}" if options.separator else ""
     return Code(f"{own.python}({rows}{rest})", own.result(code.kind))
+
+
+_EXPRESSIONS[exp.IgnoreNulls] = aggregate
 
 
 class _Options(NamedTuple):

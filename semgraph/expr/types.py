@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from functools import lru_cache
@@ -225,14 +225,10 @@ def type_of_arrow(arrow: pa.DataType) -> Type:
     raise Fault(msg, hint="cast it to string, int64, double, boolean, timestamp or date")
 
 
-def _scale_zero(arrow: pa.DataType) -> bool:
-    return pa.types.is_decimal(arrow) and arrow.scale == 0
-
-
-_KINDS = (
+_KINDS: tuple[tuple[str, Callable[[Any], bool]], ...] = (
     ("boolean", pa.types.is_boolean),
     ("int64", pa.types.is_integer),
-    ("int64", _scale_zero),
+    ("int64", lambda arrow: pa.types.is_decimal(arrow) and arrow.scale == 0),
     ("double", pa.types.is_decimal),
     ("double", pa.types.is_floating),
     ("timestamp", pa.types.is_timestamp),

@@ -285,19 +285,15 @@ class _Arguments:
                 self._read_argument(key, f)
 
     def _read_argument(self, key: str, f: dataclasses.Field[Any]) -> None:
-        kind = f.metadata["kind"]
+        beside = _BESIDE.get(f.metadata["kind"], ())
         try:
             self.values |= self._argument(key, f)
         except Fault as fault:
-            self._fail(fault, key, kind)
-
-    def _fail(self, fault: Fault, key: str, kind: str) -> None:
-        beside = _BESIDE.get(kind, ())
-        parts = (
-            part if part.path and part.path[0] in beside else part.under(key)
-            for part in each(fault)
-        )
-        self.faults.append(Faults(parts))
+            parts = (
+                part if part.path and part.path[0] in beside else part.under(key)
+                for part in each(fault)
+            )
+            self.faults.append(Faults(parts))
 
     def _argument(self, key: str, f: dataclasses.Field[Any]) -> dict[str, Any]:
         kind = f.metadata["kind"]
@@ -354,7 +350,7 @@ class _Arguments:
         if "prompt" in values:
             refuse_unnamed(self.cls, values["prompt"].first, refs)
         if refs:
-            return with_refs(shared_node, refs, values, step, origin)
+            return with_refs(refs, values, step, origin)
         node = shared_node(self.cls, step, origin, **values)
         return node.lowered() if isinstance(node, SampleRows) else node
 
@@ -454,7 +450,6 @@ def operator_on(item: Any, *, first: bool) -> tuple[str, Any]:
 
 
 NUMBER = "number"
-Build = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -533,13 +528,10 @@ def refuse_unnamed(cls: type[Node], prompt: Prompt, refs: Refs) -> None:
         raise Fault(what, "prompt", hint=did_you_mean(name, refs) or say)
 
 
-def with_refs(
-    build: Build, refs: Refs, values: Mapping[str, Any], step: str, origin: Position | None
-) -> Node:
+def with_refs(refs: Refs, values: Mapping[str, Any], step: str, origin: Position | None) -> Node:
     """The operators to which a sem_map with `refs` is lowered.
 
     Args:
-        build: Makes a checked node: `build(cls, step, origin, **values)`.
         refs: The records.
         values: The arguments of the sem_map.
         step: Name of the step.
@@ -558,7 +550,7 @@ def with_refs(
         with _naming_no_other(collected.values()):
             try:
                 _check_ref(ref, prompt, answers, source.schema)
-                rows = _with_records(build, ref, rows, collected[ref.name], step, origin)
+                rows = _with_records(ref, rows, collected[ref.name], step, origin)
             except Fault as fault:
                 raise fault.under("refs", ref.name) from None
     numbers_of = tuple((name, ref.unknown) for name, ref in refs.items())
@@ -567,12 +559,11 @@ def with_refs(
     if values.get("check") is not None:
         own["check"] = _over_named_rows(values["check"], answers, rows_of)
     with _naming_no_other(collected.values()):
-        asked = build(SemMap, step, origin, **{**values, **own})
+        asked = shared_node(SemMap, step, origin, **{**values, **own})
     columns = [(name, f'"{name}"') for name in source.schema.names if name not in dict(answers)]
     columns += [(name, _named_rows(f'"{name}"', kind, rows_of)) for name, kind in answers]
     project = tuple((name, parse_scalar(text)) for name, text in columns)
-    result: Node = build(Project, step, origin, input=asked, columns=project)
-    return result
+    return shared_node(Project, step, origin, input=asked, columns=project)
 
 
 @contextmanager
@@ -608,9 +599,7 @@ def _free(name: str, schema: pa.Schema, prompt: PromptSet) -> str:
     return name
 
 
-def _with_records(
-    build: Build, ref: Ref, rows: Node, column: str, step: str, origin: Position | None
-) -> Node:
+def _with_records(ref: Ref, rows: Node, column: str, step: str, origin: Position | None) -> Node:
     """The rows with their records in `column`, and the shown parts of these in the column
     `ref.name`.
     """
@@ -620,7 +609,7 @@ def _with_records(
         Sort(parse_scalar(read_from(term.by, record)), term.descending) for term in ref.order
     )
     listed = parse_scalar(f"coalesce(list({record}) FILTER ({record} IS NOT NULL), [])")
-    joined = build(
+    joined = shared_node(
         GroupJoin, step, origin, input=rows, other=ref.of, alias=ref.name, using=ref.using,
         where=ref.where, order=order, limit=ref.limit, add=((column, listed),),
     )  # fmt: skip
@@ -629,8 +618,7 @@ def _with_records(
     shown = [(NUMBER, number), *((name, read_from(scalar, item)) for name, scalar in ref.shows)]
     fields = ", ".join(f"'{name}': {text}" for name, text in shown)
     records = parse_scalar(f'[{{{fields}}} for _i in range(1, len("{column}") + 1)]')
-    shown_rows: Node = build(Add, step, origin, input=joined, columns=((ref.name, records),))
-    return shown_rows
+    return shared_node(Add, step, origin, input=joined, columns=((ref.name, records),))
 
 
 def _check_records(ref: Ref, left: pa.Schema) -> None:

@@ -507,10 +507,6 @@ def _kind(text: str) -> str:
     return "str"
 
 
-def _kind_of_tag(tag: str | None) -> str:
-    return "str" if tag in (None, "!") else str(tag).removeprefix(_TAG)
-
-
 def _integer(text: str) -> int:
     digits = text.replace("_", "").lower()
     return int(digits, {"0x": 16, "0o": 8, "0b": 2}.get(digits.lstrip("+-")[:2], 10))
@@ -582,14 +578,11 @@ class _Reader:
         self.values[path] = self.place(event)
         if isinstance(event, self.events.ScalarEvent):
             return self.scalar(event) if self.is_plain(event) else None
-        if isinstance(event, self.events.MappingStartEvent):
-            plain = self.is_plain(event, "map")
-            data = self.mapping(path)
+        if isinstance(event, (self.events.MappingStartEvent, self.events.SequenceStartEvent)):
+            is_map = isinstance(event, self.events.MappingStartEvent)
+            plain = self.is_plain(event, "map" if is_map else "seq")
+            data = self.mapping(path) if is_map else self.sequence(path)
             return data if plain else None
-        if isinstance(event, self.events.SequenceStartEvent):
-            plain = self.is_plain(event, "seq")
-            listed = self.sequence(path)
-            return listed if plain else None
         self.refuse_alias(event)
         return None
 
@@ -676,7 +669,8 @@ class _Reader:
 
     def scalar(self, event: Any) -> Any:
         text = self.text(event)
-        kind = _kind(text) if event.implicit[0] else _kind_of_tag(event.tag)
+        own = "str" if event.tag in (None, "!") else str(event.tag).removeprefix(_TAG)
+        kind = _kind(text) if event.implicit[0] else own
         try:
             value = _SCALARS[kind](text)
         except (ValueError, KeyError):

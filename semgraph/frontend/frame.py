@@ -293,8 +293,6 @@ class Frame:
         limit: int | None = None,
     ) -> Frame:
         """Each row once, with aggregates `add` of its matches in `other`."""
-        rest = {"using": using, "where": where, "order": order, "limit": limit}
-        return self.then("group_join", {"other": other, "alias": alias, **rest, "add": add})
 
     @operator
     def limit(self, n: int, by: Names | None = None, order: Order | None = None) -> Frame:
@@ -364,9 +362,6 @@ class Frame:
         the rows of this relation. `algorithm` is forest, components, or a file of `cluster/` with
         parameters: `louvain(resolution=1.2)`.
         """
-        ends = {"source": source, "target": target, "weight": weight, "vector": vector}
-        rest = {"alias": alias, "by": by, "algorithm": algorithm}
-        return self.then("cluster", {"nodes": nodes, "key": key, **ends, **rest})
 
     @operator
     def iterate(
@@ -547,10 +542,6 @@ class Frame:
         """Pairs for which the model says yes, among the pairs that `using` and `where` allow.
         Answers that fail the `check` are requested again.
         """
-        pairs = {"other": other, "alias": alias, "using": using, "where": where}
-        rest = {"keep": keep, "order": order, "how": how, "returns": returns, "on_error": on_error}
-        asked = {"prompt": prompt, "role": role, "examples": examples, "check": check}
-        return self.then("sem_join", {**asked, **pairs, **rest})
 
     @operator
     def sem_agg(

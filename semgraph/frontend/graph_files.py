@@ -261,19 +261,14 @@ class _GraphReader:
         pairs = values.get("derived", {}).items()
         derived = {prop: Derived(prop, by, of) for prop, (by, of) in pairs}
         texts = {d.name: Type("string") for d in derived.values() if d.by != "embed"}
-        return Label(
-            name=name,
-            kind="edge" if kind == "edge" else "node",
-            properties={**self.common, **values.get("properties", {}), **texts},
-            derived=derived,
-            fulltext=values.get("fulltext", {}),
-            index=values.get("index", ()),
-            open=values.get("open", frozenset()),
-            source=values.get("source", ""),
-            target=values.get("target", ""),
-            ignore=frozenset(values.get("ignore", ())),
-            aliases=values.get("aliases", ""),
-        )
+        own = {
+            "properties": {**self.common, **values.get("properties", {}), **texts},
+            "derived": derived,
+            "fulltext": values.get("fulltext", {}),
+            "ignore": frozenset(values.get("ignore", ())),
+        }
+        rest = {key: part for key, part in values.items() if key != "draw"}
+        return Label(name, "edge" if kind == "edge" else "node", **{**rest, **own})
 
 
 def _names_in(body: Any, key: str) -> list[str]:

@@ -46,11 +46,6 @@ from semgraph.logical.schema import NAME, Graph
 _UNORDERED = (pa.types.is_list, pa.types.is_struct, pa.types.is_fixed_size_list)
 
 
-def check_keys(data: Any) -> None:
-    """Refuse data that is no plan, and unknown keys. Raises Faults."""
-    kinds.all_keys(data, "a plan", PLAN)
-
-
 def _name_of_plan(value: Any) -> str:
     if not isinstance(value, str) or not NAME.match(value):
         raise Fault(f'"{value}" cannot name a plan', hint="letters, digits and _")
@@ -135,20 +130,16 @@ def _meaning_faults(
 
 
 def _columns(value: Any) -> tuple[tuple[str, Type], ...]:
-    types: dict[str, Type] = {}
-    faults = []
-    for name, text in mapping(value, "a mapping of columns").items():
-        try:
-            types[name] = _column(name, text, types)
-        except Fault as fault:
-            faults.append(fault.under(name))
-    if not types and not faults:
-        faults.append(
-            Fault("an input needs columns", hint="such as {id: string, text: string null}")
-        )
-    if faults:
-        raise Faults(faults)
-    return tuple(types.items())
+    columns, before = mapping(value, "a mapping of columns"), list[str]()
+
+    def column(name: str, text: Any) -> Type:
+        kind = _column(name, text, before)
+        before.append(name)
+        return kind
+
+    if not columns:
+        raise Fault("an input needs columns", hint="such as {id: string, text: string null}")
+    return tuple(kinds.each_value(columns, column).items())
 
 
 def _column(name: str, text: Any, others: Iterable[str]) -> Type:
@@ -220,16 +211,8 @@ def read_windows(value: Any, inputs: Mapping[str, InputSpec], partition: str) ->
     faults += _window_faults(values, inputs[name], partition)
     if faults:
         raise Faults(faults)
-    return Windowing(
-        input=name,
-        partition=values.get("partition", partition),
-        order=tuple(column for column in values.get("order", ()) if column != POSITION),
-        key=values.get("key", ""),
-        key_of=values.get("key_of", ()),
-        size=values.get("size", 1),
-        ahead=values.get("ahead", 64),
-        on_error=values.get("on_error", "set_aside"),
-    )
+    order = tuple(column for column in values.get("order", ()) if column != POSITION)
+    return Windowing(**{"partition": partition, **values, "order": order})
 
 
 def _window_faults(values: Mapping[str, Any], spec: InputSpec, partition: str) -> Iterator[Fault]:
@@ -399,8 +382,6 @@ class LoadState:
         graphs: Graph files read so far; None for a file with problems.
         operators: The number of operators built.
         parameter_items: The number of list items that parameters add to expressions.
-        counted: The sum of both, including replaced plans.
-        shared: Called plans that other loads of the same files have loaded.
         prompts: The user's files in the place of prompts, by name.
         named_prompts: The names of the prompts that are read.
     """
@@ -412,8 +393,6 @@ class LoadState:
     graphs: dict[Path, Graph | None] = field(default_factory=dict)
     operators: int = 0
     parameter_items: int = 0
-    counted: int = 0
-    shared: Any = None
     prompts: Mapping[str, Path] = field(default_factory=dict)
     named_prompts: set[str] = field(default_factory=set)
     _too_many: Problem | None = None
@@ -425,7 +404,6 @@ class LoadState:
         """
         self.operators += 1
         self.parameter_items += parameter_items
-        self.counted += 1 + parameter_items
         if self._too_many is None and self.operators > MOST_OPERATORS:
             what = f"a plan has at most {MOST_OPERATORS:,} operators, with those of the plans that it calls"
             hint = "split it into several plans, each with a run of its own"
@@ -574,7 +552,7 @@ def read_head(
         params: Values of parameters, which override all others.
         use: Choices for steps, which override all others.
     """
-    head.attempt(partial(check_keys, head.document.data))
+    head.attempt(partial(kinds.all_keys, head.document.data, "a plan", PLAN))
     head.attempt(partial(check_calls, head.data.get("calls")), "calls")
     head.attempt(partial(_settings, head, preset, params, use))
     if head.data.get("graph") is not None:

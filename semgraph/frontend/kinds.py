@@ -494,21 +494,14 @@ def read_columns(value: Any, scope: Scope) -> Columns:
     """
     if not isinstance(value, Mapping):
         return tuple((name, column_scalar(name)) for name in read_names(value))
-    columns: list[tuple[str, Scalar]] = []
-    faults: list[Fault] = []
+
+    def column(name: str, text: Any) -> Scalar:
+        read_name(name)
+        return column_scalar(name) if text is None else read_expression(text, scope)
+
     pieces = rests(value)
-    for name, text in value.items():
-        if name in pieces:
-            continue
-        try:
-            read_name(name)
-            scalar = column_scalar(name) if text is None else read_expression(text, scope)
-            columns.append((name, scalar))
-        except Fault as fault:
-            faults.append(fault.under(name))
-    if faults:
-        raise Faults(faults)
-    return tuple(columns)
+    named = {name: text for name, text in value.items() if name not in pieces}
+    return tuple(each_value(named, column).items())
 
 
 def read_order(value: Any, scope: Scope) -> tuple[Sort, ...]:

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from semgraph.display import command
 from semgraph.errors import Fault, Faults, PlanError, Position, Problem, among, each
-from semgraph.expr.canonical import canonical
 from semgraph.expr.functions import canonical_json
 from semgraph.frontend import kinds
 from semgraph.frontend.build import (
@@ -57,7 +56,6 @@ from semgraph.frontend.dump import write_yaml
 from semgraph.frontend.functions import Functions
 from semgraph.frontend.head import (
     EXAMPLE,
-    MOST_OPERATORS,
     Head,
     LoadState,
     check_kinds,
@@ -135,7 +133,6 @@ class Loader:
         self.built: dict[str, Relation | Pruned | Reported] = {}
         self.called: list[Loader] = []
         self.calls: dict[str, PlanCall] = {}
-        self.call_steps: list[str] = []  # including calls in replaced plans
         self.writes: list[Sink] = []
         self.schema_write: SchemaWrite | None = None
         self.returns: dict[str, Node] = {}
@@ -629,27 +626,16 @@ class Loader:
         state = self.head.state
         before, outer = len(state.problems), state.open
         head = Head(state, read_file(path), path.parent, f"{step}/")
-        shared: SharedCalls | None = state.shared
         state.open = (*outer, path)
         try:
-            if shared is None:
-                self._read_called_head(head, arguments)
-            else:
-                head = shared.head(self, head, arguments, self._read_called_head)
+            self._read_called_head(head, arguments)
             inner = Loader(head, self)
-            if len(state.problems) == before and not inner.head.unknown_graph:
+            if len(state.problems) == before and not head.unknown_graph:
                 given = arguments.get("inputs")
-                inputs = at_key(
-                    "inputs", call_inputs, scope or self, inner.head, given, step, origin
-                )
-                if shared is None:
-                    inner.load(inputs)
-                else:
-                    inner = shared.loaded(self, inner, inputs, arguments.get("preset"))
+                inner.load(at_key("inputs", call_inputs, scope or self, head, given, step, origin))
         finally:
             state.open = outer
-        self.call_steps += [step, *inner.call_steps]
-        graphs = self.head.unknown_graph or inner.head.unknown_graph
+        graphs = self.head.unknown_graph or head.unknown_graph
         inner.broken = graphs or len(state.problems) > before
         return inner
 
@@ -765,100 +751,6 @@ class Loader:
         raise Fault(what, "plan", hint=f"add graph: {graph} to this plan")
 
 
-class SharedCalls:
-    """Called plans that loads of one plan with several presets or choices share.
-
-    Two calls of one step are equal if plan, parameters and inputs are equal, and if `use` of the
-    callers replaces the same plans in it. A called plan with problems is reloaded, so that each
-    load reports them.
-    """
-
-    def __init__(self) -> None:
-        self._heads: dict[tuple[Any, ...], tuple[Head, Graph]] = {}
-        self._calls: dict[tuple[Any, ...], list[_SharedCall]] = {}
-
-    def head(
-        self,
-        caller: Loader,
-        head: Head,
-        arguments: Mapping[str, Any],
-        read: Callable[[Head, Mapping[str, Any]], None],
-    ) -> Head:
-        """The head of a called plan, read unless another load has read it with equal arguments."""
-        params, preset = canonical(arguments.get("params")), canonical(arguments.get("preset"))
-        key = (id(head.document), params, preset, id(caller.head.graph))
-        if key in self._heads:
-            return replace(self._heads[key][0], state=head.state, prefix=head.prefix)
-        problems = len(head.state.problems)
-        read(head, arguments)
-        if len(head.state.problems) == problems and not head.unknown_graph:
-            self._heads[key] = head, caller.head.graph  # kept alive, so that its id stays unique
-        return head
-
-    def loaded(
-        self, caller: Loader, inner: Loader, inputs: Mapping[str, Node], preset: str | None
-    ) -> Loader:
-        """The loader of a called plan with its body over these inputs."""
-        head, state = inner.head, inner.head.state
-        key = (
-            state.open, head.prefix, id(head.document), preset, canonical(head.params),
-            tuple(inputs.items()), caller.depth,
-        )  # fmt: skip
-        calls = self._calls.setdefault(key, [])
-        for call in calls:
-            if call.serves(caller):
-                state.operators += call.operators
-                state.parameter_items += call.parameter_items
-                state.counted += call.counted
-                return call.loader
-        before = len(state.problems), state.operators, state.parameter_items, state.counted
-        inner.load(inputs)
-        problems, operators, parameter_items, counted = before
-        if len(state.problems) == problems:
-            calls.append(
-                _SharedCall(
-                    inner,
-                    {step: _plan_used(caller, step) for step in inner.call_steps},
-                    state.operators - operators,
-                    state.parameter_items - parameter_items,
-                    state.counted - counted,
-                )
-            )
-        return inner
-
-
-@dataclass(frozen=True)
-class _SharedCall:
-    """A called plan without problems, as its loader has read it.
-
-    Args:
-        loader: The loader.
-        used: The plans that `use` of the callers names for the calls in it.
-        operators: The number of its operators.
-        parameter_items: The number of items that lists of parameters have in its expressions.
-        counted: An upper bound of both during its load.
-    """
-
-    loader: Loader
-    used: Mapping[str, str]
-    operators: int
-    parameter_items: int
-    counted: int
-
-    def serves(self, caller: Loader) -> bool:
-        """Whether a call by this loader is equal, and certainly within the limits of a plan."""
-        state = caller.head.state
-        return max(state.operators, state.parameter_items) + self.counted <= MOST_OPERATORS and all(
-            _plan_used(caller, step) == value for step, value in self.used.items()
-        )
-
-
-def _plan_used(caller: Loader, step: str) -> str:
-    """The plan that `use` of a caller substitutes for the plan that a step calls, as a text."""
-    replacement = caller.replacement(step)
-    return "" if replacement is None else canonical(replacement.value)
-
-
 def _parameters_of(condition: Any, params: Mapping[str, Any]) -> str:
     """The values of the parameters of an `if`: `way is short and flag is false`."""
     keys = condition if isinstance(condition, Mapping) else [condition]
@@ -940,7 +832,6 @@ def load_document(
     graphs: Mapping[Path, Graph] | None = None,
     confined: bool = True,
     functions: Functions | None = None,
-    shared: SharedCalls | None = None,
     prompts: Mapping[str, Path] | None = None,
     blame: bool = True,
 ) -> LogicalPlan:
@@ -957,7 +848,6 @@ def load_document(
         graphs: Graphs that are already read, by the path of their file.
         confined: Whether the files that the plan names must be in its folder, or shipped.
         functions: The user functions that it may call; None: the shipped ones.
-        shared: Called plans of other loads of this plan, valid while its files are unchanged.
         prompts: Files in the place of prompts, also of called plans, by name.
         blame: Whether errors name the parameters of the caller that cause them.
 
@@ -966,7 +856,7 @@ def load_document(
     """
     functions = functions or Functions()
     state = LoadState(
-        folders, functions, open=(path,), graphs=dict(graphs or {}), shared=shared, prompts=prompts or {}
+        folders, functions, open=(path,), graphs=dict(graphs or {}), prompts=prompts or {}
     )  # fmt: skip
     head = Head(state, document, path.parent, confined=confined)
     if not isinstance(document.data, Mapping):

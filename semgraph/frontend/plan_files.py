@@ -30,7 +30,7 @@ from semgraph.frontend.document import (
 from semgraph.frontend.functions import Functions
 from semgraph.frontend.graph_files import read_graph
 from semgraph.frontend.kinds import whole_parameter
-from semgraph.frontend.load import SharedCalls, load_document
+from semgraph.frontend.load import load_document
 from semgraph.frontend.prompt_files import front_of
 from semgraph.logical.node import walk
 from semgraph.logical.plan import Choice, LogicalPlan
@@ -68,10 +68,7 @@ class PlanFile:
 
     def load(self, **options: Any) -> LogicalPlan:
         """The plan with other options of `load_plan`. Raises PlanError."""
-        return load_document(
-            read_file(self.path), self.path, functions=self._functions, shared=self._shared,
-            **options,
-        )  # fmt: skip
+        return load_document(read_file(self.path), self.path, functions=self._functions, **options)
 
     @cached_property
     def notes(self) -> Notes:
@@ -81,10 +78,6 @@ class PlanFile:
     @cached_property
     def _functions(self) -> Functions:
         return Functions(self.functions)
-
-    @cached_property
-    def _shared(self) -> SharedCalls:
-        return SharedCalls()
 
     @cached_property
     def semantic(self) -> list[Semantic]:
@@ -387,7 +380,8 @@ def checked(
         check_choices: Refuses unknown and unsuitable implementations. Raises PlanError.
         functions: Folders of functions that plans may call.
     """
-    kind = "graph" if not is_plan(path) and _is_graph(path) else "plan"
+    graph = not is_plan(path) and "nodes" in (read_file(path).data or ())
+    kind = "graph" if graph else "plan"
     try:
         if kind == "graph":
             return PlanCheck(shown(path), _graph(path), (), kind)
@@ -395,11 +389,6 @@ def checked(
         return PlanCheck(shown(path), ok, (), kind, tuple(map(str, warnings)))
     except PlanError as error:
         return PlanCheck(shown(path), "", tuple(dict.fromkeys(map(str, error.problems))), kind)
-
-
-def _is_graph(path: Path) -> bool:
-    data = read_file(path).data
-    return isinstance(data, dict) and "nodes" in data
 
 
 def _graph(path: Path) -> str:

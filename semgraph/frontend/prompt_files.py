@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from semgraph.errors import Fault, Faults, PlanError, Position, Problem, did_you_mean, each
+from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean, each
 from semgraph.expr.types import PYTHON_TYPES, Type, parse_answer_type
 from semgraph.frontend import kinds
 from semgraph.frontend.classes import (
@@ -154,18 +154,9 @@ class Prompts:
                 "several prompts need a prompt for a value",
                 hint=f"write {{on: {on}, VALUE: name, otherwise: name}}",
             )
-        pairs: list[tuple[str, Prompt]] = []
-        wrong_ones: list[Fault] = []
-        for key, name in rest.items():
-            try:
-                pairs.append((key, self._one(name, answers)))
-            except Fault as fault:
-                wrong_ones.append(fault.under(key))
-        if wrong_ones:
-            raise Faults(wrong_ones)
-        return PromptSet(
-            tuple(pairs), on, None if otherwise is None else self._one(otherwise, answers)
-        )
+        prompts = kinds.each_value(rest, lambda _, name: self._one(name, answers))
+        other = None if otherwise is None else self._one(otherwise, answers)
+        return PromptSet(tuple(prompts.items()), on, other)
 
     def _one(self, value: Any, answers: Any) -> Prompt:
         if not isinstance(value, str) or not value.strip():

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -804,22 +804,16 @@ def joined(schema: pa.Schema, batches: Iterable[pa.Table], most: int = IN_MEMORY
 def _mapped(schema: pa.Schema, first: list[pa.Table], others: Iterable[pa.Table]) -> pa.Table:
     try:
         with tempfile.TemporaryFile(prefix="semgraph-") as file:
-            _write(file, schema, first, others)
+            sink = pa.PythonFile(file, mode="w")  # type: ignore[arg-type]  # its stubs lack IO
+            with pa.ipc.new_file(sink, schema) as writer:
+                while first:
+                    writer.write_table(first.pop(0))
+                for batch in others:
+                    writer.write_table(batch)
+            file.flush()
             read = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         folder = tempfile.gettempdir()
         what = f"{folder}: rows that memory should not hold cannot be written there: {error.strerror or error}"
         raise InputError(what, hint="name another folder in TMPDIR") from None
     return pa.ipc.open_file(pa.py_buffer(read)).read_all()
-
-
-def _write(
-    file: IO[Any], schema: pa.Schema, first: list[pa.Table], others: Iterable[pa.Table]
-) -> None:
-    sink = pa.PythonFile(file, mode="w")  # type: ignore[arg-type]  # its stubs lack IO
-    with pa.ipc.new_file(sink, schema) as writer:
-        while first:
-            writer.write_table(first.pop(0))
-        for batch in others:
-            writer.write_table(batch)
-    file.flush()

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from semgraph.errors import PlanError, Position, Problem
-from semgraph.frontend.document import Document, read_text
+from semgraph.frontend.document import Document, read_text, walk_paths
 from semgraph.frontend.head import Head
 from semgraph.frontend.kinds import PARAMETER, whole_parameter
 from semgraph.frontend.prompt_files import Prompts
@@ -113,28 +113,18 @@ def _mentions(document: Document) -> _Mentions:
     texts = _texts(list(body.values()), keys=True)
     of_key: dict[str, list[str]] = {}
     passed: list[str] = []  # parameters passed to called plans by name
-    for key, value in _entries(document.data):
+    for path, value in walk_paths(document.data):
+        key = path[-1] if path else ""
         if key == "call" and isinstance(value, dict) and isinstance(value.get("params"), list):
             passed += _texts(value["params"])
         if key == "prompt" or key in _CONDITIONS:
-            of_key.setdefault(key, []).extend(_texts(value))
+            of_key.setdefault(str(key), []).extend(_texts(value))
     conditions = [text for key in _CONDITIONS for text in of_key.get(key, ())]
     return _Mentions(
         frozenset([*passed, *(name for text in texts for name in PARAMETER.findall(text))]),
         tuple(dict.fromkeys(of_key.get("prompt", ()))),
         any(map(whole_parameter, conditions)),
     )
-
-
-def _entries(value: Any) -> Iterator[tuple[str, Any]]:
-    """The keys and values of all mappings in plain data."""
-    parts = value
-    if isinstance(value, dict):
-        yield from value.items()
-        parts = value.values()
-    if isinstance(value, (dict, list)):
-        for part in parts:
-            yield from _entries(part)
 
 
 def _prompt_files(part: LoadedPart) -> Iterator[str]:

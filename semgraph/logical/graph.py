@@ -453,10 +453,6 @@ class Match(StoreRead, keyword="match", rows="expand", carries=True):
                     raise Fault(f'"{name}" is declared as {label.kind} and used as {kind}')
 
     @property
-    def output_columns(self) -> frozenset[str]:
-        return frozenset(element.var for element in self.pattern.variables)
-
-    @property
     def reads(self) -> frozenset[str]:
         own = frozenset(column.split(".")[0] for column in self.pattern.columns)
         where = self.where.roots - self.output_columns if self.where else frozenset()

@@ -181,6 +181,10 @@ class Iterate(Node, keyword="iterate", rows="any"):
         outside = set(read) - self.each_round
         return tuple(node for node in walk(self.body) if node in outside)
 
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset(self.input.schema.names)
+
     def first_needs(self, needed: Needs) -> Needs:  # noqa: ARG002
         """All columns, because all rounds have the same columns."""
         return None

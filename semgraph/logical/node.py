@@ -115,17 +115,19 @@ class Node(ABC):
     def output_columns(self) -> frozenset[str]:
         """The columns of the result that the operator computes or replaces.
 
-        Default: none for an operator that only carries the columns of its input, otherwise all
-        columns.
+        Default: those that its input lacks, if it carries the columns of its input, otherwise all.
         """
-        names = self.schema.names
-        same = self.carries and bool(self.inputs) and names == self.inputs[0].schema.names
-        return frozenset() if same else frozenset(names)
+        carried = self.inputs[0].schema.names if self.carries and self.inputs else ()
+        return frozenset(self.schema.names).difference(carried)
 
     @property
     def reads(self) -> frozenset[str]:
-        """The columns of the first input that the operator itself reads."""
-        return frozenset(self.inputs[0].schema.names) if self.inputs else frozenset()
+        """The columns of the first input that the operator itself reads.
+
+        Default: those that its arguments name.
+        """
+        columns = self.inputs[0].schema.names if self.inputs else ()
+        return frozenset(path.split(".")[0] for path in self._named_paths).intersection(columns)
 
     @cached_property
     def passes(self) -> frozenset[str]:
@@ -178,13 +180,15 @@ class Node(ABC):
         """As `reads`, with fields of structs (`cand.name`). `cand.` means that the operator only
         checks whether the struct `cand` is NULL.
         """
-        paths = {
-            path
-            for f in self.arguments()
-            for path in _paths_in(getattr(self, f.name), f.metadata["kind"])
-        }
-        own = {path for path in paths if path.split(".")[0] in self.reads}
-        return frozenset(own | (self.reads - {path.split(".")[0] for path in own}))
+        reads = self.reads
+        own = {path for path in self._named_paths if path.split(".")[0] in reads}
+        return frozenset(own | (reads - {path.split(".")[0] for path in own}))
+
+    @cached_property
+    def _named_paths(self) -> frozenset[str]:
+        """The paths that its arguments name, of any relation."""
+        values = ((getattr(self, f.name), f.metadata["kind"]) for f in self.arguments())
+        return frozenset(path for value, kind in values for path in _paths_in(value, kind))
 
     def paths_for(self, needed: Needs) -> frozenset[str]:  # noqa: ARG002
         """The paths of the first input that its arguments read if only `needed` is used of its
@@ -288,20 +292,7 @@ class Node(ABC):
         """
         if all(getattr(self, name) == value for name, value in values.items()):
             return self
-        if "_texts" in vars(self):
-            values["_texts"] = self._texts_with(values)
         return self._copy((), values)
-
-    def _texts_with(self, changed: Mapping[str, Any]) -> dict[str, str]:
-        """The canonical texts of the fields, with some values changed."""
-        cls = type(self)
-        texts: dict[str, str] = {}
-        for name in _content_fields(cls):
-            if name not in changed:
-                texts |= {name: self._texts[name]} if name in self._texts else {}
-            elif not is_unset(cls, name, changed[name]):
-                texts[name] = canonical(changed[name])
-        return texts
 
     def with_inputs(self, *inputs: Node) -> Self:
         """The same operator over other relations, in the order of `inputs`."""
@@ -378,7 +369,7 @@ def same_columns(one: Node, other: Node) -> bool:
 
 
 # Cached properties that remain valid over other relations, and over relations of equal schemas
-_OF_CONTENT = ("_texts", "content", "row_local")
+_OF_CONTENT = ("_texts", "_named_paths", "content", "row_local")
 _OF_SCHEMAS = ("schema", "passes", "read_paths")
 
 
@@ -412,8 +403,8 @@ def _paths_in(value: Any, kind: str) -> Iterator[str]:
     elif kind == "pattern":
         yield from value.columns
     elif isinstance(value, str):
-        if kind in {"name", "names"} and value:
-            yield value
+        if kind in {"name", "names", "path"} and value:
+            yield value.split(".")[0] if kind == "path" else value
     elif isinstance(value, tuple):
         for part in value:
             yield from _paths_in(part, kind)

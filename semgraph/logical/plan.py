@@ -78,8 +78,8 @@ class Windowing:
     input: str
     partition: str
     order: tuple[str, ...] = field(metadata={"tag": "by"})
-    key: str
-    key_of: tuple[str, ...]
+    key: str = ""
+    key_of: tuple[str, ...] = ()
     size: int | Literal["ready"] | None = field(default=1, metadata={"tag": "window"})
     ahead: int = 64
     on_error: Literal["set_aside", "stop"] = "set_aside"

@@ -90,10 +90,6 @@ class Filter(
         return self.input.schema
 
     @property
-    def reads(self) -> frozenset[str]:
-        return self.where.roots
-
-    @property
     def is_identity(self) -> bool:
         return self.where.sql == "TRUE"
 
@@ -104,10 +100,6 @@ class Computing(Node, sole="columns", relational=True, rows="1:1", by_row=True):
 
     input: Node = argument("input")
     columns: Columns = argument("columns")
-
-    @property
-    def reads(self) -> frozenset[str]:
-        return frozenset().union(*(s.roots for _, s in self.columns))
 
     def paths_for(self, needed: Needs) -> frozenset[str]:
         return self.read_paths if needed is None else read_through(self.columns, needed)
@@ -177,10 +169,6 @@ class Limit(Node, keyword="limit", sole="n", relational=True, rows="subset", car
         check_sort(self.order, self.input.schema)
         return self.input.schema
 
-    @property
-    def reads(self) -> frozenset[str]:
-        return frozenset(self.by).union(*(t.by.roots for t in self.order))
-
 
 def hashed(columns: Sequence[str], seed: int) -> Scalar:
     """The hash of some columns of a row, as an expression: the same wherever the row stands."""
@@ -229,10 +217,6 @@ class Ordered(Node, keyword="sort", sole="by", relational=True, rows="1:1", carr
     def infer(self) -> pa.Schema:
         check_sort(self.by, self.input.schema, "by")
         return self.input.schema
-
-    @property
-    def reads(self) -> frozenset[str]:
-        return frozenset().union(*(t.by.roots for t in self.by))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -328,10 +312,6 @@ class Unnest(Node, keyword="unnest", relational=True, rows="expand", carries=Tru
     def output_columns(self) -> frozenset[str]:
         return frozenset({self.alias, self.position} - {""})
 
-    @property
-    def reads(self) -> frozenset[str]:
-        return frozenset({self.column})
-
     def paths_for(self, needed: Needs) -> frozenset[str]:
         """The needed paths of the list's elements."""
         fields = under(needed, self.alias)
@@ -409,17 +389,8 @@ class Join(Node, keyword="join", relational=True, carries=True, by_row=True):
         )
 
     @property
-    def output_columns(self) -> frozenset[str]:
-        return frozenset() if self.how in {"semi", "anti"} else frozenset({self.alias})
-
-    @property
     def drops(self) -> bool:
         return self.how != "left"
-
-    @property
-    def reads(self) -> frozenset[str]:
-        own = frozenset(a.split(".")[0] for a, _ in self.using)
-        return own | (self.where.roots - {self.alias or "_right"} if self.where else frozenset())
 
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:
         alias = self.alias or "_right"
@@ -465,11 +436,6 @@ class GroupJoin(Node, keyword="group_join", relational=True, rows="1:1", carries
         """The expressions over both rows."""
         where = [] if self.where is None else [self.where]
         return [*where, *(scalar for _, scalar in self.add), *(term.by for term in self.order)]
-
-    @property
-    def reads(self) -> frozenset[str]:
-        own = frozenset(a.split(".")[0] for a, _ in self.using)
-        return own.union(*(s.roots for s in self._scalars)) - {self.alias}
 
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:  # noqa: ARG002
         return (with_own(frozenset(), self.alias, self.using, self._scalars),)
@@ -535,6 +501,10 @@ class OfAlike(Node, sole="of", relational=True):
     relations: tuple[Node, ...] = argument("relations", key="of")
     fields: tuple[str, ...] | None = None
 
+    @property
+    def reads(self) -> frozenset[str]:
+        return frozenset(self.schema.names)
+
     def _alike(self) -> pa.Schema:
         """The columns of all relations. Raises Fault if they differ."""
         first = self.relations[0].schema
@@ -581,10 +551,6 @@ class Union(OfAlike, keyword="union"):
 
     def infer(self) -> pa.Schema:
         return self._alike()
-
-    @property
-    def reads(self) -> frozenset[str]:
-        return frozenset(self.schema.names)
 
     def first_needs(self, needed: Needs) -> Needs:
         if needed is None:
@@ -690,7 +656,3 @@ class Require(Node, keyword="require", rows="subset", carries=True):
     @property
     def is_identity(self) -> bool:
         return always(self.where)
-
-    @property
-    def reads(self) -> frozenset[str]:
-        return self.where.roots | self.says.roots

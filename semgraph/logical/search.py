@@ -303,10 +303,6 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
         ) or bool(self.vectors and self.within is not None)
 
     @property
-    def output_columns(self) -> frozenset[str]:
-        return frozenset({self.alias, self.source, self.target} - {""})
-
-    @property
     def reads(self) -> frozenset[str]:
         scalars = [
             *(b.to for b in self.methods),

@@ -128,9 +128,7 @@ class Semantic(Node, calls_model=True, returns_types=True):
 
     @property
     def reads(self) -> frozenset[str]:
-        return frozenset(path.split(".")[0] for path in self.prompt.fields) | owner_column(
-            self.input, self.owner
-        )
+        return super().reads | owner_column(self.input, self.owner)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -163,16 +161,6 @@ class Answering(Semantic):
     def seen_by_check(self) -> pa.Schema:
         """What its check sees: the columns of the result."""
         return self.schema
-
-    @property
-    def reads(self) -> frozenset[str]:
-        own = frozenset[str]() if self.check is None else self.check.roots
-        return super().reads | (own & frozenset(self.input.schema.names))
-
-    @property
-    def check_scalars(self) -> tuple[Scalar, ...]:
-        """The expressions of its check, if it has one."""
-        return () if self.check is None else self.check.scalars
 
 
 def _with_verdict(schema: pa.Schema) -> pa.Schema:
@@ -234,16 +222,6 @@ class SemMap(Answering, keyword="sem_map", rows="1:1", carries=True, by_row=True
     def gated(self) -> bool:
         return self.when is not None or self.stop is not None or self.pulled
 
-    @property
-    def output_columns(self) -> frozenset[str]:
-        return frozenset(name for name, _ in self.answers)
-
-    @property
-    def reads(self) -> frozenset[str]:
-        scalars = [*([self.when] if self.when else []), *(s for _, s in self.otherwise)]
-        own = {self.answer_schema.split(".")[0]} if self.answer_schema else set()
-        return super().reads.union(own, *(s.roots for s in scalars))
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SemFilter(
@@ -293,15 +271,6 @@ class SemFilter(
     @property
     def gated(self) -> bool:
         return self.when is not None or self.stop is not None or self.pulled
-
-    @property
-    def output_columns(self) -> frozenset[str]:
-        return frozenset(name for name, _ in self.answers)
-
-    @property
-    def reads(self) -> frozenset[str]:
-        scalars = [s for s in (self.when, self.otherwise) if s is not None]
-        return super().reads.union(*(s.roots for s in scalars))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -357,7 +326,8 @@ class SemJoin(Answering, keyword="sem_join", carries=True, by_row=True):
     def _scalars(self) -> list[Scalar]:
         """The expressions over both rows."""
         where = [] if self.where is None else [self.where]
-        return [*where, *(term.by for term in self.order), *self.check_scalars]
+        check = () if self.check is None else self.check.scalars
+        return [*where, *(term.by for term in self.order), *check]
 
     @property
     def gated(self) -> bool:
@@ -373,16 +343,6 @@ class SemJoin(Answering, keyword="sem_join", carries=True, by_row=True):
 
     def without_empty(self, empty: Sequence[bool]) -> Node:
         return self.input if empty[1] and self.how == "anti" else self
-
-    @property
-    def output_columns(self) -> frozenset[str]:
-        return frozenset(self.schema.names) - frozenset(self.input.schema.names)
-
-    @property
-    def reads(self) -> frozenset[str]:
-        own = frozenset(a.split(".")[0] for a, _ in self.using)
-        columns = (super().reads | own).union(*(s.roots for s in self._scalars))
-        return columns & frozenset(self.input.schema.names)
 
     def narrowed(self, needed: frozenset[str]) -> Node:
         if self.how in {"semi", "anti"}:
@@ -444,12 +404,6 @@ class SemAgg(Answering, keyword="sem_agg", rows="collapse"):
     def gated(self) -> bool:
         return self.when is not None
 
-    @property
-    def reads(self) -> frozenset[str]:
-        scalars = [*(t.by for t in self.order), *([self.when] if self.when else [])]
-        scalars += [s for _, s in (*self.otherwise, *self.add)]
-        return (super().reads | frozenset(self.by)).union(*(s.roots for s in scalars))
-
     def narrowed(self, needed: frozenset[str]) -> Node:
         own = frozenset[str]() if self.check is None else self.check.roots
         return self.with_fields(add=needed_columns(self.add, needed | own))
@@ -478,14 +432,6 @@ class SemTopk(Semantic, keyword="sem_topk", returns_types=False, rows="subset", 
         for name in ("rank", "score"):
             fresh(schema, name, "the answer")
         return merged(schema, [pa.field("rank", pa.int64()), pa.field("score", pa.float64())])
-
-    @property
-    def output_columns(self) -> frozenset[str]:
-        return frozenset({"rank", "score"})
-
-    @property
-    def reads(self) -> frozenset[str]:
-        return super().reads | frozenset(self.by)
 
 
 VECTOR = pa.list_(pa.float32())
@@ -517,12 +463,8 @@ class Embed(Node, keyword="embed", sole="add", rows="1:1", carries=True, by_row=
         return True
 
     @property
-    def output_columns(self) -> frozenset[str]:
-        return frozenset(name for name, _ in self.add)
-
-    @property
     def reads(self) -> frozenset[str]:
-        return owner_column(self.input, self.owner).union(*(scalar.roots for _, scalar in self.add))
+        return super().reads | owner_column(self.input, self.owner)
 
     @property
     def is_identity(self) -> bool:

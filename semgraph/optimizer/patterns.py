@@ -285,7 +285,9 @@ def _tree_never_fails(tree: exp.Expr, schema: pa.Schema) -> bool:  # noqa: PLR09
         )
     if isinstance(tree, exp.Mod):
         return (
-            _is_divisor(tree.expression)
+            isinstance(tree.expression, exp.Literal)
+            and tree.expression.is_int
+            and int(tree.expression.this) > 0
             and _tree_never_fails(tree.this, schema)
             and _is_of(pa.types.is_integer, tree.this, schema)
         )
@@ -382,10 +384,6 @@ def _widens(tree: exp.Cast, schema: pa.Schema) -> bool:
     plain = to == pa.string() and tree.to.this in (exp.DType.VARCHAR, exp.DType.TEXT)
     whole = pa.types.is_integer(kind) and tree.to.this == exp.DType.DOUBLE
     return plain or whole or (kind == to and to_sql(tree.to) == sql_type(kind))
-
-
-def _is_divisor(tree: exp.Expr) -> bool:
-    return isinstance(tree, exp.Literal) and tree.is_int and int(tree.this) > 0
 
 
 def _kind(tree: exp.Expr, schema: pa.Schema) -> _Kind:

@@ -103,13 +103,13 @@ def test_sessions_of_one_process_share_what_they_have_loaded(session, folder, tm
         elsewhere.prepare("outer")
 
 
-def test_sessions_in_other_folders_share_a_plan_that_is_in_none_of_them(tmp_path, monkeypatch):
+def test_a_plan_that_appears_in_a_folder_of_the_session_is_found(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in "ab":
         (tmp_path / name).mkdir()
-    first = semgraph.Session(store="memory", folder=tmp_path / "a").prepare("search_edges")
+    semgraph.Session(store="memory", folder=tmp_path / "a").prepare("search_edges")
     second = semgraph.Session(store="memory", folder=tmp_path / "b")
-    assert second.prepare("search_edges") is first
+    assert second.prepare("search_edges").name == "search_edges"
     (tmp_path / "b" / "search_edges.yaml").write_text(INNER, encoding="utf-8")
     assert second.prepare("search_edges").name == "inner"
     (tmp_path / "search_edges.yaml").write_text(INNER, encoding="utf-8")

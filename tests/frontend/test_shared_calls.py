@@ -1,4 +1,4 @@
-"""Loads of one plan with several presets share called plans; each plan and error is as if alone."""
+"""Loads of one plan with several presets: each plan and error is as if alone."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 from semgraph.errors import PlanError
 from semgraph.folders import plans_folder
 from semgraph.frontend import head
-from semgraph.frontend import load as load_module
-from semgraph.frontend.load import Loader, load_plan
+from semgraph.frontend.load import load_plan
 from semgraph.frontend.plan_files import PlanFile
 from semgraph.logical.plan import LogicalPlan
 from tests.frontend.conftest import Folder
@@ -94,36 +93,13 @@ def test_a_plan_is_the_same_after_loads_with_other_presets(file: PlanFile) -> No
 
 
 @pytest.mark.parametrize("most", range(4, 14))
-def test_the_limit_of_operators_counts_shared_plans(
+def test_the_limit_of_operators_counts_called_plans(
     file: PlanFile, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    for module in (head, load_module):
-        monkeypatch.setattr(module, "MOST_OPERATORS", most)
+    monkeypatch.setattr(head, "MOST_OPERATORS", most)
     for preset in PRESETS:
         alone = outcome(lambda **options: load_plan(file.path, **options), preset=preset)
         assert outcome(file.load, preset=preset) == alone
-
-
-def test_equal_calls_are_loaded_once(file: PlanFile, monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded: list[str] = []
-    load = Loader.load
-
-    def counted(loader: Loader, *args: Any) -> None:
-        loaded.append(f"{loader.head.prefix}{loader.head.data['plan']}")
-        load(loader, *args)
-
-    monkeypatch.setattr(Loader, "load", counted)
-    plans = [file.plan]
-    assert loaded == ["main", "first/medium", "second/outer", "second/within/medium"]
-    loaded.clear()
-    plans.append(file.load(preset="same"))
-    assert loaded == ["main"]
-    loaded.clear()
-    plans.append(file.load(preset="deep"))
-    assert loaded == ["main", "second/outer", "second/within/small"]
-    loaded.clear()
-    plans.append(file.load(use={"first": "medium"}))
-    assert loaded == ["main"]
 
 
 def test_every_preset_of_add_episode_is_the_same_with_shared_calls() -> None:
