@@ -804,7 +804,7 @@ def joined(schema: pa.Schema, batches: Iterable[pa.Table], most: int = IN_MEMORY
 def _mapped(schema: pa.Schema, first: list[pa.Table], others: Iterable[pa.Table]) -> pa.Table:
     try:
         with tempfile.TemporaryFile(prefix="semgraph-") as file:
-            sink = pa.PythonFile(file, mode="w")  # type: ignore[arg-type]  # its stubs lack IO
+            sink = pa.PythonFile(file, mode="w")  # its stubs lack IO
             with pa.ipc.new_file(sink, schema) as writer:
                 while first:
                     writer.write_table(first.pop(0))
