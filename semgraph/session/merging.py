@@ -214,20 +214,20 @@ class GraphStates:
             if old == made:
                 continue
             known = name in written.values or name in written.created or name in written.united
+            was = known and (name not in written.created or name in {*written.values, *written.born})
             if name == _MADE and old is not None:
                 result[name] = old
             elif name in written.united and not self.discard:
-                result[name] = _lists(written.united[name], old or [], made or [])
+                result[name] = _lists(written.united[name], old or [], made)
             elif self.discard and known:
                 continue
-            elif old is None and known:  # its value was deleted
-                edited[name] = made
-                del result[name]
+            elif old is None and was:  # its value was deleted
+                edited[name], result[name] = made, None
             elif old is not None and not (known and not self._is_edited(written, name, old)):
                 result[name] = old
                 if made is not None or known:
                     edited[name] = made
-        return Merged(result, edited)
+        return Merged({n: v for n, v in result.items() if v is not None}, edited)
 
     def _with_ends(self, found: dict[Id, Merged]) -> dict[Id, Merged]:
         """Without edges that lack an end, and with the nodes that other edges need."""
@@ -291,15 +291,17 @@ class GraphStates:
         return (row for row in rows if self.graph.labels[row[0]].kind == "edge")
 
 
-def _lists(prints: list[str], stored: list[Any], made: list[Any]) -> list[Any]:
+def _lists(prints: list[str], stored: list[Any], made: list[Any] | None) -> list[Any] | None:
     """A list that the plan makes now, without elements that were deleted by hand, and with those that
-    were added.
+    were added, in the stored order if there are any.
     """
-    there = {fingerprint(each) for each in stored}
-    gone = set(prints) - there
-    kept = [each for each in made if fingerprint(each) not in gone]
+    gone = set(prints) - {fingerprint(each) for each in stored}
+    kept = [each for each in made or () if fingerprint(each) not in gone]
     added = [each for each in stored if fingerprint(each) not in prints and each not in kept]
-    return [*kept, *added]
+    if not added:
+        return kept if kept or made is not None else None
+    first = [each for each in stored if each in kept or each in added]
+    return [*first, *(each for each in kept if each not in first)]
 
 
 def _schema(graph: Graph, label: Label) -> pa.Schema:

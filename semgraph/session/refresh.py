@@ -273,7 +273,7 @@ class _Refreshing:
     def _before(self, committed: Committed, stored: GraphRows) -> dict[Id, WrittenRow]:
         """What the plan had written, by label and fingerprint of the key."""
         if not self.options.adopt:
-            return written(window.writes or "" for _, window in committed.windows)
+            return written(self.plan.graph, (w.writes or "" for _, w in committed.windows))
         labels = {sink.label.name for sink in self.plan.writes if isinstance(sink, Merge)}
         return {
             (label, row_fingerprint(key)): WrittenRow(
@@ -299,7 +299,7 @@ class _Refreshing:
         result: Result,
         dry: Foreseen | None,
     ) -> Refresh:
-        states.after = written(window.writes or "" for _, window in after.windows)
+        states.after = written(self.plan.graph, (w.writes or "" for _, w in after.windows))
         states.restated = frozenset(
             at
             for at, row in states.after.items()

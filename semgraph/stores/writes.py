@@ -42,6 +42,7 @@ class WrittenRow:
     Args:
         values: The fingerprints of values that replaced the stored ones; the last counts.
         created: Those of values that only a new row takes, from all windows.
+        born: The names of those that the row took when it was made.
         united: The fingerprints of list elements that were added.
         creates: Whether a window could make the row.
         deleted: Whether the last window that wrote it deleted it.
@@ -50,6 +51,7 @@ class WrittenRow:
 
     values: dict[str, str] = field(default_factory=dict)
     created: dict[str, list[str]] = field(default_factory=dict)
+    born: frozenset[str] = frozenset()
     united: dict[str, list[str]] = field(default_factory=dict)
     creates: bool = False
     deleted: bool = False
@@ -57,14 +59,16 @@ class WrittenRow:
 
     def add(self, number: int, later: Mapping[str, Any]) -> None:
         """Add what a later window wrote."""
-        if later.get("d"):
+        if "d" in later:
             self.values, self.created, self.united = {}, {}, {}
             self.creates, self.deleted = False, True
-            return
+            if len(later) == 1:
+                return
         self.deleted = False
         self.windows.append(number)
         self.values |= later.get("v", {})
-        self.creates |= not later.get("o")
+        if not self.creates and not later.get("o"):
+            self.creates, self.born = True, frozenset(later.get("c", ()))
         for own, new in ((self.created, later.get("c", {})), (self.united, later.get("u", {}))):
             for name, prints in new.items():
                 own.setdefault(name, []).extend(prints)
@@ -81,7 +85,8 @@ def recorded(graph: Graph, writes: Iterable[Write]) -> str:
             continue
         rows = found.setdefault(write.label, {})
         if isinstance(write, Deletion):
-            rows |= {row_fingerprint(key): {"d": 1} for key in keys_of(graph, write)[0]}
+            keys = keys_of(graph, write)[0]
+            rows |= {row_fingerprint(key): {"d": fingerprint(key)} for key in keys}
             continue
         try:
             prepared = prepare_merge(graph, write)
@@ -114,11 +119,12 @@ def _row(write: Any, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _merge(row: dict[str, Any], later: Mapping[str, Any]) -> None:
-    """Several writes of one transaction to one row; a delete before a merge does not count."""
-    row.pop("d", None)
-    only = (not row or row.pop("o", 0)) and later.get("o", 0)
+    """Several writes of one transaction to one row; a delete comes before merges."""
+    is_new = "v" not in row
+    exists = not is_new and not row.get("o")
+    only = (is_new or row.pop("o", 0)) and later.get("o", 0)
     row.setdefault("v", {}).update(later.get("v", {}))
-    for part in ("c", "u"):
+    for part in ("u",) if exists else ("c", "u"):
         for name, prints in later.get(part, {}).items():
             own = row.setdefault(part, {}).setdefault(name, [])
             own += [each for each in prints if each not in own]
@@ -126,13 +132,22 @@ def _merge(row: dict[str, Any], later: Mapping[str, Any]) -> None:
         row["o"] = 1
 
 
-def written(texts: Iterable[str]) -> dict[tuple[str, str], WrittenRow]:
-    """What windows wrote, numbered in their order from 0, by label and fingerprint of the key."""
+def written(graph: Graph, texts: Iterable[str]) -> dict[tuple[str, str], WrittenRow]:
+    """What windows wrote, numbered in their order from 0, by label and fingerprint of the key. The
+    edges of a node went with it.
+    """
     rows: dict[tuple[str, str], WrittenRow] = {}
     for number, text in enumerate(texts):
-        for label, own in json.loads(text or "{}").items():
-            for key, row in own.items():
-                rows.setdefault((label, key), WrittenRow()).add(number, row)
+        found: Recorded = json.loads(text or "{}")
+        gone = {(n.name, row["d"]) for n in graph.nodes for row in found.get(n.name, {}).values() if "d" in row}
+        for (name, _), row in rows.items() if gone else ():
+            edge = graph.labels.get(name)
+            ends = edge.ends if edge is not None else ()
+            if any((getattr(edge, end), row.values.get(end)) in gone for end in ends):
+                row.add(number, {"d": ""})
+        for label, own in found.items():
+            for key, each in own.items():
+                rows.setdefault((label, key), WrittenRow()).add(number, each)
     return rows
 
 
