@@ -106,6 +106,7 @@ class GraphStates:
         """Note the fingerprints of keys."""
         self._prints: dict[Id, Id] = {}
         self._base: set[Id] = set()  # the stored rows that the scratch copy begins with
+        self.moved: set[Id] = set()  # the stored rows that the plan makes in another partition now
 
     def print_of(self, row: Id) -> Id:
         """The label of a row, and the fingerprint of its key."""
@@ -170,6 +171,8 @@ class GraphStates:
         """What becomes of every row that the plan wrote or writes."""
         made = self.made.values
         rows = dict.fromkeys((*self.stored.values, *made))
+        there, now = self.stored.partitions, self.made.partitions
+        self.moved = {row for row in made if there.get(row, now[row]) != now[row]}
         found: dict[Id, Merged] = {}
         for row in rows:
             at = self.print_of(row)
@@ -181,9 +184,12 @@ class GraphStates:
     def _merge(self, row: Id, stored: Values | None, new: Values | None) -> Merged:
         at = self.print_of(row)
         written = self.before.get(at)
-        if row in self._base:  # the plan worked on the stored values
-            kept = stored[_MADE] if stored and _MADE in stored else None
-            return Merged(new and {**new, **({_MADE: kept} if kept is not None else {})})
+        if row in self._base and stored is not None and new is not None:  # it worked on the values
+            known = {_MADE} if written is None else {_MADE, *written.values, *written.united}
+            own = [{n: v for n, v in each.items() if n in known} for each in (stored, new)]
+            merged = self._values(written or WrittenRow(), *own)
+            rest = {name: value for name, value in new.items() if name not in known}
+            return replace(merged, values=rest | (merged.values or {}))
         if stored is None:
             is_deleted = written is not None and not written.deleted
             if new is None or not is_deleted or at in self.restated or self.discard:
@@ -191,7 +197,8 @@ class GraphStates:
             return Merged(None, None)
         if new is None:
             is_edited = written is not None and any(
-                self._is_edited(written, name, value) for name, value in stored.items()
+                name not in written.names or self._is_edited(written, name, value)
+                for name, value in stored.items()
             )
             if self.is_own(row) and is_edited and not self.discard:
                 return Merged(stored, {})
@@ -213,8 +220,10 @@ class GraphStates:
             old, made = stored.get(name), new.get(name)
             if old == made:
                 continue
-            known = name in written.values or name in written.created or name in written.united
-            was = known and (name not in written.created or name in {*written.values, *written.born})
+            known = name in written.names
+            was = known and (
+                name not in written.created or name in {*written.values, *written.born}
+            )
             if name == _MADE and old is not None:
                 result[name] = old
             elif name in written.united and not self.discard:
@@ -243,7 +252,8 @@ class GraphStates:
                 continue
             label = self.graph.labels[row[0]]
             ends = [(getattr(label, end), str(properties[end])) for end in label.ends]
-            if all(map(exists, ends)):
+            stays = row in self.stored.values and row not in self.moved
+            if all(map(exists, ends)) and not (stays and self.moved.intersection(ends)):
                 continue
             if kept is not None and not self.is_stored(row, kept) and aliases:
                 moved = [end if exists(end) else aliases.get(end, end) for end in ends]
@@ -257,7 +267,14 @@ class GraphStates:
                 found[row] = Merged(self.stored.values.get(row), None)
         for row in needed:
             found[row] = Merged(self.stored.values[row], {})
+        self.moved -= needed
         return found
+
+    @property
+    def partitions(self) -> dict[Id, str]:
+        """The partition of each row, after `merged`."""
+        moved = {row: self.made.partitions[row] for row in self.moved}
+        return {**self.made.partitions, **self.stored.partitions, **moved}
 
     def is_stored(self, row: Id, merged: Merged) -> bool:
         """Whether a row stays as it is stored."""
@@ -349,10 +366,11 @@ def writes_of_changes(
     for row, merged in found.items():
         before, after = stored.values.get(row), merged.values
         label = graph.labels[row[0]]
-        if before == after and not (embed and label.vectors):
+        moved = stored.partitions.get(row, partition_of[row]) != partition_of[row]
+        if before == after and not moved and not (embed and label.vectors):
             continue
         if before is not None and (
-            after is None or any(before[end] != after[end] for end in label.ends)
+            moved or after is None or any(before[end] != after[end] for end in label.ends)
         ):
             gone[row[0]].append(row)
         if after is not None:
@@ -360,7 +378,7 @@ def writes_of_changes(
     writes: list[Write] = []
     for label in (*graph.edges, *graph.nodes):
         if rows := gone[label.name]:
-            data = [{graph.key: r[1], graph.partition: partition_of[r]} for r in rows]
+            data = [{graph.key: r[1], graph.partition: stored.partitions[r]} for r in rows]
             schema = pa.schema([(graph.key, pa.string()), (graph.partition, pa.string())])
             writes.append(Deletion(label.name, pa.Table.from_pylist(data, schema), detach=True))
     for label in (*graph.nodes, *graph.edges):

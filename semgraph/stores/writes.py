@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from semgraph.errors import DataError
@@ -56,6 +56,15 @@ class WrittenRow:
     creates: bool = False
     deleted: bool = False
     windows: list[int] = field(default_factory=list)
+
+    @property
+    def names(self) -> set[str]:
+        """The properties that were written."""
+        return {*self.values, *self.created, *self.united}
+
+    def says_as(self, other: WrittenRow | None) -> bool:
+        """Whether the same was written."""
+        return other is not None and replace(self, windows=other.windows) == other
 
     def add(self, number: int, later: Mapping[str, Any]) -> None:
         """Add what a later window wrote."""
@@ -139,7 +148,12 @@ def written(graph: Graph, texts: Iterable[str]) -> dict[tuple[str, str], Written
     rows: dict[tuple[str, str], WrittenRow] = {}
     for number, text in enumerate(texts):
         found: Recorded = json.loads(text or "{}")
-        gone = {(n.name, row["d"]) for n in graph.nodes for row in found.get(n.name, {}).values() if "d" in row}
+        gone = {
+            (n.name, row["d"])
+            for n in graph.nodes
+            for row in found.get(n.name, {}).values()
+            if "d" in row
+        }
         for (name, _), row in rows.items() if gone else ():
             edge = graph.labels.get(name)
             ends = edge.ends if edge is not None else ()
@@ -154,7 +168,7 @@ def written(graph: Graph, texts: Iterable[str]) -> dict[tuple[str, str], Written
 def kept_values(
     texts: Iterable[str], kept: Mapping[tuple[str, str], Mapping[str, str]]
 ) -> Iterator[str]:
-    """The texts of windows, with further fingerprints of values that a row took when it was made.
+    """The texts of windows, with further fingerprints of values that a row has in place of theirs.
 
     Args:
         texts: What windows wrote.
@@ -167,4 +181,6 @@ def kept_values(
                 for name, value in kept.get((label, key), {}).items():
                     if name in row.get("c", {}):
                         row["c"][name].append(value)
+                    elif name in row.get("v", {}):
+                        row["v"][name] = value
         yield json.dumps(found, separators=(",", ":")) if kept else text
