@@ -196,6 +196,8 @@ class GraphStates:
                 return Merged(new)
             return Merged(None, None)
         if new is None:
+            if row in self._base and written is not None and written.deleted and not self.discard:
+                return Merged(stored, {})  # somebody made it again
             is_edited = written is not None and any(
                 name not in written.names or self._is_edited(written, name, value)
                 for name, value in stored.items()

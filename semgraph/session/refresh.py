@@ -257,11 +257,12 @@ class _Refreshing:
         self, base: dict[str, pa.Table], partitions: list[str]
     ) -> dict[str, pa.Table]:
         """The base, with the rows of other partitions if the plan reads them."""
-        if partitions_read(self.plan, self.request.inputs) is not None:
+        reads_all = partitions_read(self.plan, self.request.inputs) is None
+        if not reads_all or not self.resources.may_hold_rows:
             return base
         own, name = pa.array(partitions, pa.string()), self.plan.graph.partition
         tables = await _scanned(self.store, self.plan.graph, None)
-        for label, table in tables.items() if self.resources.may_hold_rows else ():
+        for label, table in tables.items():
             is_own: Any = pc.is_in(pc.fill_null(table.column(name), ""), value_set=own)
             base[label] = pa.concat_tables([base[label], table.filter(pc.invert(is_own))])
         return base
