@@ -184,28 +184,26 @@ class GraphStates:
     def _merge(self, row: Id, stored: Values | None, new: Values | None) -> Merged:
         at = self.print_of(row)
         written = self.before.get(at)
-        if row in self._base and stored is not None and new is not None:  # it worked on the values
-            known = {_MADE} if written is None else {_MADE, *written.values, *written.united}
-            own = [{n: v for n, v in each.items() if n in known} for each in (stored, new)]
-            merged = self._values(written or WrittenRow(), *own)
-            rest = {name: value for name, value in new.items() if name not in known}
-            return replace(merged, values=rest | (merged.values or {}))
         if stored is None:
             is_deleted = written is not None and not written.deleted
             if new is None or not is_deleted or at in self.restated or self.discard:
                 return Merged(new)
             return Merged(None, None)
         if new is None:
-            if row in self._base and written is not None and written.deleted and not self.discard:
-                return Merged(stored, {})  # somebody made it again
-            is_edited = written is not None and any(
-                name not in written.names or self._is_edited(written, name, value)
-                for name, value in stored.items()
-            )
-            if self.is_own(row) and is_edited and not self.discard:
-                return Merged(stored, {})
-            return Merged(None)
-        return self._values(written or WrittenRow(), stored, new)
+            stays = written is not None and not self.discard and self._outlives(row, written)
+            return Merged(stored, {}) if stays else Merged(None)
+        return self._values(row, written or WrittenRow(), stored, new)
+
+    def _outlives(self, row: Id, written: WrittenRow) -> bool:
+        """Whether a stored row stays that the plan makes no more: somebody changed it, or made it again
+        after the plan had deleted it.
+        """
+        if not self.is_own(row):
+            return row in self._base and written.deleted
+        return any(
+            name not in written.names or self._is_edited(written, name, value)
+            for name, value in self.stored.values[row].items()
+        )
 
     @staticmethod
     def _is_edited(written: WrittenRow, name: str, value: Any) -> bool:
@@ -215,14 +213,17 @@ class GraphStates:
         prints = [*filter(None, [written.values.get(name)]), *written.created.get(name, ())]
         return bool(prints) and print_of(name, value) not in prints
 
-    def _values(self, written: WrittenRow, stored: Values, new: Values) -> Merged:
-        """The values of a row that is stored and made again."""
+    def _values(self, row: Id, written: WrittenRow, stored: Values, new: Values) -> Merged:
+        """The values of a row that is stored and made again. In a row of others the plan worked on the
+        stored values, so those that it had not written are as it makes them.
+        """
+        others = row in self._base
         result, edited = dict(new), dict[str, Any]()
         for name in {**stored, **new}:
             old, made = stored.get(name), new.get(name)
-            if old == made:
+            known = name in written.names and not (others and name in written.created)
+            if old == made or (others and not known and name != _MADE):
                 continue
-            known = name in written.names
             was = known and (
                 name not in written.created or name in {*written.values, *written.born}
             )

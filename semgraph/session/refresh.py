@@ -248,7 +248,8 @@ class _Refreshing:
         if not self.resources.may_hold_rows:
             empty = {name: _empty(label, graph) for name, label in graph.labels.items()}
             return {name: History() for name in partitions}, GraphRows(graph, empty), empty
-        await open_for_reading(self.store, graph)
+        length = None if self.options.dry_run else await self._length()
+        await open_for_reading(self.store, graph, length)
         history = await self.store.history(self.plan.name, partitions)
         tables = await _scanned(self.store, graph, partitions)
         return history, GraphRows(graph, tables), tables
@@ -266,6 +267,11 @@ class _Refreshing:
             is_own: Any = pc.is_in(pc.fill_null(table.column(name), ""), value_set=own)
             base[label] = pa.concat_tables([base[label], table.filter(pc.invert(is_own))])
         return base
+
+    async def _length(self) -> int | None:
+        """The length of the embedder's vectors."""
+        async with self.resources.open(self.plan, fresh=False) as opened:
+            return await opened.vector_length(self.plan)
 
     async def _dimensions(self, base: Mapping[str, pa.Table]) -> int | None:
         """The length of the vectors of the base."""
@@ -396,8 +402,7 @@ class _Refreshing:
     async def _apply(self, replacement: NewContent, record: Path | None) -> Written:
         """Write the difference, and that it was written into the record."""
         async with self.resources.opened_store(self.plan.graph) as store:
-            async with self.resources.open(self.plan, fresh=False) as opened:
-                await store.ensure(self.plan.graph, await opened.vector_length(self.plan))
+            await store.ensure(self.plan.graph, await self._length())
             written = await store.replace(replacement)
         if record is not None:
             Run(record).add(kind=REFRESHED, applied=timestamp(), written=written.rows)

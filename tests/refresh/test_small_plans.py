@@ -240,9 +240,9 @@ async def test_a_row_that_was_made_again_after_the_plan_deleted_it_stays(small: 
 async def test_what_the_graph_does_not_declare_stays_in_neo4j(small: Small, store: Any) -> None:
     await small.run("moves", ANN, BEN)
     bolt = store._bolt
-    await bolt.read("MATCH (n:City) SET n:Place, n.lat = 56.9 RETURN 1", {})
-    await bolt.read("MATCH ()-[r:LIVES]->() SET r.seen = 'often' RETURN 1", {})
-    await bolt.read("MATCH (n:Person {name: 'Ann'}) SET n:Friend, n.nick = 'A' RETURN 1", {})
+    await bolt.in_batches("MATCH (n:City) SET n:Place, n.lat = 56.9", {})
+    await bolt.in_batches("MATCH ()-[r:LIVES]->() SET r.seen = 'often'", {})
+    await bolt.in_batches("MATCH (n:Person {name: 'Ann'}) SET n:Friend, n.nick = 'A'", {})
     await small.refreshed("moves", {**ANN, "note": "z"}, BEN)
     [[labels, lat, seen, friend, nick]] = await bolt.read(
         "MATCH (p:Person)-[r:LIVES]->(n:City) RETURN labels(n), n.lat, r.seen, labels(p), p.nick",
