@@ -20,7 +20,6 @@ from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from semgraph.compare.trial import Snapshot, partitions_read
 from semgraph.diff import FILE, Change, Diff
@@ -254,18 +253,14 @@ class _Refreshing:
         tables = await _scanned(self.store, graph, partitions)
         return history, GraphRows(graph, tables), tables
 
-    async def _with_others(
-        self, base: dict[str, pa.Table], partitions: list[str]
-    ) -> dict[str, pa.Table]:
+    async def _with_others(self, base: dict[str, pa.Table], own: list[str]) -> dict[str, pa.Table]:
         """The base, with the rows of other partitions if the plan reads them."""
-        reads_all = partitions_read(self.plan, self.request.inputs) is None
-        if not reads_all or not self.resources.may_hold_rows:
+        if partitions_read(self.plan, self.request.inputs) or not self.resources.may_hold_rows:
             return base
-        own, name = pa.array(partitions, pa.string()), self.plan.graph.partition
-        tables = await _scanned(self.store, self.plan.graph, None)
-        for label, table in tables.items():
-            is_own: Any = pc.is_in(pc.fill_null(table.column(name), ""), value_set=own)
-            base[label] = pa.concat_tables([base[label], table.filter(pc.invert(is_own))])
+        for label, table in (await _scanned(self.store, self.plan.graph, None)).items():
+            groups = table.column(self.plan.graph.partition).to_pylist()
+            others = pa.array([(group or "") not in own for group in groups], pa.bool_())
+            base[label] = pa.concat_tables([base[label], table.filter(others)])
         return base
 
     async def _length(self) -> int | None:
