@@ -8,17 +8,16 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.types as kinds
 from pydantic import TypeAdapter
 
 from semgraph.display import Displayed
-from semgraph.expr.types import Type, python_rows
+from semgraph.expr.types import Type, python_rows, python_values
 from semgraph.formats import plain_line, shortened
 from semgraph.logical.schema import Draw, Graph, Label
 
@@ -26,7 +25,7 @@ Sign = Literal["+", "-", "~"]
 Tables = Mapping[str, pa.Table]
 FILE = "diff.json"
 UNCOMPARED = ("created_at",)  # properties that make no row changed
-_ENDS = ("source", "target")
+ENDS = ("source", "target")
 _NAME = 200  # characters of a name
 
 
@@ -44,7 +43,7 @@ class Change:
         before: Of a changed row, the old values of the properties that differ (None: it had none).
         after: Likewise the new values.
         causes: Why: `row e1 edited`, `prompt facts changed`, `model of read/facts changed`.
-        run: The run that wrote it before; "": none, or unknown.
+        run: The run that wrote it before, of a new row that of the refresh; "": unknown.
     """
 
     sign: Sign
@@ -86,6 +85,11 @@ class Diff(Displayed):
     def __len__(self) -> int:
         return len(self.changes)
 
+    @cached_property
+    def keys(self) -> frozenset[Any]:
+        """The keys of the rows that differ."""
+        return frozenset(change.key for change in self.changes)
+
     @classmethod
     def between(
         cls, before: Tables, after: Tables, graph: Graph, edited: Sequence[Change] = ()
@@ -106,7 +110,7 @@ class Diff(Displayed):
             for change in _changes(label, graph, *(state.get(label.name) for state in states))
         )
         rows = (row for c in (*changes, *edited) if c.ends for row in (c.row, c.before))
-        names = _names(states, graph, {row.get(end) for row in rows for end in _ENDS})
+        names = _names(states, graph, {row.get(end) for row in rows for end in ENDS})
         draws = {name: graph.drawn(name) for name in graph.labels}
         return cls(changes, tuple(edited), names=names, draws=draws)
 
@@ -123,6 +127,12 @@ class Diff(Displayed):
         return {"counts": self.counts, **_shape().dump_python(self, mode="json")}
 
     @classmethod
+    def of_record(cls, folder: Path) -> Diff | None:
+        """The difference in the record of a refresh; None for another record."""
+        file = folder / FILE
+        return cls.from_dict(json.loads(file.read_text("utf-8"))) if file.exists() else None
+
+    @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Diff:
         """A difference from the object of `as_dict`."""
         return _shape().validate_python({n: v for n, v in data.items() if n != "counts"})
@@ -134,55 +144,36 @@ def _shape() -> TypeAdapter[Diff]:
 
 
 def _changes(
-    label: Label,
-    graph: Graph,
-    before: pa.Table | None,
-    after: pa.Table | None,
+    label: Label, graph: Graph, before: pa.Table | None, after: pa.Table | None
 ) -> Iterator[Change]:
     """The changes of a label: changed rows, then gone, then new ones."""
     types = {name: kind for name, kind in label.columns.items() if name not in label.derived}
-    old, new = _conformed(before, types), _conformed(after, types)
-    place = pc.index_in(old[graph.key], value_set=new[graph.key])
-    known = pc.is_in(new[graph.key], value_set=old[graph.key])
-    had, has = old.filter(pc.is_valid(place)), new.take(place.drop_null())
-    different: dict[int, list[str]] = {}
-    for name in (name for name in types if name not in UNCOMPARED):
-        for i in _different(had[name], has[name]):
-            different.setdefault(i, []).append(name)
-    places = pa.array(different, pa.int64())
-    pairs = (python_rows(rows.take(places)) for rows in (had, has))
-    for differing, one, other in zip(different.values(), *pairs, strict=True):
-        names = [n for n in differing if not _equal(n, types[n], one[n], other[n])]
+    old, new = (_rows(table, types, graph) for table in (before, after))
+    for key in filter(new.__contains__, old):
+        one, other = old[key], new[key]
+        names = [
+            name
+            for name, kind in types.items()
+            if one.get(name) != other.get(name) and name not in UNCOMPARED
+            if not _same(name, kind, one.get(name), other.get(name))
+        ]
         if names:
-            values = ({name: row[name] for name in names} for row in (one, other))
-            yield _change("~", label.name, other, graph, *values)
-    gone, added = old.filter(pc.is_null(place)), new.filter(pc.invert(known))
-    yield from (_change("-", label.name, row, graph) for row in python_rows(gone))
-    yield from (_change("+", label.name, row, graph) for row in python_rows(added))
+            was, now = ({name: row.get(name) for name in names} for row in (one, other))
+            change = _change("~", label.name, other, graph)
+            yield replace(change, before=was, after=now)
+    yield from (_change("-", label.name, old[key], graph) for key in old if key not in new)
+    yield from (_change("+", label.name, new[key], graph) for key in new if key not in old)
 
 
-def _conformed(table: pa.Table | None, types: Mapping[str, Type]) -> pa.Table:
-    """The table with exactly these columns."""
-    table = pa.table({}) if table is None else table
-    missing: Any = pa.nulls(table.num_rows)
-    columns = {n: table[n] if n in table.column_names else missing for n in types}
-    made = pa.table({name: columns[name].cast(kind.arrow) for name, kind in types.items()})
-    return made.combine_chunks()
+def _rows(table: pa.Table | None, types: Collection[str], graph: Graph) -> dict[str, Any]:
+    """The rows of a table by key, with those of its columns."""
+    if table is None:
+        return {}
+    rows = python_rows(table.select([name for name in types if name in table.column_names]))
+    return {row[graph.key]: row for row in rows}
 
 
-def _different(one: Any, other: Any) -> list[int]:
-    """The places where two columns differ."""
-    if one.equals(other):
-        return []
-    if kinds.is_nested(one.type):
-        pairs = enumerate(zip(one.to_pylist(), other.to_pylist(), strict=True))
-        return [i for i, (a, b) in pairs if a != b]
-    same = pc.if_else(pc.is_null(one), pc.is_null(other), pc.equal(one, other))
-    places: list[int] = pc.indices_nonzero(pc.invert(pc.fill_null(same, False))).to_pylist()
-    return places
-
-
-def _equal(name: str, kind: Type, one: Any, other: Any) -> bool:
+def _same(name: str, kind: Type, one: Any, other: Any) -> bool:
     """Whether two values differ in their order only, where it has no meaning."""
     if one is None or other is None:
         return False
@@ -193,12 +184,9 @@ def _equal(name: str, kind: Type, one: Any, other: Any) -> bool:
     return name == "labels" and kind.item is not None and sorted(one) == sorted(other)
 
 
-def _change(
-    sign: Sign, label: str, row: Mapping[str, Any], graph: Graph, *values: Mapping[str, Any]
-) -> Change:
+def _change(sign: Sign, label: str, row: Mapping[str, Any], graph: Graph) -> Change:
     own = {n: v for n, v in row.items() if v is not None and n not in {graph.key, graph.partition}}
-    before, after = values or ({}, {})
-    return Change(sign, label, row[graph.key], row[graph.partition] or "", own, before, after)
+    return Change(sign, label, row[graph.key], row[graph.partition] or "", own)
 
 
 def _names(
@@ -206,15 +194,11 @@ def _names(
 ) -> dict[str, str]:
     """The names of nodes, as the last state has them."""
     names: dict[str, str] = {}
-    wanted = pa.array(keys, pa.string())
     for label in graph.nodes:
         prop = graph.drawn(label.name).node
         for table in (state[label.name] for state in states if label.name in state):
             if prop in table.column_names:
-                rows = table.select([graph.key, prop])
-                rows = rows.filter(pc.is_in(rows[graph.key].cast(pa.string()), value_set=wanted))
-                texts = rows[prop].cast(pa.string()).to_pylist()
-                for key, text in zip(rows[graph.key].to_pylist(), texts, strict=True):
-                    if text:
-                        names[str(key)] = shortened(plain_line(text), _NAME)
+                own = zip(*(python_values(table[n]) for n in (graph.key, prop)), strict=True)
+                texts = {key: plain_line(str(text)) for key, text in own if text and key in keys}
+                names |= {key: shortened(text, _NAME) for key, text in texts.items()}
     return names

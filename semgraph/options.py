@@ -129,6 +129,16 @@ class RefreshOptions:
     dry_run: bool = _option(False, "--dry-run", "Send nothing; count what would be.", _REFRESH)
     fresh: bool = _option(False, "--no-cache", "Ask anew about the given rows.", _REFRESH)
 
+    @property
+    def words(self) -> str:
+        """The options as typed, without those of the journal, which has new answers by now."""
+        own = (each for each in fields(self) if each.name not in ("fresh", "dry_run"))
+        typed = [
+            (each, value) for each in own if (value := getattr(self, each.name)) != each.default
+        ]
+        flags = ((each.metadata["flag"].spelling.split(" ")[0], value) for each, value in typed)
+        return "".join(f" {name}" if value is True else f" {name} {value}" for name, value in flags)
+
 
 _LIMITED = ("run", *_REFRESH, "compare", "serve")
 

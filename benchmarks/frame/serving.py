@@ -48,13 +48,15 @@ class Server:
 
 
 @contextlib.asynccontextmanager
-async def session_at(url: str, store: Store | str, **limits: Any) -> AsyncIterator[Session]:
+async def session_at(
+    url: str, store: Store | str, journal: str | bool = False, **limits: Any
+) -> AsyncIterator[Session]:
     """A session with the simulated model at an address, without a journal and records of runs."""
     llm = OpenAI(PRICED, url, "none")
     embedder = OpenAIEmbedder("stand-in", DIMENSIONS, url, "none")
     models: Any = {"llm": llm, "embedder": embedder}
     try:
-        async with Session(**models, store=store, journal=False, runs="", **limits) as session:
+        async with Session(**models, store=store, journal=journal, runs="", **limits) as session:
             yield session
     finally:
         await asyncio.gather(llm.aclose(), embedder.aclose())

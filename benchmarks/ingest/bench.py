@@ -7,7 +7,7 @@ from functools import cache, partial
 from typing import Any
 
 from benchmarks.frame import Benchmark, Case, Chart, Table
-from benchmarks.ingest.ours import graphiti, grown, run
+from benchmarks.ingest.ours import graphiti, grown, refreshed, run
 from benchmarks.ingest.streams import made
 
 STORES = {"SQLite": "memory", "Neo4j": "neo4j-local"}
@@ -66,6 +66,8 @@ STREAM = (SHIPPED, "combined, dates fused", "fused", "lean", "window: ready", "b
 WORLDS = ("small world", "world 0", "world 1", "world 2")
 GROWN = {10: 3, 100: 3, 1_000: 1, 10_000: 1}
 """How many messages of a world, and how often."""
+REFRESHED = {12: 3, 100: 3, 1_000: 1}
+"""How many messages are refreshed, and how often."""
 GROWING = {SHIPPED: 100, "bulk": 1_000, "lean": 0}
 """How many of them by default; more with --full, ten of each with --quick."""
 
@@ -100,6 +102,7 @@ def cases() -> Sequence[Case]:
     found += [_case("meetings 1000", way, "Neo4j", LATENCY, trials=1, seconds=900) for way in many]
     found += _growing()
     found += _summaries()
+    found += _refreshes()
     found += [_case("small world", way, "SQLite", 0) for way in (*STREAM, "bulk, packed by 5")]
     found += [_case("small world", way, "Neo4j", 0) for way in (GRAPHITI, "graphiti-core, bulk")]
     for stream in WORLDS[1:]:
@@ -133,6 +136,16 @@ def _summaries() -> Iterator[Case]:
             key = {"what": "summaries", "stream": told, "way": way, "store": "SQLite"}
             measure = partial(run, "add_episode", stream, STORES["SQLite"], options, 0)
             yield Case(key, measure, {"plan": "add_episode", "latency_s": 0, **options})
+
+
+def _refreshes() -> Iterator[Case]:
+    """Few messages, and many."""
+    for count, trials in REFRESHED.items():
+        for way in (SHIPPED, "bulk") if count < 1_000 else (SHIPPED,):
+            key = {"what": "refresh", "episodes": count, "way": way, "store": "SQLite"}
+            measure: Any = partial(refreshed, "add_episode", count, WAYS[way])
+            more: dict[str, Any] = {"trials": trials, "full": count >= 1_000, "seconds": 300}
+            yield Case(key, measure, {"latency_s": 0, **WAYS[way]}, quick=count == 12, **more)
 
 
 def _grown(count: int, way: str, store: str) -> Mapping[str, Any]:
@@ -182,6 +195,14 @@ BENCHMARK = Benchmark(
             note="Windows of one message. Stale: the share of the entities with facts whose summary, at the end, misses a "
             "fact that holds or has one that ended. The simulated model writes facts in their own words, so this can be "
             "counted. “Always” is a call for the entities of a message; “one by one” a call for each entity.",
+        ),
+        Table(
+            "What does a refresh cost?", "episodes, way",
+            """calls of the run=calls; CPU ms of the run=cpu_ms; CPU ms to refresh=refresh_cpu_ms; ratio=ratio:.2f;
+            sure after an edit=sure; expected=expected:.0f; asked=asked; rows changed=changes; CPU ms to apply=applied_ms""",
+            {"what": "refresh"},
+            note="Messages of a world are added, then refreshed unchanged: the journal answers all. Then one message, a "
+            "third of the way, is edited: “sure” and “expected” are what a dry run says, “asked” is what the refresh sends.",
         ),
         Table(
             "Is the graph right?", "stream, way",

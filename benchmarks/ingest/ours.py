@@ -11,6 +11,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.frame.cases import rounded
@@ -79,6 +80,47 @@ def grown(plan: str, count: int, options: Mapping[str, Any], trial: int) -> Figu
     with serving(*switches(made(f"grown {count}", trial), 0)) as server:
         job = {"plan": plan, "count": count, "options": options, "trial": trial, "url": server.url}
         return request("benchmarks.ingest.ours", job, alone=True)
+
+
+def refreshed(plan: str, count: int, options: Mapping[str, Any], trial: int) -> Figures:
+    """Add so many messages, refresh the graph, edit a third of the way, and refresh it again."""
+    stream = made(f"grown {count}", trial)
+    with serving(*switches(stream, 0)) as server:
+        return asyncio.run(_refreshed(plan, stream.rows, options, server))
+
+
+async def _refreshed(
+    plan: str, rows: Sequence[Row], options: Mapping[str, Any], server: Server
+) -> Figures:
+    named = [{**row, "uuid": f"e{n}"} for n, row in enumerate(rows)]
+    edited, at = list(named), len(named) // 3
+    edited[at] = {**named[at], "content": named[at - 1]["content"]}
+    with TemporaryDirectory() as folder:
+        journal = f"{folder}/journal.db"
+        async with session_at(server.url, f"sqlite:{folder}/graph.db", journal) as session:
+            server.reset()
+            with Watch() as first:
+                whole(await session.arun(plan, episodes=named, **options))
+            calls = on_wire(server)["calls"]
+            with Watch() as again:
+                same = await session.arefresh(plan, episodes=named, **options)
+            if same.diff or on_wire(server)["calls"] != calls:
+                raise RuntimeError("a refresh of unchanged messages asked or changed something")
+            dry = (await session.arefresh(plan, episodes=edited, dry_run=True, **options)).dry
+            new = await session.arefresh(plan, episodes=edited, **options)
+            with Watch() as applied:
+                await new.aapply()
+    figures = {
+        "calls": calls,
+        "cpu_ms": first.figures()["cpu_ms"],
+        "applied_ms": applied.figures()["cpu_ms"],
+    }
+    sure, expected = (dry.requests, dry.calls) if dry is not None else (None, None)
+    return figures | {
+        "refresh_cpu_ms": again.figures()["cpu_ms"], "ratio": round(again.cpu / first.cpu, 3),
+        "sure": sure, "expected": expected, "asked": on_wire(server)["calls"] - calls,
+        "changes": len(new.diff),
+    }  # fmt: skip
 
 
 @cache

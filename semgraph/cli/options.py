@@ -140,9 +140,8 @@ class PlanOptions:
         """The options as typed."""
         from shlex import quote
 
-        typed = {"-i": self.input, "--set": self.set, "--use": self.use, "--prompt": self.prompt}
-        preset = {"--preset": [self.preset] if self.preset else None}
-        pairs = {**typed, **preset}.items()
+        typed = {"--set": self.set, "--preset": self.preset, "--use": self.use}
+        pairs = {"-i": self.input, **typed, "--prompt": self.prompt}.items()
         return "".join(f" {name} {quote(v)}" for name, values in pairs for v in values or ())
 
     def rows(self, plan: LogicalPlan) -> dict[str, LoadedInput]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -66,7 +66,7 @@ def _refreshed(
         inputs = introduce(options, session, plan, typed, given, shown)
         began = time.monotonic()
         found = _computed(options, session, plan, how, inputs)
-        words = typed + given.words() + options.words()
+        words = typed + given.words() + how.words + options.words()
         _show(options, found, plan, words, time.monotonic() - began)
         written = None
         if may_apply and not how.dry_run and _is_wanted(options, found, yes=yes):
@@ -92,20 +92,19 @@ def _computed(
     session: Session,
     plan: LogicalPlan,
     how: RefreshOptions,
-    inputs: dict[str, LoadedInput],
+    inputs: Mapping[str, LoadedInput],
 ) -> Refresh:
     from semgraph.render.progress import watched
 
     options.talk("")
-    cut = plan.windows.input if plan.windows else ""
-    try:
-        with watched(options.err, cut, quiet=bool(options.quiet)) as progress:
-            return options.wait(
-                session.arefresh(plan, inputs=inputs, progress=progress, **vars(how))
-            )
-    except KeyboardInterrupt as error:
-        error.add_note("the graph stays as it was: the same command goes on from the journal")
-        raise
+    members = plan.windows.input if plan.windows else ""
+    with watched(options.err, members, quiet=bool(options.quiet)) as progress:
+        job = session.arefresh(plan, inputs=inputs, progress=progress, **vars(how))
+        try:
+            return options.wait(job)
+        except KeyboardInterrupt as error:
+            error.add_note("the graph stays as it was: the same command goes on from the journal")
+            raise
 
 
 def _show(
@@ -116,10 +115,11 @@ def _show(
     from semgraph.render.outcome import cost, remarks
 
     if not options.json:
-        shown = lines(found.diff, options.out.width) if found.dry is None else reasons(found.diff)
-        for line in shown:
+        diff, dry = found.diff, found.dry
+        for line in lines(diff, options.out.width) if dry is None else reasons(diff):
             options.out.print(line, soft_wrap=True)
-        options.show(*(_foreseen(found.dry) if found.dry is not None else ()))
+        if dry is not None:
+            options.show(_foreseen(dry))
         options.show("", cost(found.metrics.total(), seconds))
     if found.result.record:
         options.talk(f"(recorded: {found.result.run})")
@@ -128,12 +128,16 @@ def _show(
         options.warn(note)
 
 
-def _foreseen(dry: Foreseen) -> Iterator[str]:
+def _foreseen(dry: Foreseen) -> str:
     """What a dry run says."""
-    yield f"{plural(dry.requests, 'request')} and {plural(dry.texts, 'text')} to embed are sure to be new"
-    if dry.rows:
-        calls = "an unknown number of" if dry.calls is None else f"up to about {dry.calls:,.0f}"
-        yield f"with those that follow from them: {calls} calls for {plural(dry.rows, 'input row')}"
+    if not (dry.requests or dry.texts or dry.rows):
+        return "nothing would be asked: the journal has every answer"
+    texts = f" and {plural(dry.texts, 'text')} to embed" if dry.texts else ""
+    calls = (
+        "an unknown number" if dry.calls is None else f"about {max(dry.calls, dry.requests):,.0f}"
+    )
+    sure = f"sure to be new: {plural(dry.requests, 'request')}{texts}"
+    return f"{sure}; with those that follow up to {calls}, for {plural(dry.rows, 'input row')}"
 
 
 def _is_wanted(options: CommonOptions, found: Refresh, *, yes: bool) -> bool:
@@ -154,13 +158,11 @@ def _is_wanted(options: CommonOptions, found: Refresh, *, yes: bool) -> bool:
 
 def _document(found: Refresh, written: Written | None) -> dict[str, Any]:
     """The object that `--format json` prints."""
-    result = found.result.to_json()
+    result, rows = found.result.to_json(), vars(found.rows)
     kept = ("schema", "plan", "run", "metrics", "cost", "costs", "failed", "notes")
     return {name: result[name] for name in kept} | {
         "diff": found.diff.as_dict(),
-        "rows": {
-            name: [list(row) for row in sorted(rows)] for name, rows in vars(found.rows).items()
-        },
+        "rows": {name: [list(row) for row in sorted(own)] for name, own in rows.items()},
         "applied": written is not None,
         "written": {} if written is None else dict(written.rows),
         "foreseen": None if found.dry is None else asdict(found.dry),

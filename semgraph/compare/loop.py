@@ -77,12 +77,12 @@ async def _compared(arms: StepArms | PlanArms, bench: Bench) -> Comparison:
     result = [
         Arm(
             name,
-            arm.changes,
-            tuple(t.trial for t in attempts[name]),
+            request.arms[name].changes,
+            tuple(t.trial for t in own),
             quality[name],
             graphs.get(name),
         )
-        for name, arm in request.arms.items()
+        for name, own in attempts.items()
     ]
     facts = {"reference": arms.reference, "estimates": tuple(arms.estimates), **arms.facts()}
     return record.comparison(result, stopped=stopped, **facts)

@@ -19,7 +19,7 @@ from semgraph.compare.labels import Judge, read_labels
 from semgraph.compare.preview import of_plan, plans_preview
 from semgraph.compare.trial import Attempt, Attempts, Bench, Ledger, checked, known_rows
 from semgraph.compare.truth import RowAnswers, comparable, graph_of, read_graph_truth
-from semgraph.diff import UNCOMPARED, Change, Diff
+from semgraph.diff import ENDS, UNCOMPARED, Change, Diff
 from semgraph.display import option
 from semgraph.errors import BudgetReached, PlanError
 from semgraph.execution.outcome import ExecutorOptions
@@ -236,17 +236,11 @@ def _said(diff: Diff, change: Change) -> Hashable:
 
 def _changed(diff: Diff, change: Change, old: Mapping[str, Any]) -> Iterator[Change]:
     """The row as changed, if it differs in more than the keys of its ends."""
-    new = change.row
-
-    def same(name: str) -> bool:
-        one: Any = old.get(name)
-        other: Any = new.get(name)
-        return one == other or (
-            name in ("source", "target")
-            and diff.names.get(one, one) == diff.names.get(other, other)
-        )
-
-    names = [n for n in {**old, **new} if n not in UNCOMPARED and not same(n)]
+    before, after = (
+        {n: diff.names.get(v, v) if n in ENDS else v for n, v in row.items() if n not in UNCOMPARED}
+        for row in (old, change.row)
+    )
+    names = [n for n in {**before, **after} if before.get(n) != after.get(n)]
     if names:
-        before, after = ({name: row.get(name) for name in names} for row in (old, new))
-        yield replace(change, sign="~", before=before, after=after)
+        was, now = ({name: row.get(name) for name in names} for row in (old, change.row))
+        yield replace(change, sign="~", before=was, after=now)

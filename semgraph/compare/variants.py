@@ -65,10 +65,10 @@ def read_variants(
     """
     if isinstance(variants, str):
         what, hint = f'variants is the text "{variants}"', f'write a list: variants=["{variants}"]'
-        raise PlanError(Problem(what, hint=hint))
+        raise PlanError(what, hint=hint)
     if variants and grid:
         what = "a grid makes the variants itself"
-        raise PlanError(Problem(what, hint="give variants or grid"))
+        raise PlanError(what, hint="give variants or grid")
     if isinstance(variants, Path):
         return _of_file(read_file(variants, "file of variants"), variants.parent)
     written = dict(_of_grid(grid)) if grid else variants or {}
@@ -76,7 +76,7 @@ def read_variants(
     if not by_name:
         typed = "--step STEP --implementations A,B; or whole plans: --variant NAME:KEY=VALUE …"
         hint = command(typed, 'name variants: variants=["per_row", "packed(rows=10)"]')
-        raise PlanError(Problem("there is nothing to compare", hint=hint))
+        raise PlanError("there is nothing to compare", hint=hint)
     return checked({name: partial(_variant, name, own, step) for name, own in by_name.items()})
 
 
@@ -84,7 +84,7 @@ def _named(variants: list[str]) -> dict[str, str]:
     twice = next((variant for i, variant in enumerate(variants) if variant in variants[:i]), None)
     if twice is not None:
         hint = f'to compare a variant with itself, name both: variants={{"a": "{twice}", "b": "{twice}"}}'
-        raise PlanError(Problem(f'duplicate variant "{twice}"', hint=hint))
+        raise PlanError(f'duplicate variant "{twice}"', hint=hint)
     return {variant: variant for variant in variants}
 
 
@@ -93,7 +93,7 @@ def _of_grid(grid: Grid) -> Iterator[tuple[str, dict[str, Any]]]:
     for key, values in grid.items():
         if isinstance(values, str) or not isinstance(values, Sequence) or not values:
             hint = f'write a list: grid={{"{key}": [...]}}'
-            raise PlanError(Problem(f"the grid has no list of values for {key}", hint=hint))
+            raise PlanError(f"the grid has no list of values for {key}", hint=hint)
     for values in product(*grid.values()):
         yield ", ".join(map(_shown, values)), dict(zip(grid, values, strict=True))
 
@@ -115,11 +115,11 @@ def _variant(name: str, value: Any, step: str | None) -> Variant:
                 "these variants do not name their step",
                 f"name it: {option('step', '...')}",
             )
-            raise PlanError(Problem(what, hint=f"{hint}; or compare whole plans, by KEY=VALUE"))
+            raise PlanError(what, hint=f"{hint}; or compare whole plans, by KEY=VALUE")
         return Variant(name, {("use", step): value})
     if not isinstance(value, Mapping):
         hint = f'write {{"{name}": {{KEY: VALUE}}}}; keys are {KEYS}'
-        raise PlanError(Problem(f"variant {name} is {value!r}", hint=hint))
+        raise PlanError(f"variant {name} is {value!r}", hint=hint)
     flat: dict[str, Any] = {}
     for key, part in value.items():
         is_table = isinstance(part, Mapping) and key in TABLES
@@ -139,11 +139,11 @@ def _place(name: str, key: str, value: Any) -> tuple[str, str]:
         return "use", key
     if table in TABLES:
         write = "write on or off" if dot else f"write {key}.NAME, or a mapping"
-        raise PlanError(Problem(f"variant {name}: {key} is {value!r}", hint=write))
+        raise PlanError(f"variant {name}: {key} is {value!r}", hint=write)
     step = f'did you mean "{near}"? A step of this name is "use.{key}"'
     hint = did_you_mean(table, TABLES) if dot else step
     what, there = f'variant {name}: unknown key "{key}"', f"keys: {KEYS}"
-    raise PlanError(Problem(what, there=there, hint=hint))
+    raise PlanError(what, there=there, hint=hint)
 
 
 _COMMA = re.compile(r",(?![^()]*\)|[^\[\]]*\]|[^{}]*\})")  # outside of brackets
@@ -164,7 +164,7 @@ def _of_file(document: Document, folder: Path) -> dict[str, Variant]:
     data, problems, result = document.data, list[Problem](), dict[str, Variant]()
     if not isinstance(data, Mapping) or not all(isinstance(v, Mapping) for v in data.values()):
         hint = "write NAME: {KEY: VALUE} for each variant"
-        raise PlanError(Problem("a mapping of variants", position=document.position(), hint=hint))
+        raise PlanError("a mapping of variants", position=document.position(), hint=hint)
     for name, written in data.items():
         changes = dict(_variant(name, written, None).changes)
         for (table, key), value in changes.items():

@@ -425,15 +425,10 @@ async def wrong_ids(candidate: Candidate) -> None:
         except Broken as broken:
             if isinstance(broken, Stuck):
                 raise
-            if not _ranks(llm):
+            if not any('"ranking"' in request.schema for request in llm.inner.requests):
                 raise Broken(
                     f"{' '.join((change.__doc__ or '').split()).rstrip('.').lower()}: {broken}"
                 ) from None
-
-
-def _ranks(llm: Faulty) -> bool:
-    """Whether rankings were requested: without a ranking, rows may be errors."""
-    return any('"ranking"' in request.schema for request in llm.inner.requests)
 
 
 async def cancelled(candidate: Candidate) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -22,6 +22,7 @@ from semgraph.errors import ConcurrentWrite, DataError, EngineError, Problem
 from semgraph.execution.outcome import ExecutorOptions, RunOutcome
 from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import InputRows, Window
+from semgraph.formats import shortened
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.sinks import Delete, Merge, Sink
 from semgraph.physical.plan import SinkSpec
@@ -214,11 +215,7 @@ def writes_of(sinks: Sinks) -> Writes:
         rows, problems = one_row_a_key(batch.visible(), key, unite, key_column)
         unwritten += [Unwritten(spec, batch, place, problem) for place, problem in problems.items()]
         writes.append((_write(spec.sink, rows, unite), (spec, batch)))
-    writes.sort(
-        key=lambda pair: (
-            0 if isinstance(pair[0], Deletion) else 1 if isinstance(pair[0], NodeWrite) else 2
-        )
-    )
+    writes.sort(key=lambda pair: (Deletion, NodeWrite, EdgeWrite).index(type(pair[0])))
     return Writes(
         WriteBatch(tuple(write for write, _ in writes)),
         tuple(origin for _, origin in writes),
@@ -293,7 +290,7 @@ def _no_key(rows: pa.Table, place: int, key: str, key_column: str) -> Problem:
 def _differs(
     rows: pa.Table, key: str, name: str, before: Mapping[str, Any], row: Mapping[str, Any]
 ) -> Problem:
-    two = f"{_cut(_json(before[name]))} and {_cut(_json(row[name]))}"
+    two = f"{shortened(_json(before[name]), _LONG)} and {shortened(_json(row[name]), _LONG)}"
     hint = f"make one row of them before: {{distinct: [{key}]}} keeps the first, aggregate puts them together"
     if pa.types.is_list(rows.schema.field(name).type):
         hint += f"; unite: [{name}] unites lists"
@@ -306,14 +303,8 @@ def _shown(rows: pa.Table, place: int) -> str:
         [f.name for f in rows.schema if pa.types.is_fixed_size_list(f.type)]
     ).slice(place, 1)
     values = {name: value for name, value in row.to_pylist()[0].items() if value is not None}
-    return (
-        _cut(", ".join(f"{name} {_json(value)}" for name, value in values.items()))
-        or "all of it is NULL"
-    )
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _LONG else text[: _LONG - 1] + "…"
+    shown = ", ".join(f"{name} {_json(value)}" for name, value in values.items())
+    return shortened(shown, _LONG) or "all of it is NULL"
 
 
 def _json(value: object) -> str:
@@ -323,13 +314,6 @@ def _json(value: object) -> str:
 
 COMMIT = "commit"
 _AT_ONCE = 8  # concurrent transactions of different partitions
-
-
-class Times(NamedTuple):
-    """`$now` of a window, and of the steps that ran ahead of it."""
-
-    now: datetime
-    begun: datetime
 
 
 @dataclass(frozen=True)
@@ -391,11 +375,17 @@ class Commits:
         return ready, unwritten
 
     async def commit_window(
-        self, window: Window, rows: InputRows, sinks: Sinks, times: Times,
+        self,
+        window: Window,
+        rows: InputRows,
+        sinks: Sinks,
         firsts: Sinks,
-    ) -> CommitAttempt:  # fmt: skip
+        now: datetime,
+        begun: datetime,
+    ) -> CommitAttempt:
         """Write a window with its commit markers, in one transaction. If rows cannot be written,
-        write nothing. `firsts` are the rows that were written before, which the markers list too.
+        write nothing. `firsts` are the rows that were written before, which the markers list too;
+        `begun` is `$now` of the steps that ran ahead.
 
         A partition stops if another run wrote it first, or if it has an error that belongs to no
         row.
@@ -408,7 +398,7 @@ class Commits:
                 [(spec, batch.of_input_rows(window.rows)) for spec, batch in each]
                 for each in (sinks, firsts)
             )
-            marker = self._marker(window, rows, times, head)
+            marker = self._marker(window, rows, now, begun, head)
             unwritten = await self._write(own, marker, first)
         except DataError as error:
             note = f'group "{rows.partitions[window.partition]}" stopped: {error}'
@@ -440,19 +430,21 @@ class Commits:
                 return writes.refused(error)
         return []
 
-    def _marker(self, window: Window, rows: InputRows, times: Times, head: str) -> CommitMarker:
+    def _marker(
+        self, window: Window, rows: InputRows, now: datetime, begun: datetime, head: str
+    ) -> CommitMarker:
         return CommitMarker(
             plan=self.plan.logical.name,
             partition=rows.partitions[window.partition],
             rows=tuple(rows.keys[row] for row in window.rows),
             fingerprint=self.options.fingerprint,
-            now=times.now,
+            now=now,
             run=self.options.run,
             before=self.heads[window.partition],
             head=head,
             witness=witness_of(self.plan.logical),
             contents=tuple(rows.contents[row] for row in window.rows),
-            begun=times.begun,
+            begun=begun,
             parts=self.options.parts,
         )
 

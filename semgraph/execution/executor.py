@@ -26,7 +26,7 @@ from collections.abc import (
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import chain, groupby, takewhile
+from itertools import chain, takewhile
 from sys import intern
 from typing import Any, TypeVar
 
@@ -40,7 +40,6 @@ from semgraph.execution.commit import (
     Commits,
     Refused,
     Sinks,
-    Times,
     failures_of,
     nothing_written,
     without,
@@ -54,7 +53,6 @@ from semgraph.execution.runtime import Runtime
 from semgraph.execution.windows import (
     Confinement,
     InputRows,
-    RecordedWindow,
     Wave,
     Window,
     cut,
@@ -113,17 +111,17 @@ def batches_of_inputs(
 async def committed_rows(store: Store, plan: str, rows: InputRows) -> set[int]:
     """The rows with a commit marker, which a run skips. Raises StoreUnavailable."""
     committed: set[str] = set()
-    asked = _skippable(rows)
+    asked = _keys_of(rows)
     for piece in in_pieces(asked, _MARKERS):
         for state in (await store.states(plan, piece)).values():
             committed.update(state.committed)
     return {m for m, key in enumerate(rows.keys) if key in committed and m not in rows.bare}
 
 
-def _skippable(rows: InputRows) -> dict[str, list[str]]:
-    """The ids of the rows that a commit marker lets a run skip, by partition."""
+def _keys_of(rows: InputRows) -> dict[str, list[str]]:
+    """The ids of the rows, by partition."""
     return {
-        name: [rows.keys[m] for m in own if m not in rows.bare]
+        name: [rows.keys[m] for m in own]
         for name, own in zip(rows.partitions, rows.of, strict=True)
     }
 
@@ -144,7 +142,6 @@ class Executor:
         self._inputs: InputBatches = {}
         self._run_wide: dict[PhysicalNode, Batch] = {}
         self._wave_of: list[int] = []  # the number of the wave into which each input row was cut
-        self._recorded: Mapping[int, RecordedWindow] = {}  # by input row
         self._now: datetime | None = None  # the time of all slices, if their windows may be joined
 
     async def run(self, inputs: Mapping[str, pa.Table]) -> RunOutcome:
@@ -255,7 +252,8 @@ class Executor:
         places = {windowing.input: values(rows.rows.column(INPUT_ROW))}
         self._inputs = batches_of_inputs(self.plan, tables, places, self.runtime.lineage)
         await self._compute_run_wide()
-        waves = self._waves(rows, pending)
+        again = self.options.windows
+        waves = recut(rows, again) if again else cut(self.windowing, pending)
         self.runtime.confinement = Confinement.of(rows, waves)
         self._wave_of = [0] * len(rows.keys)
         for number, wave in enumerate(waves):
@@ -268,25 +266,16 @@ class Executor:
                 for wave in slice_.waves:
                     await self._wave(wave, slice_)
 
-    def _waves(self, rows: InputRows, pending: Mapping[int, Sequence[int]]) -> list[Wave]:
-        """The waves of the rows that have no commit marker, or of recorded windows."""
-        if not self.options.windows:
-            return cut(self.windowing, pending)
-        waves, self._recorded = recut(rows, self.options.windows)
-        return waves
-
-    def _time(self, name: str, rows: Sequence[int], *, ahead: bool = False) -> datetime:
-        """`$now` of a slice or a wave: that of the recorded window of its rows, or the current time."""
-        window = self._recorded.get(rows[0]) if self._recorded else None
-        if window is None:
+    def _time(self, name: str, window: Window, *, ahead: bool = False) -> datetime:
+        """`$now` of a slice or a wave with a window: that of the recorded one, or the current time."""
+        if window.recorded is None:
             return self.options.now(name)
-        return window.begun if ahead else window.now
+        return window.recorded.begun if ahead else window.recorded.now
 
     @contextmanager
-    def _asking(self, rows: Sequence[int]) -> Iterator[None]:
+    def _asking(self, window: Window) -> Iterator[None]:
         """Ask the model anew about windows that ask for it."""
-        window = self._recorded.get(rows[0]) if self._recorded else None
-        token = FRESH.set(window is not None and window.fresh)
+        token = FRESH.set(window.recorded is not None and window.recorded.fresh)
         try:
             yield
         finally:
@@ -297,12 +286,7 @@ class Executor:
         stops, the others are cancelled, and what was computed is recorded and counted.
         """
         in_batches = bool(self.runtime.batched_operators)
-        cut_slices = (
-            self._recorded_slices(waves)
-            if self._recorded
-            else slices(self.windowing, waves, in_batches=in_batches)
-        )
-        remaining = deque(enumerate(cut_slices))
+        remaining = deque(enumerate(slices(self.windowing, waves, in_batches=in_batches)))
         running: deque[RunningSlice] = deque()
         turn = Turn()
         turn.end()
@@ -329,39 +313,27 @@ class Executor:
             for slice_ in chain.from_iterable(task.result() for task in computed_slices(running)):
                 slice_.flush(None)
 
-    def _recorded_slices(self, waves: Iterable[Wave]) -> Iterator[tuple[Wave, ...]]:
-        """Consecutive recorded waves that began at the same time, at most `ahead` windows."""
-
-        def of(wave: Wave) -> tuple[datetime, bool]:
-            window = self._recorded[wave[0].rows[0]]
-            return window.begun, window.fresh
-
-        for _, group in groupby(waves, of):
-            same: list[Wave] = []
-            for wave in group:
-                if same and sum(map(len, same)) + len(wave) > self.windowing.ahead:
-                    yield tuple(same)
-                    same = []
-                same.append(wave)
-            yield tuple(same)
-
     async def _pending(self, rows: InputRows) -> dict[int, list[int]]:
         """Input rows without a commit marker, by partition."""
         committed: dict[str, str] = {}  # the run that committed each row, by its id
         changed, contents = 0, dict[str, str]()
+        bare = {rows.keys[m] for m in rows.bare}
         numbers = {name: number for number, name in enumerate(rows.partitions)}
         async for name, state in self._states(rows):
             self.commits.heads.setdefault(numbers[name], state.head)
             committed |= {row: intern(marker.run) for row, marker in state.committed.items()}
             changed += sum(
                 marker.fingerprint != self.options.fingerprint
-                for marker in state.committed.values()
+                for row, marker in state.committed.items()
+                if row not in bare
             )
             contents |= {row: m.content for row, m in state.committed.items() if m.content}
         pending = {
             number: [m for m in own if m in rows.bare or rows.keys[m] not in committed]
             for number, own in enumerate(rows.of)
         }
+        for m in rows.bare:  # the values of the row are those that were committed
+            rows.contents[m] = contents.get(rows.keys[m], "")
         for m, key in enumerate(rows.keys):
             if key in committed and m not in rows.bare:
                 self.outcome.skipped_by.setdefault(committed[key], []).append(m)
@@ -372,21 +344,13 @@ class Executor:
                 f"the plan, its parameters or its implementations changed since {changed} of these rows were "
                 f"written: they stay as written; {refresh} brings them up to date"
             )
-        if contents and (edited := self._edited(rows, contents)):
+        pairs = zip(rows.keys, rows.contents, strict=True) if contents else ()
+        if edited := sum(contents.get(key, content) != content for key, content in pairs):
             verb = "is" if edited == 1 else "are"
             self.outcome.notes.append(
                 f"{plural(edited, 'row')} {verb} in the graph with other content: {refresh}"
             )
         return pending
-
-    @staticmethod
-    def _edited(rows: InputRows, contents: Mapping[str, str]) -> int:
-        """The number of rows whose values differ from those that were committed."""
-        return sum(
-            contents.get(key, content) != content
-            for m, (key, content) in enumerate(zip(rows.keys, rows.contents, strict=True))
-            if m not in rows.bare
-        )
 
     async def _states(self, rows: InputRows) -> AsyncIterator[tuple[str, PartitionState]]:
         """The heads of the partitions, and the commit markers of the rows that may be skipped.
@@ -397,7 +361,7 @@ class Executor:
         plan = self.plan.logical
         if not plan.writes:
             return
-        asked = dict.fromkeys(rows.partitions, ()) if self.options.again else _skippable(rows)
+        asked = dict.fromkeys(rows.partitions, ()) if self.options.again else _keys_of(rows)
         for piece in in_pieces(asked, _MARKERS):
             with count_round_trips() as trips:
                 states = await self.runtime.store.states(plan.name, piece)
@@ -444,7 +408,7 @@ class Executor:
         return end is None or self._wave_of[row] < self._wave_of[end]
 
     async def _slice(self, waves: tuple[Wave, ...], name: str, turn: Turn) -> Slice:
-        first = [row for wave in waves for window in wave for row in window.rows]
+        first = waves[0][0]
         slice_ = Slice(waves, self._now or self._time(name, first, ahead=True))
         if self.windowing.by_readiness:  # all windows of a slice are ready at once
             slice_.waves = joined(self.windowing, waves)
@@ -453,7 +417,7 @@ class Executor:
         if not windows:
             return slice_
         slice_.rows = {row: window.rows for window in windows for row in window.rows}
-        slice_.replies = self._replies()
+        slice_.replies = {} if self.runtime.remembers else None
         known = self._known(windows)
         async with Evaluation(
             self.runtime, known, slice_.now, windows, replies=slice_.replies, held=True
@@ -496,9 +460,6 @@ class Executor:
         if self.runtime.confinement is None:
             raise EngineError("windows without input rows")
         return self.runtime.confinement
-
-    def _replies(self) -> Replies | None:
-        return {} if self.runtime.remembers else None
 
     async def _ahead_without_lost(self, slice_: Slice, windows: list[Window]) -> list[Window]:
         """Recompute the nodes that run ahead without the lost rows of the windows, until no window
@@ -561,8 +522,11 @@ class Executor:
         """
         failed = self.outcome.failed_rows
         left = (
-            Window(p, tuple(row for row in rows if row not in failed and self._is_open(p, row)))
-            for p, rows in ((window.partition, window.rows) for window in windows)
+            replace(
+                w,
+                rows=tuple(r for r in w.rows if r not in failed and self._is_open(w.partition, r)),
+            )
+            for w in windows
         )
         return [window for window in left if window.rows]
 
@@ -585,7 +549,7 @@ class Executor:
         windows = self._without_failed(wave)
         refused: set[Refused] = set()
         while windows:
-            now = self._time(f"wave {windows[0].rows[0]}", windows[0].rows)
+            now = self._time(f"wave {windows[0].rows[0]}", windows[0])
             try:
                 windows = await self._ahead_without_lost(slice_, windows)
                 if not windows:
@@ -611,7 +575,7 @@ class Executor:
             self.runtime, known, now, windows, replies=slice_.replies, held=True, ahead=False
         ) as evaluation:
             specs = [spec for spec in self.plan.sinks if not spec.sink.first]
-            with self._asking(windows[0].rows):
+            with self._asking(windows[0]):
                 sinks, results = await self._sinks_and_results(evaluation, specs)
             lost = self._fail(evaluation.failures)
             attempt = _WaveAttempt(evaluation, windows, lost, sinks, results, slice_, now)
@@ -654,11 +618,7 @@ class Executor:
         recorder.keep()
         results = await all_ended(
             self.commits.commit_window(
-                window,
-                input_rows,
-                sinks,
-                Times(attempt.now, attempt.slice.now),
-                attempt.slice.firsts,
+                window, input_rows, sinks, attempt.slice.firsts, attempt.now, attempt.slice.now
             )
             for window in good
         )
@@ -797,13 +757,17 @@ def slices(
     Slices double until they reach that size if a failed row stops its partition, so that few
     requests are wasted, and if windows are formed of the rows that are ready, so that few rows wait
     for others. With requests in batches they have that size from the second slice on, because a
-    batch takes as long for few rows as for many.
+    batch takes as long for few rows as for many. Recorded waves are together if they began at the
+    same time.
     """
     slowly = (windowing.on_error == "stop" or windowing.by_readiness) and not in_batches
     most = max(windowing.ahead // (4 if windowing.by_readiness else 2), 1)
     size, current = 1, list[Wave]()
     count = 0
     for wave in waves:
+        if current and _beginning(wave) != _beginning(current[0]):
+            yield tuple(current)
+            current, count = [], 0
         current.append(wave)
         count += len(wave)
         if count >= size:
@@ -812,6 +776,11 @@ def slices(
             size = min(size * 2, most) if slowly else most
     if current:
         yield tuple(current)
+
+
+def _beginning(wave: Wave) -> tuple[datetime, bool] | None:
+    recorded = wave[0].recorded
+    return (recorded.begun, recorded.fresh) if recorded else None
 
 
 @dataclass
@@ -926,4 +895,4 @@ def one_by_one(windowing: Windowing, windows: Sequence[Window]) -> list[Window]:
     """
     if len(windows) > 1 or not windowing.by_readiness:
         return list(windows)
-    return [Window(window.partition, (row,)) for window in windows for row in window.rows]
+    return [replace(window, rows=(row,)) for window in windows for row in window.rows]

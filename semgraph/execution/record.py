@@ -126,13 +126,10 @@ class RunRecord:
     def describe(self, **facts: Any) -> None:
         """Add to `run.json` and write it."""
         self._facts |= facts
-        self._write("run.json", json.dumps(self._facts, indent=1, default=str, ensure_ascii=False))
+        self.text("run.json", json.dumps(self._facts, indent=1, default=str, ensure_ascii=False))
 
     def text(self, name: str, text: str) -> None:
         """Write a file of the record."""
-        self._write(name, text)
-
-    def _write(self, name: str, text: str) -> None:
         path = self.folder / name
         draft = path.with_name(path.name + ".part")
         write_private(draft, text, "backslashreplace")

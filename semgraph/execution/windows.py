@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from itertools import chain
@@ -51,8 +51,9 @@ class InputRows:
 
     @cached_property
     def contents(self) -> list[str]:
-        """The fingerprint of the values of each row."""
-        return [content_of(row) for row in self.table.select(list(self.valued)).to_pylist()]
+        """The fingerprint of the values of each row; "": a row with only a key."""
+        rows = enumerate(self.table.select(list(self.valued)).to_pylist())
+        return ["" if m in self.bare else content_of(row) for m, row in rows]
 
     @cached_property
     def rows(self) -> pa.Table:
@@ -67,10 +68,13 @@ def content_of(row: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Window:
-    """Input rows of one partition that run and commit together."""
+    """Input rows of one partition that run and commit together. `recorded` is the window that is
+    computed again.
+    """
 
     partition: int
     rows: tuple[int, ...]
+    recorded: RecordedWindow | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -207,7 +211,7 @@ def _numbered(windowing: Windowing, table: pa.Table) -> InputRows:
         for i, key in enumerate(keys):
             if key in seen:
                 msg = f'input {windowing.input}: rows {seen[key] + 1} and {i + 1} have the same {windowing.key} "{key}"'
-                raise InputError(Problem(msg, hint="give each row its own, or none"))
+                raise InputError(msg, hint="give each row its own, or none")
             seen[key] = i
     turns = values(table.column(TURN))
     of: list[list[int]] = [[] for _ in numbers]
@@ -241,38 +245,35 @@ def cut(windowing: Windowing, pending: Mapping[int, Sequence[int]]) -> list[Wave
     return waves
 
 
-def recut(
-    rows: InputRows, recorded: Sequence[RecordedWindow]
-) -> tuple[list[Wave], dict[int, RecordedWindow]]:
-    """Recorded windows in waves, in their order in each partition, and the window of each row. The
-    windows of a wave are of different partitions and have the same times.
+def recut(rows: InputRows, recorded: Sequence[RecordedWindow]) -> list[Wave]:
+    """Recorded windows in waves, in their order in each partition. The windows of a wave are of
+    different partitions and have the same times.
     """
     places, partitions = (
         {key: i for i, key in enumerate(own)} for own in (rows.keys, rows.partitions)
     )
-    queues: dict[int, deque[tuple[Window, RecordedWindow]]] = {}
-    for each in recorded:
-        window = Window(partitions[each.partition], tuple(places[key] for key in each.rows))
-        queues.setdefault(window.partition, deque()).append((window, each))
-    window_of = {
-        m: each for queue in queues.values() for window, each in queue for m in window.rows
-    }
-    waiting: dict[RecordedWindow, list[int]] = {}  # partitions, by the times of their next window
+    queues: dict[str, deque[RecordedWindow]] = {}
+    for window in recorded:
+        queues.setdefault(window.partition, deque()).append(window)
+    waiting: dict[RecordedWindow, list[deque[RecordedWindow]]] = {}  # by the next window's times
 
-    def wait(number: int) -> None:
-        if queue := queues[number]:
-            times = replace(queue[0][1], partition="", rows=())
-            waiting.setdefault(times, []).append(number)
+    def wait(queues: Iterable[deque[RecordedWindow]]) -> None:
+        for queue in filter(None, queues):
+            waiting.setdefault(replace(queue[0], partition="", rows=()), []).append(queue)
 
-    for number in queues:
-        wait(number)
+    wait(queues.values())
     waves: list[Wave] = []
     while waiting:
-        numbers = waiting.pop(next(iter(waiting)))
-        waves.append(tuple(queues[number].popleft()[0] for number in numbers))
-        for number in numbers:
-            wait(number)
-    return waves, window_of
+        due = waiting.pop(next(iter(waiting)))
+        windows = [queue.popleft() for queue in due]
+        waves.append(
+            tuple(
+                Window(partitions[w.partition], tuple(places[key] for key in w.rows), w)
+                for w in windows
+            )
+        )
+        wait(due)
+    return waves
 
 
 def _windows(windowing: Windowing, partition: int, rows: Sequence[int]) -> Iterator[Window]:

@@ -205,7 +205,8 @@ def refuse_volatile(scalar: Scalar, con: duckdb.DuckDBPyConnection) -> None:
     volatile = _catalog(con).volatile
     name = next((word for word in words if word in volatile), None)
     if name is None and any(
-        _one_argument_age(call) for call in scalar.shared_ast.find_all(exp.Anonymous)
+        str(call.this).lower() == "age" and len(call.expressions) == 1
+        for call in scalar.shared_ast.find_all(exp.Anonymous)
     ):
         raise Fault(
             '"age" of one time depends on today\'s date',
@@ -224,10 +225,6 @@ def _refuse_foreign(scalar: Scalar) -> None:
     name = next((name for name in called_in(scalar.text) if name not in known), None)
     if name is not None:
         raise _no_function(scalar, name)
-
-
-def _one_argument_age(call: exp.Anonymous) -> bool:
-    return str(call.this).lower() == "age" and len(call.expressions) == 1
 
 
 ORDINAL = "_o"

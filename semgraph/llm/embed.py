@@ -31,7 +31,7 @@ from semgraph.llm.local import Cancelled, Worker, default_threads, encodable, fe
 from semgraph.llm.openai import Wire, endpoint_name
 from semgraph.llm.replies import counts, vectors
 from semgraph.llm.services import OPENAI, Service
-from semgraph.llm.tokens import Price, TokenCounter, cost
+from semgraph.llm.tokens import CountsTokens, Price, TokenCounter, cost
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -45,7 +45,7 @@ _LENGTH = FaultKind(
 )
 
 
-class OpenAIEmbedder:
+class OpenAIEmbedder(CountsTokens):
     """Embeds texts over `POST {base_url}/embeddings`.
 
     Each call is one attempt. `semgraph.llm.stack` adds retries, limits, budget and journal, and
@@ -95,10 +95,6 @@ class OpenAIEmbedder:
             for error in (await self.embed(["dimensions"])).failed.values():
                 raise error
         return max(self._lengths, key=self._lengths.__getitem__)
-
-    def count_tokens(self, text: str) -> int:
-        """Tokens of a text, by OpenAI's tokenizer for its models, else one per four bytes."""
-        return self._counter.count(text)
 
     def dollars(self, usage: Usage) -> float | None:
         """The cost of tokens, or None if no price is known."""

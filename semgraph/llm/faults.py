@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from semgraph.errors import ModelUnavailable, RowError
+from semgraph.formats import shortened
 from semgraph.llm.replies import UnreadableReply, count, first_of, mapping, sequence, text_of
 from semgraph.llm.services import OPENAI
 from semgraph.privacy import redacted
@@ -330,4 +331,4 @@ def _problem(error: Any) -> str:
 def _short(text: str) -> str:
     # Redact before shortening: a part of a key is secret, too.
     line = redacted(" ".join(text.split()))
-    return line if len(line) <= _LONGEST_QUOTE else line[: _LONGEST_QUOTE - 1] + "…"
+    return shortened(line, _LONGEST_QUOTE)

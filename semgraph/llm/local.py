@@ -113,14 +113,8 @@ class Local(Free):
         return (self._tokenizer() or self._estimate)(encodable(text))
 
     async def complete(self, request: Request) -> Reply:
-        """Answer one request, after earlier ones. Cancellation stops the model within about a
+        """As `LLM.complete`, after earlier requests. Cancellation stops the model within about a
         second.
-
-        Raises:
-            RowError: `truncated` at max_tokens; `rejected`: the prompt is longer than the context,
-                or llama.cpp cannot enforce the schema.
-            ModelUnavailable: The extra is not installed, the file cannot be downloaded, or the
-                model does not load.
         """
         return await self._worker.run(lambda cancelled: self._answer(request, cancelled))
 

@@ -38,7 +38,15 @@ from semgraph.llm.replies import (
     mapping,
 )
 from semgraph.llm.services import OPENAI, Service, Structured
-from semgraph.llm.tokens import LOGPROBS, Price, TokenCounter, cost, prompt_tokens, word_logprobs
+from semgraph.llm.tokens import (
+    LOGPROBS,
+    CountsTokens,
+    Price,
+    TokenCounter,
+    cost,
+    prompt_tokens,
+    word_logprobs,
+)
 from semgraph.privacy import learn, learn_from_addresses, without_password
 
 if TYPE_CHECKING:
@@ -398,7 +406,7 @@ class RequestBody(bytes):
     without: tuple[str, ...]  # members omitted after a refusal of this request, in order
 
 
-class OpenAI:
+class OpenAI(CountsTokens):
     """A model behind `POST {base_url}/chat/completions`, which enforces the answer's JSON Schema.
 
     Each request is one attempt; `semgraph.llm.stack` adds retries, limits, budget and journal.
@@ -465,15 +473,6 @@ class OpenAI:
         """The limits of the model."""
         lacking = self._reasoning or "logprobs" in self.refused
         return replace(self._limits, logprobs=False) if lacking else self._limits
-
-    @property
-    def exact_tokens(self) -> bool:
-        """Whether the model uses a tokenizer of OpenAI."""
-        return self._counter.exact
-
-    def count_tokens(self, text: str) -> int:
-        """Count the tokens of a text: OpenAI's tokenizer for its models, else one per four bytes."""
-        return self._counter.count(text)
 
     def dollars(self, usage: Usage) -> float | None:
         """The cost of tokens, or None if no price is known."""

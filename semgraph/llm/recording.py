@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from semgraph.errors import ModelUnavailable, PlanError, Position, Problem, RowError
+from semgraph.formats import shortened
 from semgraph.llm.base import (
     LLM,
     Embedder,
@@ -40,7 +41,7 @@ from semgraph.llm.base import (
     Wrapper,
 )
 from semgraph.llm.stack import bound
-from semgraph.llm.tokens import TokenCounter
+from semgraph.llm.tokens import CountsTokens, TokenCounter
 from semgraph.privacy import write_private
 
 VERSION = 1
@@ -135,22 +136,7 @@ class Recording:
         return recording
 
     def _lines(self) -> Iterator[dict[str, Any]]:
-        yield self._head()
-        for fingerprint, answer in sorted(
-            self.answers.items(), key=lambda item: (item[1].step, item[1].asks, item[0])
-        ):
-            yield answer.line(fingerprint)
-        for text in sorted(self.vectors):
-            yield {
-                "embeds": text,
-                "vector": base64.b64encode(self.vectors[text].astype("<f4").tobytes()).decode(),
-            }
-        for text, error in sorted(self.unembedded.items()):
-            yield {"embeds": text, "error": list(error)}
-
-    def _head(self) -> dict[str, Any]:
-        """The first line."""
-        return {
+        yield {
             "recording": VERSION,
             "model": self.model,
             "limits": [
@@ -168,6 +154,17 @@ class Recording:
             "date": self.date,
             "now": {name: self.now[name].isoformat() for name in sorted(self.now)},
         }
+        for fingerprint, answer in sorted(
+            self.answers.items(), key=lambda item: (item[1].step, item[1].asks, item[0])
+        ):
+            yield answer.line(fingerprint)
+        for text in sorted(self.vectors):
+            yield {
+                "embeds": text,
+                "vector": base64.b64encode(self.vectors[text].astype("<f4").tobytes()).decode(),
+            }
+        for text, error in sorted(self.unembedded.items()):
+            yield {"embeds": text, "error": list(error)}
 
     def _take(self, line: dict[str, Any], *, first: bool) -> None:
         if first:
@@ -225,7 +222,7 @@ def parts(request: Request) -> dict[str, str]:
 def excerpt(request: Request) -> str:
     """The beginning of the last message, on one line."""
     text = " ".join(request.messages[-1].content.split()) if request.messages else ""
-    return text if len(text) <= _EXCERPT else text[: _EXCERPT - 1] + "…"
+    return shortened(text, _EXCERPT)
 
 
 def _hash(value: Any) -> str:
@@ -241,7 +238,7 @@ _CHANGED = {
 }
 
 
-class Recorded(Free):
+class Recorded(CountsTokens, Free):
     """Replays the answers of a recorded run, on any store.
 
     A reply is `issued` and has its recorded tokens and seconds, so tables show those of the
@@ -271,15 +268,6 @@ class Recorded(Free):
     def limits(self) -> Limits:
         """The limits of the model that answered: they determine which rows share a request."""
         return self.recording.limits
-
-    @property
-    def exact_tokens(self) -> bool:
-        """Whether the model has a tokenizer that needs no files."""
-        return self._counter.exact
-
-    def count_tokens(self, text: str) -> int:
-        """Count tokens as during recording: without the files of a local model."""
-        return self._counter.count(text)
 
     async def complete(self, request: Request) -> Reply:
         """Return the recorded answer to an equal request.
@@ -362,7 +350,7 @@ def _call_id(request: Request) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-class RecordedEmbedder(Free):
+class RecordedEmbedder(CountsTokens, Free):
     """Replays recorded vectors. Like recorded answers, they are counted and cost nothing.
 
     Args:
@@ -381,10 +369,6 @@ class RecordedEmbedder(Free):
     async def dimensions(self) -> int:
         """Length of the vectors."""
         return self.recording.dimensions
-
-    def count_tokens(self, text: str) -> int:
-        """Tokens of a text, without the files of a local model."""
-        return self._counter.count(text)
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
         """Return the recorded vectors.
@@ -455,7 +439,7 @@ class Recorder:
         self.recording.write(Path(path))
 
 
-class RecordingModel(Wrapper):
+class RecordingModel(CountsTokens, Wrapper):
     """Records the answers of a model. It counts tokens as the replay does, because the counts
     determine which rows share a request.
     """
@@ -464,15 +448,6 @@ class RecordingModel(Wrapper):
         super().__init__(inner)
         self._recording = recording
         self._counter = TokenCounter(bare_name(inner.name))
-
-    @property
-    def exact_tokens(self) -> bool:
-        """False for a model with a tokenizer that the replay may lack."""
-        return self._counter.exact
-
-    def count_tokens(self, text: str) -> int:
-        """Count the tokens of a text as the replay does."""
-        return self._counter.count(text)
 
     async def complete(self, request: Request) -> Reply:
         """Answer one request, and record the answer or the row's error."""

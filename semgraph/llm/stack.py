@@ -746,18 +746,18 @@ class NotSent(Wrapper):
     async def complete(self, request: Request) -> Reply:
         """Fail. Raises RowError."""
         self.unsent.add(request)
-        raise _not_sent()
+        raise self._error
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:
         """Give no vector."""
         del partition
         self.unsent.texts |= set(texts)
         empty = np.full((len(texts), await self.inner.dimensions()), np.nan, np.float32)
-        return Embeddings(empty, failed={i: _not_sent() for i in range(len(texts))})
+        return Embeddings(empty, failed=dict.fromkeys(range(len(texts)), self._error))
 
-
-def _not_sent() -> RowError:
-    return RowError("unsent", "a dry run sends nothing, and the journal has no answer")
+    @property
+    def _error(self) -> RowError:
+        return RowError("unsent", "a dry run sends nothing, and the journal has no answer")
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,21 @@ class TokenCounter:
             return int(_tokenizer(self._encoding).count(text.encode("utf-8", "replace").decode()))
 
 
+class CountsTokens:
+    """A model or an embedder that counts with a `TokenCounter`, without the files of a local model."""
+
+    _counter: TokenCounter
+
+    @property
+    def exact_tokens(self) -> bool:
+        """Whether the tokenizer is known."""
+        return self._counter.exact
+
+    def count_tokens(self, text: str) -> int:
+        """The tokens of a text: by OpenAI's tokenizer for its models, else one per four bytes."""
+        return self._counter.count(text)
+
+
 def token_spans(text: str) -> list[tuple[int, int]]:
     """The start and end of each token of a text, in OpenAI's newest vocabulary. Tokens that share a
     character are merged.

@@ -409,7 +409,7 @@ class LogicalPlan:
             ):
                 what = f'plan {self.name} has no role and no step "{name}" to give a model to'
                 listed = f"roles: {', '.join(roles)}; steps that call a model: {', '.join(steps)}"
-                raise PlanError(Problem(what, there=listed, hint=did_you_mean(name, there)))
+                raise PlanError(what, there=listed, hint=did_you_mean(name, there))
             use |= dict.fromkeys(matches, f"@ {name}")
         return self.using(use)
 

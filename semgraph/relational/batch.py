@@ -210,17 +210,15 @@ class Batch:
             return self._none
         if places[-1] - places[0] == len(places) - 1:
             return self.slice(places[0], len(places))
-        ids, sources = _at(self.ids, places), _at(self.sources, places)
-        if self._rows is not None:
-            rows = [self._rows[place] for place in places]
-            return Batch(self.schema, rows, None, ids, sources)
-        table = rows_at(self.table, places)
-        return Batch(self.schema, None, table, ids, sources)
+        return self._at(places)
 
     def reordered(self, places: Sequence[int]) -> Batch:
         """All rows, in the order of `places`, a permutation of their indices."""
         if all(place == i for i, place in enumerate(places)):
             return self
+        return self._at(places)
+
+    def _at(self, places: Sequence[int]) -> Batch:
         ids, sources = _at(self.ids, places), _at(self.sources, places)
         if self._rows is not None:
             rows = [self._rows[place] for place in places]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from itertools import islice, takewhile
+from itertools import islice
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
@@ -29,13 +29,14 @@ _COLOURS = {"+": "green", "-": "red", "~": "yellow"}
 _ROWS, _NAMED = 40, 3
 _NAME, _TEXT, _KEY = 60, 200, 8
 _CONTEXTS = (24, 12, 0)  # characters before the place where two texts begin to differ
+EDITED = "{} (the plan: {})"  # the value of a row that stays as it was edited
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z\Z")
 
 
 def headline(diff: Diff) -> str:
     """The number of rows by what became of them, and by kind: `2 new, 1 gone: 1 node, 2 edges`."""
     if not diff.changes:
-        return "no difference" if diff.reasons else NOTHING
+        return "no difference" if diff.reasons or diff.edited else NOTHING
     counts = diff.counts
     became = ", ".join(f"{count(counts[w])} {w}" for w in WORDS.values() if counts[w])
     parts = [plural(counts[f"{kind}s"], kind) for kind in ("node", "edge") if counts[f"{kind}s"]]
@@ -49,6 +50,12 @@ def name_of(diff: Diff, change: Change) -> str:
         return plain_line(str(change.row.get(draw.node) or "")) or _short(change.key)
     edge = plain_line(str(change.row.get(draw.edge) or change.label))
     return f"{shortened(edge, _NAME)} ─▶ {end(diff, change.ends[1])}"
+
+
+def full_name(diff: Diff, change: Change) -> str:
+    """The name with the source of an edge: `Ada ─ KNOWS ─▶ Ben`."""
+    source = f"{end(diff, change.ends[0])} ─ " if change.ends else ""
+    return source + name_of(diff, change)
 
 
 def end(diff: Diff, key: str) -> str:
@@ -80,17 +87,21 @@ def reasons(diff: Diff) -> Iterator[str]:
 
 def text_of(diff: Diff, change: Change) -> str:
     """The text of an edge."""
+    if change.ends is None:
+        return ""
     return plain_line(str(change.row.get(diff.draws.get(change.label, Draw()).text) or ""))
 
 
 def holds(diff: Diff, change: Change) -> str:
     """The period in which an edge holds, in days."""
+    if change.ends is None:
+        return ""
     draw = diff.draws.get(change.label, Draw())
     start, ended = (day(change.row.get(prop))[:10] for prop in (draw.start, draw.end))
     return f"{start or '…'} → {ended}".rstrip() if start or ended else ""
 
 
-def value(diff: Diff, prop: str, given: Any) -> str:
+def _value(diff: Diff, prop: str, given: Any) -> str:
     """A value of a property on one line."""
     if isinstance(given, str):
         if prop in ("source", "target"):
@@ -102,32 +113,38 @@ def value(diff: Diff, prop: str, given: Any) -> str:
     return cell(given) or "(none)"
 
 
-def pair(before: str, after: str, room: int) -> tuple[str, str]:
+def _pair(before: str, after: str, room: int) -> tuple[str, str]:
     """Two different texts in `room` characters, from shortly before the place where they differ."""
-    same = sum(
-        1 for _ in takewhile(lambda both: both[0] == both[1], zip(before, after, strict=False))
-    )
-    half, whole = room // 2, (before, after)
+    pairs = enumerate(zip(before, after, strict=False))
+    same = next((i for i, (one, other) in pairs if one != other), min(len(before), len(after)))
+    whole = (before, after)
     for context in _CONTEXTS:
-        skip = max(0, whole[0].rfind(" ", 0, max(0, same - context)))
-        if len(before) + len(after) > room and skip:
+        skip = whole[0].rfind(" ", 0, max(0, same - context))
+        if len(before) + len(after) > room and skip > 0:
             before, after = (f"…{text[skip:]}" for text in whole)
-    return (
-        shortened(before, max(half, room - len(after))),
-        shortened(after, max(half, room - len(before))),
-    )
+    longest = (max(room // 2, room - len(other)) for other in (after, before))
+    one, other = map(shortened, (before, after), longest)
+    return one, other
 
 
-def properties(diff: Diff, change: Change, room: int) -> Iterator[tuple[str, str, str]]:
-    """The properties of a changed row that differ: name, old and new value in `room` characters."""
+def differing(
+    diff: Diff, change: Change, room: int, form: str = "{} → {}"
+) -> Iterator[tuple[str, str]]:
+    """The properties of a changed row that differ: name, and both values in `room` characters. A list
+    of keys whose rows are changes themselves is left out.
+    """
     for name, old in change.before.items():
         new = change.after.get(name)
-        before, after = value(diff, name, old), value(diff, name, new)
+        both = (*old, *(new or ())) if isinstance(old, (list, tuple)) else ()
+        moved = [key for key in both if (key in old) != (key in (new or ()))]
+        if moved and all(isinstance(key, str) and key in diff.keys for key in moved):
+            continue
+        before, after = _value(diff, name, old), _value(diff, name, new)
         if before == after:  # they differ in spaces and lines only, or in hidden characters
             before, after = (
                 json.dumps(each, ensure_ascii=False, default=str) for each in (old, new)
             )
-        yield name, *pair(before, after, max(20, room - len(name)))
+        yield name, form.format(*_pair(before, after, max(20, room - len(name))))
 
 
 def groups(changes: Sequence[Change]) -> list[tuple[str, list[Change]]]:
@@ -179,9 +196,7 @@ def _blocks(diff: Diff, width: int) -> Iterator[list[Text]]:
                 block.append(Text(clipped(f"    {why}", width), "dim"))
             yield block
     for change in diff.edited:
-        source = f"{end(diff, change.ends[0])} ─ " if change.ends else ""
-        name = f"{source}{name_of(diff, change)}"
-        block = _row(diff, change, width, "", name, "", form="{} (the plan: {})")
+        block = _row(diff, change, width, "", full_name(diff, change), "", EDITED)
         yield [Text("kept as edited:"), *block] if change is diff.edited[0] else block
 
 
@@ -191,18 +206,15 @@ def _row(
     """A row: its sign, name, text and times; below, what differs."""
     from rich.text import Text
 
-    text, times, label = "", "", change.label
-    if change.ends:
-        text, label = shortened(text_of(diff, change), _TEXT), ""
-        times = holds(diff, change) if change.sign != "~" else ""
+    text = shortened(text_of(diff, change), _TEXT)
+    times = holds(diff, change) if change.sign != "~" else ""
+    label = "" if change.ends else change.label
     parts = [shortened(name, _TEXT), label, f'"{text}"' * bool(text), times, why]
     line, left = "  ".join(filter(None, parts)), len(lead) + 4
     found = hanging(f"{lead}{change.sign} {line}", width, left)
     block = [Text(part, _COLOURS[change.sign]) for part in found]
-    room = width - left - len(form.format("", "")) - 2
-    for prop, old, new in properties(diff, change, room):
-        told = f"{' ' * left}{prop}: {form.format(old, new)}"
-        block.append(Text(clipped(escaped(told), width)))
+    for prop, both in differing(diff, change, width - left - len(form.format("", "")) - 2, form):
+        block.append(Text(clipped(escaped(f"{' ' * left}{prop}: {both}"), width)))
     return block
 
 

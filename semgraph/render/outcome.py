@@ -4,7 +4,6 @@ failures. Also records of runs: a line for each, or a page for one.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from semgraph.diff import FILE, Diff
+from semgraph.diff import Diff
 from semgraph.execution.record import RAN, Run
 from semgraph.execution.result import RecordedTables, Result
 from semgraph.formats import (
@@ -480,9 +479,8 @@ def run_page(run: Run, width: int) -> Iterator[str]:
         yield from _counted_lines(run.metrics.get("counts") or {})
         yield f"  {written(run.facts.get('written') or {})}"
         yield cost(total(run), seconds(run) or 0.0)
-    if (changes := run.folder / FILE).exists():
+    if (diff := Diff.of_record(run.folder)) is not None:
         yield ""
-        diff = Diff.from_dict(json.loads(changes.read_text(encoding="utf-8")))
         yield from (line.plain for line in diff_lines(diff, width))
 
 

@@ -133,7 +133,7 @@ class PlanTool:
         for name in remaining:
             if name not in known:
                 every = among(name, self.arguments["properties"], "arguments")
-                raise PlanError(Problem(f'{self.name} has no argument "{name}"', **every))
+                raise PlanError(f'{self.name} has no argument "{name}"', **every)
         inputs = {
             name: self._rows(spec, remaining.get(name)) for name, spec in self.plan.inputs.items()
         }

@@ -105,15 +105,10 @@ def refuse_taken(plan: LogicalPlan, inputs: Mapping[str, Any], options: RunOptio
     for name, value in options.changed.items():
         is_of_option = callable(value) or isinstance(value, str | Path | int)
         if name in plan.inputs and name not in inputs and not is_of_option:
-            line = next(
-                (node.origin for node in walk(*plan.steps.values()) if _is_input(node, name)), None
-            )
+            nodes = (node for node in walk(*plan.steps.values()) if isinstance(node, Input))
+            line = next((node.origin for node in nodes if node.name == name), None)
             what = f'input "{name}": {name}= is an option of this call, so its rows were not read'
             raise PlanError(what, position=line, hint=f'write inputs={{"{name}": rows}}')
-
-
-def _is_input(node: Node, name: str) -> bool:
-    return isinstance(node, Input) and node.name == name
 
 
 def group_columns(plan: LogicalPlan, spec: InputSpec) -> list[str]:
@@ -174,7 +169,7 @@ def check_numbers(options: RunOptions) -> None:
         if value is not None and value < least:
             raise PlanError(f"{option(name, value)}: use a number from {least}")
     if options.seed and options.sample is None:
-        raise PlanError(Problem("a seed is for a sample", hint=f"add {option('sample', 'N')}"))
+        raise PlanError("a seed is for a sample", hint=f"add {option('sample', 'N')}")
     if options.rows is not None and options.sample is not None:
         hint = f"give {option('rows', 'N')} or {option('sample', 'N')}"
         raise PlanError("the first rows, or a sample of all", hint=hint)

@@ -107,6 +107,7 @@ class GraphStates:
         self._prints: dict[Id, Id] = {}
         self._base: set[Id] = set()  # the stored rows that the scratch copy begins with
         self.moved: set[Id] = set()  # the stored rows that the plan makes in another partition now
+        self.staying: set[Id] = set()  # own rows that stay for the sake of edits, made again or not
 
     def print_of(self, row: Id) -> Id:
         """The label of a row, and the fingerprint of its key."""
@@ -132,7 +133,8 @@ class GraphStates:
         for label in labels:
             table = tables[label.name]
             own: list[str] = values(table.column(self.graph.key))
-            mask = [not self.is_own((label.name, key)) for key in own]
+            rows_of_label = [(label.name, key) for key in own]
+            mask = [row in self.staying or not self.is_own(row) for row in rows_of_label]
             if label.kind == "edge":
                 for end in label.ends:
                     there = keys[getattr(label, end)]
@@ -148,6 +150,8 @@ class GraphStates:
         texts = {name for index in label.fulltext.values() for name in index}
         gone: dict[str, dict[int, Any]] = defaultdict(dict)
         for i, row in enumerate((label.name, key) for key in keys):
+            if row in self.staying:
+                continue
             self._base.add(row)
             written = self.before.get(self.print_of(row))
             if written is None:
@@ -166,6 +170,19 @@ class GraphStates:
             at = table.column_names.index(name)
             table = table.set_column(at, name, pa.array(column, table.schema.field(name).type))
         return table
+
+    def stays_more(self) -> bool:
+        """Note the rows that stay though the plan does not make them now. If there are more than it
+        started from, it must start from them too: its other rows may depend on them.
+        """
+        found = {
+            row
+            for row, merged in self.merged().items()
+            if merged.values is not None and row not in self.made.values
+        }
+        more = not found <= self.staying
+        self.staying |= found
+        return more
 
     def merged(self) -> dict[Id, Merged]:
         """What becomes of every row that the plan wrote or writes."""

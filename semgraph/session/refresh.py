@@ -142,7 +142,7 @@ def require_refreshable(plan: LogicalPlan, resources: Resources) -> Windowing:
     if plan.windows is None or not plan.writes:
         lacks = "windows" if plan.windows is None else "writes"
         what = f"plan {plan.name} has no {lacks}, so no markers tell which rows it wrote"
-        raise PlanError(what, hint=f"run it again: semgraph run {plan.file or plan.name}")
+        raise PlanError(what, hint=f"run it again: semgraph run {plan.name}")
     if "engine" in resources.settings.values:
         what = "a refresh runs in this process: an engine runs plans, and refreshes no graph"
         raise PlanError(what, hint="leave the engine out")
@@ -197,22 +197,37 @@ class _Refreshing:
             windows=layout.windows(),
             kind=COMPARED,
         )
-        base = await self._with_others(states.base(tables), given.partitions)
-        dimensions = await self._dimensions(base)
         unsent = Unsent() if self.options.dry_run else None
         resources = replace(self.resources, unsent=unsent)
         if unsent is not None:
             request = replace(request, runs=None)
-        async with Snapshot(graph, base, dimensions=dimensions).copy() as scratch:
-            result = await run_plan(request, resources.over(scratch))
-            made = Committed(await scratch.history(self.plan.name, rows.partitions))
-            vectors = await _scanned(scratch, graph, rows.partitions)
-            dry = await self._dry(unsent, request, made, scratch) if unsent is not None else None
-        if result.stopped:
-            kept = "" if self.options.fresh else ": the journal has the answers so far"
-            what = f"{stopped(result.stopped)}. The graph stays as it was"
-            raise BudgetReached(f"{what}. Repeat it with a higher limit{kept}", result)
-        states.made = GraphRows(graph, vectors)
+        while True:
+            base = await self._with_others(states.base(tables), given.partitions)
+            dimensions = await self._dimensions(base)
+            async with Snapshot(graph, base, dimensions=dimensions).copy() as scratch:
+                result = await run_plan(request, resources.over(scratch))
+                made = Committed(await scratch.history(self.plan.name, rows.partitions))
+                vectors = await _scanned(scratch, graph, rows.partitions)
+                dry = (
+                    await self._dry(unsent, request, made, scratch) if unsent is not None else None
+                )
+            if result.stopped:
+                kept = "" if self.options.fresh else ": the journal has the answers so far"
+                what = f"{stopped(result.stopped)}. The graph stays as it was"
+                raise BudgetReached(f"{what}. Repeat it with a higher limit{kept}", result)
+            states.made = GraphRows(graph, vectors)
+            states.after = written(graph, (w.writes or "" for _, w in made.windows))
+            shares = [_share(own, changes.new | changes.edited) for own in made.windows]
+            states.restated = frozenset(
+                at
+                for at, row in states.after.items()
+                if (share := max((shares[n] for n in row.windows), default=0.0)) == 1
+                or (share and not row.says_as(states.before.get(at)))
+            )
+            if dry is not None or not states.stays_more():
+                break
+            windows = (replace(window, fresh=False) for window in request.windows)
+            request = replace(request, windows=tuple(windows))  # fresh answers are in the journal
         return self._compared(states, committed, changes, made, vectors, result, dry)
 
     async def _dry(
@@ -332,15 +347,6 @@ class _Refreshing:
         result: Result,
         dry: Foreseen | None,
     ) -> Refresh:
-        states.after = written(self.plan.graph, (w.writes or "" for _, w in after.windows))
-        given = changes.new | changes.edited
-        shares = [_share(own, given) for own in after.windows]
-        states.restated = frozenset(
-            at
-            for at, row in states.after.items()
-            if (share := max((shares[n] for n in row.windows), default=0.0)) == 1
-            or (share and not row.says_as(states.before.get(at)))
-        )
         found = states.merged()
         parts = parts_of(self.request, self.resources)
         causes = _Causes(self.plan, states, committed, after, changes, parts)
@@ -452,7 +458,9 @@ def _diff(
             dict(merged.edited or {}),
         )
         for row, merged in found.items()
-        if merged.edited != {} or (merged.values is not None and row not in made)
+        if merged.edited != {}
+        or row in states.staying
+        or (merged.values is not None and row not in made)
     )  # fmt: skip
     diff = Diff.between(before, after, graph, edited=edited)
     changes = (

@@ -143,7 +143,7 @@ def read_resumed(ref: str, runs: Path | None) -> Resumed:
     unrecorded = Problem(f"run {run.name} ended before its rows were recorded", hint=hint)
     if run.facts.get("kind", RAN) != RAN:
         what = f"run {run.name} is a refresh, which writes all at its end: it is not resumed"
-        raise PlanError(Problem(what, hint="repeat the command"))
+        raise PlanError(what, hint="repeat the command")
     if "plan" not in run.facts or not (run.folder / INPUTS).is_dir():
         raise PlanError(unrecorded)
     try:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, get_args
@@ -149,21 +150,15 @@ async def run_plan(request: RunRequest, resources: Resources) -> Result:
     record_to = Path(options.record_to) if options.record_to else None
     with _few_collections():
         async with resources.open(logical, fresh=options.fresh, record_to=record_to) as opened:
-            return await _run_with(request, logical, resources, opened)
+            physical, notes = await _prepared(request, logical, resources, opened)
+            notes = [*map(str, logical.warnings), *request.notes, *notes]
+            return await PlanRun(request, physical, opened, resources, notes).run()
 
 
 def _need_graph(plan: LogicalPlan, logical: LogicalPlan, resources: Resources) -> None:
     """Refuse to read a store that does not exist. Raises StoreUnavailable."""
     if logical.uses_store and not (plan.writes or plan.schema_write):
         resources.need_graph()
-
-
-async def _run_with(
-    request: RunRequest, logical: LogicalPlan, resources: Resources, opened: Opened
-) -> Result:
-    physical, notes = await _prepared(request, logical, resources, opened)
-    notes = [*map(str, logical.warnings), *request.notes, *notes]
-    return await PlanRun(request, physical, opened, resources, notes).run()
 
 
 async def _prepared(
@@ -564,7 +559,7 @@ class PlanRun:
         asked = self.request.options
         options = ExecutorOptions(
             self.id, self._time_of, asked.again, asked.writes, fingerprint,
-            parts_of(self.request, self.resources), self.request.windows, self._committed,
+            parts_of(self.request, self.resources), self.request.windows, partial(self._report, ""),
             self.request.places, self.request.share is not None,
         )  # fmt: skip
         executor = Executor(runtime, options)
@@ -614,9 +609,6 @@ class PlanRun:
         if rows:
             self._report(node.step, done, total)
 
-    def _committed(self, done: int, total: int) -> None:
-        self._report("", done, total)
-
     def _report(self, step: str, done: int, total: int) -> None:
         """Report progress. An exit ends this run: it would end the event loop of other runs,
         too.
@@ -639,14 +631,11 @@ class PlanRun:
         run = self.id if self.recorder is not None else ""
         return [*self.meter.counted.lines(), *self.uniform.notes(run)]
 
-    def _notes_of_store(self) -> list[str]:
-        """The notes of the store on the run."""
-        return [note for note in _notes_of(self.opened.store) if note not in self.noted_before]
-
     async def _finish(self, status: str, why: str | None) -> None:
         outcome, stored = self.outcome, self.resources.observations()
         self.resources.owned.spent.add(self.meter.total())
-        outcome.notes += [*self._notes_of_answers(), *self._notes_of_store()]
+        outcome.notes += self._notes_of_answers()
+        outcome.notes += (n for n in _notes_of(self.opened.store) if n not in self.noted_before)
         if self.opened.journal is not None:
             outcome.notes += self.opened.journal.notes
             self.opened.journal.notes.clear()

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeAlias, TypeVar
 
 from semgraph.display import Drawing, Wrapped, command, option
-from semgraph.errors import BudgetReached, PlanError, Problem, interruptible
+from semgraph.errors import BudgetReached, PlanError, interruptible
 from semgraph.execution.record import Run
 from semgraph.execution.result import OnProgress, Result
 from semgraph.folders import plans_folder
@@ -170,7 +170,7 @@ class Session:
         self.use = dict(use or {})
         if not isinstance(models, Mapping | None):
             what, hint = "models is no mapping", 'models={"small": "openai:gpt-4.1-nano"}'
-            raise PlanError(Problem(what, hint=hint))
+            raise PlanError(what, hint=hint)
         named = {role: model for role, model in (models or {}).items() if model is not None}
         for role in named:
             check_role(role)
@@ -233,7 +233,7 @@ class Session:
         """
         if not isinstance(use, Mapping | None):
             hint = f'write use={{STEP: "{use}"}}, with the name of the step'
-            raise PlanError(Problem("use names implementations by step", hint=hint))
+            raise PlanError("use names implementations by step", hint=hint)
         with interruptible():
             of, asked = resources or self._resources, choices_over(use or {}, {})
             if isinstance(plan, (str, Path)):
@@ -249,7 +249,7 @@ class Session:
                 raise no_plan(plan)
             elif params or preset or prompts:
                 what = "parameters, presets and prompts take effect when a plan is loaded"
-                raise PlanError(Problem(what, hint="give the plan's name or path"))
+                raise PlanError(what, hint="give the plan's name or path")
             else:
                 logical = plan if isinstance(plan, LogicalPlan) else plan.to_plan()
                 logical.require_steps(asked)
@@ -456,7 +456,7 @@ class Session:
 
         if retract is not None and not complete:
             hint = f"add {command('--complete', 'complete=True')}, or leave it out"
-            raise PlanError(Problem(f"{option('retract', retract)} retracts nothing", hint=hint))
+            raise PlanError(f"{option('retract', retract)} retracts nothing", hint=hint)
         given = given_rows(plan, {**(inputs or {}), **more})
         logical = self.prepare(plan, params=params, preset=preset, use=use, prompts=prompts)
         refuse_unknown_words("refresh", logical, more, Session.arefresh)
@@ -494,10 +494,10 @@ class Session:
             return None
         if self.group is not None:
             what = f'a session of the group "{self.group}" alone runs in this process'
-            raise PlanError(Problem(what, hint="leave the engine out"))
+            raise PlanError(what, hint="leave the engine out")
         if resources.within is not None:
             what = "a session whose runs share a budget runs in this process"
-            raise PlanError(Problem(what, hint="leave the engine out"))
+            raise PlanError(what, hint="leave the engine out")
         from semgraph.session.sharded import chosen_engine
 
         return chosen_engine(resources, earlier)
@@ -803,9 +803,7 @@ class Session:
                 deleted.
         """
         if groups is None:
-            raise PlanError(
-                Problem("forget needs groups", hint="prune deletes those of all groups")
-            )
+            raise PlanError("forget needs groups", hint="prune deletes those of all groups")
         return sum(self._waiting.wait(self._resources.prune(None, groups)))
 
     @checks_arguments
@@ -815,7 +813,7 @@ class Session:
         """
         if not isinstance(older, timedelta) or older < timedelta(0):
             hint = "a timedelta from 0, such as timedelta(days=90)"
-            raise PlanError(Problem(f"prune cannot use older={older!r:.80}", hint=hint))
+            raise PlanError(f"prune cannot use older={older!r:.80}", hint=hint)
         before = time.time() - older.total_seconds()
         return self._waiting.wait(self._resources.prune(before, groups))
 
@@ -872,7 +870,7 @@ class Session:
     def _records(self) -> Path:
         """The folder of run records. Raises PlanError if the session keeps none."""
         if self.runs is None:
-            raise PlanError(Problem("this session keeps no records", hint='leave runs="" out'))
+            raise PlanError("this session keeps no records", hint='leave runs="" out')
         return self.runs
 
     async def aclose(self) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from semgraph.errors import PlanError, Problem
+from semgraph.errors import PlanError
 from semgraph.expr import Scalar
 from semgraph.logical.graph import Pattern
 from semgraph.logical.schema import Derived, Graph, Label
@@ -118,20 +118,19 @@ class MatchQuery:
 
 
 @dataclass(frozen=True)
-class NodeWrite:
-    """Merge nodes by key. `rows` has the key, the partition and every property to write, including
+class MergeWrite:
+    """Merge nodes or edges by key. `rows` has the key, the partition and every property to write, including
     vectors.
 
-    A property in `create` is written only to a new node. One in `unite` is a list that is united
+    A property in `create` is written only to a new row. One in `unite` is a list that is united
     with the stored one (stored values first, then new values in order). All others overwrite, but
     NULL never overwrites. `labels`, if it is a column, adds labels if the graph has `open: labels`.
     `attributes`, a JSON object, replaces all attributes (null attributes are dropped).
-    `only_existing` creates no nodes. JSON is stored in canonical form. `replace` sets each column,
+    `only_existing` creates no rows. JSON is stored in canonical form. `replace` sets each column,
     also to NULL, and `labels` to these labels.
 
     A key that is stored under a different partition is an error, and the batch is not written. Rows
-    without a partition are merged wherever their key is. The same holds for `EdgeWrite` and
-    `Deletion`.
+    without a partition are merged wherever their key is. The same holds for `Deletion`.
     """
 
     label: str
@@ -142,19 +141,15 @@ class NodeWrite:
     replace: bool = False
 
 
-@dataclass(frozen=True)
-class EdgeWrite:
-    """Merge edges by key, as `NodeWrite`. `rows` has `source` and `target`, keys of nodes of the
-    type's end labels. An edge is an error if its ends do not exist or are in another partition than
-    its row, or if it gives new ends to an existing edge. Then the batch is not written.
-    """
+class NodeWrite(MergeWrite):
+    """Merge nodes."""
 
-    label: str
-    rows: pa.Table
-    create: frozenset[str] = frozenset()
-    unite: frozenset[str] = frozenset()
-    only_existing: bool = False
-    replace: bool = False
+
+class EdgeWrite(MergeWrite):
+    """Merge edges. `rows` has `source` and `target`, keys of nodes of the type's end labels. An edge
+    is an error if its ends do not exist or are in another partition than its row, or if it gives new
+    ends to an existing edge. Then the batch is not written.
+    """
 
 
 @dataclass(frozen=True)
@@ -268,6 +263,12 @@ class NewContent:
     plan: str
     heads: Mapping[str, tuple[str | None, str]]
     markers: tuple[CommitMarker, ...]
+
+    @classmethod
+    def of(cls, batch: WriteBatch, marker: CommitMarker | None = None) -> NewContent:
+        """The content of one commit."""
+        own = (marker,) if marker is not None else ()
+        return cls(batch, "", {each.partition: (each.before, each.head) for each in own}, own)
 
 
 def in_pieces(rows: Mapping[str, Sequence[str]], size: int) -> Iterator[dict[str, Sequence[str]]]:
@@ -714,7 +715,7 @@ class ConfinedStore:
         del dimensions, drop
         what = f'the schema of {self.name} belongs to all groups, and this session has the group "{self._partition}" alone'
         raise PlanError(
-            Problem(what, hint=f"run plans that write the schema of {graph.name} without a group")
+            what, hint=f"run plans that write the schema of {graph.name} without a group"
         )
 
     async def statistics(self) -> Statistics:
@@ -743,7 +744,7 @@ class ConfinedStore:
             what = (
                 f'the plan writes {named}, and this session has the group "{self._partition}" alone'
             )
-            raise PlanError(Problem(what, hint="nothing of these rows was written"))
+            raise PlanError(what, hint="nothing of these rows was written")
 
 
 def _values(rows: pa.Table, column: str) -> list[Any]:

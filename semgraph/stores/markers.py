@@ -4,15 +4,16 @@ that many windows share.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import datetime
 from itertools import zip_longest
 
 from semgraph.expr.functions import canonical_json
 from semgraph.stores.base import CommitMarker, CommittedRow, CommittedWindow, History
+from semgraph.stores.writes import fingerprint
 
 
 def pack(text: str) -> bytes:
@@ -20,21 +21,18 @@ def pack(text: str) -> bytes:
     return zlib.compress(text.encode())
 
 
-def unpack(data: bytes) -> str:
-    """A packed text."""
-    return zlib.decompress(data).decode()
+def window_of(
+    now: datetime, begun: datetime | None, parts: str | None, writes: bytes
+) -> CommittedWindow:
+    """A stored window without its rows."""
+    text = zlib.decompress(writes).decode()
+    return CommittedWindow((), now, begun, json.loads(parts or "{}"), text)
 
 
 def shared_parts(marker: CommitMarker) -> tuple[str, str]:
     """The parts of a commit marker as text, after its hash."""
     text = canonical_json(dict(marker.parts))
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest(), text
-
-
-def parts_in(text: str | None) -> Mapping[str, str]:
-    """The parts in such a text; NULL has none."""
-    parts: dict[str, str] = json.loads(text or "{}")
-    return parts
+    return fingerprint(text, 16), text
 
 
 def marked_rows(marker: CommitMarker) -> Iterator[tuple[int, str, str]]:
@@ -52,23 +50,14 @@ def history_of(
 
     Args:
         head: The head of the partition.
-        rows: The number of its window, its place there, and the row, in any order; an earlier
-            version recorded neither.
+        rows: The number of its window, from 1, its place there, and the row, in any order; an
+            earlier version recorded neither.
         windows: Windows by number, without their rows.
     """
-    old: list[CommittedRow] = []
-    by: dict[int, list[tuple[int, CommittedRow]]] = {}
-    for number, place, row in rows:
-        if number is None:
-            old.append(row)
-        else:
-            by.setdefault(number, []).append((place or 0, row))
-    first = [
-        CommittedWindow((row,), row.now, None, {}, None)
-        for row in sorted(old, key=lambda row: (row.now, row.row))
-    ]
-    later = [
-        replace(windows[n], rows=tuple(row for _, row in sorted(by[n], key=lambda pair: pair[0])))
-        for n in sorted(by)
-    ]
+    by: dict[int, list[CommittedRow]] = {}
+    for number, _, row in sorted(rows, key=lambda marked: (marked[0] or 0, marked[1] or 0)):
+        by.setdefault(number or 0, []).append(row)
+    old = sorted(by.pop(0, ()), key=lambda row: (row.now, row.row))
+    first = (CommittedWindow((row,), row.now, None, {}, None) for row in old)
+    later = (replace(windows[number], rows=tuple(own)) for number, own in by.items())
     return History(head, (*first, *later))

@@ -15,7 +15,7 @@ from typing import Any
 from semgraph.errors import DataError
 from semgraph.expr.functions import canonical_json
 from semgraph.logical.schema import Graph
-from semgraph.stores.base import Deletion, Write
+from semgraph.stores.base import Deletion, EdgeWrite, NodeWrite, Write
 from semgraph.stores.prepare import keys_of, prepare_merge
 
 _KEY, _VALUE = 8, 4  # bytes of a fingerprint
@@ -42,18 +42,18 @@ class WrittenRow:
     Args:
         values: The fingerprints of values that replaced the stored ones; the last counts.
         created: Those of values that only a new row takes, from all windows.
-        born: The names of those that the row took when it was made.
         united: The fingerprints of list elements that were added.
         creates: Whether a window could make the row.
+        born: The names of the values in `created` that it took then.
         deleted: Whether the last window that wrote it deleted it.
         windows: The numbers of the windows that wrote it.
     """
 
     values: dict[str, str] = field(default_factory=dict)
     created: dict[str, list[str]] = field(default_factory=dict)
-    born: frozenset[str] = frozenset()
     united: dict[str, list[str]] = field(default_factory=dict)
     creates: bool = False
+    born: frozenset[str] = frozenset()
     deleted: bool = False
     windows: list[int] = field(default_factory=list)
 
@@ -67,14 +67,16 @@ class WrittenRow:
         return other is not None and replace(self, windows=other.windows) == other
 
     def add(self, number: int, later: Mapping[str, Any]) -> None:
-        """Add what a later window wrote."""
-        if "d" in later:
+        """Add a later write, of the window with this number."""
+        if later.get("d"):
             self.values, self.created, self.united = {}, {}, {}
             self.creates, self.deleted = False, True
-            if len(later) == 1:
-                return
+            return
+        if self.deleted and later.get("o"):
+            return
         self.deleted = False
-        self.windows.append(number)
+        if number not in self.windows[-1:]:
+            self.windows.append(number)
         self.values |= later.get("v", {})
         if not self.creates and not later.get("o"):
             self.creates, self.born = True, frozenset(later.get("c", ()))
@@ -83,19 +85,21 @@ class WrittenRow:
                 own.setdefault(name, []).extend(prints)
 
 
-Recorded = dict[str, dict[str, dict[str, Any]]]  # by label and fingerprint of the key
+# The label of a write, and what it wrote to each row, by the fingerprint of its key: `v`, `c` and `u`
+# as the first three fields of `WrittenRow`; `o` if it creates no row, `d` if it deletes it.
+Recorded = tuple[str, dict[str, dict[str, Any]]]
 
 
 def recorded(graph: Graph, writes: Iterable[Write]) -> str:
     """The writes of one transaction, in their order, as text for a commit marker."""
-    found: Recorded = {}
+    found: list[Recorded] = []
     for write in writes:
         if not write.rows.num_rows:
             continue
-        rows = found.setdefault(write.label, {})
         if isinstance(write, Deletion):
             keys = keys_of(graph, write)[0]
-            rows |= {row_fingerprint(key): {"d": fingerprint(key)} for key in keys}
+            rows = {row_fingerprint(key): {"d": fingerprint(key)} for key in keys}
+            found.append((write.label, rows))
             continue
         try:
             prepared = prepare_merge(graph, write)
@@ -105,82 +109,64 @@ def recorded(graph: Graph, writes: Iterable[Write]) -> str:
         columns |= {n: own for n in ("labels", "attributes") if (own := getattr(prepared, n))}
         for name in (graph.key, graph.partition, *prepared.label.derived):
             columns.pop(name, None)
-        for i, key in enumerate(prepared.keys):
-            row = {name: own[i] for name, own in columns.items() if own[i] is not None}
-            _merge(rows.setdefault(row_fingerprint(key), {}), _row(write, row))
+        rows = {
+            row_fingerprint(key): _row(write, {name: own[i] for name, own in columns.items()})
+            for i, key in enumerate(prepared.keys)
+        }
+        found.append((write.label, rows))
     return json.dumps(found, separators=(",", ":")) if found else ""
 
 
-def _row(write: Any, row: Mapping[str, Any]) -> dict[str, Any]:
+def _row(write: NodeWrite | EdgeWrite, row: Mapping[str, Any]) -> dict[str, Any]:
     """What a merge writes to one row."""
-    lists = {*write.unite, "labels"}
     parts: dict[str, dict[str, Any]] = {"v": {}, "c": {}, "u": {}}
     for name, value in row.items():
-        if name in {"labels", "attributes"} and not value:
+        if value is None or (name in {"labels", "attributes"} and not value):
             continue
         if name in write.create:
             parts["c"][name] = [fingerprint(value)]
-        elif name in lists:
+        elif name in {*write.unite, "labels"}:
             parts["u"][name] = [fingerprint(each) for each in value]
         else:
             parts["v"][name] = fingerprint(value)
-    return {**{k: v for k, v in parts.items() if v}, **({"o": 1} if write.only_existing else {})}
-
-
-def _merge(row: dict[str, Any], later: Mapping[str, Any]) -> None:
-    """Several writes of one transaction to one row; a delete comes before merges."""
-    is_new = "v" not in row
-    exists = not is_new and not row.get("o")
-    only = (is_new or row.pop("o", 0)) and later.get("o", 0)
-    row.setdefault("v", {}).update(later.get("v", {}))
-    for part in ("u",) if exists else ("c", "u"):
-        for name, prints in later.get(part, {}).items():
-            own = row.setdefault(part, {}).setdefault(name, [])
-            own += [each for each in prints if each not in own]
-    if only:
-        row["o"] = 1
+    only: dict[str, Any] = {"o": 1} if write.only_existing else {}
+    return {name: own for name, own in parts.items() if own} | only
 
 
 def written(graph: Graph, texts: Iterable[str]) -> dict[tuple[str, str], WrittenRow]:
     """What windows wrote, numbered in their order from 0, by label and fingerprint of the key. The
-    edges of a node went with it.
+    edges of a deleted node went with it.
     """
+    ends = {(edge.name, end, getattr(edge, end)) for edge in graph.edges for end in edge.ends}
     rows: dict[tuple[str, str], WrittenRow] = {}
     for number, text in enumerate(texts):
-        found: Recorded = json.loads(text or "{}")
-        gone = {
-            (n.name, row["d"])
-            for n in graph.nodes
-            for row in found.get(n.name, {}).values()
-            if "d" in row
-        }
-        for (name, _), row in rows.items() if gone else ():
-            edge = graph.labels.get(name)
-            ends = edge.ends if edge is not None else ()
-            if any((getattr(edge, end), row.values.get(end)) in gone for end in ends):
-                row.add(number, {"d": ""})
-        for label, own in found.items():
-            for key, each in own.items():
-                rows.setdefault((label, key), WrittenRow()).add(number, each)
+        for label, own in json.loads(text or "[]"):
+            gone = {row["d"] for row in own.values() if "d" in row}
+            touching = [(edge, end) for edge, end, node in ends if node == label and gone]
+            for (edge, _), row in rows.items() if touching else ():
+                if any(edge == e and row.values.get(end) in gone for e, end in touching):
+                    row.add(number, {"d": 1})
+            for key, row in own.items():
+                rows.setdefault((label, key), WrittenRow()).add(number, row)
     return rows
 
 
 def kept_values(
     texts: Iterable[str], kept: Mapping[tuple[str, str], Mapping[str, str]]
 ) -> Iterator[str]:
-    """The texts of windows, with further fingerprints of values that a row has in place of theirs.
+    """The texts of windows, with further fingerprints of values that a row took when it was made.
 
     Args:
         texts: What windows wrote.
         kept: The fingerprints by property, by label and fingerprint of the key.
     """
     for text in texts:
-        found: Recorded = json.loads(text or "{}")
-        for label, own in found.items():
+        found: list[Recorded] = json.loads(text or "[]") if kept else []
+        for label, own in found:
             for key, row in own.items():
                 for name, value in kept.get((label, key), {}).items():
                     if name in row.get("c", {}):
                         row["c"][name].append(value)
                     elif name in row.get("v", {}):
                         row["v"][name] = value
-        yield json.dumps(found, separators=(",", ":")) if kept else text
+        yield json.dumps(found, separators=(",", ":")) if found else text

@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -129,6 +130,10 @@ def test_what_the_inputs_lack_stays_unless_they_are_complete(project: Project) -
     ran(project)
     noted(project, *NOTES[:1])
     assert project("refresh", "people", *GIVEN, "--yes").out.startswith("no difference")
+    shown = project("diff", "people", *GIVEN, "--complete", "--retract", "2", "--no-cache")
+    assert shown.err.endswith(
+        "semgraph refresh people -i notes=notes.jsonl --complete --retract 2\n"
+    )
     refused = project("refresh", "people", *GIVEN, "--complete", "--yes")
     assert refused.code == 2
     assert "add --retract 2" in refused.err
@@ -182,6 +187,43 @@ def test_a_row_of_the_graph_that_fails_keeps_it_as_it_was(project: Project) -> N
     assert project("diff", "people", *GIVEN).code == 3
 
 
+def test_a_dry_run_sends_nothing_and_says_what_would_be_sent(
+    project: Project, serving: Serving
+) -> None:
+    ran(project)
+    known = project("refresh", "people", *GIVEN, "--dry-run")
+    assert (known.code, known.out.splitlines()[0]) == (
+        0,
+        "nothing would be asked: the journal has every answer",
+    )
+    noted(project, NOTES[0], "Bob knows Eve.", NOTES[2])
+    done = project("refresh", "people", *GIVEN, "--dry-run", "--yes")
+    assert done.code == 0, done.err
+    assert done.out.splitlines()[:2] == [
+        "row n2 edited",
+        "sure to be new: 1 request; with those that follow up to about 2, for 2 input rows",
+    ]
+    assert (serving.calls, facts(project)) == (3, sorted(NOTES))
+    assert "failed" not in done.err
+    found = json.loads(project("diff", "people", *GIVEN, "--dry-run", "--format", "json").out)
+    assert found["foreseen"]["requests"] == 1
+
+
+def test_a_difference_from_nothing_makes_no_store(project: Project) -> None:
+    noted(project, *NOTES)
+    done = project("diff", "people", *GIVEN)
+    assert done.code == 6
+    assert "10 new: 7 nodes, 3 edges" in done.out
+    assert not (project.folder / ".semgraph/graph.db").exists()
+
+
+def test_a_number_of_rows_to_retract_needs_complete_inputs(project: Project) -> None:
+    ran(project)
+    refused = project("refresh", "people", *GIVEN, "--retract", "2")
+    assert refused.code == 2
+    assert "--retract 2 retracts nothing. Add --complete" in refused.err
+
+
 def test_a_plan_without_markers_and_an_engine_are_refused(project: Project) -> None:
     refused = project("refresh", "find", "-i", "queries=Cleo")
     assert refused.code == 2
@@ -207,8 +249,10 @@ def test_run_names_the_refresh_as_it_was_typed(project: Project) -> None:
 # On a terminal
 
 
-def on_terminal(project: Project, answer: str, *args: str) -> Ended:
-    """Run a command in a terminal and answer its question."""
+def on_terminal(
+    project: Project, answer: str, *args: str, meanwhile: Callable[[], object] = lambda: None
+) -> Ended:
+    """Run a command in a terminal and answer its question, after something else has happened."""
     leader, follower = pty.openpty()
     command = [sys.executable, "-c", "from semgraph.cli import main; main()", *args]
     process = subprocess.Popen(
@@ -219,6 +263,7 @@ def on_terminal(project: Project, answer: str, *args: str) -> Ended:
     shown = ""
     while "[y/N]" not in shown:
         shown += os.read(leader, 4096).decode()
+    meanwhile()
     os.write(leader, answer.encode())
     code = process.wait(HANGS)
     shown += os.read(leader, 1 << 16).decode()
@@ -234,6 +279,18 @@ def test_a_terminal_is_asked(project: Project) -> None:
     assert facts(project) == sorted(NOTES)
     assert on_terminal(project, "y\n", "refresh", "people", *GIVEN).code == 0
     assert "Bob knows Eve." in facts(project)
+
+
+def test_a_run_that_was_faster_stops_the_refresh(project: Project) -> None:
+    edited(project)
+    project.write("more.jsonl", '{"text": "Gus knows Ann.", "at": "2025-03-01", "group_id": "g"}\n')
+    late = on_terminal(
+        project, "y\n", "refresh", "people", *GIVEN,
+        meanwhile=lambda: project("run", "people", "-i", "notes=more.jsonl"),
+    )  # fmt: skip
+    assert late.code == 1
+    assert 'group "g" was written by another run since this one began' in late.out
+    assert facts(project) == sorted((*NOTES, "Gus knows Ann."))
 
 
 def test_a_signal_leaves_the_graph_as_it_was(project: Project, serving: Serving) -> None:

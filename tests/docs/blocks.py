@@ -62,6 +62,7 @@ _CHANGING = (
     (re.compile(r"\b(run|comparison|last,) [0-9a-f]{4,8}\b"), r"\1 <id>"),
     (re.compile(r"\.semgraph/runs/[0-9a-f]{4,8}\b"), ".semgraph/runs/<id>"),
     (re.compile(r"--resume [0-9a-f]{4,8}\b"), "--resume <id>"),
+    (re.compile(r"semgraph why [0-9a-f]{4,8} "), "semgraph why <id> "),
     (re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)?"), "<time>"),
     (re.compile(r"\b[0-9a-f]{32}\b"), "<id>"),
     (re.compile(r"^[0-9a-f]{4,8}(?=  )", re.MULTILINE), "<id>"),

@@ -48,6 +48,7 @@ NOT_RUN = {
     "called-plans.md": ["an error message; tests/frontend has its plan"],
     "change-a-prompt.md": [
         "calls a model; tests/compare/test_variants.py runs plans with other prompts",
+        "calls a model; docs/refresh.md has such a command with its output",
         "calls a model; tests/compare/test_variants.py runs such comparisons",
         "calls a model; tests/compare/test_variants.py runs such comparisons",
     ],

@@ -338,11 +338,20 @@ async def test_a_summary_tells_what_holds_whatever_the_order_of_arrival(
         assert told | {*state["pending"]} == holds
 
 
-async def test_episodes_that_are_processed_again_are_no_news(memory: Memory) -> None:
+async def test_episodes_that_are_processed_again_are_judged_as_at_first(memory: Memory) -> None:
     episodes = [memory.episode(f"Ann Day(user): {text}") for text in (JOB, HOME, OTHER)]
-    await memory.hear(*episodes, **GATED)
+    first = await memory.hear(*episodes, **GATED)
     before = told(await memory.graph())
     again = await memory.hear(*episodes, **GATED, again=True)
+    assert counted(again) == counted(first)
+    assert not any(again.written.values())
+    assert told(await memory.graph()) == before
+
+
+async def test_what_is_said_once_more_is_no_news(memory: Memory) -> None:
+    await memory.hear(f"Ann Day(user): {JOB}", **GATED)
+    before = told(await memory.graph())
+    again = await memory.hear(f"Ann Day(user): {JOB}", **GATED)
     assert {*counted(again)} == {"summary_skipped: unchanged hash"}
     assert told(await memory.graph()) == before
 

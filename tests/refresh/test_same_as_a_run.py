@@ -15,6 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from benchmarks.world import StandIn
@@ -177,9 +178,13 @@ async def prepare(world: World) -> None:
         for name in ("Quirin", "Xylo")
     ])  # fmt: skip
     await world.run(PLAN.with_name("add_triplet.yaml"), triplets=[fact])
-    hand: Any = {"uuid": "hand", "group_id": "g", "name": "Handmade", "created_at": START}
-    import pyarrow as pa
-
+    hand: Any = {
+        "uuid": "hand",
+        "group_id": "g",
+        "name": "Handmade",
+        "name_key": "handmade",
+        "created_at": START,
+    }
     await world.store.commit(WriteBatch((NodeWrite("Entity", pa.Table.from_pylist([hand])),)))
 
 
@@ -267,3 +272,11 @@ async def test_an_embedder_of_another_length_is_refused_before_anything_is_asked
     assert len(world.model.requests) == asked
     assert world.model.counters.embedding_calls == embedded
     await other.aclose()
+
+
+@pytest.mark.parametrize("store", ["neo4j"], indirect=True)
+@pytest.mark.parametrize("seed", [1, 2, 10])  # a row removed, one inserted, several edits
+async def test_on_neo4j_it_is_the_same(
+    seed: int, model: StandIn, store: Store, tmp_path: Path
+) -> None:
+    await check(seed, model, store, tmp_path)

@@ -61,7 +61,7 @@ async def state(store: Store, graph: Any = None, dimensions: int = 256) -> State
     graph = graph or loaded().graph
     await store.ensure(graph, dimensions)
     return {
-        (name, row[graph.key]): {k: v for k, v in row.items() if v is not None}
+        (name, row[graph.key]): {k: v for k, v in row.items() if v not in (None, [], "{}")}
         for name, label in graph.labels.items()
         for row in (await store.scan(name, list(label.columns), None, ())).to_pylist()
     }

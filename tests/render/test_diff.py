@@ -256,3 +256,16 @@ def test_nothing_of_a_difference_becomes_html(tmp_path: Path) -> None:
     assert "img" not in read.tags
     assert len(read.all("script")) == 2
     assert "<img" not in diff._repr_html_()
+
+
+def test_many_reasons_of_a_kind_are_one_line_and_keys_are_short() -> None:
+    key = "24333165-fe78-59ea-a40a-c82956de4096"
+    prompts = [f"prompt p{i} of read/facts changed" for i in range(4)]
+    implementations = [f"implementation of s{i} changed" for i in range(2)]
+    mixed = (*prompts[:2], *implementations, *prompts[2:], f"row {key} edited")
+    assert shown(Diff(reasons=mixed), 200).splitlines() == [
+        "4 prompts changed: p0 of read/facts, p1 of read/facts, p2 of read/facts, …",
+        *implementations,
+        "row 24333165 edited",
+        "no difference",
+    ]

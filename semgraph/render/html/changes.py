@@ -4,19 +4,20 @@ changed with its neighbours.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-from semgraph.diff import Change, Diff
+from semgraph.diff import Diff
 from semgraph.formats import count
 from semgraph.render.diff import (
+    EDITED,
     WORDS,
+    differing,
     end,
+    full_name,
     groups,
     headline,
     holds,
     name_of,
-    properties,
     reasons,
     text_of,
 )
@@ -26,45 +27,39 @@ from semgraph.render.tables import Column, page_table
 
 _ROWS, _PICTURES = 500, 3
 _VALUES = 400  # characters of an old and a new value
-_UNCHANGED = "unchanged"
+_TITLES = ("change", "label", "row", "text", "holds", "differs", "cause")
 
 
 def changed(diff: Diff, number: str) -> dict[str, Any]:
     """The parts of a page: notes, drawings, a table. `number` begins the ids of the drawings."""
     pictures = [graph(p, f"{number}-{i}") for i, p in enumerate(_pictures(diff)[:_PICTURES])]
-    rows = [(change, "") for _, own in groups(diff.changes) for change in own]
-    rows += [(change, "stays as edited") for change in diff.edited]
     return {
         "notes": [*reasons(diff), headline(diff)],
         "graphs": [each | {"table": None, "alone": ""} for each in pictures],
-        "table": _table(diff, rows) if rows else None,
+        "table": _table(diff) if diff.changes or diff.edited else None,
     }
 
 
-def _table(diff: Diff, rows: list[tuple[Change, str]]) -> dict[str, Any]:
-    listed = rows[:_ROWS]
-    columns = [
-        Column("change", [{"sign": c.sign, "word": WORDS[c.sign]} for c, _ in listed]),
-        Column("label", [change.label for change, _ in listed]),
-        Column("row", [_full_name(diff, change) for change, _ in listed]),
-        Column("text", [text_of(diff, c) if c.ends else "" for c, _ in listed]),
-        Column("holds", [holds(diff, c) if c.ends else "" for c, _ in listed]),
-        Column("differs", ["; ".join(_differences(diff, c, bool(e))) for c, e in listed]),
-        Column("cause", [", ".join(change.causes) or edited for change, edited in listed]),
+def _table(diff: Diff) -> dict[str, Any]:
+    """The changes by node, then the rows that stay as edited."""
+    rows = [(c, "{} → {}", ", ".join(c.causes)) for _, own in groups(diff.changes) for c in own]
+    rows += [(change, EDITED, "stays as edited") for change in diff.edited]
+    cells = [
+        (
+            {"sign": change.sign, "word": WORDS[change.sign]},
+            change.label,
+            full_name(diff, change),
+            text_of(diff, change),
+            holds(diff, change),
+            "; ".join(": ".join(each) for each in differing(diff, change, _VALUES, form)),
+            cause,
+        )
+        for change, form, cause in rows[:_ROWS]
     ]
+    columns = map(Column, _TITLES, zip(*cells, strict=True))
     rest = f" The first {count(_ROWS)} of {count(len(rows))}." if len(rows) > _ROWS else ""
     used = [column for column in columns if any(column.cells)]
     return page_table(used, f"Rows that are new, gone or changed.{rest}")
-
-
-def _full_name(diff: Diff, change: Change) -> str:
-    name = name_of(diff, change)
-    return f"{end(diff, change.ends[0])} ─ {name}" if change.ends else name
-
-
-def _differences(diff: Diff, change: Change, edited: bool = False) -> Iterator[str]:
-    for name, before, after in properties(diff, change, _VALUES):
-        yield f"{name}: {before} (the plan: {after})" if edited else f"{name}: {before} → {after}"
 
 
 def _pictures(diff: Diff) -> list[Picture]:
@@ -72,20 +67,18 @@ def _pictures(diff: Diff) -> list[Picture]:
     by_partition: dict[str, Picture] = {}
     for change in diff.changes:
         picture = by_partition.setdefault(change.partition, Picture(change.partition, True))
-        sign, name = WORDS[change.sign], name_of(diff, change)
-        facts = {prop: f"{a} → {b}" for prop, a, b in properties(diff, change, _VALUES)}
+        sign, facts = WORDS[change.sign], dict(differing(diff, change, _VALUES))
         if change.ends is None:
-            picture.nodes[change.key] = Dot(name, change.label, facts, sign)
+            picture.nodes[change.key] = Dot(name_of(diff, change), change.label, facts, sign)
             continue
-        source, target = change.ends
-        edge, _, _ = name.rpartition(" ─▶ ")
-        text = "; ".join(
-            filter(None, (text_of(diff, change), *(f"{n}: {f}" for n, f in facts.items())))
-        )
-        arrow = Arrow(source, target, change.label, edge, text, sign=sign)
-        arrow.start, _, arrow.end = (part.strip() for part in holds(diff, change).partition("→"))
-        picture.edges[f"{change.label} {change.key}"] = arrow
+        edge, _, _ = name_of(diff, change).rpartition(" ─▶ ")
+        texts = [text_of(diff, change), *map(": ".join, facts.items())]
+        start, _, ended = holds(diff, change).partition("→")
+        picture.edges[f"{change.label} {change.key}"] = Arrow(
+            *change.ends, change.label, edge, "; ".join(filter(None, texts)),
+            start.strip(), ended.strip(), sign=sign,
+        )  # fmt: skip
     for picture in by_partition.values():
         for key in (key for edge in picture.edges.values() for key in (edge.source, edge.target)):
-            picture.nodes.setdefault(key, Dot(end(diff, key), sign=_UNCHANGED))
+            picture.nodes.setdefault(key, Dot(end(diff, key), sign="unchanged"))
     return list(by_partition.values())

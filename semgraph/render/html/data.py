@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import Any
 
 from semgraph.compare.comparison import FILE, Arm, Comparison, load_comparison
-from semgraph.diff import FILE as DIFF
 from semgraph.diff import Diff
 from semgraph.execution.record import (
     RAN,
@@ -404,8 +403,7 @@ def _run_sections(run: RecordedRun, texts: CallTexts, anchor: str) -> Iterator[D
     yield _section(anchor, "summary", "Summary", **_summary(run))
     if run.failed or run.unanswered:
         yield _section(anchor, "failed", "Failures", tables=list(_failures(run)))
-    if (changes := run.run.folder / DIFF).exists():
-        diff = Diff.from_dict(json.loads(changes.read_text(encoding="utf-8")))
+    if (diff := Diff.of_record(run.run.folder)) is not None:
         yield _section(anchor, "changes", "What changed", **changed(diff, f"{anchor}-changes"))
     if run.pictures:
         more = len(run.pictures) - _PICTURES
@@ -634,12 +632,9 @@ def _comparison_sections(
     for i, arm in enumerate(comparison):
         if arm.graph is not None and arm.graph.diff.changes:
             heading, kind = f"{arm.name} and {comparison.reference}: graphs", f"changes-{i}"
-            parts = changed(arm.graph.diff, f"{anchor}-{kind}")
-            more = f"The first {plural(len(arm.graph.diff), 'row')}; {count(arm.graph.left_out)} more differ."
-            parts["notes"] += [
-                *graph_lines(comparison, arm),
-                *([more] if arm.graph.left_out else []),
-            ]
+            parts, left_out = changed(arm.graph.diff, f"{anchor}-{kind}"), arm.graph.left_out
+            more = f"The first {plural(len(arm.graph.diff), 'row')}; {count(left_out)} more differ."
+            parts["notes"] += [*graph_lines(comparison, arm), *([more] if left_out else [])]
             yield _section(anchor, kind, heading, **parts)
     every = _comparison_calls(comparison)
     calls = [(texts.add(call, lookup), _measured(call, lookup)) for call in _listed_calls(every)]

@@ -41,7 +41,7 @@ from semgraph.stores.base import (
     part_of,
 )
 from semgraph.stores.conditions import Prop, Test, read
-from semgraph.stores.markers import history_of, parts_in, unpack
+from semgraph.stores.markers import history_of, window_of
 from semgraph.stores.neo4j import schema
 from semgraph.stores.neo4j.bolt import Bolt
 from semgraph.stores.neo4j.cypher import (
@@ -207,9 +207,7 @@ class Neo4jStore:
         return f"exact within a partition of less than {EXACT_BELOW:,} rows, or where both ends are known; else by the index"
 
     def takes(self, expr: Scalar, alias: Alias) -> bool:
-        """Whether the store can evaluate a conjunct over `alias.*` (None: any pattern variable) and
-        row columns.
-        """
+        """As `Store.takes`."""
         term = read(expr, alias)
         parts = term.walk() if isinstance(term, Test) else (term,)
         return term is not None and not any(
@@ -272,14 +270,8 @@ class Neo4jStore:
         self._searches.opened(self.graph, self._indexes, self._lengths.known, self._missing_derived)
 
     async def ensure(self, graph: Graph, dimensions: int | None) -> None:
-        """Create missing constraints and indexes. Idempotent.
-
-        A database created by another program is left unchanged: `notes` lists its missing parts,
-        `migrate` creates them.
-
-        Raises:
-            StoreUnavailable: The server does not answer, rejects the password, is too old or
-                read-only, or holds vectors of a different length. Nothing was changed.
+        """As `Store.ensure`. A database created by another program is left unchanged: `notes` lists
+        its missing parts, `migrate` creates them.
         """
         if not self._part and self._reopened(graph, dimensions):
             return
@@ -321,17 +313,13 @@ class Neo4jStore:
             )
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
-        """Run searches over the same `rows`, in one round trip, or more if an index must be read
-        further.
-        """
+        """As `Store.search`, in more round trips if an index must be read further."""
         if rows.num_rows:
             await self.check_derived(place for query in queries for place in compared(query))
         return await self._searches.run(queries, rows)
 
     async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
-        """Match a pattern: `_q`, then one struct column per variable. Sorted by `_q` and the keys
-        of the variables.
-        """
+        """As `Store.match`."""
         wanted = match_schema(self.graph, query, self._lengths.known)
         if not rows.num_rows:
             return wanted.empty_table()
@@ -390,9 +378,7 @@ class Neo4jStore:
         where: Sequence[Scalar],
         limit: int | None = None,
     ) -> pa.Table:
-        """The rows of a label in some partitions (None: all), up to a limit: key, partition,
-        properties; sorted by key.
-        """
+        """As `Store.scan`."""
         declared = self.graph.label(label)
         wanted = scan_schema(self.graph, label, properties, self._lengths.known)
         await self.check_derived((label, name) for scalar in where for name in scalar.columns)
@@ -410,9 +396,7 @@ class Neo4jStore:
     async def states(
         self, plan: str, rows: Mapping[str, Sequence[str]]
     ) -> Mapping[str, PartitionState]:
-        """The heads of some partitions, and the valid commit markers of some of their rows, in one
-        round trip for each `_MARKERS` rows.
-        """
+        """As `Store.states`, in one round trip for each `_MARKERS` rows."""
         statement = compile_states(self.graph, self._indexes)
         heads: dict[str, str | None] = {}
         committed: dict[str, dict[str, CommittedRow]] = {partition: {} for partition in rows}
@@ -443,28 +427,16 @@ class Neo4jStore:
             heads[name] = head
             rows[name] += ((number, row[0], _committed(row)) for row in markers)
             if number is not None:
-                at = None if begun is None else time_of(begun)
-                windows[name][number] = CommittedWindow(
-                    (), time_of(now), at, parts_in(parts), unpack(writes)
-                )
+                times = time_of(now), begun and time_of(begun)
+                windows[name][number] = window_of(*times, parts, writes)
         return {name: history_of(heads[name], rows[name], windows[name]) for name in asked}
 
     async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
-        """Write all of a batch, or nothing, in one transaction and one round trip.
-
-        Raises:
-            ConcurrentWrite: `marker.before` is no longer the partition's head; nothing was written.
-            StoreUnavailable: The connection is lost, or the disk is read-only or full; nothing was
-                written.
-            DataError: An edge's end does not exist, or a node to delete still has edges; nothing
-                was written.
-        """
-        of = (marker,) if marker is not None else ()
-        heads = {each.partition: (each.before, each.head) for each in of}
-        return await self._commit(NewContent(batch, "", heads, of))
+        """As `Store.commit`, in one round trip."""
+        return await self._commit(NewContent.of(batch, marker))
 
     async def replace(self, new: NewContent) -> Written:
-        """Write a batch and replace the markers of a plan, in one transaction. Raises as `commit`."""
+        """As `Store.replace`."""
         return await self._commit(new, whole=True)
 
     async def _commit(self, new: NewContent, *, whole: bool = False) -> Written:
@@ -485,11 +457,8 @@ class Neo4jStore:
         return Statistics(counts, lengths)
 
     async def clear(self, partitions: Sequence[str] | None = None) -> None:
-        """Delete all nodes, edges and commit markers of some partitions, or of all labels of the
-        graph.
-
-        This is not one transaction: a partition may exceed a server's memory. Commit markers go
-        first.
+        """As `Store.clear`, but not in one transaction: a partition may exceed a server's memory.
+        Commit markers go first.
         """
         self._searches.shrunk()
         confined = (

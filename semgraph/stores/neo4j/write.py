@@ -275,13 +275,13 @@ def _heads(new: NewContent) -> list[dict[str, Any]]:
 
 def _marks(new: NewContent) -> list[dict[str, Any]]:
     """The windows of a commit; `after` is the number of later ones in the same partition."""
-    after = Counter[str]()
+    after = Counter(marker.partition for marker in new.markers)
     marks: list[dict[str, Any]] = []
-    for marker in reversed(new.markers):
+    for marker in new.markers:
+        after[marker.partition] -= 1
         if marker.rows:
             marks.append(_mark(marker, after[marker.partition]))
-        after[marker.partition] += 1
-    return marks[::-1]
+    return marks
 
 
 def _mark(marker: CommitMarker, after: int) -> dict[str, Any]:
@@ -693,7 +693,7 @@ async def _try(
     some = WriteBatch(
         tuple(replace(writes[of], rows=writes[of].rows.take(own)) for of, own in places.items())
     )
-    text = compile_commit(graph, NewContent(some, "", {}, ()), indexes)
+    text = compile_commit(graph, NewContent.of(some), indexes)
 
     async def work(tx: AsyncManagedTransaction) -> None:
         await bolt.run(tx, text.text, text.parameters)

@@ -77,9 +77,7 @@ from semgraph.stores.sqlite.write import (
     ReadMarkers,
     clear,
     commit,
-    forget_words,
     next_version,
-    replace,
 )
 from semgraph.turns import Turns
 
@@ -343,34 +341,26 @@ class SqliteStore:
         )
 
     async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
-        """Write a batch and its commit marker in one transaction. Raises ConcurrentWrite, DataError,
-        StoreUnavailable.
-        """
-        tables = self._tables if self.graph else {}
+        """As `Store.commit`."""
         if not batch.rows and marker is None:
             return Written()
-        merges = await self._encoded(batch)
-
-        forgets = batch.deletes and marker is None
-
-        def work(con: sqlite3.Connection) -> dict[str, int]:
-            counts = commit(con, tables, batch, merges, marker)
-            if forgets:
-                forget_words(con, tables)
-            return counts
-
-        large = forgets or _large(batch.rows)
-        return Written(await self._file.run(work, writes=True, large=large, forgets=forgets))
+        new = NewContent.of(batch, marker)
+        return await self._commit(new, forgets=batch.deletes and marker is None)
 
     async def replace(self, new: NewContent) -> Written:
-        """Write a batch and replace the markers of a plan in one transaction. Raises as `commit`."""
+        """As `Store.replace`."""
+        return await self._commit(new, whole=True, forgets=True)
+
+    async def _commit(self, new: NewContent, *, whole: bool = False, forgets: bool) -> Written:
         tables = self._tables if self.graph else {}
         merges = await self._encoded(new.batch)
-        return Written(
-            await self._file.run(
-                lambda con: replace(con, tables, new, merges), writes=True, large=True, forgets=True
-            )
+        counts = await self._file.run(
+            lambda con: commit(con, tables, new, merges, whole=whole, forgets=forgets),
+            writes=True,
+            large=forgets or _large(new.batch.rows),
+            forgets=forgets,
         )
+        return Written(counts)
 
     async def _encoded(self, batch: WriteBatch) -> list[EncodedMerge]:
         """The merges of a batch in stored form. Raises DataError."""

@@ -25,9 +25,8 @@ from semgraph.stores.markers import (
     history_of,
     marked_rows,
     pack,
-    parts_in,
     shared_parts,
-    unpack,
+    window_of,
 )
 from semgraph.stores.prepare import (
     PreparedMerge,
@@ -47,22 +46,12 @@ from semgraph.stores.sqlite.schema import (
     quote,
     read_dimensions,
     temporary,
+    text,
     unite,
 )
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-
-
-def compare_and_set_head(
-    con: sqlite3.Connection, partition: str, before: str | None, head: str
-) -> None:
-    """Compare and set the head of a partition, in a transaction that holds the lock. Raises
-    ConcurrentWrite.
-    """
-    if before != _head(con, partition):
-        raise ConcurrentWrite(partition)
-    con.execute('INSERT OR REPLACE INTO "#heads" VALUES (?, ?)', (partition, head))
 
 
 def _head(con: sqlite3.Connection, partition: str) -> str | None:
@@ -122,28 +111,27 @@ def _delete_unnamed_parts(con: sqlite3.Connection) -> None:
     con.execute(f'DELETE FROM "#window_parts" AS p WHERE NOT EXISTS ({named})')
 
 
-_MARK = 'row, fingerprint, now, run, content, witness, "window", place FROM "#marks" WHERE plan = ? AND part = ?'
-
-
 class ReadMarkers:
     """Reads heads, and the commit markers of a plan with an existing witness."""
 
     def __init__(self, con: sqlite3.Connection, tables: Mapping[str, Table], plan: str) -> None:
         self.con, self.plan = con, plan
-        self.witnesses = {
-            name: f"SELECT 1 FROM {table.name} WHERE {table.key} = ?"
+        witnessed = "".join(
+            f" OR (witness = {text(name)} AND EXISTS (SELECT 1 FROM {table.name} WHERE {table.key} = m.row))"
             for name, table in tables.items()
-        }
+        )
+        self._sql = (
+            'SELECT "window", place, m.row, fingerprint, now, run, content FROM "#marks" m '
+            f"WHERE plan = ? AND part = ? AND (witness IS NULL{witnessed})"
+        )
 
     def markers(
         self, partition: str, more: str = "", *values: str
     ) -> Iterator[tuple[int | None, int | None, CommittedRow]]:
         """The window, the place there, and the row of each marker of a partition."""
-        found = self.con.execute(f"SELECT {_MARK}{more}", (self.plan, partition, *values))
-        for row, fingerprint, now, run, content, witness, window, place in found.fetchall():
-            exists = self.witnesses.get(witness)
-            if witness is None or (exists and self.con.execute(exists, (row,)).fetchone()):
-                yield window, place, CommittedRow(row, fingerprint, _time(now), run, content)
+        found = self.con.execute(self._sql + more, (self.plan, partition, *values))
+        for window, place, row, fingerprint, now, run, content in found:
+            yield window, place, CommittedRow(row, fingerprint, _time(now), run, content)
 
     def windows(self, partition: str) -> dict[int, CommittedWindow]:
         """The windows of a partition by number, without their rows."""
@@ -152,13 +140,7 @@ class ReadMarkers:
             'LEFT JOIN "#window_parts" p ON p.hash = w.parts WHERE w.plan = ? AND w.part = ?'
         )
         return {
-            number: CommittedWindow(
-                (),
-                _time(now),
-                None if begun is None else _time(begun),
-                parts_in(parts),
-                unpack(writes),
-            )
+            number: window_of(_time(now), None if begun is None else _time(begun), parts, writes)
             for number, now, begun, parts, writes in self.con.execute(sql, (self.plan, partition))
         }
 
@@ -170,7 +152,7 @@ class ReadMarkers:
                 {
                     row: marker
                     for row in dict.fromkeys(own)
-                    for _, _, marker in self.markers(partition, " AND row = ?", row)
+                    for _, _, marker in self.markers(partition, " AND m.row = ?", row)
                 },
             )
             for partition, own in rows.items()
@@ -414,42 +396,34 @@ def next_version(con: sqlite3.Connection) -> int:
 def commit(
     con: sqlite3.Connection,
     tables: Mapping[str, Table],
-    batch: WriteBatch,
-    merges: Sequence[EncodedMerge],
-    marker: CommitMarker | None,
-) -> dict[str, int]:
-    """Write a batch within a transaction that holds the lock; return the rows by label.
-
-    Raises:
-        ConcurrentWrite: Another run wrote to the partition of the commit marker.
-        RowsRefused: Rows cannot be written; the transaction must be rolled back.
-    """
-    if marker is not None:
-        compare_and_set_head(con, marker.partition, marker.before, marker.head)
-    counts = _write(con, tables, batch, merges)
-    if marker is not None:
-        write_markers(con, marker)
-    return counts
-
-
-def replace(
-    con: sqlite3.Connection,
-    tables: Mapping[str, Table],
     new: NewContent,
     merges: Sequence[EncodedMerge],
+    *,
+    whole: bool = False,
+    forgets: bool = False,
 ) -> dict[str, int]:
-    """Write a batch and replace the markers of a plan. As `commit`."""
+    """Write a batch and its commit markers within a transaction that holds the lock; return the rows
+    by label. The markers replace those of the same rows, or all if `whole`. `forgets`: no words of
+    deleted rows stay.
+
+    Raises:
+        ConcurrentWrite: Another run wrote to a partition of the commit markers.
+        RowsRefused: Rows cannot be written; the transaction must be rolled back.
+    """
     for partition, (before, head) in new.heads.items():
-        compare_and_set_head(con, partition, before, head)
+        if before != _head(con, partition):
+            raise ConcurrentWrite(partition)
+        con.execute('INSERT OR REPLACE INTO "#heads" VALUES (?, ?)', (partition, head))
     counts = _write(con, tables, new.batch, merges)
-    if new.batch.rows:
+    if forgets and new.batch.rows:
         forget_words(con, tables)
-    for own in ('"#marks"', '"#windows"'):
+    for own in ('"#marks"', '"#windows"') if whole else ():
         sql = f"DELETE FROM {own} WHERE plan = ? AND part = ?"
         con.executemany(sql, ((new.plan, partition) for partition in new.heads))
     for marker in new.markers:
         write_markers(con, marker)
-    _delete_unnamed_parts(con)
+    if whole:
+        _delete_unnamed_parts(con)
     return counts
 
 
