@@ -256,3 +256,20 @@ def with_kept(table: pa.Table, kept: pa.Table, given: InputRows) -> pa.Table:
     """The input with the rows that it lacks first, and without rows that only name a key."""
     named = [m for m in range(len(given.keys)) if m not in given.bare]
     return pa.concat_tables([kept, table.take(pa.array(named, pa.int64()))])
+
+
+def as_committed(windowing: Windowing, table: pa.Table, committed: Committed) -> pa.Table:
+    """The input with its committed rows in the order of their commits in each partition; new rows
+    keep their places.
+    """
+    order = {row: number for number, row in enumerate(committed.rows)}
+    parts, keys = (table.column(name).to_pylist() for name in (windowing.partition, windowing.key))
+    places: dict[str, list[tuple[int, int]]] = {}
+    for place, row in enumerate(zip(parts, keys, strict=True)):
+        if row in order:
+            places.setdefault(row[0], []).append((order[row], place))
+    taken = list(range(table.num_rows))
+    for own in places.values():
+        for to, (_, place) in zip(sorted(place for _, place in own), sorted(own), strict=True):
+            taken[to] = place
+    return table.take(pa.array(taken, pa.int64()))

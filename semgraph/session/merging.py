@@ -106,6 +106,7 @@ class GraphStates:
         """Note the fingerprints of keys."""
         self._prints: dict[Id, Id] = {}
         self._base: set[Id] = set()  # the stored rows that the scratch copy begins with
+        self.moved: set[Id] = set()  # the stored rows that the plan makes in another partition now
         self.staying: set[Id] = set()  # own rows that stay for the sake of edits, made again or not
 
     def print_of(self, row: Id) -> Id:
@@ -187,6 +188,8 @@ class GraphStates:
         """What becomes of every row that the plan wrote or writes."""
         made = self.made.values
         rows = dict.fromkeys((*self.stored.values, *made))
+        there, now = self.stored.partitions, self.made.partitions
+        self.moved = {row for row in made if there.get(row, now[row]) != now[row]}
         found: dict[Id, Merged] = {}
         for row in rows:
             at = self.print_of(row)
@@ -198,22 +201,26 @@ class GraphStates:
     def _merge(self, row: Id, stored: Values | None, new: Values | None) -> Merged:
         at = self.print_of(row)
         written = self.before.get(at)
-        if row in self._base:  # the plan worked on the stored values
-            kept = stored[_MADE] if stored and _MADE in stored else None
-            return Merged(new and {**new, **({_MADE: kept} if kept is not None else {})})
         if stored is None:
             is_deleted = written is not None and not written.deleted
             if new is None or not is_deleted or at in self.restated or self.discard:
                 return Merged(new)
             return Merged(None, None)
         if new is None:
-            is_edited = written is not None and any(
-                self._is_edited(written, name, value) for name, value in stored.items()
-            )
-            if self.is_own(row) and is_edited and not self.discard:
-                return Merged(stored, {})
-            return Merged(None)
-        return self._values(written or WrittenRow(), stored, new)
+            stays = written is not None and not self.discard and self._outlives(row, written)
+            return Merged(stored, {}) if stays else Merged(None)
+        return self._values(row, written or WrittenRow(), stored, new)
+
+    def _outlives(self, row: Id, written: WrittenRow) -> bool:
+        """Whether a stored row stays that the plan makes no more: somebody changed it, or made it again
+        after the plan had deleted it.
+        """
+        if not self.is_own(row):
+            return row in self._base and written.deleted
+        return any(
+            name not in written.names or self._is_edited(written, name, value)
+            for name, value in self.stored.values[row].items()
+        )
 
     @staticmethod
     def _is_edited(written: WrittenRow, name: str, value: Any) -> bool:
@@ -223,28 +230,33 @@ class GraphStates:
         prints = [*filter(None, [written.values.get(name)]), *written.created.get(name, ())]
         return bool(prints) and print_of(name, value) not in prints
 
-    def _values(self, written: WrittenRow, stored: Values, new: Values) -> Merged:
-        """The values of a row that is stored and made again."""
+    def _values(self, row: Id, written: WrittenRow, stored: Values, new: Values) -> Merged:
+        """The values of a row that is stored and made again. In a row of others the plan worked on the
+        stored values, so those that it had not written are as it makes them.
+        """
+        others = row in self._base
         result, edited = dict(new), dict[str, Any]()
         for name in {**stored, **new}:
             old, made = stored.get(name), new.get(name)
-            if old == made:
+            known = name in written.names and not (others and name in written.created)
+            if old == made or (others and not known and name != _MADE):
                 continue
-            known = name in written.values or name in written.created or name in written.united
+            was = known and (
+                name not in written.created or name in {*written.values, *written.born}
+            )
             if name == _MADE and old is not None:
                 result[name] = old
             elif name in written.united and not self.discard:
-                result[name] = _lists(written.united[name], old or [], made or [])
+                result[name] = _lists(written.united[name], old or [], made)
             elif self.discard and known:
                 continue
-            elif old is None and known:  # its value was deleted
-                edited[name] = made
-                del result[name]
+            elif old is None and was:  # its value was deleted
+                edited[name], result[name] = made, None
             elif old is not None and not (known and not self._is_edited(written, name, old)):
                 result[name] = old
                 if made is not None or known:
                     edited[name] = made
-        return Merged(result, edited)
+        return Merged({n: v for n, v in result.items() if v is not None}, edited)
 
     def _with_ends(self, found: dict[Id, Merged]) -> dict[Id, Merged]:
         """Without edges that lack an end, and with the nodes that other edges need."""
@@ -260,7 +272,8 @@ class GraphStates:
                 continue
             label = self.graph.labels[row[0]]
             ends = [(getattr(label, end), str(properties[end])) for end in label.ends]
-            if all(map(exists, ends)):
+            stays = row in self.stored.values and row not in self.moved
+            if all(map(exists, ends)) and not (stays and self.moved.intersection(ends)):
                 continue
             if kept is not None and not self.is_stored(row, kept) and aliases:
                 moved = [end if exists(end) else aliases.get(end, end) for end in ends]
@@ -274,7 +287,14 @@ class GraphStates:
                 found[row] = Merged(self.stored.values.get(row), None)
         for row in needed:
             found[row] = Merged(self.stored.values[row], {})
+        self.moved -= needed
         return found
+
+    @property
+    def partitions(self) -> dict[Id, str]:
+        """The partition of each row, after `merged`."""
+        moved = {row: self.made.partitions[row] for row in self.moved}
+        return {**self.made.partitions, **self.stored.partitions, **moved}
 
     def is_stored(self, row: Id, merged: Merged) -> bool:
         """Whether a row stays as it is stored."""
@@ -308,15 +328,17 @@ class GraphStates:
         return (row for row in rows if self.graph.labels[row[0]].kind == "edge")
 
 
-def _lists(prints: list[str], stored: list[Any], made: list[Any]) -> list[Any]:
+def _lists(prints: list[str], stored: list[Any], made: list[Any] | None) -> list[Any] | None:
     """A list that the plan makes now, without elements that were deleted by hand, and with those that
-    were added.
+    were added, in the stored order if there are any.
     """
-    there = {fingerprint(each) for each in stored}
-    gone = set(prints) - there
-    kept = [each for each in made if fingerprint(each) not in gone]
+    gone = set(prints) - {fingerprint(each) for each in stored}
+    kept = [each for each in made or () if fingerprint(each) not in gone]
     added = [each for each in stored if fingerprint(each) not in prints and each not in kept]
-    return [*kept, *added]
+    if not added:
+        return kept if kept or made is not None else None
+    first = [each for each in stored if each in kept or each in added]
+    return [*first, *(each for each in kept if each not in first)]
 
 
 def _schema(graph: Graph, label: Label) -> pa.Schema:
@@ -364,10 +386,11 @@ def writes_of_changes(
     for row, merged in found.items():
         before, after = stored.values.get(row), merged.values
         label = graph.labels[row[0]]
-        if before == after and not (embed and label.vectors):
+        moved = stored.partitions.get(row, partition_of[row]) != partition_of[row]
+        if before == after and not moved and not (embed and label.vectors):
             continue
         if before is not None and (
-            after is None or any(before[end] != after[end] for end in label.ends)
+            moved or after is None or any(before[end] != after[end] for end in label.ends)
         ):
             gone[row[0]].append(row)
         if after is not None:
@@ -375,7 +398,7 @@ def writes_of_changes(
     writes: list[Write] = []
     for label in (*graph.edges, *graph.nodes):
         if rows := gone[label.name]:
-            data = [{graph.key: r[1], graph.partition: partition_of[r]} for r in rows]
+            data = [{graph.key: r[1], graph.partition: stored.partitions[r]} for r in rows]
             schema = pa.schema([(graph.key, pa.string()), (graph.partition, pa.string())])
             writes.append(Deletion(label.name, pa.Table.from_pylist(data, schema), detach=True))
     for label in (*graph.nodes, *graph.edges):

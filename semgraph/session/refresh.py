@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -21,7 +21,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from semgraph.compare.trial import Snapshot
+from semgraph.compare.trial import Snapshot, partitions_read
 from semgraph.diff import FILE, Change, Diff
 from semgraph.errors import BudgetReached, PlanError, SemgraphError
 from semgraph.execution.commit import witness_of, witness_sink
@@ -40,7 +40,14 @@ from semgraph.optimizer import optimized
 from semgraph.options import RefreshOptions
 from semgraph.physical.planner import compile_plan
 from semgraph.semantic.library import Library
-from semgraph.session.committed import Committed, InputChanges, StoredRows, WindowLayout, with_kept
+from semgraph.session.committed import (
+    Committed,
+    InputChanges,
+    StoredRows,
+    WindowLayout,
+    as_committed,
+    with_kept,
+)
 from semgraph.session.merging import (
     GraphRows,
     GraphStates,
@@ -53,6 +60,7 @@ from semgraph.session.resources import Resources
 from semgraph.session.run import RunRequest, parts_of, run_plan, trimmed
 from semgraph.stores.base import (
     CommitMarker,
+    CommittedWindow,
     History,
     NewContent,
     Store,
@@ -194,7 +202,7 @@ class _Refreshing:
         if unsent is not None:
             request = replace(request, runs=None)
         while True:
-            base = states.base(tables)
+            base = await self._with_others(states.base(tables), given.partitions)
             dimensions = await self._dimensions(base)
             async with Snapshot(graph, base, dimensions=dimensions).copy() as scratch:
                 result = await run_plan(request, resources.over(scratch))
@@ -208,11 +216,13 @@ class _Refreshing:
                 what = f"{stopped(result.stopped)}. The graph stays as it was"
                 raise BudgetReached(f"{what}. Repeat it with a higher limit{kept}", result)
             states.made = GraphRows(graph, vectors)
-            states.after = written(window.writes or "" for _, window in made.windows)
+            states.after = written(graph, (w.writes or "" for _, w in made.windows))
+            shares = [_share(own, changes.new | changes.edited) for own in made.windows]
             states.restated = frozenset(
                 at
                 for at, row in states.after.items()
-                if any(_has(made, number, changes.new | changes.edited) for number in row.windows)
+                if (share := max((shares[n] for n in row.windows), default=0.0)) == 1
+                or (share and not row.says_as(states.before.get(at)))
             )
             if dry is not None or not states.stays_more():
                 break
@@ -252,10 +262,26 @@ class _Refreshing:
         if not self.resources.may_hold_rows:
             empty = {name: _empty(label, graph) for name, label in graph.labels.items()}
             return {name: History() for name in partitions}, GraphRows(graph, empty), empty
-        await open_for_reading(self.store, graph)
+        length = None if self.options.dry_run else await self._length()
+        await open_for_reading(self.store, graph, length)
         history = await self.store.history(self.plan.name, partitions)
         tables = await _scanned(self.store, graph, partitions)
         return history, GraphRows(graph, tables), tables
+
+    async def _with_others(self, base: dict[str, pa.Table], own: list[str]) -> dict[str, pa.Table]:
+        """The base, with the rows of other partitions if the plan reads them."""
+        if partitions_read(self.plan, self.request.inputs) or not self.resources.may_hold_rows:
+            return base
+        for label, table in (await _scanned(self.store, self.plan.graph, None)).items():
+            groups = table.column(self.plan.graph.partition).to_pylist()
+            others = pa.array([(group or "") not in own for group in groups], pa.bool_())
+            base[label] = pa.concat_tables([base[label], table.filter(others)])
+        return base
+
+    async def _length(self) -> int | None:
+        """The length of the embedder's vectors."""
+        async with self.resources.open(self.plan, fresh=False) as opened:
+            return await opened.vector_length(self.plan)
 
     async def _dimensions(self, base: Mapping[str, pa.Table]) -> int | None:
         """The length of the vectors of the base."""
@@ -268,25 +294,34 @@ class _Refreshing:
     ) -> tuple[InputRows, pa.Table]:
         """All rows to compute: those of the inputs, and committed ones without values in them."""
         table = self.request.inputs[self.windowing.input]
-        if not changes.kept:
+        if self.windowing.key is None:
             return given, table
+        table = given.table.select(table.column_names)  # with keys
+        if changes.kept:
+            table = with_kept(table, self._kept(committed, changes, stored, table.schema), given)
+        if not (self.options.in_order or self.options.adopt):
+            table = as_committed(self.windowing, table, committed)
+        return await prepare(self.windowing, table), table
+
+    def _kept(
+        self, committed: Committed, changes: InputChanges, stored: GraphRows, schema: pa.Schema
+    ) -> pa.Table:
+        """Committed rows without values in the inputs."""
         sink = witness_sink(self.plan)
         nodes = {
             key: values
             for (label, key), values in stored.values.items()
             if sink is not None and label == sink.node
         }
-        reader = StoredRows(sink, self.windowing, table.schema, nodes)
+        reader = StoredRows(sink, self.windowing, schema, nodes)
         missing = changes.kept - committed.rows.keys()
         kept = [(row, own.content) for row, own in committed.rows.items() if row in changes.kept]
-        kept_table = reader.table([*kept, *((row, "") for row in sorted(missing))])
-        whole = with_kept(table, kept_table, given)
-        return await prepare(self.windowing, whole), whole
+        return reader.table([*kept, *((row, "") for row in sorted(missing))])
 
     def _before(self, committed: Committed, stored: GraphRows) -> dict[Id, WrittenRow]:
         """What the plan had written, by label and fingerprint of the key."""
         if not self.options.adopt:
-            return written(window.writes or "" for _, window in committed.windows)
+            return written(self.plan.graph, (w.writes or "" for _, w in committed.windows))
         labels = {sink.label.name for sink in self.plan.writes if isinstance(sink, Merge)}
         return {
             (label, row_fingerprint(key)): WrittenRow(
@@ -315,7 +350,7 @@ class _Refreshing:
         found = states.merged()
         parts = parts_of(self.request, self.resources)
         causes = _Causes(self.plan, states, committed, after, changes, parts)
-        partition_of = {**states.made.partitions, **states.stored.partitions}
+        partition_of = states.partitions
         diff = _diff(self.plan.graph, states, found, partition_of, causes)
         if result.record is not None:  # which explains its new rows
             own = (c if c.sign != "+" else replace(c, run=result.run) for c in diff.changes)
@@ -368,8 +403,7 @@ class _Refreshing:
     async def _apply(self, replacement: NewContent, record: Path | None) -> Written:
         """Write the difference, and that it was written into the record."""
         async with self.resources.opened_store(self.plan.graph) as store:
-            async with self.resources.open(self.plan, fresh=False) as opened:
-                await store.ensure(self.plan.graph, await opened.vector_length(self.plan))
+            await store.ensure(self.plan.graph, await self._length())
             written = await store.replace(replacement)
         if record is not None:
             Run(record).add(kind=REFRESHED, applied=timestamp(), written=written.rows)
@@ -385,10 +419,10 @@ def _lost_of(rows: list[str], result: Result) -> str:
     return f"{what}. Refresh again once they succeed"
 
 
-def _has(committed: Committed, number: int, rows: Iterable[tuple[str, str]]) -> bool:
-    """Whether a window has one of some rows."""
-    partition, window = committed.windows[number]
-    return any((partition, row.row) in rows for row in window.rows)
+def _share(window: tuple[str, CommittedWindow], rows: Collection[tuple[str, str]]) -> float:
+    """The share of the rows of a window that is among some rows."""
+    partition, own = window
+    return sum((partition, row.row) in rows for row in own.rows) / len(own.rows)
 
 
 def _empty(label: Label, graph: Graph) -> pa.Table:
@@ -397,8 +431,8 @@ def _empty(label: Label, graph: Graph) -> pa.Table:
     return pa.schema([*{**names, **columns}.items()]).empty_table()
 
 
-async def _scanned(store: Store, graph: Graph, partitions: list[str]) -> dict[str, pa.Table]:
-    """The rows of all labels in some partitions, with their vectors."""
+async def _scanned(store: Store, graph: Graph, partitions: list[str] | None) -> dict[str, pa.Table]:
+    """The rows of all labels in some partitions, or in all, with their vectors."""
     dimensions = (await store.statistics()).dimensions
     tables = {}
     for name, label in graph.labels.items():
@@ -412,7 +446,8 @@ def _diff(
     causes: _Causes,
 ) -> Diff:  # fmt: skip
     """The difference between the stored rows and what becomes of them."""
-    before = tables_of(graph, {row: states.stored.values.get(row) for row in found}, partition_of)
+    stored = states.stored
+    before = tables_of(graph, {r: stored.values.get(r) for r in found}, stored.partitions)
     after = tables_of(graph, {row: merged.values for row, merged in found.items()}, partition_of)
     made = states.made.values
     edited = tuple(

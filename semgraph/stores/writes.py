@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from semgraph.errors import DataError
@@ -44,6 +44,7 @@ class WrittenRow:
         created: Those of values that only a new row takes, from all windows.
         united: The fingerprints of list elements that were added.
         creates: Whether a window could make the row.
+        born: The names of the values in `created` that it took then.
         deleted: Whether the last window that wrote it deleted it.
         windows: The numbers of the windows that wrote it.
     """
@@ -52,8 +53,18 @@ class WrittenRow:
     created: dict[str, list[str]] = field(default_factory=dict)
     united: dict[str, list[str]] = field(default_factory=dict)
     creates: bool = False
+    born: frozenset[str] = frozenset()
     deleted: bool = False
     windows: list[int] = field(default_factory=list)
+
+    @property
+    def names(self) -> set[str]:
+        """The properties that were written."""
+        return {*self.values, *self.created, *self.united}
+
+    def says_as(self, other: WrittenRow | None) -> bool:
+        """Whether the same was written."""
+        return other is not None and replace(self, windows=other.windows) == other
 
     def add(self, number: int, later: Mapping[str, Any]) -> None:
         """Add a later write, of the window with this number."""
@@ -67,7 +78,8 @@ class WrittenRow:
         if number not in self.windows[-1:]:
             self.windows.append(number)
         self.values |= later.get("v", {})
-        self.creates |= not later.get("o")
+        if not self.creates and not later.get("o"):
+            self.creates, self.born = True, frozenset(later.get("c", ()))
         for own, new in ((self.created, later.get("c", {})), (self.united, later.get("u", {}))):
             for name, prints in new.items():
                 own.setdefault(name, []).extend(prints)
@@ -85,7 +97,8 @@ def recorded(graph: Graph, writes: Iterable[Write]) -> str:
         if not write.rows.num_rows:
             continue
         if isinstance(write, Deletion):
-            rows = {row_fingerprint(key): {"d": 1} for key in keys_of(graph, write)[0]}
+            keys = keys_of(graph, write)[0]
+            rows = {row_fingerprint(key): {"d": fingerprint(key)} for key in keys}
             found.append((write.label, rows))
             continue
         try:
@@ -120,11 +133,19 @@ def _row(write: NodeWrite | EdgeWrite, row: Mapping[str, Any]) -> dict[str, Any]
     return {name: own for name, own in parts.items() if own} | only
 
 
-def written(texts: Iterable[str]) -> dict[tuple[str, str], WrittenRow]:
-    """What windows wrote, numbered in their order from 0, by label and fingerprint of the key."""
+def written(graph: Graph, texts: Iterable[str]) -> dict[tuple[str, str], WrittenRow]:
+    """What windows wrote, numbered in their order from 0, by label and fingerprint of the key. The
+    edges of a deleted node went with it.
+    """
+    ends = {(edge.name, end, getattr(edge, end)) for edge in graph.edges for end in edge.ends}
     rows: dict[tuple[str, str], WrittenRow] = {}
     for number, text in enumerate(texts):
         for label, own in json.loads(text or "[]"):
+            gone = {row["d"] for row in own.values() if "d" in row}
+            touching = [(edge, end) for edge, end, node in ends if node == label and gone]
+            for (edge, _), row in rows.items() if touching else ():
+                if any(edge == e and row.values.get(end) in gone for e, end in touching):
+                    row.add(number, {"d": 1})
             for key, row in own.items():
                 rows.setdefault((label, key), WrittenRow()).add(number, row)
     return rows
@@ -146,4 +167,6 @@ def kept_values(
                 for name, value in kept.get((label, key), {}).items():
                     if name in row.get("c", {}):
                         row["c"][name].append(value)
+                    elif name in row.get("v", {}):
+                        row["v"][name] = value
         yield json.dumps(found, separators=(",", ":")) if found else text

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 
 from benchmarks.world import StandIn
+from semgraph.errors import StoreUnavailable
 from semgraph.stores.base import NodeWrite, Store, WriteBatch
 from semgraph.stores.sqlite.store import SqliteStore
 from tests.execution.conftest import PLAN
@@ -257,6 +258,20 @@ async def test_a_refreshed_group_is_what_a_run_over_the_present_inputs_makes(
         await check(seed, model, store, tmp_path)
     finally:
         await store.aclose()
+
+
+async def test_an_embedder_of_another_length_is_refused_before_anything_is_asked(
+    world: World,
+) -> None:
+    rows = [episode(0, "I work at Luma.")]
+    await world.write(rows)
+    other = World(world.model, world.store, world.folder, dimensions=128)
+    asked, embedded = len(world.model.requests), world.model.counters.embedding_calls
+    with pytest.raises(StoreUnavailable, match="256-dimensional"):
+        await other.refresh(edited(rows, 0, content="Ann(user): I work at Acme."))
+    assert len(world.model.requests) == asked
+    assert world.model.counters.embedding_calls == embedded
+    await other.aclose()
 
 
 @pytest.mark.parametrize("store", ["neo4j"], indirect=True)
