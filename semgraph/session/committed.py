@@ -92,8 +92,10 @@ class Committed:
                 f'rows of group "{old[0]}" were written by an earlier version, which did not record '
                 f"what {plan.name} wrote"
             )
-            adopt = command("--adopt", "adopt=True")
-            hint = f"to take all rows of its labels in these groups as its own, add {adopt}"
+            adopt = command(
+                f"semgraph refresh {plan.name} --adopt", "session.refresh(..., adopt=True)"
+            )
+            hint = f"to take all rows of its labels in these groups as its own: {adopt}"
             raise PlanError(what, hint=hint)
 
     def changes(self, given: InputRows, *, complete: bool, retract: int | None) -> InputChanges:

@@ -196,39 +196,57 @@ class _Refreshing:
             options=replace(self.request.options, again=True),
             windows=layout.windows(),
             kind=COMPARED,
+            runs=None if self.options.dry_run else self.request.runs,
         )
-        unsent = Unsent() if self.options.dry_run else None
-        resources = replace(self.resources, unsent=unsent)
-        if unsent is not None:
-            request = replace(request, runs=None)
         while True:
             base = await self._with_others(states.base(tables), given.partitions)
-            dimensions = await self._dimensions(base)
-            async with Snapshot(graph, base, dimensions=dimensions).copy() as scratch:
-                result = await run_plan(request, resources.over(scratch))
-                made = Committed(await scratch.history(self.plan.name, rows.partitions))
-                vectors = await _scanned(scratch, graph, rows.partitions)
-                dry = (
-                    await self._dry(unsent, request, made, scratch) if unsent is not None else None
-                )
-            if result.stopped:
-                kept = "" if self.options.fresh else ": the journal has the answers so far"
-                what = f"{stopped(result.stopped)}. The graph stays as it was"
-                raise BudgetReached(f"{what}. Repeat it with a higher limit{kept}", result)
-            states.made = GraphRows(graph, vectors)
-            states.after = written(graph, (w.writes or "" for _, w in made.windows))
-            shares = [_share(own, changes.new | changes.edited) for own in made.windows]
-            states.restated = frozenset(
-                at
-                for at, row in states.after.items()
-                if (share := max((shares[n] for n in row.windows), default=0.0)) == 1
-                or (share and not row.says_as(states.before.get(at)))
-            )
+            result, made, vectors, dry = await self._computed(request, base, rows.partitions)
+            self._note_made(states, made, vectors, changes)
             if dry is not None or not states.stays_more():
                 break
             windows = (replace(window, fresh=False) for window in request.windows)
             request = replace(request, windows=tuple(windows))  # fresh answers are in the journal
         return self._compared(states, committed, changes, made, vectors, result, dry)
+
+    async def _computed(
+        self, request: RunRequest, base: Mapping[str, pa.Table], partitions: list[str]
+    ) -> tuple[Result, Committed, dict[str, pa.Table], Foreseen | None]:
+        """Compute the rows in a scratch copy. Returns the run, what it committed, the rows of the
+        copy, and what a dry run would ask. Raises BudgetReached.
+        """
+        graph = self.plan.graph
+        unsent = Unsent() if self.options.dry_run else None
+        resources = replace(self.resources, unsent=unsent)
+        dimensions = await self._dimensions(base)
+        async with Snapshot(graph, base, dimensions=dimensions).copy() as scratch:
+            result = await run_plan(request, resources.over(scratch))
+            made = Committed(await scratch.history(self.plan.name, partitions))
+            tables = await _scanned(scratch, graph, partitions)
+            dry = None if unsent is None else await self._dry(unsent, request, made, scratch)
+        if result.stopped:
+            kept = "" if self.options.fresh else ": the journal has the answers so far"
+            what = f"{stopped(result.stopped)}. The graph stays as it was"
+            raise BudgetReached(f"{what}. Repeat it with a higher limit{kept}", result)
+        return result, made, tables, dry
+
+    def _note_made(
+        self,
+        states: GraphStates,
+        made: Committed,
+        tables: Mapping[str, pa.Table],
+        changes: InputChanges,
+    ) -> None:
+        """Note the rows that the plan makes now, and those that new or edited input rows state."""
+        graph = self.plan.graph
+        states.made = GraphRows(graph, tables)
+        states.after = written(graph, (w.writes or "" for _, w in made.windows))
+        shares = [_share(own, changes.new | changes.edited) for own in made.windows]
+        states.restated = frozenset(
+            at
+            for at, row in states.after.items()
+            if (share := max((shares[n] for n in row.windows), default=0.0)) == 1
+            or (share and not row.says_as(states.before.get(at)))
+        )
 
     async def _dry(
         self, unsent: Unsent, request: RunRequest, made: Committed, scratch: Store
@@ -495,11 +513,9 @@ class _Causes:
         for side, (_, rows) in enumerate(self._sides):
             for number in rows[at].windows if at in rows else ():
                 found |= dict.fromkeys(self._of_window(side, number))
-        if found:
-            return tuple(islice(found, _CAUSES))
-        return tuple(f"{name} changed" for name in self._relevant(row[0])) or (
-            "follows from other changes",
-        )
+        parts = (f"{name} changed" for name in self._relevant(row[0]))
+        causes = (*islice(found, _CAUSES), *islice(parts, _CAUSES))
+        return causes or ("follows from other changes",)
 
     @cache  # noqa: B019 - it lives as long as one comparison
     def _of_window(self, side: int, number: int) -> tuple[str, ...]:
