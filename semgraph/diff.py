@@ -87,8 +87,8 @@ class Diff(Displayed):
 
     @cached_property
     def keys(self) -> frozenset[Any]:
-        """The keys of the rows that differ."""
-        return frozenset(change.key for change in self.changes)
+        """The keys of the rows that are new or gone."""
+        return frozenset(change.key for change in self.changes if change.sign != "~")
 
     @classmethod
     def between(

@@ -131,7 +131,7 @@ def differing(
     diff: Diff, change: Change, room: int, form: str = "{} → {}"
 ) -> Iterator[tuple[str, str]]:
     """The properties of a changed row that differ: name, and both values in `room` characters. A list
-    of keys whose rows are changes themselves is left out.
+    of keys of rows that are new or gone themselves is left out.
     """
     for name, old in change.before.items():
         new = change.after.get(name)
