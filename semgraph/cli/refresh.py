@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from math import ceil
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -134,7 +135,9 @@ def _foreseen(dry: Foreseen) -> str:
         return "nothing would be asked: the journal has every answer"
     texts = f" and {plural(dry.texts, 'text')} to embed" if dry.texts else ""
     calls = (
-        "an unknown number" if dry.calls is None else f"about {max(dry.calls, dry.requests):,.0f}"
+        "an unknown number"
+        if dry.calls is None
+        else f"about {max(ceil(dry.calls), dry.requests):,}"
     )
     sure = f"sure to be new: {plural(dry.requests, 'request')}{texts}"
     return f"{sure}; with those that follow up to {calls}, for {plural(dry.rows, 'input row')}"
