@@ -90,7 +90,10 @@ class InProcess(Free, ABC):
 
     async def aclose(self) -> None:
         """Stop the model and free its memory. A later request reloads it."""
-        await self._run(lambda _cancelled: self._unload())
+        try:
+            await self._run(lambda _cancelled: self._unload())
+        except RuntimeError:  # the interpreter ends, and the thread has ended
+            self._unload()
         self._thread.shutdown(wait=False)
         self._thread = self._new_thread()
 

@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import semgraph
-from semgraph.cli import app
 from semgraph.errors import DataError, PlanError
 from semgraph.execution.record import Run
 from semgraph.expr import own_functions
@@ -712,9 +710,3 @@ def test_the_examples_of_shipped_functions_hold(file: Path) -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert " passed" in done.stdout
-
-
-def test_the_check_of_functions_names_doctest_instead() -> None:
-    done = CliRunner().invoke(app, ["functions", "check", "mine"])
-    assert done.exit_code == 2
-    assert "python -m doctest mine/*.py" in done.stderr

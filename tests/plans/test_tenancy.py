@@ -16,7 +16,7 @@ from benchmarks.world.canaries import CANARIES, MixedPartitions, canary
 from semgraph.folders import operators_folder
 from semgraph.logical.node import walk
 from semgraph.logical.semantic import Semantic
-from semgraph.semantic import pairs
+from semgraph.semantic import ask
 from tests.conftest import READS_ALL
 from tests.partial import maybe_partial
 from tests.plans.conftest import PLANS, Memory, at, loaded
@@ -289,7 +289,7 @@ async def test_a_join_across_partitions_fails_the_test_that_runs_it(
     its end, by tokens and by texts.
     """
     if broken:
-        monkeypatch.setattr(pairs, "known_partitions", lambda _table, _context: None)
+        monkeypatch.setattr(ask, "known_partitions", lambda _table, _context: None)
     (tmp_path / "joined.yaml").write_text(JOINED, encoding="utf-8")
     server = StandIn()
     await server.__aenter__()
