@@ -381,15 +381,21 @@ async def snapshot(
     async with _to_read(store, graph) as source:
         if source is None:
             return Snapshot(graph, {})
-        rows = {}
-        dimensions = (await source.statistics()).dimensions
-        for label in (*graph.nodes, *graph.edges):
-            vectors = [name for name in label.vectors.values() if (label.name, name) in dimensions]
-            rows[label.name] = await source.scan(
-                label.name, [*label.columns, *vectors], partitions, ()
-            )
-        committed = await _committed(plan, source, inputs)
-        return Snapshot(graph, rows, committed, next(iter(dimensions.values()), None))
+        rows, dimensions = await rows_of(source, graph, partitions)
+        return Snapshot(graph, rows, await _committed(plan, source, inputs), dimensions)
+
+
+async def rows_of(
+    store: Store, graph: Graph, partitions: Sequence[str] | None
+) -> tuple[dict[str, pa.Table], int | None]:
+    """The rows of all labels in some partitions (None: all), nodes first, with their vectors, and the
+    length of vectors; None without any.
+    """
+    rows, dimensions = {}, (await store.statistics()).dimensions
+    for label in (*graph.nodes, *graph.edges):
+        vectors = [name for name in label.vectors.values() if (label.name, name) in dimensions]
+        rows[label.name] = await store.scan(label.name, [*label.columns, *vectors], partitions, ())
+    return rows, next(iter(dimensions.values()), None)
 
 
 async def _committed(plan: LogicalPlan, store: Store, inputs: Mapping[str, pa.Table] | None) -> int:

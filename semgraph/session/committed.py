@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -40,9 +41,13 @@ class InputChanges:
     gone: frozenset[Row] = frozenset()
     kept: frozenset[Row] = frozenset()
 
+    @property
+    def _changed(self) -> tuple[tuple[str, frozenset[Row]], ...]:
+        return ("edited", self.edited), ("new", self.new), ("gone", self.gone)
+
     def cause(self, row: Row) -> str:
         """What happened to a row, in words; "" if nothing did."""
-        for word, rows in (("edited", self.edited), ("new", self.new), ("gone", self.gone)):
+        for word, rows in self._changed:
             if row in rows:
                 return f"row {row[1]} {word}"
         return ""
@@ -51,7 +56,7 @@ class InputChanges:
     def reasons(self) -> list[str]:
         """What happened to each row that changed, or to how many."""
         lines: list[str] = []
-        for word, rows in (("edited", self.edited), ("new", self.new), ("gone", self.gone)):
+        for word, rows in self._changed:
             few = len(rows) <= _NAMED
             lines += map(self.cause, sorted(rows)) if few else [f"{len(rows):,} rows {word}"]
         return lines
@@ -118,9 +123,9 @@ class Committed:
 
     def _require_few(self, absent: set[Row], retract: int | None) -> None:
         """Refuse to retract more than a tenth of a partition, unless told. Raises PlanError."""
-        for name in self.history:
-            gone = sum(partition == name for partition, _ in absent)
-            all_rows = sum(partition == name for partition, _ in self.rows)
+        counts = Counter(partition for partition, _ in self.rows)
+        for name, gone in sorted(Counter(partition for partition, _ in absent).items()):
+            all_rows = counts[name]
             if gone > (max(1, math.floor(all_rows * _SHARE)) if retract is None else retract):
                 what = f'{gone} of {all_rows} rows of group "{name}" are not in the inputs'
                 hint = f"to remove what follows from them, add {option('retract', gone)}"

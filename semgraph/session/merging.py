@@ -65,7 +65,7 @@ def is_nothing(name: str, value: Any) -> bool:
     )
 
 
-def print_of(name: str, value: Any) -> str:
+def value_fingerprint(name: str, value: Any) -> str:
     """The fingerprint of a stored value."""
     return fingerprint(json.loads(value) if name == "attributes" else value)
 
@@ -121,7 +121,9 @@ class GraphStates:
         if written is None or not written.creates or written.deleted:
             return False
         made = {n: p for n, p in written.created.items() if n in stored}
-        return not made or any(print_of(n, stored[n]) in prints for n, prints in made.items())
+        return not made or any(
+            value_fingerprint(n, stored[n]) in prints for n, prints in made.items()
+        )
 
     def base(self, tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
         """The rows of tables that the plan did not make, and edges between them, without the values
@@ -171,17 +173,17 @@ class GraphStates:
             table = table.set_column(at, name, pa.array(column, table.schema.field(name).type))
         return table
 
-    def stays_more(self) -> bool:
+    def stays_more(self, found: Mapping[Id, Merged]) -> bool:
         """Note the rows that stay though the plan does not make them now. If there are more than it
         started from, it must start from them too: its other rows may depend on them.
         """
-        found = {
+        stay = {
             row
-            for row, merged in self.merged().items()
+            for row, merged in found.items()
             if merged.values is not None and row not in self.made.values
         }
-        more = not found <= self.staying
-        self.staying |= found
+        more = not stay <= self.staying
+        self.staying |= stay
         return more
 
     def merged(self) -> dict[Id, Merged]:
@@ -228,7 +230,7 @@ class GraphStates:
         if name in written.united:
             return any(fingerprint(each) not in written.united[name] for each in value)
         prints = [*filter(None, [written.values.get(name)]), *written.created.get(name, ())]
-        return bool(prints) and print_of(name, value) not in prints
+        return bool(prints) and value_fingerprint(name, value) not in prints
 
     def _values(self, row: Id, written: WrittenRow, stored: Values, new: Values) -> Merged:
         """The values of a row that is stored and made again. In a row of others the plan worked on the
@@ -350,7 +352,7 @@ def _schema(graph: Graph, label: Label) -> pa.Schema:
 def tables_of(
     graph: Graph, rows: Mapping[Id, Values | None], partition_of: Mapping[Id, str]
 ) -> dict[str, pa.Table]:
-    """GraphRows as tables by label; None: a row is not in the graph."""
+    """Rows as tables by label; None: a row is not in the graph."""
     found: dict[str, list[Values]] = {name: [] for name in graph.labels}
     for row, properties in rows.items():
         if properties is not None:

@@ -21,7 +21,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from semgraph.compare.trial import Snapshot, partitions_read
+from semgraph.compare.trial import Snapshot, partitions_read, rows_of
 from semgraph.diff import FILE, Change, Diff
 from semgraph.errors import BudgetReached, PlanError, SemgraphError
 from semgraph.execution.commit import witness_of, witness_sink
@@ -30,16 +30,13 @@ from semgraph.execution.result import Result
 from semgraph.execution.windows import InputRows, prepare
 from semgraph.explain.estimates import Estimator, Forecast
 from semgraph.formats import plural, stopped
-from semgraph.llm.stack import Unsent, bound
+from semgraph.llm.stack import Unsent
 from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan, Windowing
-from semgraph.logical.schema import Graph, Label
+from semgraph.logical.schema import Graph
 from semgraph.logical.sinks import Merge
 from semgraph.meter import Meter
-from semgraph.optimizer import optimized
 from semgraph.options import RefreshOptions
-from semgraph.physical.planner import compile_plan
-from semgraph.semantic.library import Library
 from semgraph.session.committed import (
     Committed,
     InputChanges,
@@ -52,12 +49,12 @@ from semgraph.session.merging import (
     GraphRows,
     GraphStates,
     Merged,
-    print_of,
     tables_of,
+    value_fingerprint,
     writes_of_changes,
 )
 from semgraph.session.resources import Resources
-from semgraph.session.run import RunRequest, parts_of, run_plan, trimmed
+from semgraph.session.run import RunRequest, compiled, parts_of, run_plan, trimmed
 from semgraph.stores.base import (
     CommitMarker,
     CommittedWindow,
@@ -68,6 +65,7 @@ from semgraph.stores.base import (
     Written,
     open_for_reading,
 )
+from semgraph.stores.prepare import scan_schema
 from semgraph.stores.writes import WrittenRow, kept_values, row_fingerprint, written
 
 _CAUSES = 3  # that a change names
@@ -203,11 +201,12 @@ class _Refreshing:
             base = await self._with_others(states.base(tables), given.partitions)
             result, made, vectors, dry = await self._computed(request, base, rows.partitions)
             self._note_made(states, made, vectors, changes)
-            if dry is not None or not states.stays_more():
+            found = states.merged()
+            if dry is not None or not states.stays_more(found):
                 break
             windows = (replace(window, fresh=False) for window in request.windows)
             request = replace(request, windows=tuple(windows))  # fresh answers are in the journal
-        return self._compared(states, committed, changes, made, vectors, result, dry)
+        return self._compared(states, found, committed, changes, made, vectors, result, dry)
 
     async def _computed(
         self, request: RunRequest, base: Mapping[str, pa.Table], partitions: list[str]
@@ -222,7 +221,7 @@ class _Refreshing:
         async with Snapshot(graph, base, dimensions=dimensions).copy() as scratch:
             result = await run_plan(request, resources.over(scratch))
             made = Committed(await scratch.history(self.plan.name, partitions))
-            tables = await _scanned(scratch, graph, partitions)
+            tables, _ = await rows_of(scratch, graph, partitions)
             dry = None if unsent is None else await self._dry(unsent, request, made, scratch)
         if result.stopped:
             kept = "" if self.options.fresh else ": the journal has the answers so far"
@@ -268,9 +267,7 @@ class _Refreshing:
         name = self.windowing.input
         inputs = {**request.inputs, name: request.inputs[name].slice(0, rows)}
         async with self.resources.open(self.plan, fresh=False) as opened:
-            limits = {r: bound(opened.llm, r).limits for r in self.plan.needs.roles}
-            library = Library(self.resources.settings.operators)
-            physical = compile_plan(optimized(self.plan, inputs), scratch, library, limits)
+            physical = compiled(self.plan, inputs, scratch, opened.llm, self.resources)
         estimator = Estimator.over(physical, inputs, self.resources.observations(), None)
         forecast = Forecast(estimator)
         calls, between = forecast.total()["calls"], forecast.calls_between()
@@ -282,19 +279,23 @@ class _Refreshing:
         """What the plan committed in partitions, and their rows, with vectors in the tables."""
         graph = self.plan.graph
         if not self.resources.may_hold_rows:
-            empty = {name: _empty(label, graph) for name, label in graph.labels.items()}
+            empty = {
+                name: scan_schema(graph, name, [*label.columns], {}).empty_table()
+                for name, label in graph.labels.items()
+            }
             return {name: History() for name in partitions}, GraphRows(graph, empty), empty
         length = None if self.options.dry_run else await self._length()
         await open_for_reading(self.store, graph, length)
         history = await self.store.history(self.plan.name, partitions)
-        tables = await _scanned(self.store, graph, partitions)
+        tables, _ = await rows_of(self.store, graph, partitions)
         return history, GraphRows(graph, tables), tables
 
     async def _with_others(self, base: dict[str, pa.Table], own: list[str]) -> dict[str, pa.Table]:
         """The base, with the rows of other partitions if the plan reads them."""
         if partitions_read(self.plan, self.request.inputs) or not self.resources.may_hold_rows:
             return base
-        for label, table in (await _scanned(self.store, self.plan.graph, None)).items():
+        every, _ = await rows_of(self.store, self.plan.graph, None)
+        for label, table in every.items():
             groups = table.column(self.plan.graph.partition).to_pylist()
             others = pa.array([(group or "") not in own for group in groups], pa.bool_())
             base[label] = pa.concat_tables([base[label], table.filter(others)])
@@ -347,7 +348,8 @@ class _Refreshing:
         labels = {sink.label.name for sink in self.plan.writes if isinstance(sink, Merge)}
         return {
             (label, row_fingerprint(key)): WrittenRow(
-                {name: print_of(name, value) for name, value in values.items()}, creates=True
+                {name: value_fingerprint(name, value) for name, value in values.items()},
+                creates=True,
             )
             for (label, key), values in stored.values.items()
             if label in labels
@@ -362,6 +364,7 @@ class _Refreshing:
     def _compared(
         self,
         states: GraphStates,
+        found: Mapping[Id, Merged],
         committed: Committed,
         changes: InputChanges,
         after: Committed,
@@ -369,7 +372,6 @@ class _Refreshing:
         result: Result,
         dry: Foreseen | None,
     ) -> Refresh:
-        found = states.merged()
         parts = parts_of(self.request, self.resources)
         causes = _Causes(self.plan, states, committed, after, changes, parts)
         partition_of = states.partitions
@@ -384,7 +386,7 @@ class _Refreshing:
         )  # fmt: skip
         batch, kept = WriteBatch(tuple(writes)), states.kept(found)
         replacement = self._replacement(committed, after, batch, kept, result.run)
-        lost = _lost_of(self._lost(committed, after, changes), result) if dry is None else ""
+        lost = _lost(committed, after, changes, result) if dry is None else ""
         apply = partial(self._apply, replacement, result.record)
         shown = diff if dry is None else Diff(reasons=diff.reasons)
         return Refresh(shown, changes, result, dry, apply, lost=lost)
@@ -417,11 +419,6 @@ class _Refreshing:
         )
         return NewContent(batch, self.plan.name, heads, markers)
 
-    @staticmethod
-    def _lost(committed: Committed, after: Committed, changes: InputChanges) -> list[str]:
-        """The committed rows that could not be computed again."""
-        return [key for _, key in sorted(committed.rows.keys() - after.rows.keys() - changes.gone)]
-
     async def _apply(self, replacement: NewContent, record: Path | None) -> Written:
         """Write the difference, and that it was written into the record."""
         async with self.resources.opened_store(self.plan.graph) as store:
@@ -432,12 +429,13 @@ class _Refreshing:
         return written
 
 
-def _lost_of(rows: list[str], result: Result) -> str:
-    """A sentence on the rows of the graph that could not be computed again; "" without any."""
+def _lost(committed: Committed, after: Committed, changes: InputChanges, result: Result) -> str:
+    """A sentence on the committed rows that could not be computed again; "" without any."""
+    rows = sorted(committed.rows.keys() - after.rows.keys() - changes.gone)
     if not rows:
         return ""
     why = f": {result.failed[0].error}" if result.failed else ""
-    what = f"{plural(len(rows), 'row')} of the graph failed, first {rows[0]}{why}"
+    what = f"{plural(len(rows), 'row')} of the graph failed, first {rows[0][1]}{why}"
     return f"{what}. Refresh again once they succeed"
 
 
@@ -445,22 +443,6 @@ def _share(window: tuple[str, CommittedWindow], rows: Collection[tuple[str, str]
     """The share of the rows of a window that is among some rows."""
     partition, own = window
     return sum((partition, row.row) in rows for row in own.rows) / len(own.rows)
-
-
-def _empty(label: Label, graph: Graph) -> pa.Table:
-    names = {graph.key: pa.string(), graph.partition: pa.string()}
-    columns = {name: kind.arrow for name, kind in label.columns.items()}
-    return pa.schema([*{**names, **columns}.items()]).empty_table()
-
-
-async def _scanned(store: Store, graph: Graph, partitions: list[str] | None) -> dict[str, pa.Table]:
-    """The rows of all labels in some partitions, or in all, with their vectors."""
-    dimensions = (await store.statistics()).dimensions
-    tables = {}
-    for name, label in graph.labels.items():
-        vectors = [vector for vector in label.vectors.values() if (name, vector) in dimensions]
-        tables[name] = await store.scan(name, [*label.columns, *vectors], partitions, ())
-    return tables
 
 
 def _diff(

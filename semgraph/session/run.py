@@ -166,15 +166,26 @@ async def _prepared(
     request: RunRequest, logical: LogicalPlan, resources: Resources, opened: Opened
 ) -> tuple[PhysicalPlan, list[str]]:
     """The compiled plan, and notes on the store, in which missing parts are created first."""
-    library = Library(resources.settings.operators)
-    limits = {role: bound(opened.llm, role).limits for role in logical.needs.roles}
     made = request.share.ids if request.share is not None else ()  # as steps, not as inputs
     inputs = {name: table for name, table in request.inputs.items() if name not in made}
-    physical = compile_plan(optimized(logical, inputs), opened.store, library, limits)
+    physical = compiled(logical, inputs, opened.store, opened.llm, resources)
     require_prices(physical.logical, opened.budget, opened.llm, opened.embedder)
     await _ensure(physical, opened, write=request.options.write)
     notes = await _migrate(physical.logical, opened, write=request.options.writes)
     return physical, notes
+
+
+def compiled(
+    plan: LogicalPlan,
+    inputs: Mapping[str, pa.Table],
+    store: Store,
+    llm: LLM,
+    resources: Resources,
+) -> PhysicalPlan:
+    """A plan over these inputs, compiled for a store and the models of a session. Raises PlanError."""
+    limits = {role: bound(llm, role).limits for role in plan.needs.roles}
+    library = Library(resources.settings.operators)
+    return compile_plan(optimized(plan, inputs), store, library, limits)
 
 
 async def prepare_store(request: RunRequest, resources: Resources) -> None:
