@@ -460,10 +460,12 @@ def parts_of(request: RunRequest, resources: Resources) -> dict[str, str]:
     steps, parameters, functions, and inputs without windows.
     """
     plan, windows = request.plan, request.plan.windows
+    if windows is None or not plan.writes:  # no marker names them
+        return {}
     parts: dict[str, Any] = {f"parameter {n}": value for n, value in plan.params.items()}
     parts |= {f"function {name}": digest for name, digest in plan.functions.items()}
     for name, table in request.inputs.items():
-        if windows is None or name != windows.input:
+        if name != windows.input:
             parts[f"input {name}"] = table.to_pylist()
     if plan.needs.embeds:
         parts["embedder"] = resources.embedder_name
