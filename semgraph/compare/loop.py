@@ -73,7 +73,8 @@ async def _compared(arms: StepArms | PlanArms, bench: Bench) -> Comparison:
     request, record = bench.request, bench.record
     for arm in bench.arms.values():
         require_prices(arm.plan, arm.opened.budget, arm.opened.llm, arm.opened.embedder)
-    bench.say(await arms.prepare())
+    warned = dict.fromkeys(w for arm in request.arms.values() for w in arm.plan.warnings)
+    bench.say([*(f"! {warning}" for warning in warned), *await arms.prepare()])
     if request.step:  # most costs of whole plans depend on answers
         admit(arms.estimates, request.trials, bench.opened.budget)
     record.begin()
