@@ -8,7 +8,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import date
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from semgraph.compare.step import semantic_node
 from semgraph.compare.trial import KEPT, Attempt, Bench
 from semgraph.display import option
 from semgraph.errors import BudgetReached, PlanError, SemgraphError, UnavailableError
+from semgraph.execution.record import timestamp
 from semgraph.execution.runtime import Opened, require_prices
 from semgraph.formats import dollars, plural
 from semgraph.llm.base import Limits
@@ -65,12 +65,27 @@ class TuneRequest:
         """Refuse numbers out of range. Raises PlanError."""
         one = (self.floor is None) == (self.per_1000 is None)
         for name, value, fits, form in (
-            ("floor", self.floor, self.floor is None or 0 < self.floor < 1, "a number between 0 and 1: 0.95"),
-            ("confidence", self.confidence, 0.5 <= self.confidence < 1, "a number from 0.5 to below 1: 0.95"),
+            (
+                "floor",
+                self.floor,
+                self.floor is None or 0 < self.floor < 1,
+                "a number between 0 and 1: 0.95",
+            ),
+            (
+                "confidence",
+                self.confidence,
+                0.5 <= self.confidence < 1,
+                "a number from 0.5 to below 1: 0.95",
+            ),
             ("sample", self.sample, self.sample >= 1, "a number of rows: 400"),
             ("per_1000", self.per_1000, self.per_1000 is None or self.per_1000 > 0, "dollars"),
             ("rows", self.rows, self.rows is None or self.rows >= 1, "a number of rows"),
-            ("floor", self.floor, not one, f"give {option('floor', '0.95')} or {option('per-1000', 'USD')}"),
+            (
+                "floor",
+                self.floor,
+                not one,
+                f"give {option('floor', '0.95')} or {option('per-1000', 'USD')}",
+            ),
         ):
             if not fits:
                 raise PlanError(f"{name.replace('_', '-')} is {value}", hint=form)
@@ -81,7 +96,7 @@ class TuneRequest:
         return 1 - self.confidence
 
 
-class NothingToChoose(Exception):  # noqa: N818 - an end, not an error
+class NothingToChoose(Exception):
     """The end of a tuning without a choice: the reference stays, and why."""
 
 
@@ -95,11 +110,17 @@ async def tune(request: TuneRequest, runner: Runner) -> Tuning:
     if runner.replays:
         what = "a recording has one answer to each question, so nothing else can be tried"
         raise PlanError(what, hint=f"name a model: {option('llm', 'MODEL')}")
-    compared = replace(request.compared, arms=request.make({REFERENCE: {}}))
+    plan = request.compared.plan
+    steps = request.steps or tuple(plan.asking)
+    first = next(iter(request.models), "default")
+    strongest = {} if first == "default" else dict.fromkeys(steps, f"@ {first}")
+    compared = replace(request.compared, arms=request.make({REFERENCE: strongest}))
     async with opened_arms(compared, runner) as (opened, models):
         record = ComparisonRecord(compared, runner, opened, kind="tuning")
         with recorded_errors(record):
-            result = await StepTuning(request, record, models[REFERENCE]).result()
+            result = await StepTuning(
+                replace(request, steps=steps), record, models[REFERENCE]
+            ).result()
         record.end("budget" if result.stopped else "tuned", result.stopped)
         return result
 
@@ -109,7 +130,7 @@ class StepTuning:
 
     def __init__(self, request: TuneRequest, record: ComparisonRecord, opened: Opened) -> None:
         self.request, self.record, self.opened = request, record, opened
-        plan, (self.step,) = record.request.plan, request.steps
+        plan, (self.step,) = record.request.arms[REFERENCE].plan, request.steps
         self.began, self.spent, self.before = time.perf_counter(), Spent(), list[str]()
         self.agrees: float | None = None
         self.below = False  # whether the reference itself is below the floor, by the truth
@@ -127,7 +148,8 @@ class StepTuning:
         self.node = node = semantic_node(plan, self.step)
         default = library.reference(node.keyword)
         self.choice = (plan.choice(node.step) or default).over(default)
-        listed, refused = of_step(node, self.choice, library, request.models, self._limits)
+        models = request.models or (self.choice.model or "default",)
+        listed, refused = of_step(node, self.choice, library, models, self._limits)
         arms, candidates = dict(record.request.arms), dict[str, Candidate]()
         for each in listed:
             try:
@@ -157,7 +179,7 @@ class StepTuning:
             self.record.begin()
             await self._pilot()
             await self._against_truth()
-            self.walk = Walk(self._entries(), trials.measure, self.request.floor, self.request.error, self.sampled)  # fmt: skip
+            self.walk = replace(self.walk, entries=self._entries(), units=self.sampled)
             self._admit()
             await self._reference_twice()
             await self._walk()
@@ -213,7 +235,9 @@ class StepTuning:
             f"power: {floor:g} is shown by {needed:,} {what} without an error ({tests} tests); "
             f"{plural(self.sampled, 'checked row')} have {'about ' * (trials.truth is None)}{true:,.0f}"
         )
-        rows = {name: math.ceil(needed / rate) * trials.rows_of_call(name) for name in names if rate}
+        rows = {
+            name: math.ceil(needed / rate) * trials.rows_of_call(name) for name in names if rate
+        }
         able = [name for name in rows if trials.most(name) * rate >= needed]
         if able:
             self.before = [line]
@@ -252,13 +276,15 @@ class StepTuning:
         trials = self.trials
         wide = min(trials.rows_of_call(name), PILOT)
         found = await self._answers(name, max(min(PILOT, len(trials.units)) // wide, 1))
-        trials.per_row[family] = found.cold.tokens_out / max(found.rows, 1)
-        if trials.expected(name, family) is None:
-            trials.measured[name] = trials.of_thousand(found)
+        await trials.observed(name, family, found)
 
     def _entries(self) -> list[Entry]:
         """The candidates to try. Raises PlanError, or NothingToChoose with the reason."""
-        names, limit, reference = list(self.candidates), self.request.per_1000, self._cost(REFERENCE)
+        names, limit, reference = (
+            list(self.candidates),
+            self.request.per_1000,
+            self._cost(REFERENCE),
+        )
         costs = {name: self._cost(name) or 0.0 for name in names}
         if limit is not None:
             names = [name for name in names if costs[name] <= limit]
@@ -299,7 +325,10 @@ class StepTuning:
         reference = 0.0 if self.trials.truth is not None else self._of_rows(REFERENCE, self.sampled)
         cost = reference + self._of_rows(cheapest.name, min(self.sampled, cheapest.units))
         self._afford("the search", cost)
-        lines = [*self.before, f"search: at least {self._money(cost)}; {limits(self.opened.budget)}"]
+        lines = [
+            *self.before,
+            f"search: at least {self._money(cost)}; {limits(self.opened.budget)}",
+        ]
         self.bench.say(lines)
         if rows is not None:
             saves = ((self._cost(REFERENCE) or 0.0) - cheapest.cost) * rows / 1000
@@ -315,7 +344,9 @@ class StepTuning:
         if budget.max_usd is None or not self.trials.priced:
             return
         if budget.spent.usd + cost > budget.max_usd * (1 + 1e-9):
-            would = f"{what}, about {dollars(cost, exact=True)}, would pass max_usd {budget.max_usd:g}"
+            would = (
+                f"{what}, about {dollars(cost, exact=True)}, would pass max_usd {budget.max_usd:g}"
+            )
             raise BudgetReached(f"stopped before {would}")
 
     # The search
@@ -488,7 +519,8 @@ class StepTuning:
         caveats = [f"Not promised: {', '.join(not_promised)}."]
         if trials.unit == "row":
             seen = trials.clusters(best.name, self.known[best.name], self.known.get(REFERENCE))
-            caveats.append("It assumes that rows of one call fail independently" + f"; observed: {seen}" * bool(seen) + ".")  # fmt: skip
+            observed = f"; observed: {seen}" if seen else ""
+            caveats.append(f"It assumes that rows of one call fail independently{observed}.")
         return {"promise": promise, "caveats": tuple(caveats)}
 
     def _pays_back(self, best: Tried, reference: Tried) -> int | None:
@@ -503,11 +535,22 @@ class StepTuning:
             "units": f"{best.units} rows{' in as many calls' * (self.trials.unit == 'call')}",
             "sample": self.trials.digest(self.sampled),
         }  # fmt: skip
+        prices = {role: [*of] for role, of in self.trials.prices.items()}
         costs = {
-            "reference": reference.cost, "tuned": best.cost, "per": "1000 rows", "measured": str(date.today()),
-            **({"prices": {name: [*of] for name, of in self.trials.prices.items()}} if self.trials.priced else {"in": "tokens"}),
+            "reference": reference.cost, "tuned": best.cost, "per": "1000 rows", "measured": str(timestamp())[:10],
+            **({"prices": prices} if self.trials.priced else {"in": "tokens"}),
         }  # fmt: skip
-        return choice_of(self.record.request.arms[best.name].plan, best.changes, shown, costs)
+        runner, arm = self.record.runner, self.record.request.arms[best.name]
+        folders = runner.settings.operators
+        return choice_of(
+            arm.plan,
+            best.changes,
+            runner.name_of,
+            folders,
+            shown=shown,
+            costs=costs,
+            record=self.record.id,
+        )
 
     async def _compared(self, name: str) -> Comparison | None:
         """The reference and a candidate over the rows that both have answered."""

@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ from semgraph.compare.comparison import Spent, Trial, trial_answers
 from semgraph.compare.step import StepArms
 from semgraph.compare.trial import Bench
 from semgraph.compare.truth import EACH, names_of, whole_rows
+from semgraph.errors import PlanError
 from semgraph.execution.record import INPUT_ROW
 from semgraph.expr.functions import canonical_json
 from semgraph.llm.base import Usage
@@ -36,11 +37,11 @@ _MILLION = 1_000_000
 
 
 class Answers(NamedTuple):
-    """The answers of a candidate to drawn rows, the numbers of those that are checked, and their cost."""
+    """The answers of a candidate to drawn rows, by number, and the numbers of those that are checked."""
 
     trial: Trial
     checked: Sequence[int]
-    rows: int
+    numbers: Sequence[int]
 
     @property
     def cold(self) -> Spent:
@@ -56,7 +57,7 @@ class StepTrials:
         self.arms = StepArms(bench)
         self.arms.reference = REFERENCE
         self.node, self.truth = self.arms.node, self.arms.truth
-        self.per_row: dict[str, float] = {}  # tokens of answers, by family
+        self.seen: dict[str, tuple[float, float]] = {}  # of a family in the pilot, see `observed`
         self.measured: dict[str, float] = {}  # costs of candidates without known requests
 
     async def prepare(self) -> None:
@@ -97,33 +98,53 @@ class StepTrials:
 
     # Costs
 
-    def expected(self, name: str, family: str) -> float | None:
-        """The cost of 1,000 rows, with answers as long as those of the pilot; None: unknown."""
-        return self.measured.get(name, self._of_requests(name, self.per_row.get(family)))
+    async def observed(self, name: str, family: str, found: Answers) -> None:
+        """Note what a family took in the pilot: the tokens of prompts, as a share of those counted before
+        they were sent, and the tokens of answers for each row.
+        """
+        each, estimates = self.arms.arms[name], self.arms.expected[name]
+        frozen = self.arms.frozen.only(found.numbers)
+        items = await frozen.items(estimates.llm, estimates.embedder)
+        requests = await replace(estimates, rows=items).at_once(each.implementation)
+        if requests is None or self._of_requests(name, (1.0, 0.0)) is None:
+            self.measured[name] = self.of_thousand(found)
+            return
+        counted = estimates.of(name, each.implementation, requests).tokens_in or 1.0
+        rows = max(len(found.numbers), 1)
+        self.seen[family] = found.cold.tokens_in / counted, found.cold.tokens_out / rows
 
-    def _of_requests(self, name: str, answered: float | None) -> float | None:
-        """The cost of 1,000 rows by the requests of a dry run; None if they depend on answers."""
+    def expected(self, name: str, family: str) -> float | None:
+        """The cost of 1,000 rows as far as it is known: before the pilot, of the prompts; None: not at
+        all, since requests depend on answers.
+        """
+        seen = self.seen.get(family, (1.0, 0.0))
+        return self.measured.get(name, self._of_requests(name, seen))
+
+    def _of_requests(self, name: str, seen: tuple[float, float]) -> float | None:
         requests, estimate = self.arms.requests[name], self.estimates[name]
-        if requests is None or estimate.tokens_in is None or len(requests) > 1:
+        if requests is None or estimate.tokens_in is None or len(requests) != 1:
             return None
-        sent = 1000 * estimate.tokens_in / self.estimated
-        said = 1000 * (answered or 0.0)
+        sent, said = 1000 * estimate.tokens_in * seen[0] / self.estimated, 1000 * seen[1]
         if not self.priced:
             return sent + said
-        each = self.arms.arms[name]
-        role = next(iter(requests), each.node.prompt.first.role)
-        model = bound(each.arm.opened.llm, role)
+        model = bound(self.arms.arms[name].arm.opened.llm, next(iter(requests)))
         return model.dollars(Usage(round(sent), 0, round(said)))
 
-    @property
+    @cached_property
     def priced(self) -> bool:
-        """Whether all models have a price above 0; otherwise costs are tokens."""
-        used = (
-            bound(each.arm.opened.llm, prompt.role)
-            for each in self.arms.arms.values()
-            for prompt in each.node.prompt.all
-        )
-        return all(model.dollars(Usage(1000, 0, 1000)) for model in used)
+        """Whether costs are dollars; otherwise they are tokens. Raises PlanError if several models are
+        compared of which one has no price.
+        """
+        named: dict[str, float | None] = {}
+        for each in self.arms.arms.values():
+            for prompt in each.node.prompt.all:
+                model = bound(each.arm.opened.llm, prompt.role)
+                named[model.name] = model.dollars(Usage(1000, 0, 1000))
+        unknown = [name for name, price in named.items() if price is None]
+        if unknown and len(named) > 1:
+            what = f"the costs of several models are compared in dollars, and {unknown[0]} has no price"
+            raise PlanError(what, hint=f"{unknown[0]}?price=IN/OUT, in dollars per million tokens")
+        return any(named.values())
 
     def money(self, spent: Spent) -> float:
         """A cost in dollars, or in tokens without prices."""
@@ -133,7 +154,7 @@ class StepTrials:
 
     def of_thousand(self, answers: Answers) -> float:
         """What 1,000 rows cost, as measured."""
-        return 1000 * self.money(answers.cold) / max(answers.rows, 1)
+        return 1000 * self.money(answers.cold) / max(len(answers.numbers), 1)
 
     def rows_of_call(self, name: str) -> int:
         """The rows that share a call."""
@@ -158,11 +179,13 @@ class StepTrials:
         for place, unit in enumerate(self.units[:units]):
             checked.append(unit[0])
             rows += unit
-            rows += [n for own in beside[place * (wide - 1) : (place + 1) * (wide - 1)] for n in own]
+            rows += [
+                n for own in beside[place * (wide - 1) : (place + 1) * (wide - 1)] for n in own
+            ]
         frozen = self.arms.frozen.only(rows)
         work = partial(self.arms.attempt, name, number, frozen=frozen)
         attempt = await self.bench.pays(work)
-        return Answers(attempt.trial, checked, len(rows))
+        return Answers(attempt.trial, checked, rows)
 
     def counted(self, name: str, own: Answers, reference: Answers | None) -> Counted:
         """The counts of the checked units of a candidate: against the truth, or without one against the
@@ -205,12 +228,14 @@ class StepTrials:
         none: Counter[object] = Counter()
         units = zip(checked, names_of(rows.take(pa.array(checked, pa.int64())), key), strict=True)
         return {
-            number: self._counts(ours.get(unit, none), true.get(unit, none)) for number, unit in units
+            number: self._counts(ours.get(unit, none), true.get(unit, none))
+            for number, unit in units
         }
 
     def _by_truth(self, own: Answers, checked: Sequence[int]) -> dict[int, list[Counts]]:
         truth, frozen = self.truth, self.arms.frozen.rows
-        assert truth is not None and own.trial.rows is not None
+        assert truth is not None
+        assert own.trial.rows is not None
         rows = frozen.take(pa.array(checked, pa.int64()))
         numbers: dict[object, int] = {}
         for number, name in zip(checked, names_of(rows, truth.columns.key), strict=True):
@@ -235,7 +260,7 @@ class StepTrials:
         if table is None or not own.trial.failed:
             return set()
         wrong = table.filter(table.column("error").is_valid()).column(INPUT_ROW).to_pylist()
-        return set(wrong) & set(own.checked)
+        return {number for number in own.checked if number in wrong}
 
     def _counts(self, ours: Counter[object], true: Counter[object]) -> list[Counts]:
         """The counts of a unit: of a join, of each of its pairs; the elements of lists together."""
