@@ -177,7 +177,7 @@ class PlanTuning(Search):
             self.known[REFERENCE] = base, len(rows)
         own = await self._attempt(ask.name, rows)
         self.known[ask.name] = own, len(rows)
-        return Counted(self._counts(own, base))
+        return Counted(self._counts(own, base), cost=self.cost(ask.name))
 
     def _counts(self, own: Attempt, base: Attempt) -> list[Counts]:
         truth = self.plans.truth

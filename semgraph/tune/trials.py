@@ -29,7 +29,7 @@ from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemTopk
 from semgraph.provenance import at
 from semgraph.scores import tally
 from semgraph.tune.tuning import Unit
-from semgraph.tune.walk import Counted, Counts, Measure
+from semgraph.tune.walk import Counts, Measure
 
 REFERENCE = "reference"
 PILOT = 20  # rows on which the length of answers is observed
@@ -212,7 +212,7 @@ class StepTrials:
         attempt = await self.bench.pays(work)
         return Answers(attempt.trial, checked, rows)
 
-    def counted(self, name: str, own: Answers, reference: Answers | None) -> Counted:
+    def counted(self, name: str, own: Answers, reference: Answers | None) -> list[Counts]:
         """The counts of the checked units of a candidate: against the truth, or without one against the
         reference. With units of calls, of each call only one row.
         """
@@ -220,7 +220,7 @@ class StepTrials:
         counts = self._by_number(name, own, reference, checked)
         one = self.unit == "call" and isinstance(self.node, SemJoin)
         each = (counts.get(number) or [(0, 0, 0)] for number in checked)
-        return Counted([count for found in each for count in (found[:1] if one else found)])
+        return [count for found in each for count in (found[:1] if one else found)]
 
     def _by_number(
         self, name: str, own: Answers, reference: Answers | None, checked: Sequence[int]
