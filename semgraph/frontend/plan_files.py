@@ -156,7 +156,7 @@ def is_plan(path: Path) -> bool:
         data = read_file(path).data
     except PlanError:
         return True  # listed with its problems
-    return isinstance(data, dict) and "plan" in data
+    return isinstance(data, dict) and "plan" in data and "made_of" not in data  # a choice of tune
 
 
 def copied(

@@ -78,12 +78,14 @@ class Implementation(ABC, Generic[N]):
     `same`: whether its answers equal those of the reference if the model is a function of the row;
     it selects the contract suite. `extra`: the extra of semgraph whose packages it needs, or "".
     `shows_examples`: whether its requests have the prompt's `examples`, as those of the context do.
+    `version`: a text that its author changes with its answers: choices tuned before are then stale.
     The first line of the module's docstring is its description.
     """
 
     same: ClassVar[bool] = False
     extra: ClassVar[str] = ""
     shows_examples: ClassVar[bool] = True
+    version: ClassVar[str] = ""
 
     def refuses(self, node: N, limits: Limits) -> str | None:  # noqa: ARG002
         """The reason why the implementation cannot answer this node, or None."""
