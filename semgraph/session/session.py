@@ -36,6 +36,7 @@ from semgraph.logical.plan import LogicalPlan, choices_over, models_of, without_
 from semgraph.logical.schema import Graph
 from semgraph.logical.semantic import OnError
 from semgraph.meter import StepMetrics
+from semgraph.optimizer import rewritten
 from semgraph.options import RefreshOptions, RunOptions
 from semgraph.session.examples import run_before, sampled
 from semgraph.session.inputs import (
@@ -248,7 +249,9 @@ class Session:
                 asked = choices_over(asked, earlier.models)
                 chosen = choices_over(choices_over(asked, self.use), earlier.use)
                 files = {**earlier.prompts, **(prompts or {})}
-                logical = self._plans.load(plan, values, tuned.preset, chosen, files)
+                with tuned.named():
+                    logical = self._plans.load(plan, values, tuned.preset, chosen, files)
+                    logical = rewritten(logical, *earlier.rewrites)
             elif not isinstance(plan, (LogicalPlan, Frame)):
                 raise no_plan(plan)
             elif params or preset or prompts:

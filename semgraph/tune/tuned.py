@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -201,7 +202,8 @@ class Tuned:
         path, _ = find_plan(plan, (folder,))
         data = read_file(path).data
         name = str(data.get("plan") if isinstance(data, Mapping) else path.stem)
-        file = _found(name, path, folder) if preset == TUNED else folder / preset
+        beside = [at / f"{name}.{TUNED}.yaml" for at in (folder / "plans", path.parent)]
+        file = _found(name, beside if preset == TUNED else [folder / preset])
         choice = read(file)
         if choice["plan"] != name:
             what = f"{shown(file)} is a choice for the plan {choice['plan']}, not for {name}"
@@ -212,6 +214,16 @@ class Tuned:
     def use(self) -> Mapping[str, str]:
         """The implementations that it chooses."""
         return self.choice.get("use") or {}
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Name the file in errors of a block that uses it."""
+        try:
+            yield
+        except PlanError as error:
+            if self.file is not None:
+                error.add_note(f"{shown(self.file)} is in use: semgraph tune {self.choice['plan']}")
+            raise
 
     def on(
         self,
@@ -236,8 +248,7 @@ class Tuned:
         return rewritten(plan, allow, order, (problem,) if reasons else ())
 
 
-def _found(name: str, plan: Path, folder: Path) -> Path:
-    places = [at / f"{name}.{TUNED}.yaml" for at in (folder / "plans", plan.parent)]
+def _found(name: str, places: Sequence[Path]) -> Path:
     found = next((path for path in places if path.is_file()), None)
     if found is None:
         there = f"looked for {' and '.join(dict.fromkeys(map(shown, places)))}"
