@@ -137,6 +137,27 @@ class TestThePreset:
             assert await asked(session, model, folder, preset="tuned") == typed
             assert await asked(session, model, folder) != typed
 
+    async def test_has_what_the_plan_was_tuned_with(self, session, model, folder):
+        path = folder / "complaints.yaml"
+        given = {
+            "preset": "lean",
+            "params": {"least": 2},
+            "use": {"who": "per_row", "good": "@ small"},
+        }
+        variant = {**given["use"], "good": "packed(rows=2) @ small"}
+        plan = session.prepare(path, **{**given, "use": variant})
+        content = tuned.choice_of(plan, {"good": "packed(rows=2)"}, session._resources.name_of)
+        tuned.write(content, folder / "plans" / "complaints.tuned.yaml")
+        assert [content[key] for key in ("preset", "params", "use")] == [
+            "lean",
+            {"least": 2},
+            variant,
+        ]
+        typed = await asked(session, model, folder, **{**given, "use": variant})
+        assert await asked(session, model, folder, preset="tuned") == typed
+        later = session.prepare(path, preset="tuned", params={"least": 3})
+        assert (later.params, later.warnings) == ({"least": 3}, ())
+
     def test_on_the_command_line_too(self, project: Project, session, model, folder):
         chosen(session, folder, **USE)
         runs = [
@@ -299,6 +320,16 @@ class TestAStaleChoice:
             chosen(session, folder, good="alone")
             change(folder)
             assert session.prepare(folder / "complaints.yaml", preset="tuned").warnings == ()
+
+    def test_says_that_a_step_has_no_longer_the_model_that_it_had(self, model, folder, session):
+        with opened(model, folder, models={"good": f"openai:gpt-5@{model.base_url}"}) as its_own:
+            chosen(its_own, folder, short="packed(rows=2)")
+        (warning,) = session.prepare(folder / "complaints.yaml", preset="tuned").warnings
+        assert "the model of good has changed from openai:gpt-5 to another" in str(warning)
+        plan = session.prepare(
+            folder / "complaints.yaml", preset="tuned", use={"good": "per_row @ small"}
+        )
+        assert plan.warnings == ()
 
     def test_names_the_models_before_and_after(self, model, folder, session):
         chosen(session, folder, good="@ small")
