@@ -22,7 +22,7 @@ from semgraph.llm.stack import bound
 from semgraph.semantic.library import Library
 from semgraph.tune.candidates import of_step
 from semgraph.tune.search import ANSWERS, LEAST, NothingToChoose, Search, TuneRequest
-from semgraph.tune.trials import PILOT, REFERENCE, Answers, Prices, StepTrials
+from semgraph.tune.trials import PILOT, REFERENCE, Prices, StepTrial, StepTrials
 from semgraph.tune.tuning import Loss, Tried
 from semgraph.tune.walk import Ask, Counted, Entry
 
@@ -40,6 +40,7 @@ class StepTuning(Search):
         default = library.reference(node.keyword)
         self.choice = (base.plan.choice(node.step) or default).over(default)
         models = request.models or (self.choice.model or "default",)
+        self._require_distinct(models)
         listed, refused = of_step(node, self.choice, library, models, self._limits)
         arms = {REFERENCE: base} | self.make(listed)
         self.refused |= refused
@@ -47,10 +48,23 @@ class StepTuning(Search):
         bench = Bench(record, dict.fromkeys(arms, opened))
         self.trials = StepTrials(bench, request.unit, request.sample, request.seed)
         self.walk.measure = self.trials.measure
-        self.known: dict[str, Answers] = {}  # the last answers of each candidate
+        self.known: dict[str, StepTrial] = {}  # the last answers of each candidate
 
     def _limits(self, role: str) -> Limits:
         return bound(self.opened.llm, role).limits
+
+    def _require_distinct(self, models: Sequence[str]) -> None:
+        """Refuse a role that has the model of another one. Raises PlanError."""
+        roles = {each: self.node.of_model("" if each == "default" else each) for each in models}
+        names = {
+            each: bound(self.opened.llm, of.prompt.first.role).name for each, of in roles.items()
+        }
+        for each in models[1:]:
+            if names[each] == names[models[0]]:
+                what = f"{each} is the same model as {models[0]}, {names[each]}"
+                raise PlanError(
+                    what, hint=f"bind it to another one: {option('model', f'{each}=MODEL')}"
+                )
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -215,7 +229,7 @@ class StepTuning(Search):
 
     # The search
 
-    async def _answers(self, name: str, units: int, number: int = 0) -> Answers:
+    async def _answers(self, name: str, units: int, number: int = 0) -> StepTrial:
         found = await self.trials.answers(name, units, number)
         if number:
             self.extra += found.cold
@@ -249,7 +263,7 @@ class StepTuning(Search):
             what = f"the reference agrees with itself only {self.agrees:.2f}"
             raise PlanError(what, hint=f"a floor below it: {option('floor', f'{self.agrees:.2f}')}")
 
-    async def _reference(self, units: int) -> Answers:
+    async def _reference(self, units: int) -> StepTrial:
         """The reference's answers to at least so many units."""
         known = self.known.get(REFERENCE)
         if known is None or len(known.checked) < units:
