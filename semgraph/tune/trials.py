@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -196,17 +197,16 @@ class StepTrials:
 
     async def answers(self, name: str, units: int, number: int = 0) -> StepTrial:
         """The answers of a candidate to the first units of the draw, each with the rows beside it that
-        share its call, which are not checked.
+        share its call, which are not checked. Its place among them is drawn, since errors may depend on it.
         """
         wide = self.rows_of_call(name)
         beside = self.units[self.most(name) :]
         rows, checked = list[int](), list[int]()
-        for place, unit in enumerate(self.units[:units]):
+        for number, unit in enumerate(self.units[:units]):
             checked.append(unit[0])
-            rows += unit
-            rows += [
-                n for own in beside[place * (wide - 1) : (place + 1) * (wide - 1)] for n in own
-            ]
+            call = beside[number * (wide - 1) : (number + 1) * (wide - 1)]
+            call.insert(random.Random(f"{self.seed} {number}").randrange(wide), unit)  # noqa: S311
+            rows += [n for own in call for n in own]
         frozen = self.arms.frozen.only(rows)
         work = partial(self.arms.attempt, name, number, frozen=frozen)
         attempt = await self.bench.pays(work)
