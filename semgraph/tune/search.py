@@ -106,7 +106,7 @@ def made(request: TuneRequest, name: str, changes: Mapping[str, str]) -> dict[st
     return {n: replace(arm, plan=rewritten(arm.plan, (), order)) for n, arm in arms.items()}
 
 
-class Search(ABC):
+class Chooser(ABC):
     """A tuning in work."""
 
     def __init__(self, request: TuneRequest, record: ComparisonRecord, opened: Opened) -> None:

@@ -21,7 +21,7 @@ from semgraph.llm.base import Limits
 from semgraph.llm.stack import bound
 from semgraph.semantic.library import Library
 from semgraph.tune.candidates import of_step
-from semgraph.tune.search import ANSWERS, LEAST, NothingToChoose, Search, TuneRequest
+from semgraph.tune.search import ANSWERS, LEAST, Chooser, NothingToChoose, TuneRequest
 from semgraph.tune.trials import PILOT, REFERENCE, Prices, StepTrial, StepTrials
 from semgraph.tune.tuning import Loss, Tried
 from semgraph.tune.walk import Ask, Counted, Entry
@@ -29,7 +29,7 @@ from semgraph.tune.walk import Ask, Counted, Entry
 _TWICE = 60  # rows that the reference answers twice
 
 
-class StepTuning(Search):
+class StepTuning(Chooser):
     """The tuning of one step."""
 
     def __init__(self, request: TuneRequest, record: ComparisonRecord, opened: Opened) -> None:
