@@ -299,7 +299,8 @@ class Chooser(ABC):
             yield Tried(name, of[name].changes, cost=self.cost(name), spent=spent, **asdict(shown))
         for name in of:
             if name not in results:
-                why = self.refused.get(name) or "it is not clearly cheaper"
+                dear = "clearly cheaper" if self.request.per_1000 is None else "below the price"
+                why = self.refused.get(name) or f"it is not {dear}"
                 yield Tried(name, of[name].changes, "not tried", why, self.cost(name))
         for name, why in self.refused.items():
             if name not in of:
@@ -324,7 +325,11 @@ class Chooser(ABC):
             return f"{shown.name} has the greatest lower bound of those below the price"
         if shown is not None:
             saved = _saving(shown, reference)
-            less = f" costs {saved:.0%} less than the reference and" if saved and saved > 0 else ""
+            less = (
+                f" costs {percent(saved)} less than the reference and"
+                if saved and saved > 0
+                else ""
+            )
             return f"{shown.name}{less} is shown to have at least F1 {self.request.floor:g}"
         if best is not None:
             return f"{best.name} looks good enough (F1 {best.f1:.3f}), which is not shown: the reference stays"
@@ -381,7 +386,16 @@ def _no_saving(best: Tried, reference: Tried) -> str:
     saved = _saving(best, reference)
     if saved is None or saved >= LEAST:
         return ""
-    return f"{best.name} is shown, and saves only {max(saved, 0):.0%}"
+    return f"{best.name} is shown, and saves only {percent(max(saved, 0))}"
+
+
+def percent(share: float) -> str:
+    """A share in percent; one that is almost all with a decimal.
+
+    >>> percent(0.031), percent(0.9994)
+    ('3 %', '99.9 %')
+    """
+    return f"{100 * share:.{int(0.99 < share < 1)}f} %"
 
 
 def said(name: str, shown: Shown) -> str:

@@ -21,7 +21,7 @@ from semgraph.llm.base import Limits
 from semgraph.llm.stack import bound
 from semgraph.semantic.library import Library
 from semgraph.tune.candidates import of_step
-from semgraph.tune.search import ANSWERS, LEAST, Chooser, NothingToChoose, TuneRequest
+from semgraph.tune.search import ANSWERS, LEAST, Chooser, NothingToChoose, TuneRequest, percent
 from semgraph.tune.trials import PILOT, REFERENCE, Prices, StepTrial, StepTrials
 from semgraph.tune.tuning import Loss, Tried
 from semgraph.tune.walk import Ask, Counted, Entry
@@ -209,7 +209,7 @@ class StepTuning(Chooser):
             gain = 1 - least / reference if reference else 0.0
             self.before.append(self._gain(least, gain))
             if gain < LEAST:
-                raise NothingToChoose(f"at most {max(gain, 0):.0%} to gain")
+                raise NothingToChoose(f"at most {percent(max(gain, 0))} to gain")
         of = self.candidates
         return [
             Entry(name, costs[name], self.trials.most(name), of[name].family, of[name].risk)
@@ -219,7 +219,7 @@ class StepTuning(Chooser):
     def _gain(self, least: float, gain: float) -> str:
         reference = self.prices.text(self.cost(REFERENCE) or 0.0)
         return (
-            f"gain: at most {max(gain, 0):.0%}; 1,000 rows cost {reference} by the reference, "
+            f"gain: at most {percent(max(gain, 0))}; 1,000 rows cost {reference} by the reference, "
             f"{self.prices.text(least)} by the cheapest candidate"
         )
 
@@ -335,7 +335,7 @@ class StepTuning(Chooser):
         trials, against = self.trials, "the truth" if self.trials.truth else ANSWERS
         each = " of separate calls" if trials.unit == "call" else ""
         promise = (
-            f"With a probability of at least {self.request.confidence:.0%} over the draw of these "
+            f"With a probability of at least {percent(self.request.confidence)} over the draw of these "
             f"{best.units:,} rows{each}: F1 of {self.node.step} against {against} is at least {best.at_least:.3f} "
             "over rows like the input they were drawn from, with this model, these prompts and this implementation."
         )

@@ -344,4 +344,6 @@ class StepTrials:
             number, found = number + 1, found + more
             if found >= 0.8 * errors.total():
                 break
-        return f"{number} of {len(rows)} calls hold {found / errors.total():.0%} of the errors"
+        return (
+            f"{number} of {len(rows)} calls hold {100 * found / errors.total():.0f} % of the errors"
+        )
