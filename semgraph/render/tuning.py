@@ -5,15 +5,16 @@ what the search cost. Notebooks and pages show the same parts.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from contextlib import suppress
+from dataclasses import asdict, replace
 from math import floor
 from typing import TYPE_CHECKING, Any
 
-from semgraph.compare.comparison import Arm, Spent
+from semgraph.compare.comparison import Arm
 from semgraph.display import command
 from semgraph.errors import PlanError
 from semgraph.formats import UNKNOWN, count, dollars, duration, escaped, plural, short, stopped
-from semgraph.render.chart import NONE, Axis, Plot, Point, characters, front, share
+from semgraph.render.chart import NONE, Axis, Plot, Point, front, share, text
 from semgraph.render.tables import Column, fitting, folded, result_lines, styled
 
 if TYPE_CHECKING:
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 
     from semgraph.tune.tuning import Tried, Tuning
 
-MISSING = "no chart: fewer than two candidates have an F1 and a cost"
-STEPS = "What the candidates of each step lose, over the answers of the reference"
+STEPS = "what the candidates of each step lose, over the answers of the reference"
 _UNITS = {"call": "rows, each in its own call", "row": "rows, several to a call", "group": "groups"}
 _BOUND = "at least: the exact lower bound of F1, which is wrong with a probability of at most alpha"
 _CONTINUE = "! Repeat it with a higher limit to continue: paid answers are in the journal"
@@ -30,7 +30,7 @@ _ROWS = 10  # disagreements
 
 
 def headline(tuning: Tuning) -> list[str]:
-    """What is chosen, what is promised and what is not, in sentences."""
+    """What is chosen, what is promised and what is not; then power and gain."""
     best, plan = tuning.best, f"Nothing is chosen for {tuning.plan}, which stays as it is"
     found = [f"{plan}: {tuning.reason.rstrip('.')}."]
     if tuning.status == "shown" and best is not None:
@@ -45,37 +45,32 @@ def headline(tuning: Tuning) -> list[str]:
         found.append(
             f"Found, not shown: {best.name}: a measured F1 of {share(best.f1, 3)}, {costs}."
         )
-    if not tuning.promise:
-        return [*found, "Nothing is promised."]
     nots = "; ".join(each.removeprefix("Not promised: ").rstrip(".") for each in tuning.caveats)
-    return [*found, f"Promised: {tuning.promise}", *([f"Not promised: {nots}."] if nots else [])]
-
-
-def before(tuning: Tuning) -> list[str]:
-    """Power and gain."""
-    return [f"known before the search: {' · '.join(tuning.before)}"] if tuning.before else []
+    return [
+        *found,
+        f"Promised: {tuning.promise}" if tuning.promise else "Nothing is promised.",
+        *([f"Not promised: {nots}."] if nots else []),
+        *([f"Known before the search: {' · '.join(tuning.before)}"] if tuning.before else []),
+    ]
 
 
 def columns(tuning: Tuning, *, why: bool = True) -> list[Column]:
-    """The reference and the candidates in the order of trial, the chosen one in bold; `why` adds the
-    reasons to the verdicts.
-    """
-    every, best = _every(tuning), tuning.best if tuning.status == "shown" else None
-    bold = frozenset(i for i, tried in enumerate(every) if tried is best)
+    """The reference and the candidates in the order of trial; `why` adds reasons to verdicts."""
+    every = _every(tuning)
     units = f"checked {'groups' if tuning.unit == 'group' else 'rows'}"
     alphas = [NONE if t.alpha is None else f"{t.alpha:.2g}" for t in every]
     verdicts = [_verdict(tuning, t) + (f": {t.why}" if why and t.why else "") for t in every]
     seldom = [
-        Column(units, [count(t.units) if t.units else NONE for t in every], True, bold, 1),
-        Column("alpha", alphas, True, bold, 2),
+        Column(units, [count(t.units) if t.units else NONE for t in every], True, drop=1),
+        Column("alpha", alphas, True, drop=2),
     ]
     return [
-        Column("candidate", [t.name for t in every], False, bold, -1),
-        _costs(tuning, every, bold),
-        Column("F1", [share(t.f1, 3) for t in every], True, bold, -1),
-        Column("at least", [share(_down(t.at_least), 3) for t in every], True, bold, -1),
+        Column("candidate", [t.name for t in every], drop=-1),
+        _costs(tuning, every),
+        Column("F1", [share(t.f1, 3) for t in every], True, drop=-1),
+        Column("at least", [share(_down(t.at_least), 3) for t in every], True, drop=-1),
         *(column for column in seldom if {*column.cells} != {NONE}),
-        Column("verdict", verdicts, False, bold, -1),
+        Column("verdict", verdicts, drop=-1),
     ]
 
 
@@ -93,28 +88,30 @@ def losses(tuning: Tuning) -> list[Column]:
     ]
 
 
-def search(tuning: Tuning) -> list[str]:
-    """How candidates were checked, and what that cost."""
-    (checked, every), again, after = tuning.sampled, tuning.agrees, tuning.pays_back
-    sample = f"{count(checked)} of {count(every)} {_UNITS[tuning.unit]} · sample {tuning.sample}"
+def checked(tuning: Tuning) -> list[str]:
+    """How candidates were checked, and in which order."""
+    (number, every), again = tuning.sampled, tuning.agrees
+    sample = f"{count(number)} of {count(every)} {_UNITS[tuning.unit]} · sample {tuning.sample}"
     itself = "" if again is None else f" · the reference agrees with itself {share(again, 3)}"
-    cost = f"the search cost {_spent(tuning.spent)} · paid now {_spent(tuning.paid)} · {duration(tuning.seconds)}"
-    if tuning.status == "shown" and tuning.priced:
-        cost += f" · pays back after {plural(after, 'row')}" if after else " · it never pays back"
-    return [
-        *([f"{tuning.measure} · {sample}{itself}", _BOUND] if checked else []),
-        *([f"order of trial: {tuning.rule}"] if tuning.rule else []),
-        cost + (f" · recorded as tuning {tuning.id}" if tuning.record is not None else ""),
-        *([f"! {stopped(tuning.stopped)}", _CONTINUE] if tuning.stopped else []),
+    of = [f"{tuning.measure} · {sample}{itself}", _BOUND] if number else []
+    return [*of, *([f"order of trial: {tuning.rule}"] if tuning.rule else [])]
+
+
+def outcome(tuning: Tuning) -> list[str]:
+    """What the search cost, the written file, and the next command."""
+    both = [
+        f"{plural(s.calls, 'call')}, {'price unknown' if s.dollars is None else dollars(s.dollars, exact=True)}"
+        for s in (tuning.spent, tuning.paid)
     ]
-
-
-def following(tuning: Tuning) -> list[str]:
-    """The written file and the next command; none without a choice."""
+    cost = f"The search cost {both[0]} · paid now {both[1]} · {duration(tuning.seconds)}"
+    if tuning.status == "shown" and tuning.priced:
+        after = tuning.pays_back
+        cost += f" · pays back after {plural(after, 'row')}" if after else " · it never pays back"
+    cost += f" · recorded as tuning {tuning.id}" if tuning.record is not None else ""
+    told = [cost, *([f"! {stopped(tuning.stopped)}", _CONTINUE] if tuning.stopped else [])]
     if tuning.file is not None:
-        return [f"written: {tuning.file} · run it: semgraph run {tuning.plan} --preset tuned"]
-    python = f'nothing is written; to use it: tuning.save("plans/{tuning.plan}.tuned.yaml")'
-    return [line] if tuning.status == "shown" and (line := command("", python)) else []
+        told.append(f"Written: {tuning.file} · run it: semgraph run {tuning.plan} --preset tuned")
+    return told
 
 
 def plot(tuning: Tuning) -> Plot | None:
@@ -131,8 +128,8 @@ def plot(tuning: Tuning) -> Plot | None:
     x = Axis.of(costs, (each.x for each in points), lambda value: _cost(tuning, value))
     y = Axis.of(tuning.measure or "F1", ends, lambda value: share(value, 3), log=False)
     bars = "from F1 down to its exact lower bound" * any(p.low < p.high for p in points)
-    front_is = "no other is cheaper and better"
-    return Plot(x, y, points, front(points), bars, front_is, [], tuning.floor)
+    told = bars, "no other is cheaper and better", [], "Costs are of 1,000 rows."
+    return Plot(x, y, points, front(points), *told, tuning.floor)
 
 
 def lines(tuning: Tuning, width: int) -> Iterator[Text]:
@@ -144,33 +141,27 @@ def lines(tuning: Tuning, width: int) -> Iterator[Text]:
 
     table = columns(tuning)
     whole = len(fitting(table, width, whole=True)[0]) == len(table)
-    yield from (*told(*headline(tuning)), Text(), *told(*before(tuning)))
-    yield from styled(table if whole else columns(tuning, why=False), width, indent=0)
+    yield from (*told(*headline(tuning)), Text())
+    bold = frozenset({_every(tuning).index(tuning.best)} if tuning.choices and tuning.best else ())
+    fitted = table if whole else columns(tuning, why=False)
+    yield from styled([replace(each, best=bold) for each in fitted], width, indent=0)
     reasons: dict[str, list[str]] = {}
     for tried in () if whole else _every(tuning):
         reasons.setdefault(f"{tried.verdict}, {tried.why}" * bool(tried.why), []).append(tried.name)
     yield from told(*(f"{why}: {' · '.join(names)}" for why, names in reasons.items() if why))
-    yield from told(*search(tuning))
+    yield from told(*checked(tuning))
     if tuning.losses:
-        yield from (Text(), *told(STEPS), *styled(losses(tuning), width))
-    if drawn := plot(tuning):
-        yield from (Text(), *map(Text, escaped(characters(drawn, width)).splitlines()))
-    if (different := disagreements(tuning)) is not None:
+        yield from (Text(), *told(f"steps: {STEPS}"), *styled(losses(tuning), width))
+    if (drawn := plot(tuning)) is not None:
+        yield from (Text(), *map(Text, escaped(text(drawn, width)).splitlines()))
+    yield Text()
+    with suppress(PlanError):  # whole plans have no rows in common
         name = f"{tuning.chosen} and the plan as it is disagree"
+        yield from map(Text, result_lines(name, tuning.disagreements(), width, rows=_ROWS))
         shell = f"semgraph report {tuning.id} -o {tuning.plan}.html"
         python = f"tuning.comparison[{tuning.chosen!r}].why(COLUMN=VALUE)"
-        yield from (Text(), *map(Text, result_lines(name, different, width, rows=_ROWS)))
-        yield from told(f"prompts and answers of each row: {command(shell, python)}")
-    yield from (Text() for _ in following(tuning))
-    yield from told(*following(tuning))
-
-
-def disagreements(tuning: Tuning) -> Any:
-    """The rows on which the chosen candidate and the reference differ; None of whole plans."""
-    try:
-        return tuning.disagreements()
-    except PlanError:
-        return None
+        yield from (*told(f"prompts and answers of each row: {command(shell, python)}"), Text())
+    yield from told(*outcome(tuning))
 
 
 def rows(tuning: Tuning) -> list[dict[str, Any]]:
@@ -194,20 +185,15 @@ def _verdict(tuning: Tuning, tried: Tried) -> str:
     return mark * (tried is tuning.best and tuning.status != "kept") + tried.verdict
 
 
-def _costs(tuning: Tuning, own: Any, bold: frozenset[int] = frozenset()) -> Column:
+def _costs(tuning: Tuning, own: Any) -> Column:
     cells = [_cost(tuning, each.cost).removeprefix("$").removesuffix(" tokens") for each in own]
-    return Column(f"{'$' if tuning.priced else 'tokens'} / 1,000 rows", cells, True, bold, -1)
+    return Column(f"{'$' if tuning.priced else 'tokens'} / 1,000 rows", cells, True, drop=-1)
 
 
 def _cost(tuning: Tuning, value: float | None) -> str:
     if value is None:
         return UNKNOWN
     return dollars(value, exact=True) if tuning.priced else f"{short(round(value))} tokens"
-
-
-def _spent(spent: Spent) -> str:
-    money = "price unknown" if spent.dollars is None else dollars(spent.dollars, exact=True)
-    return f"{plural(spent.calls, 'call')}, {money}"
 
 
 def _down(value: float | None) -> float | None:
