@@ -29,7 +29,7 @@ from semgraph.logical.cluster import Cluster
 from semgraph.logical.plan import Choice
 from semgraph.logical.schema import NAME
 from semgraph.semantic.implementation import named
-from semgraph.semantic.library import FOLDERS, Library
+from semgraph.semantic.library import FOLDERS, Library, wrong_values
 
 
 class ImplementationFile(NamedTuple):
@@ -163,6 +163,8 @@ def _to_end(work: Coroutine[Any, Any, Agreement | None]) -> Agreement | None:
 
 async def _run(candidate: Candidate, outcomes: list[Outcomes], watch: _Watch) -> Agreement | None:
     try:
+        if wrong := wrong_values(candidate.name, type(candidate.implementation)):
+            outcomes.append(Outcomes("values to try", wrong))
         await run_checks(candidate, outcomes)
         if candidate.same or any(outcome.broken for outcome in outcomes):
             return None

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +156,7 @@ def is_plan(path: Path) -> bool:
         data = read_file(path).data
     except PlanError:
         return True  # listed with its problems
-    return isinstance(data, dict) and "plan" in data
+    return isinstance(data, dict) and "plan" in data and "made_of" not in data  # a choice of tune
 
 
 def copied(
@@ -303,6 +303,25 @@ def called_plans(file: PlanFile) -> list[CalledPlan]:
     return [_called_plan(file, home, step, call.plan) for step, call in file.plan.called.items()]
 
 
+def other_ways(plan: LogicalPlan) -> Iterator[tuple[str, str]]:
+    """The calls of a loaded plan, each with the plans that do the same in its place: they fit, return all
+    results of the plan that the call names, and the plan calls them nowhere. Raises PlanError.
+    """
+    home, known = Path(plan.file).resolve().parent, cache(_interface)
+    called = {Path(call.by.name if call.by else call.plan).stem for call in plan.called.values()}
+    for step, call in plan.called.items():
+        path = find_plan(call.plan, (home,))[0]
+        files = {f.stem: f for folder in (_OWN, path.parent) for f in folder.glob("*.yaml")}
+        inputs, results = known(path)
+        for name in sorted(files.keys() - called):
+            own_inputs, own_results = known(files[name])
+            needed = {each for each, optional in own_inputs.items() if not optional}
+            if results and results <= own_results and needed <= inputs.keys():
+                with suppress(PlanError):
+                    plan.using({step: name})
+                    yield step, name
+
+
 def _called_plan(file: PlanFile, home: Path, step: str, name: str) -> CalledPlan:
     path = find_plan(name, (home,))[0]
     reference = PlanFile(path, file.shipped, file.functions).plan
@@ -319,14 +338,21 @@ def _called_plan(file: PlanFile, home: Path, step: str, name: str) -> CalledPlan
 
 
 def _may_fit(path: Path, reference: LogicalPlan) -> bool:
-    """Whether a plan's text requires only inputs of the reference, and has all results of it."""
-    try:
-        data = read_file(path).data
-        needed = {name for name, optional in declared_inputs(data).items() if not optional}
-    except (PlanError, Fault):
-        return False
-    named = {str(result).rpartition(".")[2] for result in data.get("returns") or ()}
-    return needed <= set(reference.inputs) and bool(named & set(reference.returns))
+    """Whether a plan's text requires only inputs of the reference, and has some results of it."""
+    inputs, results = _interface(path)
+    needed = {name for name, optional in inputs.items() if not optional}
+    return needed <= set(reference.inputs) and bool(results & set(reference.returns))
+
+
+def _interface(path: Path) -> tuple[Mapping[str, bool], set[str]]:
+    """The inputs of a plan, each with whether it is optional, and its results, as its text declares
+    them; none if it is no plan.
+    """
+    with suppress(PlanError, Fault):
+        if isinstance(data := read_file(path).data, dict) and "plan" in data:
+            results = {str(each).rpartition(".")[2] for each in data.get("returns") or ()}
+            return declared_inputs(data), results
+    return {}, set()
 
 
 def _fits(file: PlanFile, step: str, name: str) -> bool:

@@ -53,6 +53,7 @@ from semgraph.session.resume import Resumed, read_resumed, recorded_run, require
 from semgraph.session.run import RunRequest, run_plan, trimmed
 from semgraph.session.waiting import Waiting
 from semgraph.stores.base import Statistics, Store, Written, open_for_reading
+from semgraph.tune.tuned import Tuned
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -215,14 +216,16 @@ class Session:
         plan: PlanLike,
         *,
         params: Mapping[str, Any] | None = None,
-        preset: str | None = None,
+        preset: str | Path | None = None,
         use: Mapping[str, str] | None = None,
         prompts: Mapping[str, str | Path] | None = None,
         resume: str | None = None,
         resources: Resources | None = None,
+        strict: bool = False,
     ) -> LogicalPlan:
         """A checked plan. With `resume`, unset parameters, implementations and prompts come from that
-        run. `resources` are the models that it is for; default: those of the session.
+        run. `resources` are the models that it is for; default: those of the session. `strict` refuses
+        the preset `tuned` if it is stale, which is a warning otherwise.
 
         The choice of a step is that of `use` (also of the call that prepared a plan before), else the
         session's, the resumed run's, the plan's; its model that of `use`, else the one that `models`
@@ -235,16 +238,17 @@ class Session:
             hint = f'write use={{STEP: "{use}"}}, with the name of the step'
             raise PlanError("use names implementations by step", hint=hint)
         with interruptible():
-            of, asked = resources or self._resources, choices_over(use or {}, {})
+            of, asked, tuned = resources or self._resources, choices_over(use or {}, {}), Tuned()
             if isinstance(plan, (str, Path)):
-                earlier = self.resumed(resume)
+                tuned = Tuned.asked(plan, preset, self.folder)
+                earlier, asked = self.resumed(resume), choices_over(asked, tuned.use)
                 if earlier.plan:
                     require_same_plan(earlier, plan, self.folder)
                 values = {**earlier.params, **(params or {})}
                 asked = choices_over(asked, earlier.models)
                 chosen = choices_over(choices_over(asked, self.use), earlier.use)
                 files = {**earlier.prompts, **(prompts or {})}
-                logical = self._plans.load(plan, values, preset, chosen, files)
+                logical = self._plans.load(plan, values, tuned.preset, chosen, files)
             elif not isinstance(plan, (LogicalPlan, Frame)):
                 raise no_plan(plan)
             elif params or preset or prompts:
@@ -256,7 +260,10 @@ class Session:
                 asked = choices_over(asked, logical.asked)
                 logical = logical.using(choices_over(asked, self.use))
             logical = logical.by_models((*of.settings.chosen_roles, *of.objects.models), ROLES)
-            return replace(logical.using(models_of(asked)), asked=asked) if asked else logical
+            if asked:
+                logical = replace(logical.using(models_of(asked)), asked=asked)
+            own = self.settings.operators
+            return tuned.on(logical, of.name_of, own, use or (), strict=strict)
 
     def resumed(self, run: str | None) -> Resumed:
         """The request of a recorded run; empty without a run. Raises PlanError if there is no such
@@ -270,7 +277,7 @@ class Session:
         /,
         *,
         params: Mapping[str, Any] | None = None,
-        preset: str | None = None,
+        preset: str | Path | None = None,
         use: Mapping[str, str] | None = None,
         prompts: Mapping[str, str | Path] | None = None,
         until: str | None = None,
@@ -293,7 +300,7 @@ class Session:
         Args:
             plan: A path, a name, a loaded plan, or a frame.
             params: Values of parameters.
-            preset: One of the plan's presets.
+            preset: One of the plan's presets; `tuned`, the choice of `semgraph tune`; or its file.
             use: Implementations of steps; they take precedence over those of the session and the
                 plan.
             prompts: Files in the place of prompts of the plan and of called plans, by name:
@@ -401,7 +408,7 @@ class Session:
         /,
         *,
         params: Mapping[str, Any] | None = None,
-        preset: str | None = None,
+        preset: str | Path | None = None,
         use: Mapping[str, str] | None = None,
         prompts: Mapping[str, str | Path] | None = None,
         complete: bool = False,
@@ -429,7 +436,7 @@ class Session:
             plan: As in `arun`, with `params`, `preset`, `use`, `prompts`, `progress`, `begun`,
                 `record_to`, `inputs` and `more`.
             params: Values of parameters.
-            preset: One of the plan's presets.
+            preset: One of the plan's presets, `tuned`, or the file of a choice.
             use: Implementations of steps.
             prompts: Files in the place of prompts.
             complete: The inputs are all there is: what follows from other rows is removed. Without
@@ -583,9 +590,10 @@ class Session:
         judge: PlanLike | None = None,
         trials: int = 1,
         params: Mapping[str, Any] | None = None,
-        preset: str | None = None,
+        preset: str | Path | None = None,
         use: Mapping[str, str] | None = None,
         prompts: Mapping[str, str | Path] | None = None,
+        strict: bool = False,
         rows: int | None = None,
         sample: int | None = None,
         seed: int = 0,
@@ -624,6 +632,7 @@ class Session:
             trials: The number of independent trials of each variant.
             params: As for `arun`, for all variants, as `preset`, `use`, `prompts`, `rows`, `sample`,
                 `seed`, `fresh`, `inputs` and further inputs as keyword arguments.
+            strict: Refuse a stale choice of `semgraph tune`, as `prepare` does.
             times: Send all requests of each variant, so that its time can be measured.
             say: Called with the estimated cost and with progress, line by line; default: print to
                 stderr. None: silent.
@@ -637,7 +646,7 @@ class Session:
 
         request, resources = self._comparison(
             plan, variants, grid, step, {**(inputs or {}), **more}, RunOptions(rows=rows, sample=sample, seed=seed),
-            {"params": params, "preset": preset, "use": use, "prompts": prompts},
+            {"params": params, "preset": preset, "use": use, "prompts": prompts, "strict": strict},
             truth=truth, trials=trials, runs=self.runs, fresh=fresh, times=times, say=say, labels=labels, at=at,
             judge=None if judge is None else self.prepare(judge),
         )  # fmt: skip

@@ -110,11 +110,11 @@ class Measure:
             return f1_at_least(right, wrong, alpha)
         return share_at_least(right, right + wrong, alpha)
 
-    def hopeless(self, units: Sequence[Counts], floor: float) -> bool:
-        """Whether counts as bad as these have a probability below 0.1 at the floor."""
+    def at_most(self, units: Sequence[Counts], alpha: float) -> float:
+        """The exact upper bound of F1, likewise: counts as bad as these have the probability `alpha`."""
         right, wrong = self._sides(units)
-        most = 1 - share_at_least(wrong, right + wrong, _HOPELESS)
-        return most < self.share(floor)
+        most = 1 - share_at_least(wrong, right + wrong, alpha)
+        return 2 * most / (1 + most) if self.exists else most
 
     @staticmethod
     def _sides(units: Sequence[Counts]) -> tuple[int, int]:
@@ -233,7 +233,7 @@ class Walk:
             shown = self._shown(entry.name, found)
             if found.failed or shown.verdict == "shown":
                 break
-            if number < most and self.measure.hopeless(found.units, floor):
+            if number < most and self.measure.at_most(found.units, _HOPELESS) < floor:
                 self.results[entry.name] = Shown(
                     "hopeless", "", shown.f1, shown.at_least, shown.units, shown.alpha
                 )
