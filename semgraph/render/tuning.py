@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 STEPS = "what the candidates of each step lose, over the answers of the reference"
 _UNITS = {"call": "rows, each in its own call", "row": "rows, several to a call", "group": "groups"}
 _BOUND = "at least: the exact lower bound of F1, which is wrong with a probability of at most alpha"
-_CONTINUE = "! Repeat it with a higher limit to continue: paid answers are in the journal"
 _ROWS = 10  # disagreements
 
 
@@ -45,13 +44,8 @@ def headline(tuning: Tuning) -> list[str]:
         found.append(
             f"Found, not shown: {best.name}: a measured F1 of {share(best.f1, 3)}, {costs}."
         )
-    nots = "; ".join(each.removeprefix("Not promised: ").rstrip(".") for each in tuning.caveats)
-    return [
-        *found,
-        f"Promised: {tuning.promise}" if tuning.promise else "Nothing is promised.",
-        *([f"Not promised: {nots}."] if nots else []),
-        *([f"Known before the search: {' · '.join(tuning.before)}"] if tuning.before else []),
-    ]
+    promise = f"Promised: {tuning.promise}" if tuning.promise else "Nothing is promised."
+    return [*found, promise, *tuning.caveats, *tuning.before]
 
 
 def columns(tuning: Tuning, *, why: bool = True) -> list[Column]:
@@ -108,18 +102,22 @@ def outcome(tuning: Tuning) -> list[str]:
         after = tuning.pays_back
         cost += f" · pays back after {plural(after, 'row')}" if after else " · it never pays back"
     cost += f" · recorded as tuning {tuning.id}" if tuning.record is not None else ""
-    told = [cost, *([f"! {stopped(tuning.stopped)}", _CONTINUE] if tuning.stopped else [])]
+    told = [cost, *([f"! {stopped(tuning.stopped)}"] if tuning.stopped else [])]
     if tuning.file is not None:
         told.append(f"Written: {tuning.file} · run it: semgraph run {tuning.plan} --preset tuned")
     return told
 
 
 def plot(tuning: Tuning) -> Plot | None:
-    """F1 over cost, with the exact bounds as bars; None with fewer than two points."""
+    """F1 over cost, with the exact bounds as bars; None with fewer than two points. Without a truth, the
+    F1 of the reference is that with itself.
+    """
+    known = [(t, t.cost, tuning.agrees if t.verdict == "reference" and t.f1 is None else t.f1) for t in _every(tuning)]  # fmt: skip
     points = [
-        Point(Arm(t.name, t.changes), t.cost, t.f1, t.f1 if t.at_least is None else t.at_least, t.f1)
-        for t in _every(tuning) if t.cost is not None and t.f1 is not None
-    ]  # fmt: skip
+        Point(Arm(t.name, t.changes), x, y, y if t.at_least is None else t.at_least, y)
+        for t, x, y in known
+        if x is not None and y is not None
+    ]
     if len(points) < 2:
         return None
     ends = [each.low for each in points] + [each.high for each in points]

@@ -13,7 +13,7 @@ from semgraph.execution.record import RunRecord
 from semgraph.tune.tuning import Loss, Tried, Tuning, save_tuning
 
 CHOSEN = "good=packed(rows=5) @ small"
-REFERENCE = Tried("as it is", verdict="reference", cost=0.332, f1=0.981, at_least=0.962, units=400, spent=Spent(400, 90_000, 2_000, 0.133))
+REFERENCE = Tried("reference", verdict="reference", cost=0.332, f1=0.981, at_least=0.962, units=400, spent=Spent(400, 90_000, 2_000, 0.133))
 TRIED = (
     Tried("good=packed(rows=40) @ small", {"good": "packed(rows=40) @ small"}, "hopeless", "", 0.0181, 0.702, 0.611, 134, 0.0071, Spent(134, 1, 1, 0.02)),
     Tried("good=packed(rows=20) @ small", {"good": "packed(rows=20) @ small"}, "failed", "the model refused 3 answers", 0.0224),
@@ -24,18 +24,16 @@ TRIED = (
     Tried("good=tree", {"good": "tree"}, "refused", "a tree answers no filter that keeps more than one row of a group", None),
 )  # fmt: skip
 PROMISE = (
-    "with probability ≥ 95 % over the draw of these 400 rows, F1 of good against the truth is ≥ 0.936 over rows like "
-    "the input they were drawn from, with this model, these prompts and this implementation."
+    "With a probability of at least 95% over the draw of these 400 rows of separate calls: F1 of good against the truth "
+    "is at least 0.936 over rows like the input they were drawn from, with this model, these prompts and this implementation."
 )
 CAVEATS = (
-    "other data",
-    "a changed model behind the same name",
-    "correctness where the truth is wrong",
-    "other trials of a model that answers differently each time (it agrees with itself .990)",
+    "Not promised: other data, a changed model behind the same name, other trials of a model that answers differently each "
+    "time (it agrees with itself 0.99).",
 )
 BEFORE = (
-    "an F1 of 0.93 needs 71 true answers without an error; the sample has about 130",
-    "at most 94 % of the cost is to gain",
+    "power: 0.93 is shown by 71 true answers without an error (14 tests); 400 checked rows have 130",
+    "gain: at most 94%; 1,000 rows cost $0.332 by the reference, $0.018 by the cheapest candidate",
 )
 
 
@@ -63,9 +61,9 @@ def comparison(number: int = 12) -> Comparison:
         return Arm(name, {"good": name}, (Trial(1, spent, spent, rows=kept),), Quality(f1=0.9))
 
     every = pa.Table.from_pylist(tickets)
-    arms = arm("as it is", [n % 3 > 0 for n in range(number)]), arm(CHOSEN, [n % 3 == 0 for n in range(number)])
+    arms = arm("reference", [n % 3 > 0 for n in range(number)]), arm(CHOSEN, [n % 3 == 0 for n in range(number)])
     return Comparison(
-        "7ab2", "complaints", "good", "openai:gpt-4.1-nano", arms, reference="as it is", key=("id",), truth=True,
+        "7ab2", "complaints", "good", "openai:gpt-4.1-nano", arms, reference="reference", key=("id",), truth=True,
         frozen={"rows": {"tickets": number}, "sha": "9db2"}, store="memory", rows=every,
     )  # fmt: skip
 
@@ -82,7 +80,7 @@ def kept(**changes: Any) -> Tuning:
     """Nothing is to gain, which was known before anything was spent."""
     given = {
         "reason": "at most 3 % of its cost is to gain", "chosen": "", "agrees": None, "comparison": None, "sampled": (0, 0),
-        "sample": "", "spent": Spent(), "paid": Spent(), "seconds": 0.4, "before": ("at most 3 % of the cost is to gain",),
+        "sample": "", "spent": Spent(), "paid": Spent(), "seconds": 0.4, "before": ("gain: at most 3%; 1,000 rows cost $0.332 by the reference, $0.322 by the cheapest candidate",),
         "tried": tuple(Tried(t.name, t.changes, "not tried", "nothing is to gain", t.cost) for t in TRIED),
         "reference": replace(REFERENCE, f1=None, at_least=None, units=0),
     }  # fmt: skip
@@ -93,7 +91,7 @@ def stopped(**changes: Any) -> Tuning:
     """A limit ended the search."""
     rest = tuple(Tried(t.name, t.changes, "not tried", "the limit was reached", t.cost) for t in TRIED[3:])
     given = {"reason": "no candidate was shown before the limit", "chosen": "", "comparison": None, "tried": (*TRIED[:3], *rest)}
-    return found(**{"status": "kept", "stopped": "--max-usd 0.3 would be passed", **given, **changes})
+    return found(**{"status": "kept", "stopped": "before good=packed(rows=5) @ small, about $0.087, would pass max_usd 0.3. The answers are in the journal", **given, **changes})
 
 
 def several(**changes: Any) -> Tuning:
