@@ -37,8 +37,9 @@ def headline(tuning: Tuning) -> list[str]:
         what = f"shown to have an F1 of at least {bound}, the most of all that cost at most {limit} for 1,000 rows"
         if tuning.floor is not None:
             what = f"the cheapest shown to have an F1 of at least {tuning.floor:g}"
-        costs = f"{_cost(tuning, best.cost)} instead of {_cost(tuning, tuning.reference.cost)}"
-        found = [f"Chosen for {tuning.plan}: {best.name}, {what}. 1,000 rows cost {costs}."]
+        costs = f"1,000 rows cost {_cost(tuning, best.cost)}, by the reference, the plan as it is, "
+        costs += _cost(tuning, tuning.reference.cost)
+        found = [f"Chosen for {tuning.plan}: {best.name}, {what}. {costs}."]
     elif tuning.status == "found" and best is not None:
         costs = f"1,000 rows cost {_cost(tuning, best.cost)}"
         found.append(
@@ -112,11 +113,11 @@ def plot(tuning: Tuning) -> Plot | None:
     """F1 over cost, with the exact bounds as bars; None with fewer than two points. Without a truth, the
     F1 of the reference is that with itself.
     """
-    known = [(t, t.cost, tuning.agrees if t.verdict == "reference" and t.f1 is None else t.f1) for t in _every(tuning)]  # fmt: skip
+    itself = tuning.agrees if tuning.reference.f1 is None else tuning.reference.f1
     points = [
-        Point(Arm(t.name, t.changes), x, y, y if t.at_least is None else t.at_least, y)
-        for t, x, y in known
-        if x is not None and y is not None
+        Point(Arm(t.name, t.changes), t.cost, f1, f1 if t.at_least is None else t.at_least, f1)
+        for t in _every(tuning)
+        if (f1 := itself if t is tuning.reference else t.f1) is not None and t.cost is not None
     ]
     if len(points) < 2:
         return None
@@ -154,7 +155,7 @@ def lines(tuning: Tuning, width: int) -> Iterator[Text]:
         yield from (Text(), *map(Text, escaped(text(drawn, width)).splitlines()))
     yield Text()
     with suppress(PlanError):  # whole plans have no rows in common
-        name = f"{tuning.chosen} and the plan as it is disagree"
+        name = f"{tuning.chosen} and the reference disagree"
         yield from map(Text, result_lines(name, tuning.disagreements(), width, rows=_ROWS))
         shell = f"semgraph report {tuning.id} -o {tuning.plan}.html"
         python = f"tuning.comparison[{tuning.chosen!r}].why(COLUMN=VALUE)"
