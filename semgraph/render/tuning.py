@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, replace
 from math import floor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from semgraph.compare.comparison import Arm
@@ -105,7 +106,9 @@ def outcome(tuning: Tuning) -> list[str]:
     cost += f" · recorded as tuning {tuning.id}" if tuning.record is not None else ""
     told = [cost, *([f"! {stopped(tuning.stopped)}"] if tuning.stopped else [])]
     if tuning.file is not None:
-        told.append(f"Written: {tuning.file} · run it: semgraph run {tuning.plan} --preset tuned")
+        known = tuning.file == Path("plans", f"{tuning.plan}.tuned.yaml")
+        run = f"semgraph run {tuning.plan} --preset {'tuned' if known else tuning.file}"
+        told.append(f"Written: {tuning.file} · run it: {run}")
     return told
 
 

@@ -13,7 +13,15 @@ from semgraph.execution.record import RunRecord
 from semgraph.tune.tuning import Loss, Tried, Tuning, save_tuning
 
 CHOSEN = "good=packed(rows=5) @ small"
-REFERENCE = Tried("reference", verdict="reference", cost=0.332, f1=0.981, at_least=0.962, units=400, spent=Spent(400, 90_000, 2_000, 0.133))
+REFERENCE = Tried(
+    "reference",
+    verdict="reference",
+    cost=0.332,
+    f1=0.981,
+    at_least=0.962,
+    units=400,
+    spent=Spent(400, 90_000, 2_000, 0.133),
+)
 TRIED = (
     Tried("good=packed(rows=40) @ small", {"good": "packed(rows=40) @ small"}, "hopeless", "", 0.0181, 0.702, 0.611, 134, 0.0071, Spent(134, 1, 1, 0.02)),
     Tried("good=packed(rows=20) @ small", {"good": "packed(rows=20) @ small"}, "failed", "the model refused 3 answers", 0.0224),
@@ -27,10 +35,8 @@ PROMISE = (
     "With a probability of at least 95% over the draw of these 400 rows of separate calls: F1 of good against the truth "
     "is at least 0.936 over rows like the input they were drawn from, with this model, these prompts and this implementation."
 )
-CAVEATS = (
-    "Not promised: other data, a changed model behind the same name, other trials of a model that answers differently each "
-    "time (it agrees with itself 0.99).",
-)
+_NOT = "Not promised: other data, a changed model behind the same name, other trials of a model that answers differently"
+CAVEATS = (f"{_NOT} each time (it agrees with itself 0.99).",)
 BEFORE = (
     "power: 0.93 is shown by 71 true answers without an error (14 tests); 400 checked rows have 130",
     "gain: at most 94%; 1,000 rows cost $0.332 by the reference, $0.018 by the cheapest candidate",
@@ -56,12 +62,17 @@ def comparison(number: int = 12) -> Comparison:
     tickets = [{"_m": i, "id": i, "text": f"Ticket {i}: it leaks."} for i in range(number)]
 
     def arm(name: str, says: list[bool]) -> Arm:
-        kept = pa.Table.from_pylist([row for row, keep in zip(tickets, says, strict=True) if keep], schema=every.schema)
+        kept = pa.Table.from_pylist(
+            [row for row, keep in zip(tickets, says, strict=True) if keep], schema=every.schema
+        )
         spent = Spent(number, 1000, 20, 0.01)
         return Arm(name, {"good": name}, (Trial(1, spent, spent, rows=kept),), Quality(f1=0.9))
 
     every = pa.Table.from_pylist(tickets)
-    arms = arm("reference", [n % 3 > 0 for n in range(number)]), arm(CHOSEN, [n % 3 == 0 for n in range(number)])
+    arms = (
+        arm("reference", [n % 3 > 0 for n in range(number)]),
+        arm(CHOSEN, [n % 3 == 0 for n in range(number)]),
+    )
     return Comparison(
         "7ab2", "complaints", "good", "openai:gpt-4.1-nano", arms, reference="reference", key=("id",), truth=True,
         frozen={"rows": {"tickets": number}, "sha": "9db2"}, store="memory", rows=every,
@@ -71,7 +82,14 @@ def comparison(number: int = 12) -> Comparison:
 def found(**changes: Any) -> Tuning:
     """A candidate looks good enough, and is not shown."""
     tried = tuple(replace(t, verdict="not shown") if t.name == CHOSEN else t for t in TRIED)
-    unshown = {"promise": "", "caveats": (), "choice": {}, "file": None, "pays_back": None, "tried": tried}
+    unshown = {
+        "promise": "",
+        "caveats": (),
+        "choice": {},
+        "file": None,
+        "pays_back": None,
+        "tried": tried,
+    }
     why = "one world is one unit, and a floor of 0.9 needs at least 15 groups without an error"
     return tuning(**{"status": "found", "reason": why, **unshown, **changes})
 
@@ -89,22 +107,54 @@ def kept(**changes: Any) -> Tuning:
 
 def stopped(**changes: Any) -> Tuning:
     """A limit ended the search."""
-    rest = tuple(Tried(t.name, t.changes, "not tried", "the limit was reached", t.cost) for t in TRIED[3:])
-    given = {"reason": "no candidate was shown before the limit", "chosen": "", "comparison": None, "tried": (*TRIED[:3], *rest)}
-    return found(**{"status": "kept", "stopped": "before good=packed(rows=5) @ small, about $0.087, would pass max_usd 0.3. The answers are in the journal", **given, **changes})
+    rest = tuple(
+        Tried(t.name, t.changes, "not tried", "the limit was reached", t.cost) for t in TRIED[3:]
+    )
+    given = {
+        "reason": "no candidate was shown before the limit",
+        "chosen": "",
+        "comparison": None,
+        "tried": (*TRIED[:3], *rest),
+    }
+    return found(
+        **{
+            "status": "kept",
+            "stopped": "before good=packed(rows=5) @ small, about $0.087, would pass max_usd 0.3. The answers are in the journal",
+            **given,
+            **changes,
+        }
+    )
 
 
 def several(**changes: Any) -> Tuning:
     """Of two steps, found on half of the rows and shown on the others."""
     name = "good=packed(rows=5) @ small, who=packed(rows=20) @ openai:gpt-4.1-nano"
-    tried = (replace(TRIED[3], name=name, changes={"good": "packed(rows=5) @ small", "who": "packed(rows=20) @ openai:gpt-4.1-nano"}),)
+    tried = (
+        replace(
+            TRIED[3],
+            name=name,
+            changes={
+                "good": "packed(rows=5) @ small",
+                "who": "packed(rows=20) @ openai:gpt-4.1-nano",
+            },
+        ),
+    )
     losses = (
         Loss("good", "packed(rows=5) @ small", 0.0437, 0.97, 200, True),
         Loss("good", "packed(rows=10) @ small", 0.0302, 0.94, 200),
         Loss("who", "packed(rows=20) @ openai:gpt-4.1-nano", 0.0112, 0.991, 180, True),
         Loss("who", "tree", None, None, 0),
     )
-    return tuning(**{"steps": ("good", "who"), "tried": tried, "chosen": name, "losses": losses, "comparison": None, **changes})
+    return tuning(
+        **{
+            "steps": ("good", "who"),
+            "tried": tried,
+            "chosen": name,
+            "losses": losses,
+            "comparison": None,
+            **changes,
+        }
+    )
 
 
 def recorded(made: Tuning, runs: Path) -> Tuning:
