@@ -38,6 +38,9 @@ class Runner(Protocol):
     def replays(self) -> bool:
         """Whether answers come from a recording."""
 
+    def name_of(self, role: str) -> str:
+        """The name of the model of a role."""
+
     def observations(self) -> ObservationFile | None:
         """The observations of earlier runs of the models; None without a journal."""
 

@@ -38,7 +38,6 @@ from semgraph.compare.truth import Truth, about, read_truth, whole_rows
 from semgraph.display import option
 from semgraph.errors import BudgetReached, PlanError, did_you_mean
 from semgraph.execution.outcome import ExecutorOptions
-from semgraph.explain.estimates import Forecast
 from semgraph.expr.functions import canonical_json
 from semgraph.llm.base import LLM, Embedder
 from semgraph.llm.stack import bound
@@ -119,7 +118,7 @@ class Frozen:
         """The same with these rows of the first input, in this order."""
         place, parts = {number: i for i, number in enumerate(numbers)}, list[Tables]()
         for first, *others in self.parts:
-            own = first.column(INPUT_ROW).to_pylist()
+            own: list[Any] = first.column(INPUT_ROW).to_pylist()
             kept = [at for at, number in enumerate(own) if number in place]
             if kept:
                 kept.sort(key=lambda at: place[own[at]])

@@ -15,7 +15,7 @@ from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeAlias, TypeVar
 
 from semgraph.display import Drawing, Wrapped, command, option
 from semgraph.errors import BudgetReached, PlanError, interruptible
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from semgraph.session.export import Exported
     from semgraph.session.refresh import Refresh
     from semgraph.session.sharded import ChosenEngine
+    from semgraph.tune.tuning import Tuning
 
 PlanLike: TypeAlias = str | Path | LogicalPlan | Frame
 P = ParamSpec("P")
@@ -680,6 +681,97 @@ class Session:
         maker = ArmMaker(plan, logical, tables, resources, loading, self.prepare, rows)
         plan, arms = without_absent(logical, tables), maker.arms(by_name)
         return ComparisonRequest(plan, tables, arms, step or "", **options), resources
+
+    async def atune(  # noqa: D417 - the others are those of `arun`
+        self,
+        plan: PlanLike,
+        /,
+        *,
+        floor: float | None = None,
+        per_1000: float | None = None,
+        confidence: float = 0.95,
+        sample: int = 400,
+        seed: int = 0,
+        truth: Any = None,
+        models: Sequence[str] | None = None,
+        steps: Sequence[str] | str | None = None,
+        units: Literal["call", "row"] = "call",
+        rows: int | None = None,
+        params: Mapping[str, Any] | None = None,
+        preset: str | Path | None = None,
+        use: Mapping[str, str] | None = None,
+        prompts: Mapping[str, str | Path] | None = None,
+        fresh: bool = False,
+        say: Say | None = _say,
+        ask: Callable[[Sequence[str]], bool] | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        **more: Any,
+    ) -> Tuning:
+        """Choose the cheapest configuration of a plan that is shown to be good enough: implementations and
+        models of its steps, presets, called plans. Nothing is written to the store.
+
+        The plan as it is called is the reference. Candidates are tried from cheap to dear on rows that are
+        drawn at random, and one is chosen only if an exact test shows its quality.
+
+        Args:
+            plan: A path, a name, a loaded plan, or a frame.
+            floor: The least F1, against the truth, or without one against the reference's answers.
+            per_1000: In place of a floor the highest price of 1,000 rows, in dollars: the candidate with
+                the greatest lower bound of F1 is chosen.
+            confidence: The probability of the promise.
+            sample: The most rows (units) that are checked of a candidate.
+            seed: Another draw of them.
+            truth: The true answers of a step, or of a whole plan, as for `acompare`.
+            models: Roles, or PROVIDER:NAME; the first is that of the reference. Default: the plan's.
+            steps: The steps to tune; default: all that call a model, of plans that write a graph the whole
+                plan.
+            units: `call`: of the rows that share a call one is checked. `row`: all are, as if they failed
+                independently.
+            rows: The number of rows on which the choice will be used; a search that costs more than it
+                can save there is not begun.
+            params: As for `arun`, as `preset`, `use`, `prompts`, `fresh`, `inputs` and further inputs as
+                keyword arguments.
+            say: Called with the plan of the search and with progress, line by line. None: silent.
+            ask: Called once before the search, with its lines; if it returns False, nothing is searched.
+
+        Raises:
+            PlanError: The request is wrong, or these rows cannot show the floor: nothing was spent but
+                for a few rows.
+            InputError: The rows or the truth are wrong; nothing was spent.
+            BudgetReached: The search would pass a limit.
+        """
+        from semgraph.compare.request import ComparisonRequest
+        from semgraph.compare.variants import read_variants
+        from semgraph.session.arms import ArmMaker
+        from semgraph.tune.search import TuneRequest, tune
+
+        loading: dict[str, Any] = {"params": params, "preset": preset, "use": use}
+        loading["prompts"] = prompts
+        given, logical = {**(inputs or {}), **more}, self.prepare(plan, **loading)
+        refuse_unknown_words("tune", logical, given, Session.atune)
+        read = partial(typed_inputs, inputs=given_rows(plan, given))
+        tables, resources = read(logical), self._resources.sharing()
+        maker = ArmMaker(plan, logical, tables, resources, loading, self.prepare, read)
+        compared = ComparisonRequest(
+            without_absent(logical, tables),
+            tables,
+            {},
+            truth=truth,
+            runs=self.runs,
+            fresh=fresh,
+            say=say,
+        )
+        request = TuneRequest(
+            compared, lambda changes: maker.arms(read_variants(changes, None)),
+            tuple([steps] if isinstance(steps, str) else steps or ()), floor, per_1000, confidence, sample, seed,
+            units, tuple(models or ()), rows, ask,
+        )  # fmt: skip
+        return await tune(request, resources)
+
+    @_takes_arguments_of(atune)
+    def tune(self, plan: PlanLike, /, **options: Any) -> Tuning:
+        """Tune and wait for the result. Takes the arguments of `atune`."""
+        return self._waiting.wait(self.atune(plan, **options), calls_model=True)
 
     @_takes_arguments_of(acompare)
     def compare(self, plan: PlanLike, /, **options: Any) -> Comparison:

@@ -1,309 +1,573 @@
-"""The trials of the candidates of a step over drawn rows of its input: what they cost, how their answers
-agree with the truth or with those of the reference.
+"""A tuning from its request to its result: the gain and the power before anything is spent, the search,
+and what it shows.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from typing import NamedTuple
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 
-from semgraph.compare.comparison import Spent, Trial, trial_answers
-from semgraph.compare.step import StepArms
-from semgraph.compare.trial import Bench
-from semgraph.compare.truth import EACH, names_of, whole_rows
-from semgraph.execution.record import INPUT_ROW
-from semgraph.expr.functions import canonical_json
-from semgraph.llm.base import Usage
+from semgraph.compare.comparison import Arm, Comparison, Spent
+from semgraph.compare.loop import opened_arms, recorded_errors
+from semgraph.compare.preview import limits
+from semgraph.compare.request import ArmRequest, ComparisonRecord, ComparisonRequest, Runner
+from semgraph.compare.step import semantic_node
+from semgraph.compare.trial import KEPT, Attempt, Bench
+from semgraph.display import option
+from semgraph.errors import BudgetReached, PlanError, SemgraphError, UnavailableError
+from semgraph.execution.record import timestamp
+from semgraph.execution.runtime import Opened, require_prices
+from semgraph.formats import dollars, plural
+from semgraph.llm.base import Limits
 from semgraph.llm.stack import bound
-from semgraph.logical.prompt import plain
-from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemTopk
-from semgraph.provenance import at
-from semgraph.scores import tally
-from semgraph.tune.tuning import Unit
-from semgraph.tune.walk import Counted, Counts, Measure
+from semgraph.logical.plan import LogicalPlan
+from semgraph.semantic.library import Library
+from semgraph.tune.candidates import Candidate, of_step
+from semgraph.tune.step import PILOT, REFERENCE, Answers, StepTrials
+from semgraph.tune.tuned import choice_of
+from semgraph.tune.tuning import Status, Tried, Tuning, Unit, save_tuning
+from semgraph.tune.walk import Ask, Counted, Entry, Shown, Walk
 
-REFERENCE = "reference"
-PILOT = 20  # rows on which the length of answers is observed
-_ESTIMATED = 400  # rows on which requests are counted
-_MILLION = 1_000_000
+LEAST = 0.1  # a smaller saving is not worth a choice
+ANSWERS = "the reference's answers"
+_TWICE = 60  # rows that the reference answers twice
+Make = Callable[[Mapping[str, Mapping[str, str]]], Mapping[str, ArmRequest]]
 
 
-class Answers(NamedTuple):
-    """The answers of a candidate to drawn rows, the numbers of those that are checked, and their cost."""
+@dataclass(frozen=True)
+class TuneRequest:
+    """The arguments of a tuning; see `Session.atune`.
 
-    trial: Trial
-    checked: Sequence[int]
-    rows: int
+    Args:
+        compared: The plan, its rows, the truth; without arms.
+        make: Makes arms of changes by name. Raises PlanError.
+    """
+
+    compared: ComparisonRequest
+    make: Make
+    steps: tuple[str, ...]
+    floor: float | None
+    per_1000: float | None
+    confidence: float
+    sample: int
+    seed: int
+    unit: Unit
+    models: tuple[str, ...]
+    rows: int | None = None
+    ask: Callable[[Sequence[str]], bool] | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse numbers out of range. Raises PlanError."""
+        one = (self.floor is None) == (self.per_1000 is None)
+        for name, value, fits, form in (
+            (
+                "floor",
+                self.floor,
+                self.floor is None or 0 < self.floor < 1,
+                "a number between 0 and 1: 0.95",
+            ),
+            (
+                "confidence",
+                self.confidence,
+                0.5 <= self.confidence < 1,
+                "a number from 0.5 to below 1: 0.95",
+            ),
+            ("sample", self.sample, self.sample >= 1, "a number of rows: 400"),
+            ("per_1000", self.per_1000, self.per_1000 is None or self.per_1000 > 0, "dollars"),
+            ("rows", self.rows, self.rows is None or self.rows >= 1, "a number of rows"),
+            (
+                "floor",
+                self.floor,
+                not one,
+                f"give {option('floor', '0.95')} or {option('per-1000', 'USD')}",
+            ),
+        ):
+            if not fits:
+                raise PlanError(f"{name.replace('_', '-')} is {value}", hint=form)
 
     @property
-    def cold(self) -> Spent:
-        """The cost of all its rows by itself."""
-        return self.trial.cold
+    def error(self) -> float:
+        """The greatest probability of a choice below the floor."""
+        return 1 - self.confidence
 
 
-class StepTrials:
-    """The candidates of a step over one draw of its rows; the arm `reference` is the plan's choice."""
+class NothingToChoose(Exception):
+    """The end of a tuning without a choice: the reference stays, and why."""
 
-    def __init__(self, bench: Bench, unit: Unit, sample: int, seed: int) -> None:
-        self.bench, self.unit, self.sample, self.seed = bench, unit, sample, seed
-        self.arms = StepArms(bench)
-        self.arms.reference = REFERENCE
-        self.node, self.truth = self.arms.node, self.arms.truth
-        self.per_row: dict[str, float] = {}  # tokens of answers, by family
-        self.measured: dict[str, float] = {}  # costs of candidates without known requests
 
-    async def prepare(self) -> None:
-        """Compute the rows of the step, draw them, and count the requests of all candidates."""
-        await self.arms.freeze()
-        self.units = list(self._drawn())
-        some = [number for unit in self.units[:_ESTIMATED] for number in unit]
-        self.estimated = len(some)
-        await self.arms.estimate(self.arms.frozen.only(some))
-        self.estimates = {each.variant: each for each in self.arms.estimates}
+async def tune(request: TuneRequest, runner: Runner) -> Tuning:
+    """Tune, and record the result or the error.
 
-    def _drawn(self) -> Iterator[tuple[int, ...]]:
-        """The rows of each unit by number, in the order of the draw: rows with different questions, or
-        groups. Any beginning is a uniform sample.
+    Raises:
+        PlanError: The request is wrong, or the rows cannot show the floor.
+        BudgetReached: The search would exceed a limit; nothing was tried.
+    """
+    if runner.replays:
+        what = "a recording has one answer to each question, so nothing else can be tried"
+        raise PlanError(what, hint=f"name a model: {option('llm', 'MODEL')}")
+    plan = request.compared.plan
+    steps = request.steps or tuple(plan.asking)
+    first = next(iter(request.models), "default")
+    strongest = {} if first == "default" else dict.fromkeys(steps, f"@ {first}")
+    compared = replace(request.compared, arms=request.make({REFERENCE: strongest}))
+    async with opened_arms(compared, runner) as (opened, models):
+        record = ComparisonRecord(compared, runner, opened, kind="tuning")
+        with recorded_errors(record):
+            result = await StepTuning(
+                replace(request, steps=steps), record, models[REFERENCE]
+            ).result()
+        record.end("budget" if result.stopped else "tuned", result.stopped)
+        return result
+
+
+class StepTuning:
+    """The tuning of one step."""
+
+    def __init__(self, request: TuneRequest, record: ComparisonRecord, opened: Opened) -> None:
+        self.request, self.record, self.opened = request, record, opened
+        plan, (self.step,) = record.request.arms[REFERENCE].plan, request.steps
+        self.began, self.spent, self.before = time.perf_counter(), Spent(), list[str]()
+        self.agrees: float | None = None
+        self.below = False  # whether the reference itself is below the floor, by the truth
+        self.known: dict[str, Answers] = {}  # the last answers of each candidate
+        self.candidates, self.refused = self._candidates(plan)
+        self.bench = Bench(record, dict.fromkeys(record.request.arms, opened))
+        for arm in self.bench.arms.values():
+            require_prices(arm.plan, opened.budget, opened.llm, opened.embedder)
+        self.trials = StepTrials(self.bench, request.unit, request.sample, request.seed)
+        self.walk = Walk((), self.trials.measure, request.floor, request.error, request.sample)
+
+    def _candidates(self, plan: LogicalPlan) -> tuple[dict[str, Candidate], dict[str, str]]:
+        """The candidates whose arms can be made, which the record gets, and why others cannot."""
+        request, record, library = self.request, self.record, self.library
+        self.node = node = semantic_node(plan, self.step)
+        default = library.reference(node.keyword)
+        self.choice = (plan.choice(node.step) or default).over(default)
+        models = request.models or (self.choice.model or "default",)
+        listed, refused = of_step(node, self.choice, library, models, self._limits)
+        arms, candidates = dict(record.request.arms), dict[str, Candidate]()
+        for each in listed:
+            try:
+                arms |= request.make({each.name: each.changes})
+                candidates[each.name] = each
+            except PlanError as error:
+                refused[each.name] = str(error)
+        record.request = replace(record.request, arms=arms, step=node.step)
+        return candidates, refused
+
+    @property
+    def library(self) -> Library:
+        """The implementations."""
+        return Library(self.record.runner.settings.operators)
+
+    def _limits(self, role: str) -> Limits:
+        return bound(self.opened.llm, role).limits
+
+    async def result(self) -> Tuning:
+        """Prepare, search, and say what is shown. Raises PlanError."""
+        stopped, kept, trials = None, "", self.trials
+        try:
+            await trials.prepare()
+            self.sampled = min(self.request.sample, len(trials.units))
+            if trials.truth is not None:
+                self._able(self._cheaper(list(self.candidates)))  # before anything is spent
+            self.record.begin()
+            await self._pilot()
+            await self._against_truth()
+            self.walk = replace(self.walk, entries=self._entries(), units=self.sampled)
+            self._admit()
+            await self._reference_twice()
+            await self._walk()
+        except NothingToChoose as end:
+            kept = str(end)
+        except BudgetReached as error:
+            if not self.record.id:
+                raise
+            stopped = f"{str(error).removeprefix('stopped ')}. {KEPT}"
+        return await self._tuning(kept, stopped)
+
+    # Before the search
+
+    def _cost(self, name: str) -> float | None:
+        """The cost of 1,000 rows, as far as it is known; before the pilot that of the prompts."""
+        family = self.candidates[name].family if name in self.candidates else REFERENCE
+        return self.trials.expected(name, family)
+
+    def _cheaper(self, names: Sequence[str]) -> list[str]:
+        """The candidates that cost clearly less than the reference, or an unknown amount."""
+        reference, costs = self._cost(REFERENCE), {name: self._cost(name) for name in names}
+        if reference is None:
+            return list(names)
+        most = reference * (1 - LEAST)
+        return [name for name, cost in costs.items() if cost is None or cost < most]
+
+    def _true_answers(self) -> float:
+        """The units that can show a floor in the checked rows: by the truth, else as in the pilot."""
+        trials, truth = self.trials, self.trials.truth
+        if not trials.measure.exists:
+            return float(self.sampled)
+        if truth is not None:
+            numbers = [unit[0] for unit in trials.units[: self.sampled]]
+            wanted = truth.wanted(trials.arms.frozen.rows.take(pa.array(numbers, pa.int64())))
+            return float(sum(own.total() for own in wanted.values()))
+        pilot = self.known[REFERENCE]
+        counts = trials.counted(REFERENCE, pilot, pilot).units
+        return sum(true for _, _, true in counts) / len(pilot.checked) * self.sampled
+
+    def _able(self, names: Sequence[str]) -> list[str]:
+        """The candidates that the checked rows can show to have the floor.
+
+        Raises:
+            PlanError: None of them; the message says how many rows would do.
         """
-        node, rows = self.node, self.arms.frozen.rows
-        paths = node.by if isinstance(node, SemAgg) else node.prompt.fields
-        units: dict[str, list[int]] = {}
-        for number, row in enumerate(rows.to_pylist()):
-            key = canonical_json(plain([at(row, path) for path in paths]))
-            units.setdefault(key, []).append(number)
-
-        def place(key: str) -> bytes:
-            return hashlib.sha256(f"{self.seed} {key}".encode()).digest()
-
-        for key in sorted(units, key=place):
-            yield tuple(units[key]) if isinstance(node, SemAgg) else (units[key][0],)
-
-    @property
-    def measure(self) -> Measure:
-        """How its answers are counted."""
-        node = self.node
-        _, compare = whole_rows(node)
-        columns = self.truth.scored.compare if self.truth else compare
-        kept = isinstance(node, SemJoin) or (isinstance(node, SemFilter) and not columns)
-        listed = any(EACH in path for path in columns) and not isinstance(node, SemJoin)
-        return Measure(kept, not (listed or isinstance(node, SemTopk)))
-
-    # Costs
-
-    def expected(self, name: str, family: str) -> float | None:
-        """The cost of 1,000 rows, with answers as long as those of the pilot; None: unknown."""
-        return self.measured.get(name, self._of_requests(name, self.per_row.get(family)))
-
-    def _of_requests(self, name: str, answered: float | None) -> float | None:
-        """The cost of 1,000 rows by the requests of a dry run; None if they depend on answers."""
-        requests, estimate = self.arms.requests[name], self.estimates[name]
-        if requests is None or estimate.tokens_in is None or len(requests) > 1:
-            return None
-        sent = 1000 * estimate.tokens_in / self.estimated
-        said = 1000 * (answered or 0.0)
-        if not self.priced:
-            return sent + said
-        each = self.arms.arms[name]
-        role = next(iter(requests), each.node.prompt.first.role)
-        model = bound(each.arm.opened.llm, role)
-        return model.dollars(Usage(round(sent), 0, round(said)))
-
-    @property
-    def priced(self) -> bool:
-        """Whether all models have a price above 0; otherwise costs are tokens."""
-        used = (
-            bound(each.arm.opened.llm, prompt.role)
-            for each in self.arms.arms.values()
-            for prompt in each.node.prompt.all
+        trials, floor = self.trials, self.request.floor
+        if floor is None or not names or not trials.measure.bernoulli:
+            return list(names)
+        tests, true = 2 * len(names), self._true_answers()
+        needed, rate = trials.measure.needed(floor, self.request.error / tests), true / self.sampled
+        what = "true answers" if trials.measure.exists else "rows"
+        line = (
+            f"power: {floor:g} is shown by {needed:,} {what} without an error ({tests} tests); "
+            f"{plural(self.sampled, 'checked row')} have {'about ' * (trials.truth is None)}{true:,.0f}"
         )
-        return all(model.dollars(Usage(1000, 0, 1000)) for model in used)
-
-    def money(self, spent: Spent) -> float:
-        """A cost in dollars, or in tokens without prices."""
-        if self.priced and spent.dollars is not None:
-            return spent.dollars
-        return float(spent.tokens_in + spent.tokens_out)
-
-    def of_thousand(self, answers: Answers) -> float:
-        """What 1,000 rows cost, as measured."""
-        return 1000 * self.money(answers.cold) / max(answers.rows, 1)
-
-    def rows_of_call(self, name: str) -> int:
-        """The rows that share a call."""
-        calls = self.estimates[name].calls
-        if self.unit != "call" or not calls or self.arms.requests[name] is None:
-            return 1
-        return max(math.ceil(len(self.units[:_ESTIMATED]) / calls), 1)
-
-    def most(self, name: str) -> int:
-        """The units of a candidate that can be checked: with units of calls, one in each."""
-        return min(self.sample, len(self.units) // self.rows_of_call(name))
-
-    # Trials
-
-    async def answers(self, name: str, units: int, number: int = 0) -> Answers:
-        """The answers of a candidate to the first units of the draw, each with the rows beside it that
-        share its call, which are not checked.
-        """
-        wide = self.rows_of_call(name)
-        beside = self.units[self.most(name) :]
-        rows, checked = list[int](), list[int]()
-        for place, unit in enumerate(self.units[:units]):
-            checked.append(unit[0])
-            rows += unit
-            rows += [n for own in beside[place * (wide - 1) : (place + 1) * (wide - 1)] for n in own]
-        frozen = self.arms.frozen.only(rows)
-        work = partial(self.arms.attempt, name, number, frozen=frozen)
-        attempt = await self.bench.pays(work)
-        return Answers(attempt.trial, checked, len(rows))
-
-    def counted(self, name: str, own: Answers, reference: Answers | None) -> Counted:
-        """The counts of the checked units of a candidate: against the truth, or without one against the
-        reference. With units of calls, of each call only one row.
-        """
-        checked = self._apart(own) if self.unit == "call" else own.checked
-        counts = self._by_number(name, own, reference, checked)
-        one = self.unit == "call" and isinstance(self.node, SemJoin)
-        each = (counts.get(number) or [(0, 0, 0)] for number in checked)
-        return Counted([count for found in each for count in (found[:1] if one else found)])
-
-    def _by_number(
-        self, name: str, own: Answers, reference: Answers | None, checked: Sequence[int]
-    ) -> Mapping[int, Sequence[Counts]]:
-        if self.truth is not None:
-            return self._by_truth(own, checked)
-        return self._by_reference(name, own, reference or own, checked)
-
-    @staticmethod
-    def _apart(own: Answers) -> list[int]:
-        """The checked rows that share no call, in the order of the draw."""
-        calls: dict[int, set[str]] = {}
-        for row in own.trial.answers.to_pylist() if own.trial.answers is not None else ():
-            calls.setdefault(row[INPUT_ROW], set()).update(row["calls"] or ())
-        used, kept = set[str](), list[int]()
-        for number in own.checked:
-            asked = calls.get(number, set())
-            if not asked & used:
-                kept.append(number)
-                used |= asked
-        return kept
-
-    def _by_reference(
-        self, name: str, own: Answers, reference: Answers, checked: Sequence[int]
-    ) -> dict[int, list[Counts]]:
-        key, compare = whole_rows(self.node)
-        rows = self.arms.frozen.rows
-        ours = trial_answers(own.trial, key, compare, rows, name)
-        true = trial_answers(reference.trial, key, compare, rows, REFERENCE)
-        none: Counter[object] = Counter()
-        units = zip(checked, names_of(rows.take(pa.array(checked, pa.int64())), key), strict=True)
-        return {
-            number: self._counts(ours.get(unit, none), true.get(unit, none)) for number, unit in units
+        rows = {
+            name: math.ceil(needed / rate) * trials.rows_of_call(name) for name in names if rate
         }
+        able = [name for name in rows if trials.most(name) * rate >= needed]
+        if able:
+            self.before = [line]
+            few = f"; the input has {len(trials.units):,}"
+            self.refused |= {
+                name: f"it takes about {rows[name]:,} rows, as one of each call is checked{few}"
+                for name in names
+                if name not in able
+            }
+            return able
+        least = min(rows.values(), default=0)
+        if not least:
+            hint = "give rows of which some have an answer"
+        elif least > len(trials.units):
+            apart = f", or {option('units', 'row')}" * (min(map(trials.rows_of_call, names)) > 1)
+            hint = f"about {least:,} rows would do, and the input has {len(trials.units):,}{apart}"
+        else:
+            hint = f"check more rows: {option('sample', math.ceil(needed / rate))}"
+        raise PlanError(f"these rows cannot show an F1 of {floor:g}", there=line, hint=hint)
 
-    def _by_truth(self, own: Answers, checked: Sequence[int]) -> dict[int, list[Counts]]:
-        truth, frozen = self.truth, self.arms.frozen.rows
-        assert truth is not None and own.trial.rows is not None
-        rows = frozen.take(pa.array(checked, pa.int64()))
-        numbers: dict[object, int] = {}
-        for number, name in zip(checked, names_of(rows, truth.columns.key), strict=True):
-            numbers.setdefault(name, number)
-        ours, true = truth.answered(own.trial.rows, rows), truth.wanted(rows)
-        failed, width = self._failed(own), len(truth.columns.key)
-        none: Counter[object] = Counter()
-        result: dict[int, list[Counts]] = {}
-        for unit in dict.fromkeys([*ours, *true]):
-            row = numbers.get(unit[:width] if isinstance(unit, tuple) else unit)
-            if row is None or not (truth.closed or unit in true):
-                continue
-            counts = self._counts(ours.get(unit, none), true.get(unit, none))
-            if row in failed:  # also where no answer would be right
-                counts = [(0, 1, min(wanted, 1)) for _, _, wanted in counts] or [(0, 1, 0)]
-            result.setdefault(row, []).extend(counts)
-        return result | {number: [(0, 1, 0)] for number in failed if number not in result}
-
-    @staticmethod
-    def _failed(own: Answers) -> set[int]:
-        table = own.trial.answers
-        if table is None or not own.trial.failed:
-            return set()
-        wrong = table.filter(table.column("error").is_valid()).column(INPUT_ROW).to_pylist()
-        return set(wrong) & set(own.checked)
-
-    def _counts(self, ours: Counter[object], true: Counter[object]) -> list[Counts]:
-        """The counts of a unit: of a join, of each of its pairs; the elements of lists together."""
-        if isinstance(self.node, SemJoin):
-            pairs = sorted(dict.fromkeys([*ours, *true]), key=repr)
-            found = [(answer in ours, answer in true) for answer in pairs]
-            return [(int(own and right), int(own), int(right)) for own, right in found]
-        if not self.measure.bernoulli:
-            return [tally({0: ours}, {0: true})[0]]
-        same = bool(ours) and +ours == +true
-        return [(int(same), int(bool(ours)), int(bool(true)))]
-
-    def common(self, of: Mapping[str, Answers]) -> dict[str, Trial]:
-        """The trials of some candidates with the answers to the units that all of them have answered,
-        which become the rows of the step.
+    async def _pilot(self) -> None:
+        """Observe the length of the answers of each family that might be cheaper, on a few rows; and what
+        candidates cost whose requests depend on answers.
         """
-        shared = set.intersection(*(set(own.checked) for own in of.values()))
-        numbers = [number for unit in self.units if unit[0] in shared for number in unit]
-        frozen = self.arms.frozen = self.arms.frozen.only(numbers)
-        kept = [number for part in frozen.parts for number in part[0].column(INPUT_ROW).to_pylist()]
-        place, key = {number: at for at, number in enumerate(kept)}, whole_rows(self.node).key
-        names = set(names_of(frozen.rows, key))
+        await self._observe(REFERENCE, REFERENCE)
+        families: dict[str, list[str]] = {}
+        for name in self._cheaper(list(self.candidates)):
+            families.setdefault(self.candidates[name].family, []).append(name)
+        for family, names in families.items():
+            costs = {name: self._cost(name) for name in names}
+            known = {name: cost for name, cost in costs.items() if cost is not None}
+            for name in [min(known, key=lambda n: known[n])] if known else names:
+                await self._observe(name, family)
 
-        def restricted(trial: Trial) -> Trial:
-            rows, answers = trial.rows, trial.answers
-            if rows is not None:
-                wanted = [name in names for name in names_of(rows, key)]
-                rows = rows.filter(pa.array(wanted, pa.bool_()))
-            if answers is not None:
-                found = [place.get(number) for number in answers.column(INPUT_ROW).to_pylist()]
-                column = answers.column_names.index(INPUT_ROW)
-                answers = answers.set_column(column, INPUT_ROW, pa.array(found, pa.int64()))
-                answers = answers.filter(answers.column(INPUT_ROW).is_valid())
-            return replace(trial, rows=rows, answers=answers)
+    async def _observe(self, name: str, family: str) -> None:
+        trials = self.trials
+        wide = min(trials.rows_of_call(name), PILOT)
+        found = await self._answers(name, max(min(PILOT, len(trials.units)) // wide, 1))
+        await trials.observed(name, family, found)
 
-        return {name: restricted(own.trial) for name, own in of.items()}
+    def _entries(self) -> list[Entry]:
+        """The candidates to try. Raises PlanError, or NothingToChoose with the reason."""
+        names, limit, reference = (
+            list(self.candidates),
+            self.request.per_1000,
+            self._cost(REFERENCE),
+        )
+        costs = {name: self._cost(name) or 0.0 for name in names}
+        if limit is not None:
+            names = [name for name in names if costs[name] <= limit]
+            if not names:
+                raise NothingToChoose(f"no candidate costs at most {dollars(limit)} for 1,000 rows")
+        elif not self.below:
+            names = self._able(self._cheaper(names))
+            least = min((costs[name] for name in names), default=reference or 0.0)
+            gain = 1 - least / reference if reference else 0.0
+            self.before.append(self._gain(least, gain))
+            if gain < LEAST:
+                raise NothingToChoose(f"at most {max(gain, 0):.0%} to gain")
+        of = self.candidates
+        return [
+            Entry(name, costs[name], self.trials.most(name), of[name].family, of[name].risk)
+            for name in names
+        ]
 
-    def digest(self, units: int) -> str:
-        """The first digits of the SHA-256 of the checked rows."""
-        numbers = [number for unit in self.units[:units] for number in unit]
-        return str(self.arms.frozen.only(numbers).facts()["sha"])[:8]
+    def _gain(self, least: float, gain: float) -> str:
+        reference = self._cost(REFERENCE) or 0.0
+        return (
+            f"gain: at most {max(gain, 0):.0%}; 1,000 rows cost {self._money(reference)} by the reference, "
+            f"{self._money(least)} by the cheapest candidate"
+        )
 
-    @property
-    def prices(self) -> dict[str, tuple[float, float]]:
-        """The dollars of a million tokens in and out, by the role of the model."""
-        found: dict[str, tuple[float, float]] = {}
-        for each in self.arms.arms.values():
-            for prompt in each.node.prompt.all:
-                model = bound(each.arm.opened.llm, prompt.role)
-                sent, said = model.dollars(Usage(_MILLION)), model.dollars(Usage(0, 0, _MILLION))
-                if sent is not None and said is not None:
-                    found[prompt.role] = sent, said
+    def _money(self, amount: float) -> str:
+        return dollars(amount, exact=True) if self.trials.priced else f"{amount:,.0f} tokens"
+
+    def _of_rows(self, name: str, units: int) -> float:
+        """The expected cost of a trial."""
+        return (self._cost(name) or 0.0) * units * self.trials.rows_of_call(name) / 1000
+
+    def _admit(self) -> None:
+        """Refuse a search that would pass a limit, or cost more than it can save. Raises BudgetReached or
+        NothingToChoose.
+        """
+        rows, cheapest = self.request.rows, min(self.walk.entries, key=lambda entry: entry.cost)
+        reference = 0.0 if self.trials.truth is not None else self._of_rows(REFERENCE, self.sampled)
+        cost = reference + self._of_rows(cheapest.name, min(self.sampled, cheapest.units))
+        self._afford("the search", cost)
+        lines = [
+            *self.before,
+            f"search: at least {self._money(cost)}; {limits(self.opened.budget)}",
+        ]
+        self.bench.say(lines)
+        if rows is not None:
+            saves = ((self._cost(REFERENCE) or 0.0) - cheapest.cost) * rows / 1000
+            if saves < cost:
+                what = f"the search would cost {self._money(cost)} and save at most {self._money(saves)}"
+                raise NothingToChoose(f"{what} on {rows:,} rows")
+        if self.request.ask is not None and not self.request.ask(lines):
+            raise NothingToChoose("the search was not begun")
+
+    def _afford(self, what: str, cost: float) -> None:
+        """Refuse what would pass the limit in dollars. Raises BudgetReached."""
+        budget = self.opened.budget
+        if budget.max_usd is None or not self.trials.priced:
+            return
+        if budget.spent.usd + cost > budget.max_usd * (1 + 1e-9):
+            would = (
+                f"{what}, about {dollars(cost, exact=True)}, would pass max_usd {budget.max_usd:g}"
+            )
+            raise BudgetReached(f"stopped before {would}")
+
+    # The search
+
+    async def _answers(self, name: str, units: int, number: int = 0) -> Answers:
+        found = await self.trials.answers(name, units, number)
+        self.spent += found.cold
+        if not number:
+            self.known[name] = found
         return found
 
-    def clusters(self, name: str, own: Answers, reference: Answers | None) -> str:
-        """How errors cluster in calls, in words; "" without errors or where no call has two rows."""
-        counts = self._by_number(name, own, reference, own.checked)
-        wrong = {n for n, of in counts.items() if any(hits != max(a, t) for hits, a, t in of)}
-        errors, rows = Counter[str](), Counter[str]()
-        for row in own.trial.answers.to_pylist() if own.trial.answers is not None else ():
-            for call in (row["calls"] or ())[:1]:
-                rows[call] += 1
-                errors[call] += row[INPUT_ROW] in wrong
-        if not errors.total() or max(rows.values()) < 2:
+    async def _against_truth(self) -> None:
+        """Whether the reference itself is below the floor; then dearer candidates are tried as well."""
+        trials, floor = self.trials, self.request.floor
+        if trials.truth is None or floor is None:
+            return
+        found = await self._reference(min(_TWICE, self.sampled))
+        units = trials.counted(REFERENCE, found, None).units
+        most = trials.measure.at_most(units, self.request.error)
+        if most < floor:
+            self.below = True
+            f1 = trials.measure.f1(units) or 0.0
+            where = f"F1 {f1:.3f} on {len(units)} rows, at most {most:.3f}"
+            self.before.append(f"the reference is itself below the floor: {where}")
+
+    async def _reference_twice(self) -> None:
+        """Compare the reference with itself. Raises PlanError if it agrees less than the floor."""
+        trials, units = self.trials, min(_TWICE, self.sampled)
+        if trials.truth is not None:
+            return
+        first = await self._answers(REFERENCE, units)
+        again = await self._answers(REFERENCE, units, 1)
+        self.agrees = trials.measure.f1(trials.counted(REFERENCE, again, first).units)
+        if self.agrees is not None and self.agrees < (self.request.floor or 0.0):
+            what = f"the reference agrees with itself only {self.agrees:.2f}"
+            raise PlanError(what, hint=f"a floor below it: {option('floor', f'{self.agrees:.2f}')}")
+
+    async def _reference(self, units: int) -> Answers:
+        """The reference's answers to at least so many units."""
+        known = self.known.get(REFERENCE)
+        if known is None or len(known.checked) < units:
+            self._afford(REFERENCE, self._of_rows(REFERENCE, units))
+            known = await self._answers(REFERENCE, units)
+        return known
+
+    async def _walk(self) -> None:
+        """Try what the walk asks for, and say what is found."""
+        steps = self.walk.steps()
+        ask = next(steps, None)
+        while ask is not None:
+            name, found = ask.name, await self._counted(ask)
+            try:
+                ask = steps.send(found)
+            except StopIteration:
+                ask = None
+            self.bench.say([said(name, self.walk.results[name])])
+
+    async def _counted(self, ask: Ask) -> Counted:
+        """The counts of a candidate. One that fails ends the trial, not the search."""
+        reference = None if self.trials.truth is not None else await self._reference(ask.units)
+        self._afford(ask.name, self._of_rows(ask.name, ask.units))
+        try:
+            found = await self._answers(ask.name, ask.units)
+        except (BudgetReached, UnavailableError):
+            raise
+        except SemgraphError as error:
+            return Counted(failed=str(error))
+        return self.trials.counted(ask.name, found, reference)
+
+    # The result
+
+    async def _tuning(self, kept: str, stopped: str | None) -> Tuning:
+        """The result, in the record."""
+        tried = {each.name: each for each in self._tried()}
+        reference, chosen = self._of_reference(), self.walk.chosen
+        if chosen and not kept and self.request.floor is not None and not self.below:
+            kept = self._no_saving(tried[chosen], reference)
+        status: Status = "shown" if chosen and not kept else "kept"
+        if status == "kept" and not kept and (chosen := self.walk.found):
+            status = "found"
+        best = tried[chosen] if chosen and status != "kept" else None
+        result = Tuning(
+            id=self.record.id, plan=self.record.request.plan.name, steps=(self.node.step,), status=status,
+            reason=kept or self._reason(status, best, reference, stopped), reference=reference,
+            tried=tuple(tried.values()), chosen=best.name if best else "", **self._facts(), stopped=stopped,
+            **(self._promise(best) if best and status == "shown" else {}),
+            pays_back=self._pays_back(best, reference) if best and status == "shown" else None,
+            choice=self._choice(best, reference) if best and status == "shown" else {},
+            comparison=await self._compared(best.name) if best else None, paid=self.record.paid,
+            record=self.record.record.folder if self.record.record else None,
+        )  # fmt: skip
+        if self.record.record is not None:
+            save_tuning(result, self.record.record)
+        return result
+
+    def _facts(self) -> dict[str, Any]:
+        """What is known of the draw and the search."""
+        request, trials = self.request, self.trials
+        return {
+            "floor": request.floor, "per_1000": request.per_1000, "confidence": request.confidence,
+            "measure": f"F1 against {'the truth' if trials.truth else ANSWERS}", "unit": trials.unit,
+            "sampled": (self.sampled, len(trials.units)), "sample": trials.digest(self.sampled),
+            "rule": self.walk.rule, "before": tuple(self.before), "agrees": self.agrees,
+            "priced": trials.priced, "prices": trials.prices, "spent": self.spent,
+            "seconds": time.perf_counter() - self.began,
+        }  # fmt: skip
+
+    def _tried(self) -> Iterator[Tried]:
+        """The candidates in the order of trial, then those that were not tried, and why."""
+        results, of = self.walk.results, self.candidates
+        for name, shown in results.items():
+            found = self.known.get(name) if shown.units else None
+            cost = self.trials.of_thousand(found) if found else self._cost(name)
+            spent = found.cold if found else Spent()
+            yield Tried(name, of[name].changes, cost=cost, spent=spent, **asdict(shown))
+        for name in of:
+            if name not in results:
+                why = self.refused.get(name) or "it is not clearly cheaper"
+                yield Tried(name, of[name].changes, "not tried", why, self._cost(name))
+        for name, why in self.refused.items():
+            if name not in of:
+                yield Tried(name, {}, "refused", why)
+
+    def _of_reference(self) -> Tried:
+        """The reference, measured against the truth if there is one."""
+        trials, found = self.trials, self.known.get(REFERENCE)
+        changes = {self.node.step: str(self.choice)}
+        if found is None:
+            return Tried(REFERENCE, changes, "reference", cost=self._cost(REFERENCE))
+        units = () if trials.truth is None else trials.counted(REFERENCE, found, None).units
+        bound_ = trials.measure.at_least(units, self.request.error) if units else None
+        return Tried(
+            REFERENCE, changes, "reference", "", trials.of_thousand(found), trials.measure.f1(units),
+            bound_, len(units), spent=found.cold,
+        )  # fmt: skip
+
+    def _no_saving(self, best: Tried, reference: Tried) -> str:
+        """The reason to keep the reference although a candidate is shown, or ""."""
+        if best.cost is None or not reference.cost:
             return ""
-        number, found = 0, 0
-        for _, more in errors.most_common():
-            number, found = number + 1, found + more
-            if found >= 0.8 * errors.total():
-                break
-        return f"{number} of {len(rows)} calls hold {found / errors.total():.0%} of the errors"
+        saved = 1 - best.cost / reference.cost
+        return "" if saved >= LEAST else f"{best.name} is shown, and saves only {max(saved, 0):.0%}"
+
+    def _reason(
+        self, status: Status, best: Tried | None, reference: Tried, stopped: str | None
+    ) -> str:
+        if status == "shown" and best is not None:
+            if self.request.floor is None:
+                return f"{best.name} has the greatest lower bound of those below the price"
+            saved = 1 - (best.cost or 0.0) / reference.cost if reference.cost else 0.0
+            less = f" costs {saved:.0%} less than the reference and" if saved > 0 else ""
+            return f"{best.name}{less} is shown to have at least F1 {self.request.floor:g}"
+        if best is not None and best.f1 is not None:
+            return f"{best.name} looks good enough (F1 {best.f1:.3f}), which is not shown: the reference stays"
+        return "the search was stopped" if stopped else "no candidate is shown to be good enough"
+
+    def _promise(self, best: Tried) -> dict[str, Any]:
+        trials, against = self.trials, "the truth" if self.trials.truth else ANSWERS
+        each = " of separate calls" if trials.unit == "call" else ""
+        promise = (
+            f"With a probability of at least {self.request.confidence:.0%} over the draw of these "
+            f"{best.units:,} rows{each}: F1 of {self.node.step} against {against} is at least {best.at_least:.3f} "
+            "over rows like the input they were drawn from, with this model, these prompts and this implementation."
+        )
+        not_promised = ["other data", "a changed model behind the same name"]
+        if trials.truth is None:
+            not_promised.append("correctness where the reference is wrong")
+        itself = f" (it agrees with itself {self.agrees:.2f})" if self.agrees is not None else ""
+        not_promised.append(f"other trials of a model that answers differently each time{itself}")
+        caveats = [f"Not promised: {', '.join(not_promised)}."]
+        if trials.unit == "row":
+            seen = trials.clusters(best.name, self.known[best.name], self.known.get(REFERENCE))
+            observed = f"; observed: {seen}" if seen else ""
+            caveats.append(f"It assumes that rows of one call fail independently{observed}.")
+        return {"promise": promise, "caveats": tuple(caveats)}
+
+    def _pays_back(self, best: Tried, reference: Tried) -> int | None:
+        saved = (reference.cost or 0.0) - (best.cost or 0.0)
+        return math.ceil(1000 * self.trials.money(self.spent) / saved) if saved > 0 else None
+
+    def _choice(self, best: Tried, reference: Tried) -> Mapping[str, Any]:
+        """The content of the file of the choice."""
+        shown = {
+            "measure": f"F1 against {'the truth' if self.trials.truth else ANSWERS}", "floor": self.request.floor,
+            "at_least": best.at_least, "confidence": self.request.confidence,
+            "units": f"{best.units} rows{' in as many calls' * (self.trials.unit == 'call')}",
+            "sample": self.trials.digest(self.sampled),
+        }  # fmt: skip
+        prices = {role: [*of] for role, of in self.trials.prices.items()}
+        costs = {
+            "reference": reference.cost, "tuned": best.cost, "per": "1000 rows", "measured": str(timestamp())[:10],
+            **({"prices": prices} if self.trials.priced else {"in": "tokens"}),
+        }  # fmt: skip
+        runner, arm = self.record.runner, self.record.request.arms[best.name]
+        folders = runner.settings.operators
+        return choice_of(
+            arm.plan,
+            best.changes,
+            runner.name_of,
+            folders,
+            shown=shown,
+            costs=costs,
+            record=self.record.id,
+        )
+
+    async def _compared(self, name: str) -> Comparison | None:
+        """The reference and a candidate over the rows that both have answered."""
+        pair = {each: self.known.get(each) for each in (REFERENCE, name)}
+        if None in pair.values():
+            return None
+        trials = self.trials.common({n: own for n, own in pair.items() if own is not None})
+        quality = self.trials.arms.scored({n: [Attempt(trial)] for n, trial in trials.items()})
+        arms = [
+            Arm(n, self.record.request.arms[n].changes, (trial,), quality[n])
+            for n, trial in trials.items()
+        ]
+        return self.record.comparison(arms, reference=REFERENCE, **self.trials.arms.facts())
+
+
+def said(name: str, shown: Shown) -> str:
+    """The line printed after a trial."""
+    least = "" if shown.at_least is None else f", at least {shown.at_least:.3f}"
+    f1 = "" if shown.f1 is None else f" F1 {shown.f1:.3f}{least} ({shown.units:,} checked)"
+    return f"{'✓' if shown.verdict == 'shown' else '·'} {name}:{f1} {shown.verdict}"
