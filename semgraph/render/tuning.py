@@ -130,7 +130,7 @@ def plot(tuning: Tuning) -> Plot | None:
     x = Axis.of(costs, (each.x for each in points), lambda value: _cost(tuning, value))
     y = Axis.of(tuning.measure or "F1", ends, lambda value: share(value, 3), log=False)
     bars = "from F1 down to its exact lower bound" * any(p.low < p.high for p in points)
-    told = bars, "no other is cheaper and better", [], "Costs are of 1,000 rows."
+    told = bars, "no other is cheaper and better", list[str](), "Costs are of 1,000 rows."
     return Plot(x, y, points, front(points), *told, tuning.floor)
 
 
