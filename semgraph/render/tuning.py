@@ -85,12 +85,14 @@ def losses(tuning: Tuning) -> list[Column]:
 
 
 def checked(tuning: Tuning) -> list[str]:
-    """How candidates were checked, and in which order."""
+    """How candidates were checked, and in which order; none if no candidate was tried."""
     (number, every), again = tuning.sampled, tuning.agrees
-    sample = f"{count(number)} of {count(every)} {_UNITS[tuning.unit]} · sample {tuning.sample}"
+    sample = (
+        f"up to {count(number)} of {count(every)} {_UNITS[tuning.unit]} · sample {tuning.sample}"
+    )
     itself = "" if again is None else f" · the reference agrees with itself {share(again, 3)}"
-    of = [f"{tuning.measure} · {sample}{itself}", _BOUND] if number else []
-    return [*of, *([f"order of trial: {tuning.rule}"] if tuning.rule else [])]
+    lines_ = [f"{tuning.measure} · {sample}{itself}", _BOUND, f"order of trial: {tuning.rule}"]
+    return lines_ if any(tried.units for tried in tuning.tried) else []
 
 
 def outcome(tuning: Tuning) -> list[str]:
@@ -181,10 +183,12 @@ def _every(tuning: Tuning) -> list[Tried]:
 
 
 def _verdict(tuning: Tuning, tried: Tried) -> str:
+    """The verdict on a candidate, in words. Without a floor a bound is shown, which any has."""
     if tried.verdict == "hopeless":
         return f"hopeless after {count(tried.units)}"
-    mark = {"shown": "chosen, ", "not shown": "found, "}.get(tried.verdict, "")
-    return mark * (tried is tuning.best and tuning.status != "kept") + tried.verdict
+    what = "measured" if tried.verdict == "shown" and tuning.floor is None else tried.verdict
+    mark = {"shown": "chosen, ", "found": "found, "}.get(tuning.status, "")
+    return mark * (tried is tuning.best) + what
 
 
 def _costs(tuning: Tuning, own: Any) -> Column:
