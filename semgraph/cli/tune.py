@@ -57,10 +57,12 @@ def tune(
     its F1 is at least the floor; otherwise the plan stays as it is. The choice becomes a file, for
     semgraph run PLAN --preset tuned. The store is only read.
     """
-    if show is not None:
-        from semgraph.tune.tuning import load_tuning
+    from semgraph.render.tuning import lines
+    from semgraph.tune.tuning import load_tuning
 
-        _print(options, load_tuning(show))
+    if show is not None:
+        recorded = load_tuning(show)
+        options.result(recorded.to_json(), lines(recorded, options.out.width))
         return
     if plan is None:
         raise PlanError("there is no plan to tune", hint="semgraph tune PLAN -i NAME=FILE")
@@ -71,6 +73,7 @@ def tune(
     asks = not (yes or options.json) and sys.stdin.isatty() and sys.stdout.isatty()
     with options.session() as session:
         prepared = given.prepare(session, plan)
+        from semgraph.compare.variants import listed
         from semgraph.render.header import header
 
         values = given.rows(prepared)
@@ -78,7 +81,7 @@ def tune(
         job = session.atune(
             plan, **given.loading, floor=0.95 if floor is per_1000 is None else floor, per_1000=per_1000,
             confidence=confidence, sample=sample, seed=request.seed, truth=truth,
-            models=models.split(",") if models else None, steps=step, units=units, rows=rows, fresh=request.fresh,
+            models=listed(models) if models else None, steps=step, units=units, rows=rows, fresh=request.fresh,
             say=options.talk, ask=_asked if asks else None, inputs=values,
         )  # fmt: skip
         try:
@@ -88,7 +91,7 @@ def tune(
             raise
     if tuning.status == "shown":
         tuning = _saved(tuning, Path(to or f"plans/{tuning.plan}.tuned.yaml"))
-    _print(options, tuning)
+    options.result(tuning.to_json(), lines(tuning, options.out.width))
     raise typer.Exit(tuning.exit_code)
 
 
@@ -108,13 +111,3 @@ def _saved(tuning: Tuning, to: Path) -> Tuning:
     if result.record is not None:
         save_tuning(result, RunRecord(result.record))
     return result
-
-
-def _print(options: CommonOptions, tuning: Tuning) -> None:
-    from semgraph.render.tuning import lines
-
-    if options.json:
-        options.dump(tuning.to_json())
-        return
-    for line in lines(tuning, options.out.width):
-        options.out.print(line, soft_wrap=True)

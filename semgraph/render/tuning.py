@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from math import floor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -169,13 +169,11 @@ def lines(tuning: Tuning, width: int) -> Iterator[Text]:
 
 
 def rows(tuning: Tuning) -> list[dict[str, Any]]:
-    """A row for the reference and for each candidate."""
-    left_out, found = ("changes", "spent"), map(asdict, _every(tuning))
-    of = ("calls", "dollars")
-    return [
-        {n: v for n, v in each.items() if n not in left_out} | {n: each["spent"][n] for n in of}
-        for each in found
+    """A row for the reference and for each candidate, with what its trials cost."""
+    own = [
+        {n: v for n, v in vars(t).items() if n not in ("changes", "spent")} for t in _every(tuning)
     ]
+    return [row | vars(t.spent) for row, t in zip(own, _every(tuning), strict=True)]
 
 
 def _every(tuning: Tuning) -> list[Tried]:

@@ -257,7 +257,6 @@ class TestOnAPage:
         assert shown.all("h2") == [
             "The choice",
             "The search",
-            "Cost and F1",
             "The variants",
             "Charts",
             "Differences",
@@ -288,7 +287,7 @@ class TestOnAPage:
 
     def test_steps_have_a_table(self, tmp_path: Path) -> None:
         shown = read(several(), tmp_path)
-        assert shown.all("h2") == ["The choice", "The search", "The steps", "Cost and F1"]
+        assert shown.all("h2") == ["The choice", "The search"]
         assert "packed(rows=20) @ openai:gpt-4.1-nano" in shown.all("td")
 
     def test_a_session_writes_it(self, tmp_path: Path) -> None:

@@ -615,15 +615,16 @@ def _counters(m: StepMetrics) -> list[str]:
 def _tuning_sections(tuning: Tuning, anchor: str) -> Iterator[Data]:
     told = [*tuned.headline(tuning), *tuned.outcome(tuning)]
     yield _section(anchor, "choice", "The choice", lines=told)
-    table = page_table(
-        tuned.columns(tuning), "The plan as it is, then the candidates in the order of trial."
+    tables = [
+        page_table(
+            tuned.columns(tuning), "The reference, then the candidates in the order of trial."
+        )
+    ]
+    tables += [page_table(tuned.losses(tuning), f"Steps: {tuned.STEPS}.")] if tuning.losses else []
+    charts = filter(None, [svg(tuned.plot(tuning), f"{anchor}-tuning")])
+    yield _section(
+        anchor, "search", "The search", lines=tuned.checked(tuning), tables=tables, charts=charts
     )
-    yield _section(anchor, "tried", "The search", table=table, lines=tuned.checked(tuning))
-    if tuning.losses:
-        table = page_table(tuned.losses(tuning), f"Steps: {tuned.STEPS}.")
-        yield _section(anchor, "losses", "The steps", table=table)
-    if (drawn := svg(tuned.plot(tuning), f"{anchor}-tuning")) is not None:
-        yield _section(anchor, "front", "Cost and F1", charts=[drawn])
 
 
 # Comparisons
