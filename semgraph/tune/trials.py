@@ -8,9 +8,9 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import pyarrow as pa
 
@@ -21,7 +21,8 @@ from semgraph.compare.truth import EACH, names_of, whole_rows
 from semgraph.errors import PlanError
 from semgraph.execution.record import INPUT_ROW
 from semgraph.expr.functions import canonical_json
-from semgraph.llm.base import Usage
+from semgraph.formats import dollars
+from semgraph.llm.base import LLM, Usage
 from semgraph.llm.stack import bound
 from semgraph.logical.prompt import plain
 from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemTopk
@@ -34,6 +35,43 @@ REFERENCE = "reference"
 PILOT = 20  # rows on which the length of answers is observed
 _ESTIMATED = 400  # rows on which requests are counted
 _MILLION = 1_000_000
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Dollars of a million tokens in and out, by the role of the model; none: costs are tokens."""
+
+    of: Mapping[str, tuple[float, float]]
+
+    @classmethod
+    def by(cls, models: Mapping[str, LLM]) -> Self:
+        """The prices of models by role. Raises PlanError if there are several models, and one has none."""
+        found: dict[str, tuple[float, float]] = {}
+        for role, model in models.items():
+            sent, said = model.dollars(Usage(_MILLION)), model.dollars(Usage(0, 0, _MILLION))
+            if sent is not None and said is not None:
+                found[role] = sent, said
+            elif len({each.name for each in models.values()}) > 1:
+                what = f"the costs of several models are compared in dollars, and {model.name} has no price"
+                raise PlanError(
+                    what, hint=f"{model.name}?price=IN/OUT, in dollars of a million tokens"
+                )
+        return cls(found if any(map(any, found.values())) else {})
+
+    @property
+    def known(self) -> bool:
+        """Whether costs are dollars."""
+        return bool(self.of)
+
+    def cost(self, spent: Spent) -> float:
+        """A cost in dollars, or in tokens."""
+        if self.known and spent.dollars is not None:
+            return spent.dollars
+        return float(spent.tokens_in + spent.tokens_out)
+
+    def text(self, amount: float) -> str:
+        """A cost in words."""
+        return dollars(amount, exact=True) if self.known else f"{amount:,.0f} tokens"
 
 
 class Answers(NamedTuple):
@@ -125,36 +163,23 @@ class StepTrials:
         if requests is None or estimate.tokens_in is None or len(requests) != 1:
             return None
         sent, said = 1000 * estimate.tokens_in * seen[0] / self.estimated, 1000 * seen[1]
-        if not self.priced:
+        if not self.prices.known:
             return sent + said
         model = bound(self.arms.arms[name].arm.opened.llm, next(iter(requests)))
         return model.dollars(Usage(round(sent), 0, round(said)))
 
     @cached_property
-    def priced(self) -> bool:
-        """Whether costs are dollars; otherwise they are tokens. Raises PlanError if several models are
-        compared of which one has no price.
-        """
-        named: dict[str, float | None] = {}
-        for each in self.arms.arms.values():
-            for prompt in each.node.prompt.all:
-                model = bound(each.arm.opened.llm, prompt.role)
-                named[model.name] = model.dollars(Usage(1000, 0, 1000))
-        unknown = [name for name, price in named.items() if price is None]
-        if unknown and len(named) > 1:
-            what = f"the costs of several models are compared in dollars, and {unknown[0]} has no price"
-            raise PlanError(what, hint=f"{unknown[0]}?price=IN/OUT, in dollars per million tokens")
-        return any(named.values())
-
-    def money(self, spent: Spent) -> float:
-        """A cost in dollars, or in tokens without prices."""
-        if self.priced and spent.dollars is not None:
-            return spent.dollars
-        return float(spent.tokens_in + spent.tokens_out)
+    def prices(self) -> Prices:
+        """The prices of the models of all candidates. Raises PlanError."""
+        arms = self.arms.arms.values()
+        roles = {
+            prompt.role: each.arm.opened.llm for each in arms for prompt in each.node.prompt.all
+        }
+        return Prices.by({role: bound(llm, role) for role, llm in roles.items()})
 
     def of_thousand(self, answers: Answers) -> float:
         """What 1,000 rows cost, as measured."""
-        return 1000 * self.money(answers.cold) / max(len(answers.numbers), 1)
+        return 1000 * self.prices.cost(answers.cold) / max(len(answers.numbers), 1)
 
     def rows_of_call(self, name: str) -> int:
         """The rows that share a call."""
@@ -302,18 +327,6 @@ class StepTrials:
         """The first digits of the SHA-256 of the checked rows."""
         numbers = [number for unit in self.units[:units] for number in unit]
         return str(self.arms.frozen.only(numbers).facts()["sha"])[:8]
-
-    @property
-    def prices(self) -> dict[str, tuple[float, float]]:
-        """The dollars of a million tokens in and out, by the role of the model."""
-        found: dict[str, tuple[float, float]] = {}
-        for each in self.arms.arms.values():
-            for prompt in each.node.prompt.all:
-                model = bound(each.arm.opened.llm, prompt.role)
-                sent, said = model.dollars(Usage(_MILLION)), model.dollars(Usage(0, 0, _MILLION))
-                if sent is not None and said is not None:
-                    found[prompt.role] = sent, said
-        return found
 
     def clusters(self, name: str, own: Answers, reference: Answers | None) -> str:
         """How errors cluster in calls, in words; "" without errors or where no call has two rows."""
