@@ -140,7 +140,7 @@ def several(**changes: Any) -> Tuning:
         ),
     )
     losses = (
-        Loss("good", "packed(rows=5) @ small", 0.0437, 0.97, 200, True),
+        Loss("good", "good=packed(rows=5) @ small", 0.0437, 0.97, 200, True),
         Loss("good", "packed(rows=10) @ small", 0.0302, 0.94, 200),
         Loss("who", "packed(rows=20) @ openai:gpt-4.1-nano", 0.0112, 0.991, 180, True),
         Loss("who", "tree", None, None, 0),
