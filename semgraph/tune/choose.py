@@ -9,7 +9,7 @@ from semgraph.compare.request import ComparisonRecord, Runner
 from semgraph.display import option
 from semgraph.errors import PlanError
 from semgraph.tune.plans import PlanTuning
-from semgraph.tune.search import Search, TuneRequest
+from semgraph.tune.search import Chooser, TuneRequest
 from semgraph.tune.step import StepTuning
 from semgraph.tune.trials import REFERENCE
 from semgraph.tune.tuning import Tuning
@@ -37,7 +37,7 @@ async def tune(request: TuneRequest, runner: Runner) -> Tuning:
         record = ComparisonRecord(compared, runner, opened, kind="tuning")
         with recorded_errors(record):
             one = len(steps) == 1
-            kind: type[Search] = StepTuning if one else PlanTuning
+            kind: type[Chooser] = StepTuning if one else PlanTuning
             result = await kind(request, record, models[REFERENCE]).result()
         record.end("budget" if result.stopped else "tuned", result.stopped)
         return result

@@ -31,7 +31,7 @@ from semgraph.logical.semantic import SemFilter
 from semgraph.optimizer.order_filters import adjacent_filters
 from semgraph.scores import score_graph, tally
 from semgraph.tune.candidates import Candidate, of_plan
-from semgraph.tune.search import ANSWERS, LEAST, NothingToChoose, Search, TuneRequest
+from semgraph.tune.search import ANSWERS, LEAST, Chooser, NothingToChoose, TuneRequest
 from semgraph.tune.step import StepTuning
 from semgraph.tune.trials import PILOT, REFERENCE, Prices
 from semgraph.tune.tuning import Loss, Tried
@@ -42,7 +42,7 @@ _FEW = 5  # rows of the pilot of a plan that writes a graph
 Solution = tuple[Loss, ...]
 
 
-class PlanTuning(Search):
+class PlanTuning(Chooser):
     """The tuning of a whole plan."""
 
     def __init__(self, request: TuneRequest, record: ComparisonRecord, opened: Opened) -> None:
@@ -177,7 +177,7 @@ class PlanTuning(Search):
             self.known[REFERENCE] = base, len(rows)
         own = await self._attempt(ask.name, rows)
         self.known[ask.name] = own, len(rows)
-        return Counted(self._counts(own, base))
+        return Counted(self._counts(own, base), cost=self.cost(ask.name))
 
     def _counts(self, own: Attempt, base: Attempt) -> list[Counts]:
         truth = self.plans.truth

@@ -96,13 +96,17 @@ class NothingToChoose(Exception):
 
 def made(request: TuneRequest, name: str, changes: Mapping[str, str]) -> dict[str, ArmRequest]:
     """The arm of a candidate, by its name. Raises PlanError."""
-    own = {key: value for key, value in changes.items() if key != "order"}
+    own = {
+        key if key == "preset" or key.startswith("rules.") else f"use.{key}": value
+        for key, value in changes.items()
+        if key != "order"
+    }
     order = [step.strip() for step in changes.get("order", "").split(",") if step.strip()]
     arms = request.make({name: own})
     return {n: replace(arm, plan=rewritten(arm.plan, (), order)) for n, arm in arms.items()}
 
 
-class Search(ABC):
+class Chooser(ABC):
     """A tuning in work."""
 
     def __init__(self, request: TuneRequest, record: ComparisonRecord, opened: Opened) -> None:

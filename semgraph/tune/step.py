@@ -21,15 +21,15 @@ from semgraph.llm.base import Limits
 from semgraph.llm.stack import bound
 from semgraph.semantic.library import Library
 from semgraph.tune.candidates import of_step
-from semgraph.tune.search import ANSWERS, LEAST, NothingToChoose, Search, TuneRequest
-from semgraph.tune.trials import PILOT, REFERENCE, Answers, Prices, StepTrials
+from semgraph.tune.search import ANSWERS, LEAST, Chooser, NothingToChoose, TuneRequest
+from semgraph.tune.trials import PILOT, REFERENCE, Prices, StepTrial, StepTrials
 from semgraph.tune.tuning import Loss, Tried
 from semgraph.tune.walk import Ask, Counted, Entry
 
 _TWICE = 60  # rows that the reference answers twice
 
 
-class StepTuning(Search):
+class StepTuning(Chooser):
     """The tuning of one step."""
 
     def __init__(self, request: TuneRequest, record: ComparisonRecord, opened: Opened) -> None:
@@ -40,6 +40,7 @@ class StepTuning(Search):
         default = library.reference(node.keyword)
         self.choice = (base.plan.choice(node.step) or default).over(default)
         models = request.models or (self.choice.model or "default",)
+        self._require_distinct(models)
         listed, refused = of_step(node, self.choice, library, models, self._limits)
         arms = {REFERENCE: base} | self.make(listed)
         self.refused |= refused
@@ -47,10 +48,23 @@ class StepTuning(Search):
         bench = Bench(record, dict.fromkeys(arms, opened))
         self.trials = StepTrials(bench, request.unit, request.sample, request.seed)
         self.walk.measure = self.trials.measure
-        self.known: dict[str, Answers] = {}  # the last answers of each candidate
+        self.known: dict[str, StepTrial] = {}  # the last answers of each candidate
 
     def _limits(self, role: str) -> Limits:
         return bound(self.opened.llm, role).limits
+
+    def _require_distinct(self, models: Sequence[str]) -> None:
+        """Refuse a role that has the model of another one. Raises PlanError."""
+        roles = {each: self.node.of_model("" if each == "default" else each) for each in models}
+        names = {
+            each: bound(self.opened.llm, of.prompt.first.role).name for each, of in roles.items()
+        }
+        for each in models[1:]:
+            if names[each] == names[models[0]]:
+                what = f"{each} is the same model as {models[0]}, {names[each]}"
+                raise PlanError(
+                    what, hint=f"bind it to another one: {option('model', f'{each}=MODEL')}"
+                )
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -115,7 +129,7 @@ class StepTuning(Search):
             wanted = truth.wanted(trials.arms.frozen.rows.take(pa.array(numbers, pa.int64())))
             return float(sum(own.total() for own in wanted.values()))
         pilot = self.known[REFERENCE]
-        counts = trials.counted(REFERENCE, pilot, pilot).units
+        counts = trials.counted(REFERENCE, pilot, pilot)
         return sum(true for _, _, true in counts) / len(pilot.checked) * self.sampled
 
     def _able(self, names: Sequence[str]) -> list[str]:
@@ -215,7 +229,7 @@ class StepTuning(Search):
 
     # The search
 
-    async def _answers(self, name: str, units: int, number: int = 0) -> Answers:
+    async def _answers(self, name: str, units: int, number: int = 0) -> StepTrial:
         found = await self.trials.answers(name, units, number)
         if number:
             self.extra += found.cold
@@ -229,7 +243,7 @@ class StepTuning(Search):
         if trials.truth is None or floor is None:
             return
         found = await self._reference(min(_TWICE, self.sampled))
-        units = trials.counted(REFERENCE, found, None).units
+        units = trials.counted(REFERENCE, found, None)
         most = trials.measure.at_most(units, self.request.error)
         if most < floor:
             self.below = True
@@ -244,12 +258,12 @@ class StepTuning(Search):
             return
         first = await self._answers(REFERENCE, units)
         again = await self._answers(REFERENCE, units, 1)
-        self.agrees = trials.measure.f1(trials.counted(REFERENCE, again, first).units)
+        self.agrees = trials.measure.f1(trials.counted(REFERENCE, again, first))
         if self.agrees is not None and self.agrees < (self.request.floor or 0.0):
             what = f"the reference agrees with itself only {self.agrees:.2f}"
             raise PlanError(what, hint=f"a floor below it: {option('floor', f'{self.agrees:.2f}')}")
 
-    async def _reference(self, units: int) -> Answers:
+    async def _reference(self, units: int) -> StepTrial:
         """The reference's answers to at least so many units."""
         known = self.known.get(REFERENCE)
         if known is None or len(known.checked) < units:
@@ -260,7 +274,9 @@ class StepTuning(Search):
     async def counted(self, ask: Ask) -> Counted:
         """Try a candidate over some rows, and count its answers."""
         reference = None if self.trials.truth is not None else await self._reference(ask.units)
-        return self.trials.counted(ask.name, await self._answers(ask.name, ask.units), reference)
+        found = await self._answers(ask.name, ask.units)
+        units = self.trials.counted(ask.name, found, reference)
+        return Counted(units, cost=self.trials.of_thousand(found))
 
     def follow(self, pilot: StepTuning) -> None:
         """Take what a pilot over other rows has observed."""
@@ -273,17 +289,22 @@ class StepTuning(Search):
 
     async def losses(self) -> list[Loss]:
         """What the cheaper candidates lose over the drawn rows, from cheap to dear, and what they cost:
-        after the pilot, up to the first without a loss, since no dearer one can be wanted.
+        after the pilot, without those that cost more than one without a loss.
         """
         name, reference = self.node.step, await self._reference(self.sampled)
         found = [Loss(name, REFERENCE, self.cost(REFERENCE), 1.0, len(reference.checked))]
+        least = math.inf
         for each in sorted(self.cheaper(list(self.candidates)), key=lambda n: self.cost(n) or 0.0):
-            own = await self._answers(each, self.sampled)
-            units = self.trials.counted(each, own, reference).units
-            f1 = self.walk.measure.f1(units)
-            found.append(Loss(name, each, self.trials.of_thousand(own), f1, len(units)))
-            if f1 == 1.0:
+            if (self.cost(each) or 0.0) >= least:
                 break
+            own = await self._answers(each, self.sampled)
+            units = self.trials.counted(each, own, reference)
+            loss = Loss(
+                name, each, self.trials.of_thousand(own), self.walk.measure.f1(units), len(units)
+            )
+            found.append(loss)
+            if loss.f1 == 1.0:
+                least = min(least, loss.cost or 0.0)
         return found
 
     # The result
@@ -304,7 +325,7 @@ class StepTuning(Search):
         )
         if found is None:
             return tried
-        units = () if trials.truth is None else trials.counted(REFERENCE, found, None).units
+        units = () if trials.truth is None else trials.counted(REFERENCE, found, None)
         least = trials.measure.at_least(units, self.request.error) if units else None
         f1 = trials.measure.f1(units)
         return replace(tried, f1=f1, at_least=least, units=len(units), spent=found.cold)

@@ -29,7 +29,7 @@ from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemTopk
 from semgraph.provenance import at
 from semgraph.scores import tally
 from semgraph.tune.tuning import Unit
-from semgraph.tune.walk import Counted, Counts, Measure
+from semgraph.tune.walk import Counts, Measure
 
 REFERENCE = "reference"
 PILOT = 20  # rows on which the length of answers is observed
@@ -74,7 +74,7 @@ class Prices:
         return dollars(amount, exact=True) if self.known else f"{amount:,.0f} tokens"
 
 
-class Answers(NamedTuple):
+class StepTrial(NamedTuple):
     """The answers of a candidate to drawn rows, by number, and the numbers of those that are checked."""
 
     trial: Trial
@@ -136,7 +136,7 @@ class StepTrials:
 
     # Costs
 
-    async def observed(self, name: str, family: str, found: Answers) -> None:
+    async def observed(self, name: str, family: str, found: StepTrial) -> None:
         """Note what a family took in the pilot: the tokens of prompts, as a share of those counted before
         they were sent, and the tokens of answers for each row.
         """
@@ -177,7 +177,7 @@ class StepTrials:
         }
         return Prices.by({role: bound(llm, role) for role, llm in roles.items()})
 
-    def of_thousand(self, answers: Answers) -> float:
+    def of_thousand(self, answers: StepTrial) -> float:
         """What 1,000 rows cost, as measured."""
         return 1000 * self.prices.cost(answers.cold) / max(len(answers.numbers), 1)
 
@@ -194,7 +194,7 @@ class StepTrials:
 
     # Trials
 
-    async def answers(self, name: str, units: int, number: int = 0) -> Answers:
+    async def answers(self, name: str, units: int, number: int = 0) -> StepTrial:
         """The answers of a candidate to the first units of the draw, each with the rows beside it that
         share its call, which are not checked.
         """
@@ -210,9 +210,9 @@ class StepTrials:
         frozen = self.arms.frozen.only(rows)
         work = partial(self.arms.attempt, name, number, frozen=frozen)
         attempt = await self.bench.pays(work)
-        return Answers(attempt.trial, checked, rows)
+        return StepTrial(attempt.trial, checked, rows)
 
-    def counted(self, name: str, own: Answers, reference: Answers | None) -> Counted:
+    def counted(self, name: str, own: StepTrial, reference: StepTrial | None) -> list[Counts]:
         """The counts of the checked units of a candidate: against the truth, or without one against the
         reference. With units of calls, of each call only one row.
         """
@@ -220,17 +220,17 @@ class StepTrials:
         counts = self._by_number(name, own, reference, checked)
         one = self.unit == "call" and isinstance(self.node, SemJoin)
         each = (counts.get(number) or [(0, 0, 0)] for number in checked)
-        return Counted([count for found in each for count in (found[:1] if one else found)])
+        return [count for found in each for count in (found[:1] if one else found)]
 
     def _by_number(
-        self, name: str, own: Answers, reference: Answers | None, checked: Sequence[int]
+        self, name: str, own: StepTrial, reference: StepTrial | None, checked: Sequence[int]
     ) -> Mapping[int, Sequence[Counts]]:
         if self.truth is not None:
             return self._by_truth(own, checked)
         return self._by_reference(name, own, reference or own, checked)
 
     @staticmethod
-    def _apart(own: Answers) -> list[int]:
+    def _apart(own: StepTrial) -> list[int]:
         """The checked rows that share no call, in the order of the draw."""
         calls: dict[int, set[str]] = {}
         for row in own.trial.answers.to_pylist() if own.trial.answers is not None else ():
@@ -244,7 +244,7 @@ class StepTrials:
         return kept
 
     def _by_reference(
-        self, name: str, own: Answers, reference: Answers, checked: Sequence[int]
+        self, name: str, own: StepTrial, reference: StepTrial, checked: Sequence[int]
     ) -> dict[int, list[Counts]]:
         key, compare = whole_rows(self.node)
         rows = self.arms.frozen.rows
@@ -257,7 +257,7 @@ class StepTrials:
             for number, unit in units
         }
 
-    def _by_truth(self, own: Answers, checked: Sequence[int]) -> dict[int, list[Counts]]:
+    def _by_truth(self, own: StepTrial, checked: Sequence[int]) -> dict[int, list[Counts]]:
         truth, frozen = self.truth, self.arms.frozen.rows
         assert truth is not None
         assert own.trial.rows is not None
@@ -280,7 +280,7 @@ class StepTrials:
         return result | {number: [(0, 1, 0)] for number in failed if number not in result}
 
     @staticmethod
-    def _failed(own: Answers) -> set[int]:
+    def _failed(own: StepTrial) -> set[int]:
         table = own.trial.answers
         if table is None or not own.trial.failed:
             return set()
@@ -298,7 +298,7 @@ class StepTrials:
         same = bool(ours) and +ours == +true
         return [(int(same), int(bool(ours)), int(bool(true)))]
 
-    def common(self, of: Mapping[str, Answers]) -> dict[str, Trial]:
+    def common(self, of: Mapping[str, StepTrial]) -> dict[str, Trial]:
         """The trials of some candidates with the answers to the units that all of them have answered,
         which become the rows of the step.
         """
@@ -328,7 +328,7 @@ class StepTrials:
         numbers = [number for unit in self.units[:units] for number in unit]
         return str(self.arms.frozen.only(numbers).facts()["sha"])[:8]
 
-    def clusters(self, name: str, own: Answers, reference: Answers | None) -> str:
+    def clusters(self, name: str, own: StepTrial, reference: StepTrial | None) -> str:
         """How errors cluster in calls, in words; "" without errors or where no call has two rows."""
         counts = self._by_number(name, own, reference, own.checked)
         wrong = {n for n, of in counts.items() if any(hits != max(a, t) for hits, a, t in of)}
