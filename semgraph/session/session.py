@@ -746,7 +746,8 @@ class Session:
         from semgraph.compare.request import ComparisonRequest
         from semgraph.compare.variants import read_variants
         from semgraph.session.arms import ArmMaker
-        from semgraph.tune.search import TuneRequest, tune
+        from semgraph.tune.choose import tune
+        from semgraph.tune.search import TuneRequest
 
         loading: dict[str, Any] = {"params": params, "preset": preset, "use": use}
         loading["prompts"] = prompts
@@ -767,7 +768,7 @@ class Session:
         request = TuneRequest(
             compared, lambda changes: maker.arms(read_variants(changes, None)),
             tuple([steps] if isinstance(steps, str) else steps or ()), floor, per_1000, confidence, sample, seed,
-            units, tuple(models or ()), rows, ask,
+            units, tuple(models or ()), None if preset is None else str(preset), rows, ask,
         )  # fmt: skip
         return await tune(request, resources)
 
