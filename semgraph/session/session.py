@@ -243,10 +243,10 @@ class Session:
             of, asked, tuned = resources or self._resources, choices_over(use or {}, {}), Tuned()
             if isinstance(plan, (str, Path)):
                 tuned = Tuned.asked(plan, preset, self.folder)
-                earlier, asked = self.resumed(resume), choices_over(asked, tuned.use)
+                earlier, asked = self.resumed(resume), choices_over(asked, tuned.of("use"))
                 if earlier.plan:
                     require_same_plan(earlier, plan, self.folder)
-                values = {**tuned.params, **earlier.params, **(params or {})}
+                values = {**tuned.of("params"), **earlier.params, **(params or {})}
                 asked = choices_over(asked, earlier.models)
                 chosen = choices_over(choices_over(asked, self.use), earlier.use)
                 files = {**earlier.prompts, **(prompts or {})}

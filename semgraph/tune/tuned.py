@@ -212,15 +212,9 @@ class Tuned:
             raise PlanError(what, hint=f"semgraph tune {plan}")
         return cls(choice.get("preset"), file, choice)
 
-    @property
-    def params(self) -> Mapping[str, Any]:
-        """The values of parameters that it was made with."""
-        return self.choice.get("params") or {}
-
-    @property
-    def use(self) -> Mapping[str, str]:
-        """The implementations that it chooses."""
-        return self.choice.get("use") or {}
+    def of(self, key: str) -> Any:
+        """What the choice has under a key; empty without."""
+        return self.choice.get(key) or {}
 
     @contextmanager
     def named(self) -> Iterator[None]:
@@ -251,8 +245,7 @@ class Tuned:
         problem = Problem(what + "; ".join(reasons), hint=f"semgraph tune {plan.name}")
         if strict and reasons:
             raise PlanError(problem)
-        allow, order = (self.choice.get(key) or () for key in ("allow", "order"))
-        return rewritten(plan, allow, order, (problem,) if reasons else ())
+        return rewritten(plan, self.of("allow"), self.of("order"), (problem,) if reasons else ())
 
 
 def _found(name: str, places: Sequence[Path]) -> Path:
