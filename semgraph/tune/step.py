@@ -189,7 +189,12 @@ class StepTuning(Chooser):
         trials = self.trials
         wide = min(trials.rows_of_call(name), PILOT)
         found = await self._answers(name, max(min(PILOT, len(trials.units)) // wide, 1))
-        await trials.observed(name, family, found)
+        try:
+            await trials.observed(name, family, found)
+        except PlanError as error:
+            if name == REFERENCE:
+                raise
+            self.refused[name] = str(error)
 
     def _entries(self) -> list[Entry]:
         """The candidates to try. Raises PlanError, or NothingToChoose with the reason."""
