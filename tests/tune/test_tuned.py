@@ -160,10 +160,12 @@ class TestThePreset:
 
     def test_is_kept_by_a_choice_that_is_made_with_it(self, session, folder):
         first = chosen(session, folder, order="short, good", **USE, **{"rules.fuse_maps": "on"})
-        plan = session.prepare(folder / "complaints.yaml", preset="tuned", use={"who": "packed()"})
-        second = tuned.choice_of(plan, {"who": "packed()"}, session._resources.name_of)
+        plan = session.prepare(
+            folder / "complaints.yaml", preset="tuned", use={"who": "packed(rows=3)"}
+        )
+        second = tuned.choice_of(plan, {"who": "packed(rows=3)"}, session._resources.name_of)
         before = tuned.read(first)
-        kept = {**before, "use": {**USE, "who": "packed()"}, "made_of": second["made_of"]}
+        kept = {**before, "use": {**USE, "who": "packed(rows=3)"}, "made_of": second["made_of"]}
         assert second == kept
         assert second["made_of"]["implementations"] != before["made_of"]["implementations"]
 
