@@ -409,8 +409,17 @@ def percent(share: float) -> str:
     return f"{100 * share:.{int(0.99 < share < 1)}f} %"
 
 
+def rounded_down(bound: float | None) -> str:
+    """A lower bound, which no rounding raises.
+
+    >>> rounded_down(0.96765)
+    '0.967'
+    """
+    return f"{math.floor(1000 * (bound or 0.0)) / 1000:.3f}"
+
+
 def said(name: str, shown: Shown) -> str:
     """The line printed after a trial."""
-    least = "" if shown.at_least is None else f", at least {shown.at_least:.3f}"
+    least = "" if shown.at_least is None else f", at least {rounded_down(shown.at_least)}"
     f1 = "" if shown.f1 is None else f" F1 {shown.f1:.3f}{least} ({shown.units:,} checked)"
     return f"{'✓' if shown.verdict == 'shown' else '·'} {name}:{f1} {shown.verdict}"
