@@ -204,6 +204,7 @@ class StepTuning(Chooser):
             if name == REFERENCE:
                 raise
             self.refused[name] = str(error)
+            del self.known[name]  # its cost is not known
 
     def _entries(self) -> list[Entry]:
         """The candidates to try. Raises PlanError, or NothingToChoose with the reason."""
