@@ -9,7 +9,7 @@ from semgraph.compare.request import ComparisonRecord, Runner
 from semgraph.display import option
 from semgraph.errors import PlanError
 from semgraph.tune.plans import PlanTuning
-from semgraph.tune.search import Search, TuneRequest
+from semgraph.tune.search import Chooser, TuneRequest
 from semgraph.tune.step import StepTuning
 from semgraph.tune.trials import REFERENCE
 from semgraph.tune.tuning import Tuning
@@ -29,6 +29,9 @@ async def tune(request: TuneRequest, runner: Runner) -> Tuning:
     if not plan.asking:
         raise PlanError(f"plan {plan.name} calls no model: there is nothing to tune")
     steps = request.steps or (() if plan.writes else tuple(plan.asking))
+    if request.compared.truth is not None and len(steps) > 1 and not plan.writes:
+        what = f"a truth is of one step, or of a graph; plan {plan.name} has the steps {', '.join(steps)}"
+        raise PlanError(what, hint=f"tune them one after the other: {option('step', steps[0])}")
     request = replace(request, steps=steps)
     first = next(iter(request.models), "default")
     strongest = {} if first == "default" else dict.fromkeys(plan.asking, f"@ {first}")
@@ -37,7 +40,7 @@ async def tune(request: TuneRequest, runner: Runner) -> Tuning:
         record = ComparisonRecord(compared, runner, opened, kind="tuning")
         with recorded_errors(record):
             one = len(steps) == 1
-            kind: type[Search] = StepTuning if one else PlanTuning
+            kind: type[Chooser] = StepTuning if one else PlanTuning
             result = await kind(request, record, models[REFERENCE]).result()
         record.end("budget" if result.stopped else "tuned", result.stopped)
         return result
