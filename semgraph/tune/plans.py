@@ -17,7 +17,7 @@ from semgraph.compare.comparison import Arm, Comparison, Spent
 from semgraph.compare.plans import PlanArms, returned_rows
 from semgraph.compare.request import ComparisonRecord
 from semgraph.compare.trial import Attempt, Bench
-from semgraph.compare.truth import comparable
+from semgraph.compare.truth import comparable, whole_rows
 from semgraph.errors import BudgetReached, PlanError, SemgraphError, UnavailableError
 from semgraph.execution.runtime import Opened
 from semgraph.expr.functions import canonical_json
@@ -27,7 +27,7 @@ from semgraph.logical.node import walk
 from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.prompt import plain
 from semgraph.logical.relational import Input
-from semgraph.logical.semantic import SemFilter
+from semgraph.logical.semantic import Semantic, SemFilter
 from semgraph.optimizer.order_filters import adjacent_filters
 from semgraph.scores import score_graph, tally
 from semgraph.tune.candidates import Candidate, of_plan
@@ -66,8 +66,7 @@ class PlanTuning(Chooser):
         self.first = self.units[:half] if apart else self.units
         self.tested = self.units[half:] if apart else self.units
         self.sampled = min(request.sample, len(self.tested))
-        local = all(node.row_local or isinstance(node, Input) for node in walk(*plan.roots))
-        self.walk.measure = Measure(exists=True, bernoulli=local and not plan.writes)
+        self.walk.measure = measure_of(plan)
         self.known: dict[str, tuple[Attempt, int]] = {}  # the last attempts, and their rows
         self.costs: dict[str, float] = {}  # of 1,000 rows, before the walk
         self.changes: dict[str, Mapping[str, str]] = {}  # of candidates of steps
@@ -195,7 +194,8 @@ class PlanTuning(Chooser):
             return [*score_graph(graph, truth or base.graph).tally.values()]
         found = tally(returned_rows(own), returned_rows(base)).values()
         once = [(hits == has == true, bool(has), bool(true)) for hits, has, true in found]
-        return [(int(same), int(has), int(true)) for same, has, true in once]
+        units = [(int(same), int(has), int(true)) for same, has, true in once]
+        return units if self.walk.measure.exists else paired(units)
 
     def cost(self, name: str) -> float | None:
         """The cost of 1,000 rows, as measured last."""
@@ -354,6 +354,31 @@ class PlanTuning(Chooser):
             for n, own in attempts.items()
         ]
         return self.record.comparison(arms, reference=REFERENCE, **self.plans.facts())
+
+
+def measure_of(plan: LogicalPlan) -> Measure:
+    """How returned rows are counted. They fail independently if each comes from one row of the input by
+    itself, and no other one does.
+    """
+    nodes = [node for node in walk(*plan.roots) if not isinstance(node, Input)]
+    alone = all(node.row_local and node.rows in ("1:1", "subset") for node in nodes)
+    filters = all(
+        isinstance(n, SemFilter) and not whole_rows(n).compare
+        for n in nodes
+        if isinstance(n, Semantic)
+    )
+    return Measure(exists=filters, bernoulli=alone and len(plan.returns) == 1 and not plan.writes)
+
+
+def paired(units: Sequence[Counts]) -> list[Counts]:
+    """Units of which a wrong row and a missing one are one error, as they are if an answer of a row is
+    wrong. The bound of the share of right units is then the lesser one of precision and recall, each of
+    which is exact.
+    """
+    (own, true), rest = ((0, 1, 0), (0, 0, 1)), [u for u in units if u[0] or u[1] == u[2]]
+    wrong, missing = units.count(own), units.count(true)
+    pairs: list[Counts] = [(0, 1, 1)] * min(wrong, missing)
+    return [*rest, *pairs, *[own if wrong > missing else true] * abs(wrong - missing)]
 
 
 def drawn(
