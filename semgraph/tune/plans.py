@@ -18,7 +18,7 @@ from semgraph.compare.plans import PlanArms, returned_rows
 from semgraph.compare.request import ComparisonRecord
 from semgraph.compare.trial import Attempt, Bench
 from semgraph.compare.truth import comparable, whole_rows
-from semgraph.errors import BudgetReached, PlanError, SemgraphError, UnavailableError
+from semgraph.errors import BudgetReached, PlanError, SemgraphError
 from semgraph.execution.runtime import Opened
 from semgraph.expr.functions import canonical_json
 from semgraph.formats import plural
@@ -138,11 +138,13 @@ class PlanTuning(Chooser):
             needed = measure.needed(floor, self.request.error / (2 * tests))
             yield f"power: {floor:g} is shown by {needed:,} returned rows without an error ({2 * tests} tests)"
             return
+        what = "the rows of a graph" if self.base.plan.writes else "rows that come from one row"
+        line = f"power: {what} do not fail independently, so"
+        if not self.groups:
+            yield f"{line} nothing is shown"
+            return
         needed, groups = measure.needed(floor, self.request.error), plural(self.groups, "group")
-        yield (
-            f"power: the rows of a graph do not fail independently, so {groups} show nothing; {needed:,} groups "
-            f"without an error would show {floor:g}"
-        )
+        yield f"{line} {groups} show nothing; {needed:,} groups without an error would show {floor:g}"
 
     # Trials
 
@@ -162,10 +164,12 @@ class PlanTuning(Chooser):
                 continue
             try:
                 attempt = await self._attempt(name, rows)
-            except (BudgetReached, UnavailableError):
+            except BudgetReached:
                 raise
             except SemgraphError as error:
-                self.refused[name] = str(error)
+                if name == REFERENCE:
+                    raise
+                self.walk.results[name] = Shown("failed", str(error))
                 continue
             self.extra += attempt.trial.cold
             self.costs[name] = 1000 * self.prices.cost(attempt.trial.cold) / len(rows)

@@ -99,6 +99,8 @@ class StepTrials:
         self.arms = StepArms(bench)
         self.arms.reference = REFERENCE
         self.node, self.truth = self.arms.node, self.arms.truth
+        if not self.measure.bernoulli:  # nothing is shown, so that all answers are counted
+            self.unit = "row"
         self.seen: dict[str, tuple[float, float]] = {}  # of a family in the pilot, see `observed`
         self.measured: dict[str, float] = {}  # costs of candidates without known requests
 
@@ -130,13 +132,16 @@ class StepTrials:
 
     @cached_property
     def measure(self) -> Measure:
-        """How its answers are counted."""
+        """How its answers are counted. The pairs of a row of a join are answered together, and their number
+        differs: no one of them stands for the others.
+        """
         node = self.node
         _, compare = whole_rows(node)
         columns = self.truth.scored.compare if self.truth else compare
         kept = isinstance(node, SemJoin) or (isinstance(node, SemFilter) and not columns)
         listed = any(EACH in path for path in columns) and not isinstance(node, SemJoin)
-        return Measure(kept, not (listed or isinstance(node, SemTopk)))
+        together = isinstance(node, SemJoin) and self.unit == "call"
+        return Measure(kept, not (listed or together or isinstance(node, SemTopk)))
 
     # Costs
 
@@ -205,10 +210,10 @@ class StepTrials:
         wide = self.rows_of_call(name)
         beside = self.units[self.most(name) :]
         rows, checked = list[int](), list[int]()
-        for number, unit in enumerate(self.units[:units]):
+        for place, unit in enumerate(self.units[:units]):
             checked.append(unit[0])
-            call = beside[number * (wide - 1) : (number + 1) * (wide - 1)]
-            call.insert(random.Random(f"{self.seed} {number}").randrange(wide), unit)  # noqa: S311
+            call = beside[place * (wide - 1) : (place + 1) * (wide - 1)]
+            call.insert(random.Random(f"{self.seed} {place}").randrange(wide), unit)  # noqa: S311
             rows += [n for own in call for n in own]
         frozen = self.arms.frozen.only(rows)
         work = partial(self.arms.attempt, name, number, frozen=frozen)
@@ -221,9 +226,7 @@ class StepTrials:
         """
         checked = self._apart(own) if self.unit == "call" else own.checked
         counts = self._by_number(name, own, reference, checked)
-        one = self.unit == "call" and isinstance(self.node, SemJoin)
-        each = (counts.get(number) or [(0, 0, 0)] for number in checked)
-        return [count for found in each for count in (found[:1] if one else found)]
+        return [count for number in checked for count in counts.get(number) or [(0, 0, 0)]]
 
     def _by_number(
         self, name: str, own: StepTrial, reference: StepTrial | None, checked: Sequence[int]

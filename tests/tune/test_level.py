@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,6 @@ import pytest
 
 from semgraph.tune import walk as module
 from semgraph.tune.walk import Counted, Counts, Entry, Measure, Walk
-from tests.llm.server import ModelServer
-from tests.tune.judges import Judge, leaking, notes, opened, share, truth_of, tuned
 
 ERROR, FLOOR, TRIALS = 0.05, 0.9, 2_000
 MOST = ERROR + 3 * math.sqrt(ERROR * (1 - ERROR) / TRIALS)
