@@ -213,7 +213,7 @@ class PlanTuning(Chooser):
         ends = [pilot.ends() for pilot in pilots]
         reference, least = (sum(own[i] for own in ends) for i in (0, 1))
         others, of = bool(self.candidates), "the cheapest of each step"
-        self.gained(reference, least, of, sure=all(pilot.sure for pilot in pilots), ends=not others)
+        self.gained(reference, least, of, sure=False, ends=not others)
         curves = list[list[Loss]]()
         for pilot in pilots:
             measured = await self._measured(pilot.node.step, self.first, pilot)

@@ -218,17 +218,14 @@ class StepTuning(Chooser):
         elif not self.below:
             names = self._able(self.cheaper(names))
             least = min(costs.values(), default=reference or 0.0)
-            self.gained(reference or 0.0, least, "the cheapest candidate", sure=self.sure)
+            self.gained(
+                reference or 0.0, least, "the cheapest candidate", sure=not self.trials.measured
+            )
         of = self.candidates
         return [
             Entry(name, costs[name], self.trials.most(name), of[name].family, of[name].risk)
             for name in names
         ]
-
-    @property
-    def sure(self) -> bool:
-        """Whether the requests of all candidates are known, so that their cost is."""
-        return not self.trials.measured
 
     def expected(self, name: str, units: int) -> float:
         """The expected cost of a trial."""
