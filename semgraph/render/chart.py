@@ -353,8 +353,8 @@ def _of_plot(drawn: Plot, width: int) -> Iterator[str]:
         for i in span if is_free else ():
             grid[i][column] = "│"
     if drawn.floor is not None:
-        row = line_of(drawn.floor)
-        grid[row] = ["┄" if sign == " " else sign for sign in grid[row]]
+        line = line_of(drawn.floor)
+        grid[line] = ["┄" if sign == " " else sign for sign in grid[line]]
     labels = {line_of(value): text for value, (_, text) in zip(y.values, y.labels, strict=True)}
     yield y.title
     for i, row in enumerate(grid):

@@ -75,7 +75,7 @@ def losses(tuning: Tuning) -> list[Column]:
     own = tuning.losses
     return [
         Column("step", [each.step for each in own], drop=-1),
-        Column("candidate", [each.name for each in own], drop=-1),
+        Column("candidate", [e.name.removeprefix(f"{e.step}=") for e in own], drop=-1),
         _costs(tuning, own),
         Column("F1", [share(each.f1, 3) for each in own], True, drop=-1),
         Column("loss", [share(None if e.f1 is None else 1 - e.f1, 3) for e in own], True, drop=-1),
@@ -109,7 +109,7 @@ def outcome(tuning: Tuning) -> list[str]:
     told = [cost, *([f"! {stopped(tuning.stopped)}"] if tuning.stopped else [])]
     if tuning.file is not None:
         known = tuning.file == Path("plans", f"{tuning.plan}.tuned.yaml")
-        run = f"semgraph run {tuning.plan} --preset {'tuned' if known else tuning.file}"
+        run = f"semgraph run {tuning.source or tuning.plan} --preset {'tuned' if known else tuning.file}"
         told.append(f"Written: {tuning.file} · run it: {run}")
     return told
 

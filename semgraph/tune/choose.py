@@ -29,6 +29,9 @@ async def tune(request: TuneRequest, runner: Runner) -> Tuning:
     if not plan.asking:
         raise PlanError(f"plan {plan.name} calls no model: there is nothing to tune")
     steps = request.steps or (() if plan.writes else tuple(plan.asking))
+    if request.compared.truth is not None and len(steps) > 1 and not plan.writes:
+        what = f"a truth is of one step, or of a graph; plan {plan.name} has the steps {', '.join(steps)}"
+        raise PlanError(what, hint=f"tune them one after the other: {option('step', steps[0])}")
     request = replace(request, steps=steps)
     first = next(iter(request.models), "default")
     strongest = {} if first == "default" else dict.fromkeys(plan.asking, f"@ {first}")

@@ -31,7 +31,15 @@ from semgraph.logical.semantic import SemFilter
 from semgraph.optimizer.order_filters import adjacent_filters
 from semgraph.scores import score_graph, tally
 from semgraph.tune.candidates import Candidate, of_plan
-from semgraph.tune.search import ANSWERS, LEAST, Chooser, NothingToChoose, TuneRequest
+from semgraph.tune.search import (
+    ANSWERS,
+    LEAST,
+    Chooser,
+    NothingToChoose,
+    TuneRequest,
+    percent,
+    rounded_down,
+)
 from semgraph.tune.step import StepTuning
 from semgraph.tune.trials import PILOT, REFERENCE, Prices
 from semgraph.tune.tuning import Loss, Tried
@@ -55,7 +63,8 @@ class PlanTuning(Chooser):
         self.all, half = len(self.units), len(self.units) // 2
         self.groups = self.all if plan.windows else 0
         apart = request.steps and not plan.writes  # a graph is one unit, so that nothing is shown
-        self.first, self.tested = self.units[:half], self.units[half:] if apart else self.units
+        self.first = self.units[:half] if apart else self.units
+        self.tested = self.units[half:] if apart else self.units
         self.sampled = min(request.sample, len(self.tested))
         local = all(node.row_local or isinstance(node, Input) for node in walk(*plan.roots))
         self.walk.measure = Measure(exists=True, bernoulli=local and not plan.writes)
@@ -117,7 +126,7 @@ class PlanTuning(Chooser):
     def _gain(self, least: float, reference: float) -> str:
         gain, text = 1 - least / reference if reference else 0.0, self.prices.text
         return (
-            f"gain: at most {max(gain, 0):.0%}; 1,000 rows cost {text(reference)} by the reference, "
+            f"gain: at most {percent(max(gain, 0))}; 1,000 rows cost {text(reference)} by the reference, "
             f"{text(least)} by the cheapest plan"
         )
 
@@ -211,7 +220,7 @@ class PlanTuning(Chooser):
         self.before.append(self._gain(least, reference))
         if least > reference * (1 - LEAST) and not self.candidates:
             gain = max(1 - least / reference, 0.0) if reference else 0.0
-            raise NothingToChoose(f"at most {gain:.0%} to gain")
+            raise NothingToChoose(f"at most {percent(gain)} to gain")
         curves = list[list[Loss]]()
         for pilot in pilots:
             measured = await self._measured(pilot.node.step, self.first, pilot)
@@ -325,8 +334,8 @@ class PlanTuning(Chooser):
             return "The rows are the same, if the model is a function of the row.", ()
         rows = len(self._rows(self.tested[: self.sampled]))
         promise = (
-            f"With a probability of at least {self.request.confidence:.0%} over the draw of these {rows:,} rows: F1 "
-            f"of the returned rows against {ANSWERS} is at least {best.at_least:.3f} over rows like the input they "
+            f"With a probability of at least {percent(self.request.confidence)} over the draw of these {rows:,} rows: F1 "
+            f"of the returned rows against {ANSWERS} is at least {rounded_down(best.at_least)} over rows like the input they "
             "were drawn from, with these models, prompts and implementations."
         )
         return promise, (

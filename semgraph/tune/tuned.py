@@ -79,6 +79,7 @@ def choice_of(
     if lost := [key for key in use if "." in key]:
         raise PlanError(f"the file of a choice has no place for {lost[0]}={use[lost[0]]}")
     order = [step.strip() for step in changes.get("order", "").split(",") if step.strip()]
+    allowed = dict.fromkeys((*(key.removeprefix("rules.") for key in rules), *plan.allow))
     presets, declared = plan.document.get("presets") or {}, plan.document.get("params") or {}
     usual = {**declared, **(presets.get(plan.preset, {}).get("params") or {})}
     content = {
@@ -87,8 +88,8 @@ def choice_of(
         "preset": plan.preset,
         "params": {name: v for name, v in plan.params.items() if v != usual.get(name)},
         "use": {**use, **plan.asked},
-        "allow": [key.removeprefix("rules.") for key in rules],
-        "order": order,
+        "allow": [name for name in allowed if name not in (plan.document.get("allow") or ())],
+        "order": order or list(plan.order),
         "shown": facts.get("shown"),
         "costs": facts.get("costs"),
         "made_of": made_of(plan, name_of, operators),
@@ -212,15 +213,9 @@ class Tuned:
             raise PlanError(what, hint=f"semgraph tune {plan}")
         return cls(choice.get("preset"), file, choice)
 
-    @property
-    def params(self) -> Mapping[str, Any]:
-        """The values of parameters that it was made with."""
-        return self.choice.get("params") or {}
-
-    @property
-    def use(self) -> Mapping[str, str]:
-        """The implementations that it chooses."""
-        return self.choice.get("use") or {}
+    def of(self, key: str) -> Any:
+        """What the choice has under a key; empty without."""
+        return self.choice.get(key) or {}
 
     @contextmanager
     def named(self) -> Iterator[None]:
@@ -251,8 +246,7 @@ class Tuned:
         problem = Problem(what + "; ".join(reasons), hint=f"semgraph tune {plan.name}")
         if strict and reasons:
             raise PlanError(problem)
-        allow, order = (self.choice.get(key) or () for key in ("allow", "order"))
-        return rewritten(plan, allow, order, (problem,) if reasons else ())
+        return rewritten(plan, self.of("allow"), self.of("order"), (problem,) if reasons else ())
 
 
 def _found(name: str, places: Sequence[Path]) -> Path:

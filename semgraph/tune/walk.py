@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import NamedTuple
 
@@ -209,12 +209,15 @@ class Walk:
                 least = min(least, cost)
 
     def _all(self) -> Generator[Ask, Counted, None]:
-        best = -1.0
+        """Each candidate over all units; the greatest bound is chosen."""
+        best = 0.0
         for entry in sorted(self.entries, key=lambda e: e.cost):
             found = yield Ask(entry.name, min(self.units, entry.units))
             shown = self._shown(entry.name, found)
             if shown.at_least is not None and shown.at_least > best:
                 self.chosen, best = entry.name, shown.at_least
+        if self.chosen:
+            self.results[self.chosen] = replace(self.results[self.chosen], verdict="shown")
 
     def _families(self) -> Generator[Ask, Counted, None]:
         """The safest member of a family first. A member that is not shown ends its family, so that each
@@ -250,9 +253,7 @@ class Walk:
             if found.failed or shown.verdict == "shown":
                 break
             if number < most and self.measure.at_most(found.units, _HOPELESS) < floor:
-                self.results[entry.name] = Shown(
-                    "hopeless", "", shown.f1, shown.at_least, shown.units, shown.alpha
-                )
+                self.results[entry.name] = replace(shown, verdict="hopeless")
                 break
         return self.results[entry.name].verdict == "shown"
 
@@ -262,7 +263,7 @@ class Walk:
             shown = Shown("failed", found.failed, alpha=alpha)
         else:
             bound = self.measure.at_least(found.units, alpha)
-            passes = bound is not None and bound > 0 and bound >= (self.floor or 0.0)
+            passes = bound is not None and self.floor is not None and bound >= self.floor
             verdict: Verdict = "shown" if passes else "not shown"
             shown = Shown(verdict, "", self.measure.f1(found.units), bound, len(found.units), alpha)
         self.results.pop(name, None)
