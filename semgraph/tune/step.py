@@ -106,6 +106,8 @@ class StepTuning(Chooser):
     async def prepare(self) -> None:
         """Compute and draw the rows."""
         await self.trials.prepare()
+        for name, error in self.trials.lost.items():
+            self._lose(name, error)
         self.all = len(self.trials.units)
         self.sampled = min(self.request.sample, self.all)
 
@@ -211,9 +213,12 @@ class StepTuning(Chooser):
         except SemgraphError as error:
             if name == REFERENCE:
                 raise
-            self.refused[name] = str(error)
-            self.walk.results[name] = Shown("failed", str(error))
+            self._lose(name, str(error))
             self.known.pop(name, None)  # its cost is not known
+
+    def _lose(self, name: str, error: str) -> None:
+        self.refused[name] = error
+        self.walk.results[name] = Shown("failed", error)
 
     def _entries(self) -> list[Entry]:
         """The candidates to try. Raises PlanError, or NothingToChoose with the reason."""
@@ -298,7 +303,8 @@ class StepTuning(Chooser):
     def ends(self) -> tuple[float, float]:
         """The cost of 1,000 rows by the reference, and by the cheapest candidate."""
         reference = self.cost(REFERENCE) or 0.0
-        return reference, min((self.cost(n) or 0.0 for n in self.candidates), default=reference)
+        able = (name for name in self.candidates if name not in self.refused)
+        return reference, min((self.cost(name) or 0.0 for name in able), default=reference)
 
     async def losses(self) -> list[Loss]:
         """What the cheaper candidates lose over the drawn rows, from cheap to dear, and what they cost:
