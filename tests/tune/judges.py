@@ -79,12 +79,12 @@ def truth_of(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{"id": row["id"]} for row in rows if "leaks" in row["text"]]
 
 
-def opened(server: ModelServer, folder: Path, **options: Any) -> sg.Session:
+def opened(server: ModelServer, folder: Path, more: str = "", **options: Any) -> sg.Session:
     """A session with a dear model, and a cheap one as the role `small`."""
 
     def model(name: str) -> str:
         sent, said = PRICES[name]
-        return f"openai:{name}@{server.base_url}?price={sent:g}/{said:g}"
+        return f"openai:{name}@{server.base_url}?price={sent:g}/{said:g}{more}"
 
     given = {
         "llm": model("gpt-4.1-mini"), "models": {"small": model("gpt-4.1-nano")}, "store": "memory",
