@@ -73,6 +73,7 @@ class Cascade(op.Implementation[op.SemFilter]):
     """
 
     same = False
+    together = True
     recall: float = op.tried(0.8, 0.9, 0.95, default=0.9, risk="down")
     precision: float = 0.9
     delta: float = 0.1

@@ -253,3 +253,14 @@ async def test_a_family_whose_quality_does_not_fall_with_risk_keeps_the_floor(se
     chosen = result.best
     assert chosen.name not in {"good=packed(rows=2)", "good=packed(rows=5)"}
     assert chosen.at_least >= 0.8
+
+
+async def test_what_decides_by_the_other_rows_is_not_tried_on_a_sample(session, server):
+    """A cascade asks the model about each of a few rows, and about a share of many."""
+    rows = notes(400)
+    options = {"floor": 0.8, "truth": truth_of(rows), "use": {"good": "per_row"}}
+    result = await tuned(session, leaking(rows, RULES), **options)
+    cascade = [each for each in result.tried if "cascade" in each.name]
+    assert cascade
+    assert {each.verdict for each in cascade} == {"refused"}
+    assert "depends on the others" in cascade[0].why
