@@ -358,12 +358,15 @@ class StepTuning(Chooser):
             f"{best.units:,} rows{each}: F1 of {self.node.step} against {against} is at least {rounded_down(best.at_least)} "
             "over rows like the input they were drawn from, with this model, these prompts and this implementation."
         )
+        rows, asked = trials.all, len(trials.units)
+        once = [f"Rows that ask the same count once: {rows:,} rows ask {asked:,} questions."]
         if trials.unit == "call":
-            return promise, ()
+            return promise, once * (rows > asked)
         seen = trials.clusters(best.name, self.known[best.name], self.known.get(REFERENCE))
         observed = f"; observed: {seen}" if seen else ""
         what = "pairs of one row or call" if isinstance(self.node, SemJoin) else "rows of one call"
-        return promise, (f"It assumes that {what} fail independently{observed}.",)
+        assumed = f"It assumes that {what} fail independently{observed}."
+        return promise, (*once * (rows > asked), assumed)
 
     async def compared(self, name: str) -> Comparison | None:
         """The reference and a candidate over the rows that both have answered."""

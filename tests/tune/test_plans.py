@@ -126,6 +126,22 @@ class TestAPlanOfSteps:
         assert again.to_json() == result.to_json()
         assert str(again) == str(result)
 
+    async def test_that_is_chosen_sends_what_its_choices_send(self, session, server, tmp_path):
+        path, rows = written(tmp_path), notes(60)
+        result = await tuned(session, path, notes=notes(300), floor=0.8,
+                             use={"good": "per_row", "who": "per_row"})  # fmt: skip
+        assert result.status == "shown"
+        file = result.save(tmp_path / "pipes.tuned.yaml")
+        assert load_tuning(result.id, tmp_path / "runs").choice == result.choice
+        steps = {k: v for k, v in result.choices.items() if k in {"good", "who"}}
+        asked = []
+        for options in ({"preset": file}, {"use": steps}, {}):
+            server.requests.clear()
+            await session.arun(path, notes=rows, fresh=True, **options)
+            asked.append(sorted(json.dumps(body, sort_keys=True) for body in server.requests))
+        assert asked[0] == asked[1] != asked[2]
+        assert set(result.choices) == set(steps)
+
     async def test_of_short_prompts_is_left_after_the_pilot(self, session, server, tmp_path):
         result = await tuned(session, written(tmp_path, rules=""), notes=notes(300), floor=0.8)
         assert result.status == "kept"

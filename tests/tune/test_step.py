@@ -264,3 +264,14 @@ async def test_what_decides_by_the_other_rows_is_not_tried_on_a_sample(session, 
     assert cascade
     assert {each.verdict for each in cascade} == {"refused"}
     assert "depends on the others" in cascade[0].why
+
+
+async def test_rows_that_ask_the_same_count_once_which_is_said(session, judge):
+    """The text of half of the rows is answered wrongly: one question of many."""
+    judge.errs = small("Pipe 0 ")
+    rows = notes(200)
+    rows += [{**rows[0], "id": number} for number in range(200, 400)]
+    options = {"floor": 0.8, "truth": truth_of(rows), "models": BOTH, "units": "row"}
+    result = await tuned(session, leaking(rows), **options)
+    assert result.status == "shown"
+    assert "Rows that ask the same count once: 400 rows ask 200 questions." in result.caveats
