@@ -35,7 +35,6 @@ from semgraph.tune.search import (
     ANSWERS,
     LEAST,
     Chooser,
-    NothingToChoose,
     TuneRequest,
     percent,
     rounded_down,
@@ -99,10 +98,8 @@ class PlanTuning(Chooser):
         reference, most = self.costs[REFERENCE], self.costs[REFERENCE] * (1 - LEAST)
         cheaper = [name for name in self.candidates if self.costs.get(name, most) < most]
         least = min((self.costs[name] for name in cheaper), default=reference)
-        if not self.before:
-            self.before.append(self._gain(least, reference))
-        if not cheaper:
-            raise NothingToChoose("no plan costs clearly less than the reference")
+        if not self.request.steps or not cheaper:
+            self.gained(reference, least, "the cheapest plan", sure=False)
         tested = [name for name in cheaper if name != self.order]
         self.before += self._power(len(tested))
         self.walk.entries = [Entry(n, self.costs[n], self.sampled, n) for n in tested]
@@ -111,7 +108,9 @@ class PlanTuning(Chooser):
             self.expected(REFERENCE, self.sampled) * (1 + least / reference), reference - least
         )
         await self.walked()
-        if self.order in cheaper and not self.walk.chosen:
+        if self.walk.chosen:
+            self.refused[self.order] = "another plan is shown"
+        elif self.order in cheaper:
             await self._choose_order()
 
     async def _choose_order(self) -> None:
@@ -122,13 +121,6 @@ class PlanTuning(Chooser):
         f1 = self.walk.measure.f1(units)
         self.walk.results[self.order] = Shown("shown", why, f1, None, len(units), 0.0)
         self.walk.chosen = self.order
-
-    def _gain(self, least: float, reference: float) -> str:
-        gain, text = 1 - least / reference if reference else 0.0, self.prices.text
-        return (
-            f"gain: at most {percent(max(gain, 0))}; 1,000 rows cost {text(reference)} by the reference, "
-            f"{text(least)} by the cheapest plan"
-        )
 
     def _power(self, tests: int) -> Iterator[str]:
         """What would show the floor."""
@@ -157,7 +149,7 @@ class PlanTuning(Chooser):
 
     async def _pilot(self) -> None:
         """Run each plan over a few rows, which shows what it costs; the plans made of steps are known."""
-        rows = self._rows(self.units)[: _FEW if self.base.plan.writes else PILOT]
+        rows, scale = self._rows(self.units)[: _FEW if self.base.plan.writes else PILOT], 1.0
         for name in (REFERENCE, *self.candidates):
             if name in self.costs and name != REFERENCE:
                 continue
@@ -169,7 +161,10 @@ class PlanTuning(Chooser):
                 self.refused[name] = str(error)
                 continue
             self.extra += attempt.trial.cold
-            self.costs[name] = 1000 * self.prices.cost(attempt.trial.cold) / len(rows)
+            cost = 1000 * self.prices.cost(attempt.trial.cold) / len(rows)
+            if name == REFERENCE:  # whose steps may have been measured over more rows
+                scale = self.costs.get(REFERENCE, cost) / cost if cost else 1.0
+            self.costs[name] = cost * scale
 
     @staticmethod
     def _rows(units: Sequence[Sequence[int]]) -> list[int]:
@@ -217,10 +212,8 @@ class PlanTuning(Chooser):
         pilots = [await self._measured(step, self.first[:PILOT]) for step in self.request.steps]
         ends = [pilot.ends() for pilot in pilots]
         reference, least = (sum(own[i] for own in ends) for i in (0, 1))
-        self.before.append(self._gain(least, reference))
-        if least > reference * (1 - LEAST) and not self.candidates:
-            gain = max(1 - least / reference, 0.0) if reference else 0.0
-            raise NothingToChoose(f"at most {percent(gain)} to gain")
+        others, of = bool(self.candidates), "the cheapest of each step"
+        self.gained(reference, least, of, sure=False, ends=not others)
         curves = list[list[Loss]]()
         for pilot in pilots:
             measured = await self._measured(pilot.node.step, self.first, pilot)
@@ -234,8 +227,9 @@ class PlanTuning(Chooser):
         self.losses = tuple(
             replace(loss, chosen=loss in first) for curve in curves for loss in curve
         )
-        reference_costs = {curve[0].step: curve[0].cost or 0.0 for curve in curves}
-        if order := self._order(reference_costs):
+        costs = {curve[0].step: curve[0].cost or 0.0 for curve in curves}
+        self.costs[REFERENCE] = sum(costs.values())
+        if order := self._order(costs):
             self.order = f"order={order}"
             self._new(Candidate(self.order, {"order": order}, self.order))
 

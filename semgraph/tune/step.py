@@ -218,22 +218,14 @@ class StepTuning(Chooser):
         elif not self.below:
             names = self._able(self.cheaper(names))
             least = min(costs.values(), default=reference or 0.0)
-            gain = 1 - least / reference if reference else 0.0
-            self.before.append(self._gain(least, gain))
-            if gain < LEAST:
-                raise NothingToChoose(f"at most {percent(max(gain, 0))} to gain")
+            self.gained(
+                reference or 0.0, least, "the cheapest candidate", sure=not self.trials.measured
+            )
         of = self.candidates
         return [
             Entry(name, costs[name], self.trials.most(name), of[name].family, of[name].risk)
             for name in names
         ]
-
-    def _gain(self, least: float, gain: float) -> str:
-        reference = self.prices.text(self.cost(REFERENCE) or 0.0)
-        return (
-            f"gain: at most {percent(max(gain, 0))}; 1,000 rows cost {reference} by the reference, "
-            f"{self.prices.text(least)} by the cheapest candidate"
-        )
 
     def expected(self, name: str, units: int) -> float:
         """The expected cost of a trial."""
