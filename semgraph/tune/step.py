@@ -36,6 +36,7 @@ from semgraph.tune.tuning import Loss, Tried
 from semgraph.tune.walk import Ask, Counted, Entry, Shown
 
 _TWICE = 60  # rows that the reference answers twice
+_DEARER = 0.1  # part of the error that is kept for candidates that cost more than the reference
 _PAIRS = "the pairs of a row do not fail independently, so nothing is shown"
 
 
@@ -90,22 +91,37 @@ class StepTuning(Chooser):
         """Look at the gain and the power, then walk."""
         await self.prepare()
         if self.trials.truth is not None:
+            self.walk.error = self.request.error * (1 - _DEARER)
             self._able(self.cheaper(list(self.candidates)))  # before anything is spent
         self.record.begin()
         await self.pilot()
         await self._against_truth()
-        entries = self._entries()
-        self.walk.entries, self.walk.units = entries, self.sampled
-        cheapest = min(entries, key=lambda entry: entry.cost)
-        first = 0.0 if self.trials.truth is not None else self.expected(REFERENCE, self.sampled)
-        cost = first + self.expected(cheapest.name, min(self.sampled, cheapest.units))
-        self.admit(cost, (self.cost(REFERENCE) or 0.0) - cheapest.cost)
+        self.walk.entries, self.walk.units = self._entries(), self.sampled
+        if self.walk.entries:
+            cheapest = min(self.walk.entries, key=lambda entry: entry.cost)
+            first = 0.0 if self.trials.truth is not None else self.expected(REFERENCE, self.sampled)
+            cost = first + self.expected(cheapest.name, min(self.sampled, cheapest.units))
+            self.admit(cost, (self.cost(REFERENCE) or 0.0) - cheapest.cost)
         await self._reference_twice()
         await self.walked()
+        if self.below and not self.walk.chosen:
+            await self._dearer()
+
+    async def _dearer(self) -> None:
+        """Try the other candidates, with the part of the error that is kept for them: whether they are
+        tried depends on the same rows.
+        """
+        names = [n for n in self.candidates if n not in self.walk.results and n not in self.refused]
+        if names:
+            before, error = self.walk, self.request.error * _DEARER
+            entries = self._as_entries(names)
+            self.walk = replace(before, entries=entries, error=error, results=dict(before.results))
+            await self.walked()
 
     async def prepare(self) -> None:
         """Compute and draw the rows."""
         await self.trials.prepare()
+        self.extra += self.trials.arms.frozen.before
         self.all = len(self.trials.units)
         self.sampled = min(self.request.sample, self.all)
 
@@ -157,7 +173,7 @@ class StepTuning(Chooser):
                 ]
             return list(names)
         tests, true = 2 * len(names), self._true_answers()
-        needed, rate = trials.measure.needed(floor, self.request.error / tests), true / self.sampled
+        needed, rate = trials.measure.needed(floor, self.walk.error / tests), true / self.sampled
         what = "true answers" if trials.measure.exists else "rows"
         line = (
             f"power: {floor:g} is shown by {needed:,} {what} without an error ({tests} tests); "
@@ -224,16 +240,18 @@ class StepTuning(Chooser):
             names = [name for name in names if costs[name] <= limit]
             if not names:
                 raise NothingToChoose(f"no candidate costs at most {dollars(limit)} for 1,000 rows")
-        elif not self.below:
+        else:
             names = self._able(self.cheaper(names))
             least = min(costs.values(), default=reference or 0.0)
-            self.gained(
-                reference or 0.0, least, "the cheapest candidate", sure=not self.trials.measured
-            )
-        of = self.candidates
+            sure, ends = not self.trials.measured, not self.below
+            self.gained(reference or 0.0, least, "the cheapest candidate", sure=sure, ends=ends)
+        return self._as_entries(names)
+
+    def _as_entries(self, names: Sequence[str]) -> list[Entry]:
+        each = ((name, self.candidates[name]) for name in names)
         return [
-            Entry(name, costs[name], self.trials.most(name), of[name].family, of[name].risk)
-            for name in names
+            Entry(name, self.cost(name) or 0.0, self.trials.most(name), of.family, of.risk)
+            for name, of in each
         ]
 
     def expected(self, name: str, units: int) -> float:
