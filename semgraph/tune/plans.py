@@ -18,7 +18,7 @@ from semgraph.compare.plans import PlanArms, returned_rows
 from semgraph.compare.request import ComparisonRecord
 from semgraph.compare.trial import Attempt, Bench
 from semgraph.compare.truth import comparable, whole_rows
-from semgraph.errors import BudgetReached, PlanError, SemgraphError
+from semgraph.errors import BudgetReached, SemgraphError
 from semgraph.execution.runtime import Opened
 from semgraph.expr.functions import canonical_json
 from semgraph.formats import plural
@@ -40,7 +40,7 @@ from semgraph.tune.search import (
     rounded_down,
 )
 from semgraph.tune.step import StepTuning
-from semgraph.tune.trials import PILOT, REFERENCE, Prices
+from semgraph.tune.trials import PILOT, REFERENCE, Prices, drawn
 from semgraph.tune.tuning import Loss, Tried
 from semgraph.tune.walk import Ask, Counted, Counts, Entry, Measure, Shown
 
@@ -378,32 +378,6 @@ def paired(units: Sequence[Counts]) -> list[Counts]:
     wrong, missing = units.count(own), units.count(true)
     pairs: list[Counts] = [(0, 1, 1)] * min(wrong, missing)
     return [*rest, *pairs, *[own if wrong > missing else true] * abs(wrong - missing)]
-
-
-def drawn(
-    plan: LogicalPlan, inputs: Mapping[str, pa.Table], seed: int
-) -> tuple[str, list[tuple[int, ...]]]:
-    """The input that units are drawn from, and the numbers of the rows of each unit in the order of the
-    draw: whole groups of the windowed input, else rows of the longest one. Raises PlanError.
-    """
-    name = (
-        plan.windows.input
-        if plan.windows
-        else max(inputs, key=lambda n: inputs[n].num_rows, default="")
-    )
-    if not name or not inputs[name].num_rows:
-        raise PlanError(
-            f"plan {plan.name} has no rows to draw from", hint="give its inputs, with rows"
-        )
-    units: dict[str, list[int]] = {}
-    for number, row in enumerate(inputs[name].to_pylist()):
-        key = row[plan.windows.partition] if plan.windows else plain(row)
-        units.setdefault(canonical_json(key), []).append(number)
-
-    def place(key: str) -> bytes:
-        return hashlib.sha256(f"{seed} {key}".encode()).digest()
-
-    return name, [tuple(units[key]) for key in sorted(units, key=place)]
 
 
 def cheapest(curves: Sequence[Sequence[Loss]], allowed: float) -> list[Solution]:

@@ -392,7 +392,8 @@ class Chooser(ABC):
             "sample": facts.get("sample"),
         }  # fmt: skip
         costs = {
-            "reference": float(f"{reference.cost:.4g}"), "tuned": float(f"{best.cost:.4g}"), "per": "1000 rows", "measured": str(timestamp())[:10],
+            "reference": float(f"{reference.cost:.4g}"), "tuned": float(f"{best.cost:.4g}"),
+            "per": "1000 rows", "measured": str(timestamp())[:10],
             **({"prices": {k: [*v] for k, v in self.prices.of.items()}} if self.prices.known else {"in": "tokens"}),
         }  # fmt: skip
         own = {name: value for name, value in shown.items() if value is not None}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,8 @@ from semgraph.execution.runtime import Opened
 from semgraph.formats import dollars, plural
 from semgraph.llm.base import Limits
 from semgraph.llm.stack import bound
+from semgraph.logical.node import walk
+from semgraph.logical.plan import LogicalPlan
 from semgraph.logical.semantic import SemJoin
 from semgraph.semantic.library import Library
 from semgraph.tune.candidates import of_step
@@ -31,11 +33,12 @@ from semgraph.tune.search import (
     percent,
     rounded_down,
 )
-from semgraph.tune.trials import PILOT, REFERENCE, Prices, StepTrial, StepTrials
+from semgraph.tune.trials import PILOT, REFERENCE, Prices, StepTrial, StepTrials, drawn
 from semgraph.tune.tuning import Loss, Tried
 from semgraph.tune.walk import Ask, Counted, Entry, Shown
 
 _TWICE = 60  # rows that the reference answers twice
+_TIMES = 10  # rows of the input for a checked row of a step, if other steps are answered before
 _DEARER = 0.1  # part of the error that is kept for candidates that cost more than the reference
 _PAIRS = "the pairs of a row do not fail independently, so nothing is shown"
 
@@ -55,11 +58,27 @@ class StepTuning(Chooser):
         listed, refused = of_step(node, self.choice, library, models, self._limits)
         arms = {REFERENCE: base} | self.make(listed)
         self.refused |= refused
-        record.request = replace(record.request, arms=arms, step=node.step)
+        inputs = self._some(base.plan, base.inputs)
+        record.request = replace(record.request, arms=arms, step=node.step, inputs=inputs)
         bench = Bench(record, dict.fromkeys(arms, opened))
         self.trials = StepTrials(bench, request.unit, request.sample, request.seed)
         self.walk.measure = self.trials.measure
         self.known: dict[str, StepTrial] = {}  # the last answers of each candidate
+
+    def _some(self, plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> Mapping[str, pa.Table]:
+        """The rows of the plan's inputs; if steps before this one call a model, as many drawn ones as the
+        sample may need.
+        """
+        before = [n for source in self.node.inputs for n in walk(source) if n.calls_model]
+        most = self.request.sample * _TIMES
+        if not before or max(table.num_rows for table in inputs.values()) <= most:
+            return inputs
+        (name, units), numbers = drawn(plan, inputs, self.request.seed), list[int]()
+        for unit in units:
+            if len(numbers) < most:
+                numbers += unit
+        self.before.append(f"rows: of {len(numbers):,} drawn rows of {name}, by the steps before")
+        return {**inputs, name: inputs[name].take(pa.array(sorted(numbers), pa.int64()))}
 
     def _limits(self, role: str) -> Limits:
         return bound(self.opened.llm, role).limits
@@ -184,7 +203,7 @@ class StepTuning(Chooser):
         }
         able = [name for name in rows if trials.most(name) * rate >= needed]
         if able:
-            self.before = [line]
+            self.before = [*(each for each in self.before if not each.startswith("power")), line]
             few = f"; the input has {len(trials.units):,}"
             self.refused |= {
                 name: f"it takes about {rows[name]:,} rows, as one of each call is checked{few}"
