@@ -61,7 +61,9 @@ class Reader:
         schema = body["response_format"]["json_schema"]["schema"]
         names = list(schema["properties"])
         if names == ["answers"]:
-            fields = [n for n in schema["properties"]["answers"]["items"]["properties"] if n != "id"]
+            fields = [
+                n for n in schema["properties"]["answers"]["items"]["properties"] if n != "id"
+            ]
             found = [
                 {"id": int(n), **{f: self.said(f, json.loads(r)["text"], model) for f in fields}}
                 for n, r in RECORD.findall(question)
@@ -95,9 +97,7 @@ def written(folder: Path, text: str = PLAN, rules: str = RULES) -> Path:
 
 
 class TestAPlanOfSteps:
-    async def test_is_tested_on_rows_that_no_step_has_seen(
-        self, session, tmp_path, monkeypatch
-    ):
+    async def test_is_tested_on_rows_that_no_step_has_seen(self, session, tmp_path, monkeypatch):
         seen, tested = set[int](), set[int]()
         measured, attempt = StepTuning._answers, PlanArms.attempt
 
@@ -197,7 +197,10 @@ class TestRowsOfAPlan:
         assert (found.exists, found.bernoulli) == (False, True)
 
     def test_are_not_several_rows_of_one(self, session, tmp_path):
-        unnested = self.MAP.replace("RETURNS", '"list<string>"') + "    - unnest: {column: who, alias: one}\n"
+        unnested = (
+            self.MAP.replace("RETURNS", '"list<string>"')
+            + "    - unnest: {column: who, alias: one}\n"
+        )
         assert not self.measured(session, tmp_path, unnested).bernoulli
 
     def test_are_not_in_two_tables(self, session, tmp_path):
@@ -234,5 +237,7 @@ def test_losses_add_up_and_do_not_multiply():
 
     steps = [curve(step) for step in "abc"]
     assert cheapest(steps, 0.15)[0] == tuple(own[1] for own in steps)
-    assert all(len([loss for loss in made if loss.f1 < 1]) == 2 for made in cheapest(steps, 0.146)[:1])
+    assert all(
+        len([loss for loss in made if loss.f1 < 1]) == 2 for made in cheapest(steps, 0.146)[:1]
+    )
     assert [[loss.name for loss in made] for made in cheapest(steps, 0.04)] == []

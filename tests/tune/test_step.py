@@ -77,9 +77,7 @@ class TestIsNeverChosen:
         """It agrees with the reference on 97 rows of 100."""
         judge.errs = small("leaks")
         rows = notes(200, lambda n: n % 33 == 0)
-        result = await tuned(
-            session, leaking(rows), floor=0.3, models=BOTH, units="row"
-        )
+        result = await tuned(session, leaking(rows), floor=0.3, models=BOTH, units="row")
         assert result.status == "kept"
         of_small = [t for name, t in tried(result).items() if "@ small" in name and t.units]
         assert len(of_small) >= 3
@@ -181,9 +179,7 @@ class TestOneThatRaisesHasFailedAndTheSearchGoesOn:
         assert result.status == "shown"
 
     async def test_but_a_reference_that_raises_ends_it(self, session, judge):
-        judge.fault = lambda body, _: (
-            error(401, "wrong key") if "mini" in body["model"] else None
-        )
+        judge.fault = lambda body, _: error(401, "wrong key") if "mini" in body["model"] else None
         with pytest.raises(ModelUnavailable, match="key"):
             await tuned(session, leaking(notes(100)), floor=0.6, models=BOTH)
 
@@ -192,7 +188,9 @@ class TestEndsBeforeItCosts:
     async def test_where_too_few_true_answers_can_show_the_floor(self, session, server):
         rows = notes(400, lambda n: n < 40)
         plan = leaking(rows, RULES)
-        with pytest.raises(PlanError, match=r"40.*bout \d+ rows would do|check more rows") as failed:
+        with pytest.raises(
+            PlanError, match=r"40.*bout \d+ rows would do|check more rows"
+        ) as failed:
             await tuned(session, plan, floor=0.95, truth=truth_of(rows), units="row",
                         use={"good": "per_row"})  # fmt: skip
         assert server.requests == []
@@ -226,7 +224,7 @@ class TestEndsBeforeItCosts:
     async def test_where_a_user_says_no(self, session, server):
         rows, lines = notes(400), []
         options = {"floor": 0.8, "models": BOTH, "truth": truth_of(rows)}
-        result = await tuned(session, leaking(rows), ask=lambda own: lines.append(own), **options)
+        result = await tuned(session, leaking(rows), ask=lines.append, **options)
         assert (result.status, result.reason) == ("kept", "the search was not begun")
         assert [line.split(":")[0] for line in lines[0]] == ["power", "gain", "search"]
 
@@ -263,7 +261,7 @@ async def test_what_decides_by_the_other_rows_is_not_tried_on_a_sample(session, 
     cascade = [each for each in result.tried if "cascade" in each.name]
     assert cascade
     assert {each.verdict for each in cascade} == {"refused"}
-    assert "depends on the others" in cascade[0].why
+    assert "it learns from all rows" in cascade[0].why
 
 
 async def test_rows_that_ask_the_same_count_once_which_is_said(session, judge):
