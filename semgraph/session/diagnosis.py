@@ -88,7 +88,7 @@ def _extras(settings: Settings) -> Iterator[Fact]:
         yield Fact(BAD, "extra", what, f"For {PURPOSES[extra]}: {install(extra)}")
     if others := [extra for extra in lacking if extra not in needed]:
         what = f"not installed, and not needed here: {', '.join(others)}"
-        yield Fact(GOOD, "extras", what)
+        yield Fact(GOOD, "extras", f'{what} (pip install "semgraph[NAME]")')
 
 
 def _models(settings: Settings, untried: str) -> Iterator[Fact]:
