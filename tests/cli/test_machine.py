@@ -73,14 +73,14 @@ def fact(project: Project, about: str, *args: str) -> dict[str, str]:
 def test_doctor_names_the_command_that_installs_a_missing_extra_and_the_others_on_a_line(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(extras, "is_installed", lambda name: name not in {"llama-cpp-python", "pandas"})
+    monkeypatch.setattr(extras, "is_installed", lambda name: name not in {"xllamacpp", "pandas"})
     args = ("doctor", "--format", "json", "--llm", "local")
     facts = [each for each in json.loads(project(*args).out) if each["about"].startswith("extra")]
     here, missing, others = facts
     assert "minhash" in here["what"]
     assert "pandas" in others["what"]
     assert others["what"].startswith("not installed, and not needed here: ")
-    assert missing["what"].startswith("local: not installed (llama-cpp-python)")
+    assert missing["what"].startswith("local: not installed (xllamacpp)")
     assert 'pip install "semgraph[' in missing["remedy"]
 
 
