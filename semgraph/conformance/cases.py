@@ -103,15 +103,10 @@ def node(
     answers: bool = True,
     forms: bool = False,
 ) -> Any:
-    """A node of each operator.
-
-    Args:
-        operator: The operator.
-        by: Two prompts, selected by the column `kind`.
-        context: The prompt has a context, the column `reference`.
-        both: The join's question names both rows; otherwise it has two sections.
-        answers: The join returns answers in addition to the match.
-        forms: The map's json answer has a schema, selected by the column `kind`.
+    """A node of an operator. `by`: two prompts, selected by the column `kind`; `context`: the
+    prompt has a context, the column `reference`; `both`: the join's question names both rows,
+    otherwise it has two sections; `answers`: the join returns answers besides the match; `forms`:
+    the map's json answer has a schema, selected by `kind`.
     """
     source = Input(name="rows", columns=LEFT, step="rows")
     more: dict[str, Any] = {"context": CONTEXT} if context else {}
@@ -355,21 +350,16 @@ def nothing_missed(text: str, answer: dict[str, Any], given: dict[str, Any]) -> 
 
 @dataclass
 class Mind:
-    """The answers of a simulated model. Each function takes text and returns an answer.
+    """The answers of a simulated model. Each function takes text and returns an answer."""
 
-    Args:
-        answer: The answer to a question about one row, without the number.
-        match: The answers if a pair's two texts match (for questions about both: text and ""),
-            otherwise None.
-        combine: The answer for the questions of a group's rows and the earlier answers among them.
-        score: The score of the row of a question.
-        review: The review of an answer, from the question, the correct answer, and the earlier one.
-    """
-
-    answer: Callable[[str], dict[str, Any]] = lambda text: {}  # noqa: ARG005
-    match: Callable[[str, str], dict[str, Any] | None] = lambda left, right: None  # noqa: ARG005
-    combine: Callable[[list[str], list[dict[str, Any]]], dict[str, Any]] = lambda texts, parts: {}  # noqa: ARG005
-    score: Callable[[str], float] = lambda text: 0.0  # noqa: ARG005
+    # to a question about one row, without the number
+    answer: Callable[[str], dict[str, Any]] = lambda _: {}
+    # the answers if a pair's two texts match (for questions about both: text and "")
+    match: Callable[[str, str], dict[str, Any] | None] = lambda *_: None
+    # for the questions of a group's rows and the earlier answers among them
+    combine: Callable[[list[str], list[dict[str, Any]]], dict[str, Any]] = lambda *_: {}
+    score: Callable[[str], float] = lambda _: 0.0
+    # from the question, the correct answer and the earlier one
     review: Callable[[str, dict[str, Any], dict[str, Any]], dict[str, Any]] = nothing_missed
 
 

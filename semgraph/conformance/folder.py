@@ -55,10 +55,8 @@ def files_of(folder: Path) -> list[tuple[str, Path]]:
 
 
 def find(folder: Path) -> list[ImplementationFile]:
-    """All implementations of a folder, with their default parameters.
-
-    Raises:
-        PlanError: The folder does not exist, or has no implementation.
+    """All implementations of a folder, with their default parameters. Raises PlanError if the
+    folder does not exist, or has no implementation.
     """
     library = Library([folder])
     files = files_of(folder)
@@ -117,14 +115,8 @@ class CheckedFile(NamedTuple):
 
 def check_folder(folder: Path, patience: float = PATIENCE) -> Iterator[CheckedFile]:
     """Check all implementations of a folder, one after another, with their default parameters.
-
-    Args:
-        folder: A folder with files `<operator>/<name>.py`.
-        patience: Seconds after which a candidate is stopped; only in the main thread, and outside
-            of an event loop.
-
-    Raises:
-        PlanError: The folder does not exist, or has no implementation.
+    After `patience` seconds a candidate is stopped; only in the main thread, and outside of an
+    event loop. Raises PlanError as `find`.
     """
     for file in find(folder):
         yield _checked(file, patience)
@@ -207,12 +199,8 @@ class _Watch:
 
 
 def report_lines(checked: CheckedFile, width: int = 0, *, every: bool = False) -> Iterator[str]:
-    """Lines about a file: `sem_join/sorted_block  14 passed · 1 failed: no rows: returned 1 rows for none`.
-
-    Args:
-        checked: The outcomes.
-        width: The width of the column of names.
-        every: Show all failures instead of the first three.
+    """Lines about a file, such as `sem_join/sorted_block 14 passed`, with the first three failures,
+    or with `every` one.
     """
     name = checked.name.ljust(width)
     if checked.problem is not None:
@@ -298,11 +286,8 @@ _TEMPLATES = {"sem_agg": _GROUPS, Cluster.keyword: _CLUSTER}
 
 
 def skeleton(operator: str, name: str, folder: Path) -> Path:
-    """Write `<folder>/<operator>/<name>.py` and return the file.
-
-    Raises:
-        PlanError: The operator is unknown, the name is invalid or belongs to a shipped
-            implementation, or the file exists.
+    """Write `<folder>/<operator>/<name>.py` and return the file. Raises PlanError if the operator
+    is unknown, the name is invalid or that of a shipped implementation, or the file exists.
     """
     if operator not in FOLDERS:
         hint = did_you_mean(operator, FOLDERS)
@@ -349,19 +334,12 @@ OPERATORS = ("sem_map", "sem_filter", "sem_join", "sem_topk")
 
 
 class Injection(NamedTuple):
-    """Answers of rows next to a canary, and next to another harmless text.
+    """Answers of rows next to a canary, and next to another harmless text."""
 
-    Args:
-        compared: The number of answers of other rows that share a run with a canary.
-        changed: The number of these that the canary changed.
-        harmless: The number of answers compared next to another harmless text.
-        by_chance: The number of these that it changed.
-    """
-
-    compared: int
-    changed: int
-    harmless: int
-    by_chance: int
+    compared: int  # answers of other rows that share a run with a canary
+    changed: int  # of these by the canary
+    harmless: int  # answers compared next to another harmless text
+    by_chance: int  # changed of these
 
     def __str__(self) -> str:
         return (
@@ -380,15 +358,8 @@ def canaries() -> Iterator[str]:
 
 
 def injection(session: sg.Session, operator: str, use: str) -> Injection:
-    """Measure an implementation with the model of a session; about 30 calls if all rows share one.
-
-    Args:
-        session: The session; its budget and journal apply.
-        operator: One of `OPERATORS`.
-        use: The implementation, such as `packed(rows=12)`.
-
-    Raises:
-        SemgraphError: As in `Session.run`.
+    """Measure an implementation, such as `packed(rows=12)` of one of `OPERATORS`, with the model of
+    a session; about 30 calls if all rows share one. Raises SemgraphError.
     """
     changes: dict[bool, list[bool]] = {True: [], False: []}
     for place in _PLACES:

@@ -52,12 +52,8 @@ class Stuck(Broken):
 
 @dataclass(frozen=True)
 class Candidate:
-    """An implementation of an operator with its parameters.
-
-    Args:
-        operator: Such as `sem_join`.
-        name: The written choice, such as `block(left=2)`.
-        implementation: The implementation.
+    """An implementation of an operator with its parameters; `name` is the written choice, such as
+    `block(left=2)`.
     """
 
     operator: str

@@ -84,23 +84,14 @@ _CLOCK = ("now", "time", "today", "date", "age", "ago")
 
 @dataclass(frozen=True)
 class _Catalog:
-    """The functions of DuckDB, by their properties.
+    """The functions of DuckDB, by their properties."""
 
-    Args:
-        volatile: Functions and macros whose result does not depend only on their arguments.
-        callable: Functions and macros that plans may call, including `id`.
-        aggregates: Aggregate functions.
-        several: Functions that return several rows, and macros over them.
-        hidden: Macros over an aggregate.
-        words: The words that may precede a parenthesis: functions, keywords, types.
-    """
-
-    volatile: frozenset[str]
-    callable: frozenset[str]
+    volatile: frozenset[str]  # also macros: the result does not depend on their arguments alone
+    callable: frozenset[str]  # in plans, with macros and `id`
     aggregates: frozenset[str]
-    several: frozenset[str]
-    hidden: frozenset[str]
-    words: frozenset[str]
+    several: frozenset[str]  # functions that return several rows, and macros over them
+    hidden: frozenset[str]  # macros over an aggregate
+    words: frozenset[str]  # that may precede a parenthesis: functions, keywords, types
 
 
 @lru_cache(maxsize=1)
@@ -754,12 +745,8 @@ def expect_type(
 
 
 def check_over_rows(scalar: Scalar, schema: pa.Schema, *, windows: bool = True) -> None:
-    """Refuse a scalar without a single value per row. The scalar must be typed. Raises Fault.
-
-    Args:
-        scalar: An expression over rows.
-        schema: Their columns.
-        windows: Whether window functions are allowed.
+    """Refuse a scalar over rows of a schema without a single value per row; it must be typed.
+    `windows`: whether window functions are allowed. Raises Fault.
     """
     if "(" not in scalar.sql:
         return
@@ -780,13 +767,9 @@ def check_over_rows(scalar: Scalar, schema: pa.Schema, *, windows: bool = True) 
 
 
 def type_over_groups(scalar: Scalar, schema: pa.Schema, groups: Sequence[str] = ()) -> pa.DataType:
-    """The canonical type of a scalar over groups of rows. Raises Fault for a scalar without a
-    single value per group.
-
-    Args:
-        scalar: Aggregates of columns, and columns in `groups`.
-        schema: The columns of the rows.
-        groups: SQL of the values that are equal in a group.
+    """The canonical type of a scalar over groups of rows: aggregates of their columns, and columns
+    in `groups`, the SQL of the values that are equal in a group. Raises Fault for a scalar without
+    a single value per group.
     """
     check_scalar(scalar, schema)
     _refuse_several(scalar, set(called(scalar.sql)))

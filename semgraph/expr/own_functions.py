@@ -78,17 +78,13 @@ def failure_in(message: str) -> str | None:
 
 @dataclass(frozen=True)
 class FunctionParameter:
-    """A parameter of a function.
-
-    Args:
-        name: Its name.
-        kind: Its type; without `null` the function is not called with NULL, and the result is NULL.
-        default: SQL of its default value; None if it is required.
+    """A parameter of a function. Unless its type has `null`, the function is not called with NULL,
+    and the result is NULL.
     """
 
     name: str
     kind: Type
-    default: str | None = None
+    default: str | None = None  # SQL; None: it is required
 
     def __str__(self) -> str:
         default = "" if self.default is None else f" = {self.default}"
@@ -97,19 +93,10 @@ class FunctionParameter:
 
 @dataclass(frozen=True)
 class OwnFunction:
-    """A user function; it is called with values of rows.
+    """A user function; it is called with values of rows."""
 
-    Args:
-        name: Its name in plans.
-        digest: SHA-256 of its file.
-        file: Its file.
-        python: The function.
-        parameters: Its parameters.
-        result: The type of its result.
-    """
-
-    name: str
-    digest: str
+    name: str  # in plans
+    digest: str  # SHA-256 of its file
     file: Path
     python: Callable[..., Any]
     parameters: tuple[FunctionParameter, ...]

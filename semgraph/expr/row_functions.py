@@ -557,16 +557,12 @@ _STEPS = 1_000  # the maximum steps of a pattern at one position of a text
 
 
 def is_linear(pattern: str, flags: int, *, whole: bool = False) -> bool:
-    """Whether Python matches a pattern in time linear in the text.
+    """Whether Python matches a pattern in time linear in the text; `whole`: it is matched against
+    whole texts, not searched for in them.
 
     At each position it takes a bounded number of steps: there are few possible matches, each of
     bounded length. One character or class may repeat without bound: at the end, where nothing after
     it can fail, or anywhere in a pattern for whole texts, which begins at one position.
-
-    Args:
-        pattern: The pattern.
-        flags: Its flags.
-        whole: Whether it is matched against whole texts, not searched for in them.
 
     >>> is_linear("#[a-z]+", 0), is_linear("x[a-z]*!", 0), is_linear("(a?){30}", 0)
     (True, False, False)

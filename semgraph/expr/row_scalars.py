@@ -45,19 +45,14 @@ class Code(NamedTuple):
 
 @dataclass(frozen=True)
 class NameScope:
-    """The meaning of the names in an expression.
-
-    Args:
-        columns: The columns.
-        group: The columns of a row `r` of `rows`, inside aggregates; None if aggregates are refused.
-        window: Makes a column from a window function; None if window functions are refused.
-        prefix: The prefix of the Python names that lambdas bind.
-    """
+    """The meaning of the names in an expression."""
 
     columns: Mapping[str, Code]
+    # the columns of a row `r` of `rows`, inside aggregates; None if aggregates are refused
     group: Mapping[str, Code] | None = None
+    # makes a column from a window function; None if window functions are refused
     window: Callable[[exp.Window], Code] | None = None
-    prefix: str = "x"
+    prefix: str = "x"  # of the Python names that lambdas bind
 
     def bind(self, name: str, kind: Kind) -> tuple[str, NameScope]:
         """The Python name of a lambda's variable, and the scope of its body. Raises Unsupported."""
@@ -604,12 +599,7 @@ _TOKEN = re.compile(
 
 def python_pattern(pattern: str, *, ignore_case: bool, whole: bool = False) -> str:
     """The pattern of RE2 for Python, with equal matches, ASCII classes, and time linear in the
-    text. Raises Unsupported.
-
-    Args:
-        pattern: The pattern.
-        ignore_case: Whether the case of letters is ignored.
-        whole: Whether it is matched against whole texts, not searched for in them.
+    text. Raises Unsupported. `whole`: it is matched against whole texts, not searched for in them.
     """
     if ignore_case and (not pattern.isascii() or "[^" in pattern):
         raise Unsupported("a regular expression that ignores the case of such letters")
@@ -635,17 +625,11 @@ def python_pattern(pattern: str, *, ignore_case: bool, whole: bool = False) -> s
 
 
 class Function(NamedTuple):
-    """A function for exact types of arguments.
+    """A function for exact types of arguments."""
 
-    Args:
-        takes: Each argument's type, or a test of it.
-        gives: The type of the result, or a function of the argument types.
-        python: The name in `row_functions`.
-    """
-
-    takes: tuple[Kind | Callable[[Kind], bool], ...]
-    gives: Kind | Callable[..., Kind]
-    python: str
+    takes: tuple[Kind | Callable[[Kind], bool], ...]  # each argument's type, or a test of it
+    gives: Kind | Callable[..., Kind]  # the type of the result, or a function of the argument types
+    python: str  # its name in `row_functions`
 
     def result(self, *kinds: Kind) -> Kind:
         """The type of its result for arguments of these types."""

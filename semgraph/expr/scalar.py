@@ -404,17 +404,12 @@ _ADMITTED: tuple[type[exp.Expr], ...] = (
 
 @dataclass(frozen=True)
 class Scalar:
-    """An admitted SQL scalar.
+    """An admitted SQL scalar."""
 
-    Args:
-        text: The text in the plan.
-        sql: Canonical DuckDB SQL: identifiers quoted, parameters substituted. Fingerprints use it.
-        columns: Paths of the columns read, such as `name` or `cand.name_key`; sorted.
-    """
-
-    text: str
+    text: str  # in the plan
+    # canonical, for DuckDB: identifiers quoted, parameters substituted; fingerprints use it
     sql: str
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  # paths of the columns read, such as `name` or `cand.name_key`; sorted
 
     def __str__(self) -> str:
         return self.text
@@ -517,12 +512,7 @@ def from_ast(tree: exp.Expr, text: str | None = None) -> Scalar:
 def parse_scalar(
     text: object, params: Mapping[str, Any] | None = None, functions: FunctionsByName | None = None
 ) -> Scalar:
-    """Read a scalar and substitute `$parameters`. Raises Fault.
-
-    Args:
-        text: The expression.
-        params: The parameters' values.
-        functions: The user functions that it may call.
+    """Read a scalar, which may call user functions, and substitute `$parameters`. Raises Fault.
 
     >>> parse_scalar("length(name) > $least", {"least": 3}).sql
     'LENGTH("name") > 3'

@@ -30,21 +30,13 @@ _SAMPLES = 1_000  # exceeds the samples of any question
 
 @dataclass(frozen=True, repr=False)
 class ModelSpec:
-    """A parsed specification.
-
-    Args:
-        kind: Model or embedder.
-        provider: Its name in `semgraph.llm.providers.PROVIDERS`.
-        model: The model's name, the path for `recorded`; empty for the provider's default.
-        base_url: The endpoint, if the specification names one.
-        options: The options after `?`, typed, sorted by name.
-    """
+    """A parsed specification."""
 
     kind: Kind
-    provider: str
-    model: str = ""
+    provider: str  # its name in `semgraph.llm.providers.PROVIDERS`
+    model: str = ""  # the path for `recorded`; empty for the provider's default
     base_url: str | None = None
-    options: tuple[tuple[str, Any], ...] = ()
+    options: tuple[tuple[str, Any], ...] = ()  # those after `?`, typed, sorted by name
 
     def option(self, key: str) -> Any:
         """The value of an option, or None."""
@@ -284,26 +276,16 @@ Vectors = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Embeddings:
-    """Vectors of some texts.
+    """Vectors of some texts."""
 
-    Args:
-        vectors: Shape (texts, dimensions), float32; normalised only if the model does so.
-        usage: Tokens as the endpoint counted them.
-        calls: The number of answered requests.
-        attempts: The number of sent requests.
-        replayed: Positions of the texts with vectors from the journal.
-        seconds: The time that the endpoint took.
-        dollars: The cost; None if no price is known.
-        failed: The errors of texts without a vector, by position; their vectors are NaN.
-    """
-
-    vectors: Vectors
+    vectors: Vectors  # shape (texts, dimensions); normalised only if the model does so
     usage: Usage = Usage()
-    calls: int = 0
-    attempts: int = 0
-    replayed: tuple[int, ...] = ()
+    calls: int = 0  # answered requests
+    attempts: int = 0  # sent requests
+    replayed: tuple[int, ...] = ()  # positions of the texts with vectors from the journal
     seconds: float = 0.0
-    dollars: float | None = 0.0
+    dollars: float | None = 0.0  # None: no price is known
+    # by position; their vectors are NaN
     failed: Mapping[int, RowError] = field(default_factory=dict)
 
     @property
@@ -315,14 +297,9 @@ class Embeddings:
 def comparable(
     found: Iterable[Vectors], lengths: Counter[int], failed: Mapping[int, RowError]
 ) -> tuple[Vectors, dict[int, RowError]]:
-    """Vectors of equal length in one array, and the errors of those with another length, by
-    position.
-
-    Args:
-        found: The vectors.
-        lengths: The number of earlier vectors of each length; these are added. The most frequent
-            length is the right one, so a single wrong vector does not decide it.
-        failed: Errors found before.
+    """Vectors of equal length in one array, and `failed` with the errors of those with another
+    length, by position. `lengths` counts the vectors of each length, also earlier ones; the most
+    frequent length is the right one, so a single wrong vector does not decide it.
     """
     vectors = list(found)
     errors = dict(failed)
@@ -389,13 +366,8 @@ Payload = Request | Sequence[str]  # the input of a wrapper: a request, or texts
 
 
 class Wrapper:
-    """A model or an embedder that delegates to an inner one.
-
-    Wrappers that treat models and embedders alike override `_around`; others override `complete` or
-    `embed`.
-
-    Args:
-        inner: The model or embedder.
+    """A model or an embedder that delegates to an inner one. Wrappers that treat both alike
+    override `_around`; others override `complete` or `embed`.
     """
 
     def __init__(self, inner: LLM | Embedder) -> None:

@@ -41,16 +41,10 @@ _LABEL = "semgraph"  # of the token in the metadata of a batch
 
 @dataclass(frozen=True)
 class BatchPolicy:
-    """The size and timing of batches.
+    """The size and timing of batches."""
 
-    Args:
-        poll: The longest pause between two polls, in seconds. The first pauses are shorter.
-        size: Maximum size of one file, in bytes.
-        sleep: Waits some seconds.
-    """
-
-    poll: float = 60.0
-    size: int = _MOST_BYTES
+    poll: float = 60.0  # seconds of the longest pause between two polls; the first ones are shorter
+    size: int = _MOST_BYTES  # the most bytes of one file
     sleep: Sleep = asyncio.sleep
 
     @property
@@ -72,13 +66,7 @@ class _NotThere(Exception):
 
 
 class BatchApi:
-    """The batch endpoint of a model. Failed attempts are repeated.
-
-    Args:
-        model: The model.
-        retry: The retry policy of an attempt.
-        policy: The polling policy.
-    """
+    """The batch endpoint of a model. Failed attempts are repeated."""
 
     def __init__(self, model: OpenAI, retry: RetryPolicy, policy: BatchPolicy) -> None:
         self.name, self._wire = model.name, model.wire
@@ -86,9 +74,7 @@ class BatchApi:
 
     async def create(self, token: str, content: bytes) -> str:
         """Submit a file of requests as a batch of this token, once; return the id of the batch.
-
-        Raises:
-            ModelUnavailable: The endpoint has no batches, refuses the file or does not answer.
+        Raises ModelUnavailable if the endpoint has no batches, refuses the file or does not answer.
         """
         name, upload = f"{token}.jsonl", self._wire.upload
         try:
@@ -220,23 +206,14 @@ class BatchApi:
 
 @dataclass(eq=False)
 class _Line:
-    """A request as a line of a file, and its answer.
+    """A request as a line of a file, and its answer."""
 
-    Args:
-        key: The key of its answer in the journal.
-        request: The request.
-        body: The HTTP body.
-        answer: The answer.
-        waiting: Callers that wait for it.
-        attempts: The number of batches that contained it.
-    """
-
-    key: str
+    key: str  # of its answer in the journal
     request: Request
     body: RequestBody
     answer: asyncio.Future[Reply]
-    waiting: int = 0
-    attempts: int = 0
+    waiting: int = 0  # callers that wait for the answer
+    attempts: int = 0  # batches that contained it
 
     def text(self) -> bytes:
         """The line of the file."""
@@ -268,19 +245,11 @@ def batched(model: LLM, stack: Stack) -> Batched | None:
 
 
 class Batched(Wrapper):
-    """Answers requests in batches.
+    """Answers requests in batches, which the journal records.
 
     A file is sent when it is full, or when no further request has come for a moment. A request that
     expired, or that the endpoint failed to answer, goes into the next file. Batches of earlier runs
-    are collected.
-
-    Args:
-        model: The model.
-        journal: Records the batches.
-        scope: As in `Journalled`.
-        retry: The retry policy of a request.
-        fresh: Ignore the batches of earlier runs.
-        policy: The size and timing of batches; None: derived from the model.
+    are collected, unless `fresh`.
     """
 
     def __init__(

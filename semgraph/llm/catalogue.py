@@ -42,21 +42,13 @@ class WheelPart:
 
 @dataclass(frozen=True)
 class ModelFile:
-    """One file.
-
-    Args:
-        name: Its name on disk.
-        size: Its length in bytes.
-        sha256: Its digest.
-        urls: The publisher's URLs.
-        parts: Pieces in packages, in file order.
-    """
+    """One file of a model."""
 
     name: str
-    size: int
+    size: int  # bytes
     sha256: str
-    urls: tuple[str, ...] = ()
-    parts: tuple[WheelPart, ...] = ()
+    urls: tuple[str, ...] = ()  # the publisher's
+    parts: tuple[WheelPart, ...] = ()  # pieces in packages, in file order
 
     def complete(self, path: Path) -> bool:
         """Whether the path is a file of the right size."""
@@ -65,31 +57,18 @@ class ModelFile:
 
 @dataclass(frozen=True)
 class CatalogueModel:
-    """A model that runs on this machine.
-
-    Args:
-        name: Its name.
-        kind: Model or embedder.
-        files: Its files.
-        licence: SPDX expression.
-        languages: Languages of its training, ISO 639-1.
-        parameters: Size of the network, for display.
-        context: Maximum tokens of prompt and answer.
-        about: Its purpose, in one line.
-        yes_no: The form of yes/no questions, as measured (`benchmarks/results/real.md`).
-        yes_from: The log-odds from which the answer counts as yes, as measured.
-    """
+    """A model that runs on this machine."""
 
     name: str
     kind: Kind
     files: tuple[ModelFile, ...]
-    licence: str
-    languages: tuple[str, ...]
-    parameters: str
-    context: int
-    about: str
-    yes_no: YesNo = "json"
-    yes_from: float = 0.0
+    licence: str  # SPDX expression
+    languages: tuple[str, ...]  # of its training, ISO 639-1
+    parameters: str  # for display
+    context: int  # the most tokens of prompt and answer
+    about: str  # its purpose, in one line
+    yes_no: YesNo = "json"  # as measured: benchmarks/results/real.md
+    yes_from: float = 0.0  # the log-odds from which the answer counts as yes, as measured
 
     @property
     def size(self) -> int:
@@ -267,12 +246,8 @@ def pull(
 ) -> tuple[Path, ...]:
     """Download a model's missing files, and return the paths of all files.
 
-    Args:
-        model: Its name, or a model that is not in the catalogue.
-        source: A source instead of the catalogue's: a URL, or a file. For a model with several
-            files: their folder, or a URL that ends in `/`.
-        progress: Called with the progress.
-        env: The environment; default: the process's.
+    `source` replaces the sources of the catalogue: a URL, or a file; for a model with several files
+    their folder, or a URL that ends in `/`.
 
     Raises:
         PlanError: No model has that name.

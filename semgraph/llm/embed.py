@@ -53,13 +53,11 @@ _LENGTH = FaultKind(
 
 
 class OpenAIEmbedder(Endpoint):
-    """Embeds texts over `POST {base_url}/embeddings`.
+    """Embeds texts over `POST {base_url}/embeddings`, with vectors of the length `dimensions`
+    (None: the model's default).
 
     Each call is one attempt. `semgraph.llm.stack` adds retries, limits, budget and journal, and
     splits many texts into requests.
-
-    Args as `Endpoint`, and:
-        dimensions: Length of the vectors to request; None: the model's default.
     """
 
     def __init__(
@@ -87,12 +85,8 @@ class OpenAIEmbedder(Endpoint):
         return max(self._lengths, key=self._lengths.__getitem__)
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002  # for wrappers
-        """Embed texts, in order, in one request.
-
-        Raises:
-            RowError: The endpoint rejects one of the texts (too long, empty).
-            ModelUnavailable: The reply has no embeddings, or the endpoint answers no request.
-            Transient: This attempt failed; the next may succeed.
+        """Embed texts, in order, in one request. Raises RowError if the endpoint rejects one of
+        them, Transient if the next attempt may succeed, and ModelUnavailable.
         """
         if not texts:
             return Embeddings(np.empty((0, await self.dimensions()), np.float32))
@@ -147,11 +141,7 @@ DIMENSIONS = {"all-MiniLM-L6-v2": 384}
 
 class _Embedder(InProcess):
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
-        """Embed texts, in their order.
-
-        Raises:
-            ModelUnavailable: The extra is not installed, or the model cannot be fetched or loaded.
-        """
+        """Embed texts, in their order. Raises ModelUnavailable if the model cannot be loaded."""
         return await self._run(lambda cancelled: self._embedded(texts, cancelled))
 
     def _embedded(self, texts: Sequence[str], cancelled: Cancelled) -> Embeddings:
@@ -171,13 +161,7 @@ class LocalEmbedder(_Embedder):
     tokens.
 
     A text's vector does not depend on the other texts. Only the first 256 tokens of a text are
-    embedded.
-
-    Args:
-        model: Its name in the catalogue.
-        threads: CPU threads; None for one per core, or one if all cores are busy.
-        progress: Called with the progress of a download.
-        env: The environment (`SEMGRAPH_HOME`, `SEMGRAPH_OFFLINE`); None for the process's.
+    embedded. Arguments as `Local`.
     """
 
     def __init__(
@@ -269,12 +253,9 @@ def _tokenizer(model: CatalogueModel, env: Mapping[str, str] | None) -> Tokenize
 
 
 class SentenceTransformersEmbedder(_Embedder):
-    """A model of the hub or of a folder, loaded by sentence-transformers at the first request.
-
-    Args:
-        model: Its name on the hub, such as `BAAI/bge-small-en-v1.5`, or a folder.
-        device: Such as `cuda`; None: the package's choice.
-        env: The environment (`SEMGRAPH_OFFLINE`); None for the process's.
+    """A model of the hub, such as `BAAI/bge-small-en-v1.5`, or of a folder, loaded by
+    sentence-transformers at the first request. `device` is such as `cuda`; None: the package's
+    choice.
     """
 
     def __init__(

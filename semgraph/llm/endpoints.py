@@ -87,17 +87,14 @@ class Endpoints:
 
     Models with the same address and key share a limiter, except those with limits of their own
     (`?rpm=`, `?tpm=`, `?in_flight=`). The same holds for embedders.
-
-    Args:
-        make_limiter: Makes the limiter of an endpoint.
-        limiters: Limiters by endpoint, for all event loops.
-        local: In-process models by specification, for all event loops.
-        remote: Connections by specification, for one event loop.
     """
 
     make_limiter: MakeLimiter = local_limiter
+    # by endpoint, for all event loops
     limiters: dict[tuple[Any, ...], Limiter] = field(default_factory=dict)
+    # in-process models by specification, for all event loops
     local: dict[str, LLM | Embedder] = field(default_factory=dict)
+    # connections by specification, for one event loop
     remote: dict[str, LLM | Embedder] = field(default_factory=dict)
 
     def for_other_loop(self) -> Endpoints:
@@ -190,17 +187,8 @@ def key_of(spec: ModelSpec, settings: Settings) -> str:
 
 
 def require_trusted(secret: str, url: str, setting: Setting, settings: Settings) -> None:
-    """Refuse to send a secret to an address that neither the user nor the user's own file names; on
-    a terminal, ask once.
-
-    Args:
-        secret: The name of the variable with the secret.
-        url: The address.
-        setting: The setting that names the address.
-        settings: The source of the user's own addresses and `[trust] hosts`.
-
-    Raises:
-        PlanError: The user has not named that host.
+    """Refuse to send a secret (a variable) to an address that neither the user nor the user's own
+    file names; on a terminal, ask once. `setting` names the address. Raises PlanError.
     """
     if is_trusted(secret, url, setting, settings):
         return
@@ -219,7 +207,7 @@ def require_trusted(secret: str, url: str, setting: Setting, settings: Settings)
 
 
 def is_trusted(secret: str, url: str, setting: Setting, settings: Settings) -> bool:
-    """Whether the user, or the user's own file, names an address; arguments as `require_trusted`."""
+    """Whether the user, or the user's own file, names an address."""
     env, (scheme, host) = settings.environment, _place(url)
     own = [
         *(

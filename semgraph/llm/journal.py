@@ -77,15 +77,9 @@ class JournalLocked(SemgraphError):
 
 
 def open_journal(path: Path, patience: float = _OPEN_SECONDS) -> sqlite3.Connection:
-    """Open or create a journal file: WAL mode, autocommit, readable only by its owner.
-
-    Args:
-        path: The file.
-        patience: Seconds to wait while another process holds the lock.
-
-    Raises:
-        JournalLocked: Another process held the lock all the time.
-        SemgraphError: It cannot be opened, is damaged, or is not a journal.
+    """Open or create a journal file: WAL mode, autocommit, readable only by its owner. Raises
+    JournalLocked if another process held the lock for `patience` seconds, and SemgraphError if the
+    file cannot be opened, is damaged, or is not a journal.
     """
     try:
         create_private(path)
@@ -184,12 +178,8 @@ class GroupCommit:
 
     Commits stay on the loop's thread: in WAL mode a commit is a short write without fsync, cheaper
     than a thread switch. While another process locks the file, the commit is retried without
-    blocking the loop.
-
-    Args:
-        database: A connection in autocommit mode (`isolation_level=None`) with a short busy
-            timeout.
-        explain: Translates an SQLite error into the error that waiters get.
+    blocking the loop. The connection is in autocommit mode and has a short busy timeout. `explain`
+    translates an SQLite error into the error that waiters get.
     """
 
     def __init__(
@@ -204,11 +194,9 @@ class GroupCommit:
     def add(self, statements: Sequence[Statement]) -> asyncio.Future[Any]:
         """Write these statements soon, all or none.
 
-        Returns:
-            A future with the first row that the last statement returns. It is done after the
-            commit: await it behind `shield`. It raises if the statements cannot be written: only
-            the ones that SQLite rejects are dropped, others stay pending for the next commit or
-            `flush`.
+        Returns a future with the first row that the last statement returns. It is done after the
+        commit: await it behind `shield`. It raises if the statements cannot be written: only the
+        ones that SQLite rejects are dropped, others stay pending for the next commit or `flush`.
         """
         loop = asyncio.get_running_loop()
         done = loop.create_future()
@@ -324,21 +312,13 @@ class Exchange:
 
 @dataclass(frozen=True)
 class SubmittedBatch:
-    """A batch of requests whose answers are not in the journal yet.
+    """A batch of requests whose answers are not in the journal yet."""
 
-    Args:
-        token: Its name in the endpoint's metadata.
-        id: The endpoint's id; None if the process ended before it was recorded.
-        model: The model's name.
-        created: The time of the record.
-        keys: The keys of the unanswered requests.
-    """
-
-    token: str
-    id: str | None
+    token: str  # its name in the endpoint's metadata
+    id: str | None  # the endpoint's; None if the process ended before it was recorded
     model: str
     created: float
-    keys: tuple[str, ...]
+    keys: tuple[str, ...]  # of the unanswered requests
 
 
 class OwnText(NamedTuple):
@@ -353,18 +333,11 @@ class Journal:
     Several processes may use one file.
 
     The file holds the user's text: only its owner can read it, each row names its partition so that
-    `forget` can delete it, and deleted text is overwritten. Errors are not recorded. A committed
+    `prune` can delete it, and deleted text is overwritten. Errors are not recorded. A committed
     answer survives the end of the process; a power failure may lose the last ones.
 
-    Args:
-        path: The file; it and its folder are created if they do not exist.
-        keep_days: Rows older than this are deleted now, and `notes` has their number; None keeps
-            all.
-        patience: Seconds to wait while another process locks the file.
-
-    Raises:
-        JournalLocked: Another process locked the file all the time.
-        SemgraphError: The file cannot be opened, is damaged, or is not a journal.
+    Rows older than `keep_days` are deleted when it is opened, and `notes` has their number. Raises
+    as `open_journal`.
     """
 
     def __init__(
@@ -403,9 +376,8 @@ class Journal:
         """Record an answer; return it after the commit. A cancelled caller does not stop the write.
         The answer gets a new id if the model gave none, or the id of an earlier answer.
 
-        Raises:
-            SemgraphError: It could not be written (disk full, ...). It is written with the next
-                one, or at `close`.
+        Raises SemgraphError if it could not be written (disk full, ...): it is written with the
+        next one, or at `close`.
         """
         texts, answer = _answer_rows(request, reply, model, scope)
         statements = [(_INSERT_TEXT, text) for text in texts]
@@ -501,11 +473,8 @@ class Journal:
         self, before: float | None, partitions: Iterable[str] | None = None
     ) -> tuple[int, int]:
         """Delete and overwrite the answers and vectors that were recorded before a time (None: all)
-        for these partitions (None: all); return the number of each.
-
-        Raises:
-            SemgraphError: Another process locks the file, or it cannot be written; nothing was
-                deleted.
+        for these partitions (None: all); return the number of each. Raises SemgraphError; then
+        nothing was deleted.
         """
         names = None if partitions is None else list(partitions)
         deleted = await self._soon(partial(self._delete, before, names))
@@ -514,11 +483,7 @@ class Journal:
         return deleted
 
     def close(self) -> None:
-        """Write pending statements and close the file. Safe to call twice.
-
-        Raises:
-            SemgraphError: Pending statements cannot be written.
-        """
+        """Write pending statements and close the file. Safe to call twice. Raises SemgraphError."""
         if not self._closed:
             self._closed = True
             try:
@@ -583,13 +548,8 @@ class Journal:
 
 
 class Journalled(Wrapper):
-    """Serves recorded answers, and records new ones before they are used.
-
-    Args:
-        inner: The model or embedder.
-        journal: The file.
-        scope: Answers are shared only within a scope: each variant of a comparison has its own.
-        fresh: Ignore recorded answers; new ones are recorded.
+    """Serves recorded answers, unless `fresh`, and records new ones before they are used. Answers
+    are shared only within a `scope`: each variant of a comparison has its own.
     """
 
     def __init__(

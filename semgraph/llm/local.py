@@ -55,12 +55,7 @@ _LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator"
 
 
 class InProcess(Free, ABC):
-    """A model or an embedder that this process loads at the first request, in a thread of its own.
-
-    Args:
-        name: Its name.
-        env: The environment (`SEMGRAPH_HOME`, `SEMGRAPH_OFFLINE`); None for the process's.
-    """
+    """A model or an embedder that this process loads at the first request, in a thread of its own."""
 
     def __init__(self, name: str, env: Mapping[str, str] | None) -> None:
         self.name, self._env = name, env
@@ -120,8 +115,7 @@ class Local(InProcess):
     Args:
         model: Its name in the catalogue.
         threads: CPU threads; None for one per core, or one if all cores are busy.
-        context: Tokens of prompt and answer together; None for 16,384, or the model's context if it
-            is shorter.
+        context: Tokens of prompt and answer together; None for 16,384, or the model's if shorter.
         progress: Called with the progress of a download.
         env: The environment (`SEMGRAPH_HOME`, `SEMGRAPH_OFFLINE`); None for the process's.
     """
@@ -379,10 +373,8 @@ _CUTS = {"qwen2": (_WORDS_OF_QWEN, False), "smollm": (_WORDS, True), "gpt-2": (_
 
 
 def metadata(path: Path) -> dict[str, Any]:
-    """The metadata of a model file: its architecture, sizes and vocabulary.
-
-    Raises:
-        ModelUnavailable: The file is damaged, or is no GGUF file.
+    """The metadata of a model file: its architecture, sizes and vocabulary. Raises ModelUnavailable
+    if the file is damaged, or is no GGUF file.
     """
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as head:
@@ -440,10 +432,8 @@ def context_bytes(meta: dict[str, Any]) -> int:
 
 
 def counter(path: Path) -> Callable[[str], int] | None:
-    """A function that counts tokens with the model's tokenizer; None if its kind is unknown.
-
-    Raises:
-        ImportError: The package `tokenizers` is not installed.
+    """A function that counts tokens with the model's tokenizer; None if its kind is unknown. Raises
+    ImportError without the package `tokenizers`.
     """
     tokenizer = _tokenizer(metadata(path))
     if tokenizer is None:
@@ -483,12 +473,10 @@ def _tokenizer(meta: dict[str, Any]) -> Tokenizer | None:
 
 def default_threads(busy: float | None = None) -> int:
     """One thread for each core that this process may use, or a single one if all cores are busy.
+    `busy` are the cores that other processes use; None for the load over the last minute.
 
     Threads of a model wait for each other hundreds of times per token. On busy cores, two threads
     are many times slower than one.
-
-    Args:
-        busy: Cores that other processes use; None for the system's load over the last minute.
     """
     usable = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -69,13 +69,9 @@ _TURNS = 10  # of the event loop, enough to read an answer
 class Wire:
     """A connection pool to one endpoint. Connects, and imports heavy modules, at the first request.
 
-    Args:
-        name: The model, for messages: `openai:gpt-4.1-mini`.
-        base_url: Such as `http://gpu:8000/v1`; None: the address of the service.
-        api_key: The key; None: the environment's; "": none. Only the service's own address requires
-            a key.
-        timeout: Limit of one attempt, in seconds.
-        service: The service, with the variables of its address and its key.
+    Without `base_url` the address is the service's, with `api_key` None the key is the
+    environment's. Only the service's own address requires a key. `timeout` limits one attempt, in
+    seconds.
     """
 
     def __init__(
@@ -119,10 +115,8 @@ class Wire:
             raise unreadable(error, self.name, self.base_url, text, proven=proven) from None
 
     async def post(self, path: str, body: bytes) -> tuple[dict[str, Any], float]:
-        """Send one request.
-
-        Returns:
-            The JSON object of a reply with status 200, and its duration in seconds.
+        """Send one request. Returns the JSON object of a reply with status 200, and its duration in
+        seconds.
 
         Raises:
             RowError: The endpoint rejects this request.
@@ -334,21 +328,11 @@ class RequestBody(bytes):
 
 
 class Endpoint(CountsTokens):
-    """A model or an embedder at an address: its name, its connections, its tokens and their price.
+    """A model or an embedder at an address: its connections, its tokens and their price.
 
-    Args:
-        model: The endpoint's name of the model.
-        base_url: Such as `http://gpu:8000/v1`; None: the environment's `OPENAI_BASE_URL`, or
-            OpenAI's address.
-        api_key: The key; None: the environment's `OPENAI_API_KEY`. Endpoints other than OpenAI's
-            may need none.
-        timeout: Limit of one attempt, in seconds.
-        price: The price of tokens; overrides the list of `semgraph.llm.tokens`.
-        service: The service of the model, if it is neither OpenAI nor a server at `base_url`.
-        options: Options of its specification, which belong to its name.
-
-    Attributes:
-        name: Such as `openai:gpt-4.1-mini`, with the address unless it is OpenAI's own.
+    Its `name` is such as `openai:gpt-4.1-mini`, with the address unless it is OpenAI's own, and
+    with `options` of its specification. Address and key as `Wire`. `price` overrides the list of
+    `semgraph.llm.tokens`.
     """
 
     def __init__(
@@ -381,7 +365,6 @@ class OpenAI(Endpoint):
     Each request is one attempt; `semgraph.llm.stack` adds retries, limits, budget and journal.
 
     Args as `Endpoint`, and:
-        limits: The model's limits.
         structured: The mechanism that enforces the schema: `json_schema` (`response_format`,
             strict), `tool` (a required function call, for endpoints that ignore `response_format`)
             or `json_object` (any JSON; the schema is in the prompt).
@@ -428,12 +411,8 @@ class OpenAI(Endpoint):
         return replace(self._limits, logprobs=False) if lacking else self._limits
 
     async def complete(self, request: Request) -> Reply:
-        """Send one request, once.
-
-        Raises:
-            RowError: `truncated` at max_tokens, `refused`, or `rejected` by the endpoint.
-            ModelUnavailable: The endpoint answers no request.
-            Transient: This attempt failed; the next may succeed.
+        """Send one request, once. Raises RowError (`truncated` at max_tokens, `refused`, or
+        `rejected`), Transient if the next attempt may succeed, and ModelUnavailable.
         """
         attempts, body = 1, self.body(request)
         while True:

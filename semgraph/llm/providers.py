@@ -48,46 +48,28 @@ _OF_BATCHES = ("batch", "poll")
 
 @dataclass(frozen=True)
 class Means:
-    """The resources with which a provider opens a model.
+    """The resources with which a provider opens a model."""
 
-    Args:
-        environment: Keys, addresses, folders.
-        folder: The base of relative paths.
-        key: Returns the key that may be sent to the address of a specification. Raises PlanError.
-        in_flight: Maximum number of requests in flight; None: the model's default.
-        recording: The plan's recording.
-        prices: The prices of the settings as text, by specification without options.
-    """
-
-    environment: Mapping[str, str]
-    folder: Path
+    environment: Mapping[str, str]  # keys, addresses, folders
+    folder: Path  # the base of relative paths
+    # the key that may be sent to the address of a specification; raises PlanError
     key: Callable[[ModelSpec], str]
-    in_flight: int | None = None
-    recording: Path | Recording | None = None
+    in_flight: int | None = None  # None: the model's default
+    recording: Path | Recording | None = None  # the plan's
+    # of the settings as text, by specification without options
     prices: Mapping[str, str] = field(default_factory=dict)
 
 
 class Provider(ABC):
-    """A provider of models or embedders.
+    """A provider of models or embedders."""
 
-    Attributes:
-        name: The prefix of specifications.
-        options: The options of its models and of its embedders, with their types. A kind that the
-            provider lacks has no entry.
-        service: The service at an address; None: models run in this process.
-        names_required: Whether a specification must name a model.
-        extra: The extra with its package; "": none.
-        free: The reason why its tokens cost nothing; "": they may cost something.
-        replays: Whether it replays a recording, which belongs to a plan.
-    """
-
-    name: str
-    options: Mapping[Kind, Options]
-    service: Service | None = None
-    names_required = False
-    extra = ""
-    free = ""
-    replays = False
+    name: str  # the prefix of specifications
+    options: Mapping[Kind, Options]  # with their types; a kind that the provider lacks has no entry
+    service: Service | None = None  # at an address; None: models run in this process
+    names_required = False  # whether a specification must name a model
+    extra = ""  # the extra of semgraph with its package; "": none
+    free = ""  # why its tokens cost nothing; "": they may cost something
+    replays = False  # whether it replays a recording, which belongs to a plan
 
     @abstractmethod
     def open(self, spec: ModelSpec, means: Means) -> Any:
@@ -115,13 +97,8 @@ class Provider(ABC):
         return None
 
     def doctor(self, spec: ModelSpec, means: Means, untried: str) -> tuple[str, str, str]:  # noqa: ARG002
-        """A check whether the model can answer: a sign, the fact, and its remedy. Raises
-        SemgraphError.
-
-        Args:
-            spec: The model.
-            means: The resources with which it would be opened.
-            untried: The text for a reachable endpoint that was sent no request.
+        """A check whether the model can answer: a sign, the fact, and its remedy. `untried` is the
+        text for a reachable endpoint that was sent no request. Raises SemgraphError.
         """
         return GOOD, str(spec), ""
 
@@ -337,16 +314,9 @@ def options_of(kind: Kind) -> dict[str, Options]:
 
 
 def parse_spec(text: str, kind: Kind, where: str = "") -> ModelSpec:
-    """Parse a specification.
-
-    Args:
-        text: Such as `openai:gpt-4.1-mini`, `openai:Qwen3-32B@http://gpu:8000/v1?structured=tool`,
-            `local`.
-        kind: The expected kind.
-        where: The origin of the text, for messages.
-
-    Raises:
-        PlanError: It is invalid; the message has a suggestion.
+    """Parse a specification of a kind, such as `openai:gpt-4.1-mini`, `local` or
+    `openai:Qwen3-32B@http://gpu:8000/v1?structured=tool`. `where` is its origin, for messages.
+    Raises PlanError with a suggestion.
     """
     what = (f"{where}: " if where else "") + f'"{without_password(text)}"'
     providers = options_of(kind)

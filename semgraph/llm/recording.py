@@ -51,22 +51,16 @@ _LIMITS = ("logprobs", "yes_no", "yes_from", "min_output_tokens", "assumed")
 
 @dataclass(frozen=True)
 class RecordedAnswer:
-    """The recorded answer to one request.
-
-    Args:
-        step: The step that sent the request.
-        asks: The beginning of the last message, for readers.
-        parts: Short hashes of the request's parts by name: `rules`, `schema`, `parameters`, `rows`.
-        reply: The answer; for an error, the paid answer, if any. Only text, usage, seconds, finish
-            and log-probabilities are recorded.
-        error: Kind and message of the row's error, if any.
+    """The recorded answer to one request. Of a reply only text, usage, seconds, finish and
+    log-probabilities are recorded.
     """
 
-    step: str
-    asks: str
+    step: str  # that sent the request
+    asks: str  # the beginning of the last message, for readers
+    # short hashes of the request's `rules`, `schema`, `parameters` and `rows`
     parts: Mapping[str, str]
-    reply: Reply
-    error: tuple[str, str] | None = None
+    reply: Reply  # for an error, the paid answer, if any
+    error: tuple[str, str] | None = None  # kind and message of the row's error
 
     def line(self, fingerprint: str) -> dict[str, Any]:
         """The line of a recording that holds it."""
@@ -108,11 +102,7 @@ class Recording:
 
     @classmethod
     def read(cls, path: Path) -> Recording:
-        """Read a file.
-
-        Raises:
-            PlanError: It cannot be read, or is not a recording.
-        """
+        """Read a file. Raises PlanError if it cannot be read, or is not a recording."""
         try:
             lines = (
                 path.read_text(encoding="utf-8", errors="surrogatepass").rstrip("\n").split("\n")
@@ -239,14 +229,11 @@ _CHANGED = {
 
 
 class Recorded(CountsTokens, Free):
-    """Replays the answers of a recorded run, on any store.
+    """Replays the answers of a recorded run, from a file or from memory, on any store.
 
     A reply is `issued` and has its recorded tokens and seconds, so tables show those of the
     recorded run. It arrives at once and costs nothing; its `attempts` are 0, because nothing is
     sent. Recorded row errors are raised again.
-
-    Args:
-        recording: The file, or a recording in memory.
     """
 
     def __init__(self, recording: Path | str | Recording) -> None:
@@ -270,12 +257,9 @@ class Recorded(CountsTokens, Free):
         return self.recording.limits
 
     async def complete(self, request: Request) -> Reply:
-        """Return the recorded answer to an equal request.
-
-        Raises:
-            RowError: As recorded.
-            ModelUnavailable: No answer is recorded; the message names the difference from the
-                recorded requests.
+        """Return the recorded answer to an equal request, or raise the recorded RowError. Raises
+        ModelUnavailable if none is recorded; the message names the difference from the recorded
+        requests.
         """
         answers = self.recording.answers
         answer = answers.get(_key(request)) or answers.get(request.fingerprint)
@@ -291,11 +275,7 @@ class Recorded(CountsTokens, Free):
         return reply
 
     def now(self, name: str) -> datetime:
-        """The `$now` of a slice or wave, as recorded.
-
-        Raises:
-            ModelUnavailable: No time of that name was recorded.
-        """
+        """The `$now` of a slice or wave, as recorded. Raises ModelUnavailable if none is."""
         if name not in self.recording.now:
             raise ModelUnavailable(
                 f'{self._what} has no time of "{name}": the windows of the rows changed. ' + _REMEDY
@@ -351,11 +331,7 @@ def _call_id(request: Request) -> str:
 
 
 class RecordedEmbedder(CountsTokens, Free):
-    """Replays recorded vectors. Like recorded answers, they are counted and cost nothing.
-
-    Args:
-        recording: The file, or a recording in memory.
-    """
+    """Replays recorded vectors. Like recorded answers, they are counted and cost nothing."""
 
     def __init__(self, recording: Path | str | Recording) -> None:
         self.recording = _read(recording)
@@ -371,11 +347,7 @@ class RecordedEmbedder(CountsTokens, Free):
         return self.recording.dimensions
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
-        """Return the recorded vectors.
-
-        Raises:
-            ModelUnavailable: A text was not embedded during the recording.
-        """
+        """Return the recorded vectors. Raises ModelUnavailable for a text without one."""
         began = time.perf_counter()
         vectors = np.zeros((len(texts), self.recording.dimensions), np.float32)
         failed: dict[int, RowError] = {}

@@ -29,12 +29,7 @@ _LEAST_LOGPROB = -9999.0
 
 
 class UnreadableReply(Exception):
-    """A reply without an answer.
-
-    Args:
-        what: A description of the reply.
-        foreign: Whether it belongs to another protocol, such as an HTML page.
-    """
+    """A reply without an answer. `foreign`: it belongs to another protocol, such as an HTML page."""
 
     def __init__(self, what: str, *, foreign: bool = False) -> None:
         self.foreign = foreign
@@ -333,12 +328,9 @@ def _typed(value: Any, types: Mapping[str, Callable[[Any], Any]]) -> tuple[dict[
 
 
 def checked_reply(endpoint: Any, request: Request, reply: Any) -> Reply:
-    """A reply with the types that `Reply` promises.
-
-    Raises:
-        RowError: The answer was truncated; or a member has another type or an impossible value: the
-            valid ones are counted.
-        EngineError: The value is no `Reply`.
+    """A reply with the types that `Reply` promises. Raises RowError for a truncated answer, and for
+    a member of another type or with an impossible value: the valid ones are counted. Raises
+    EngineError for a value that is no `Reply`.
     """
     if not isinstance(reply, Reply):
         raise EngineError(f"{_of(endpoint)}.complete returned {reply!r:.80}, not a Reply")

@@ -273,18 +273,13 @@ class Setting:
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings of a run. Make one with `load`.
+    """All settings of a run. Make one with `load`."""
 
-    Args:
-        values: Every key of `semgraph.toml` that has a value, dotted (`limits.rpm`,
-            `models.small`), with its origin. Models are `ModelSpec`s, paths are absolute.
-        environment: The variables that endpoints may read (keys, addresses).
-        cwd: The directory in which relative paths are resolved.
-    """
-
+    # by dotted key (`limits.rpm`, `models.small`); models are `ModelSpec`s, paths absolute
     values: Mapping[str, Setting]
+    # the variables that endpoints may read (keys, addresses)
     environment: Mapping[str, str] = field(repr=False)
-    cwd: Path
+    cwd: Path  # in which relative paths are resolved
 
     @classmethod
     def load(

@@ -185,17 +185,11 @@ class Price(Protocol):
 
 @dataclass(frozen=True)
 class FlatPrice:
-    """Fixed prices, in dollars per million tokens.
+    """Fixed prices, in dollars per million tokens."""
 
-    Args:
-        prompt: Price of prompt tokens that were not cached.
-        completion: Price of tokens of the answer.
-        cached: Price of cached prompt tokens; None: as `prompt`.
-    """
-
-    prompt: float
+    prompt: float  # of tokens that were not cached
     completion: float = 0.0
-    cached: float | None = None
+    cached: float | None = None  # None: as `prompt`
 
     @classmethod
     def parse(cls, text: str, least: int = 1) -> FlatPrice:
@@ -264,11 +258,8 @@ class _ListPrice:
 
 @lru_cache(maxsize=64)
 def price_of(model: str, base_url: str | None = None, service: Service = OPENAI) -> Price | None:
-    """The price of a model at an address; at that of its service, by the service's name.
-
-    Returns:
-        None if no price is known: the list lacks the model or the endpoint. An unknown price is
-        never 0.
+    """The price of a model at an address; at that of its service, by the service's name. None: the
+    list lacks the model or the endpoint. An unknown price is never 0.
     """
     from genai_prices.data_snapshot import get_snapshot
 

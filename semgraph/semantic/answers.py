@@ -82,15 +82,8 @@ def outcomes(node: Semantic, table: pa.Table) -> list[Outcome]:  # noqa: ARG001
 def with_row_schemas(
     node: SemMap, forms: Sequence[str | None], prompts: Sequence[int]
 ) -> tuple[SemMap, list[int]]:
-    """The node with one prompt per answer schema of its rows, and the prompt number of each row.
-
-    Args:
-        node: A node with `schema`.
-        forms: The answer schema of each row, as JSON.
-        prompts: The number of each row's prompt in the node.
-
-    Raises:
-        DataError: A row has no valid schema.
+    """The node with one prompt per answer schema of its rows (`forms`, as JSON), and the prompt
+    number of each row. Raises DataError if a row has no valid schema.
     """
     numbers: dict[tuple[int, str], int] = {}
     prompts_by_schema: list[Prompt] = []
@@ -180,18 +173,10 @@ def numbers_of_rows(node: Semantic, left: pa.Table) -> list[Numbers]:
 def checked_numbers(
     node: Semantic, values: Mapping[str, Any], known: Numbers, note: Note, *, again: bool
 ) -> dict[str, Any]:
-    """The answers of a row with checked record numbers.
+    """The answers of a row with checked record numbers; answers without numbers are unchanged.
 
-    List entries with an unknown number are dropped where the plan says so. A list holds each number
-    once.
-
-    Args:
-        node: A sem_map whose answers refer to records.
-        values: The answers by name; answers without numbers are unchanged.
-        known: The numbers of the row's records.
-        note: Receives the dropped entries.
-        again: Whether a second request can correct a number. If not, all entries with unknown
-            numbers are dropped.
+    List entries with an unknown number are dropped where the plan says so, and all of them if no
+    second request can correct them (`again` is false). A list holds each number once.
 
     Raises:
         UnknownNumber: A number is unknown, and a second request may correct it or no entry is left.
@@ -629,17 +614,9 @@ _FIRST_WORD = re.compile(r"""[\s"'*_`(\[]*(\w+)(?!\w|['’/.-]\w|[ \t]+\w)""")
 
 
 def read_word(node: Semantic, words: Words, reply: Reply, yes_from: float) -> dict[str, Any]:
-    """The verdict of a one-word reply and, if available, the words' log-probabilities as
-    `logprobs`.
-
-    Args:
-        node: The node.
-        words: The possible answers.
-        reply: The reply.
-        yes_from: The least log-odds of the answer yes.
-
-    Raises:
-        Invalid: The reply is none of the words.
+    """The verdict of a one-word reply, which is yes from the log-odds `yes_from`, and, if
+    available, the words' log-probabilities as `logprobs`. Raises Invalid if the reply is none of
+    the words.
     """
     found = _FIRST_WORD.match(reply.text)
     matches = [word for word in words.words if found and found[1].lower() == word]

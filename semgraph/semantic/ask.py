@@ -50,14 +50,8 @@ async def refused(
 ) -> dict[int, str]:
     """The answers that fail a check: the check's message by the index of the answer.
 
-    Errors and pairs that do not match have no answers, so they are not checked.
-
-    Args:
-        node: The operator.
-        check: Its check.
-        answers: The answers of an implementation.
-        check_input: The other columns that the check reads, one row per answer.
-        now: The value of `$now`.
+    Errors and pairs that do not match have no answers, so they are not checked. `check_input` are
+    the other columns that the check reads, one row per answer.
     """
     places = _judged(node, answers)
     if not places:
@@ -120,29 +114,22 @@ def _ids_of(inputs: Sequence[Batch]) -> list[int] | None:
 
 @dataclass(frozen=True)
 class Answered:
-    """The result of a semantic operator.
+    """The result of a semantic operator."""
 
-    Args:
-        table: The result, with hidden columns.
-        failures: Failed rows; they are in the result, with NULLs, if `kept`.
-        kept: Whether failed rows stay in the result (`on_error: null`).
-        evidence: One row per item: `_m`, `left` and `right` (the columns that the prompt reads, as
-            JSON), the answers, `error`, `calls`.
-        rows_in: The number of answered rows (for sem_join: pairs).
-        stays: The input rows that are in the result, for operators that keep each row at most once.
-        input_rows: The input row of each answered row, if `evidence` lacks a row for some of them.
-        sources: For each row of the result its source rows: indices into the concatenated inputs.
-        about: For each item of `evidence` the rows in its question: indices as in `sources`.
-    """
-
-    table: pa.Table
-    failures: tuple[Failure, ...] = ()
-    kept: bool = False
+    table: pa.Table  # with hidden columns
+    failures: tuple[Failure, ...] = ()  # in the result, with NULLs, if `kept`
+    kept: bool = False  # `on_error: null`
+    # a row per item: `_m`, `left` and `right` (what the prompt reads, as JSON), the answers,
+    # `error`, `calls`
     evidence: pa.Table | None = None
-    rows_in: int = 0
+    rows_in: int = 0  # answered rows (for sem_join: pairs)
+    # input rows in the result, for operators that keep each row at most once
     stays: Sequence[int] = ()
+    # of each answered row, if `evidence` lacks a row for some of them
     input_rows: Sequence[int | None] | None = None
+    # of each row of the result: indices into the concatenated inputs
     sources: Sequence[tuple[int, ...]] = ()
+    # for each item of `evidence` the rows in its question: indices as in `sources`
     about: Sequence[tuple[int, ...]] = ()
 
     def of(self, inputs: Sequence[Batch]) -> Batch:
@@ -324,16 +311,9 @@ async def _checked(
     asking: Asking,
     retries: int,
 ) -> pa.Table:
-    """The answers. Those that fail the check, or that a class refuses, are requested again; after the
-    last retry they are errors.
-
-    Args:
-        node: The operator of the plan.
-        asked: The operator that the implementation answers.
-        rows: The items.
-        check_input: The other columns that the check reads, one row per item; None without a check.
-        asking: The implementation and its environment.
-        retries: The number of further requests.
+    """The answers of `asked`, the operator that the implementation answers. Those that fail the
+    check of `node`, or that a class refuses, are requested again; after `retries` further requests
+    they are errors. `check_input` are the other columns that the check reads, one row per item.
     """
     table = await _by_implementation(asked, rows, asking)
     table, messages = _by_classes(node, asked, rows, table)
@@ -365,10 +345,7 @@ def _by_classes(
     node: Answering, asked: Semantic, rows: Rows, table: pa.Table
 ) -> tuple[pa.Table, dict[int, str]]:
     """The answers as the classes of their prompts return them, and by index what a class says of
-    those that it refuses.
-
-    Raises:
-        PlanError: A validator raises an error that is no refusal.
+    those that it refuses. Raises PlanError if a validator raises an error that is no refusal.
     """
     prompts = asked.prompt.all
     if not any(prompt.validators for prompt in prompts):
@@ -480,14 +457,8 @@ def evidence(
     answers: pa.Table,
     rights: Sequence[str] = (),
 ) -> pa.Table:
-    """The evidence of an operator: the texts and the answer of each item.
-
-    Args:
-        left: The left input.
-        lefts: The left row of each item.
-        texts: The columns that the prompt reads from the left row, as JSON.
-        answers: The answer of each item.
-        rights: The columns that it reads from the right row, as JSON; () without a right input.
+    """The evidence of an operator: the answer of each item, with the columns that the prompt reads
+    from its left row (`texts`) and its right row (`rights`; () without a right input), as JSON.
     """
     input_rows = Batch.of_table(left).input_rows()
     columns: dict[str, Any] = {

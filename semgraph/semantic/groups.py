@@ -74,17 +74,11 @@ def _cast(scalar: Scalar, kind: pa.DataType) -> Scalar:
 
 
 class RowGroup(NamedTuple):
-    """A group of rows.
+    """A group of rows."""
 
-    Args:
-        rows: Its rows, in the order of the question.
-        first: The first of them in the input.
-        asked: Whether the model is asked about it.
-    """
-
-    rows: list[int]
-    first: int
-    asked: bool
+    rows: list[int]  # in the order of the question
+    first: int  # of them in the input
+    asked: bool  # whether the model is asked about it
 
 
 _Columns = dict[str, Any]

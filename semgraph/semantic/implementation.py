@@ -133,11 +133,9 @@ class Packed(Implementation[N]):
 def check_answer(
     node: Semantic, rows: Rows, table: pa.Table, implementation: object = None
 ) -> None:
-    """Check the table of an implementation. Errors name `implementation` and its file.
-
-    Raises:
-        EngineError: The schema is wrong, an item is missing, unknown or duplicated, or an item
-            lacks both verdict and error.
+    """Check the table of an implementation. Raises EngineError, which names the implementation and
+    its file: the schema is wrong, an item is missing, unknown or duplicated, or an item lacks both
+    verdict and error.
     """
     expected = answer_schema(node)
     wrong: str | None
@@ -208,12 +206,8 @@ class Blocked(EngineError):
 
 
 class Watched:
-    """A coroutine of `answer` with the time of its longest step. Await it for the result.
-
-    Args:
-        call: The coroutine.
-        implementation: The implementation, for errors.
-        step: The step, for errors.
+    """A coroutine of `answer` with the time of its longest step. Await it for the result. Errors
+    name the implementation and the step.
     """
 
     def __init__(
@@ -223,10 +217,8 @@ class Watched:
         self.longest = 0.0
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        """Run the coroutine step by step, and time the steps.
-
-        Raises:
-            EngineError: It raised an error that is not semgraph's; the message names file and line.
+        """Run the coroutine step by step, and time the steps. Raises EngineError for an error that
+        is not semgraph's; the message names file and line.
         """
         if not hasattr(self._call, "send"):
             raise EngineError(
@@ -260,10 +252,8 @@ class Watched:
             began = time.perf_counter()
 
     async def ended(self) -> Any:
-        """The result of a coroutine that ran without other tasks in the event loop.
-
-        Raises:
-            Blocked: It blocked the event loop for longer than LONGEST.
+        """The result of a coroutine that ran without other tasks in the event loop. Raises Blocked
+        if it blocked the event loop for longer than LONGEST.
         """
         result = await self
         if self.longest > LONGEST:
@@ -304,11 +294,8 @@ def seconds_without_processor() -> float:
 async def watched(
     implementation: Implementation[Any], node: Semantic, rows: Rows, ctx: Context
 ) -> pa.Table:
-    """The answers of an implementation; logs a warning if it blocked the event loop.
-
-    Raises:
-        EngineError: It raised an error that is not semgraph's; the message names step, file and
-            line.
+    """The answers of an implementation; logs a warning if it blocked the event loop. Raises
+    EngineError for an error that is not semgraph's; the message names step, file and line.
     """
     call = Watched(implementation.answer(node, rows, ctx), implementation, node.step)
     table: pa.Table = await call
@@ -335,11 +322,8 @@ def line_in(file: str, error: BaseException | None) -> str:
 def estimated(
     implementation: Implementation[Any], node: Semantic, rows: RowEstimate, seen: Observed | None
 ) -> Cost:
-    """The implementation's estimate.
-
-    Raises:
-        EngineError: The implementation raised, or its result is no `Cost` of numbers of at least 0.
-            The message names the implementation and its file.
+    """The implementation's estimate. Raises EngineError, which names the implementation and its
+    file, if it raised, or if its result is no `Cost` of numbers of at least 0.
     """
     step = f"step {node.step}: " if node.step else ""
     try:

@@ -29,19 +29,12 @@ from semgraph.semantic import ask
 
 
 class Pair(NamedTuple):
-    """A candidate pair.
+    """A candidate pair."""
 
-    Args:
-        left: Its left row.
-        right: Its right row.
-        owner: The partition in which both rows are compared.
-        question: The number of its question. Pairs with equal texts share one.
-    """
-
-    left: int
-    right: int
-    owner: str
-    question: int = -1
+    left: int  # a row number
+    right: int  # a row number
+    owner: str  # the partition in which both rows are compared
+    question: int = -1  # its number; pairs with equal texts share one
 
 
 async def sem_join(node: SemJoin, inputs: Sequence[pa.Table], asking: ask.Asking) -> ask.Answered:

@@ -35,19 +35,12 @@ from semgraph.semantic.implementation import Implementation, N, PerItem
 
 
 def read_labels(node: Semantic, rows: Rows, path: str) -> tuple[Rows, list[bool]]:
-    """The labelled rows of a CSV, JSON lines or Parquet file, and for each whether the answer is yes.
+    """The labelled rows of a CSV, JSON lines or Parquet file, and for each whether the answer is
+    yes.
 
-    The file has the columns that the prompt reads (right columns of a join with the alias as
-    prefix, such as `c.name`), the column that selects one of several prompts, and the label: `keep`
-    for a sem_filter, `match` for a sem_join.
-
-    Args:
-        node: The node.
-        rows: Its rows, which define the types of the columns.
-        path: The file.
-
-    Raises:
-        PlanError: The file cannot be read, lacks a column, or has a value of another type.
+    The file has the columns that the prompt reads, with the types of `rows` (right columns of a
+    join with the alias as prefix, such as `c.name`), the column that selects one of several
+    prompts, and the label: `keep` for a sem_filter, `match` for a sem_join. Raises PlanError.
     """
     file = _File(node, path)
     verdict = verdict_field(node)
@@ -151,14 +144,10 @@ class Curve(NamedTuple):
 
 def fitted(scores: Sequence[float], labels: Sequence[bool]) -> Curve:
     """The curve that separates the scores of both answers, modelled as two normal distributions of
-    equal variance (Fisher, 1936).
+    equal variance (Fisher, 1936). Both answers must occur in `labels`.
 
     With about twenty labels it is closer to the best curve than logistic regression, which does not
     assume normal distributions.
-
-    Args:
-        scores: The scores of labelled items.
-        labels: Whether the answer of each item is yes; both answers must occur.
 
     >>> curve = fitted([-1.0, 0.5, 1.0, 4.0, 5.0, 6.0], [False, False, False, True, True, True])
     >>> curve.log_odds(2.0) < 0 < curve.log_odds(3.0)
@@ -243,10 +232,8 @@ class ByLogOdds(PerItem[N]):
 
     async def verdicts(self, node: N, rows: Rows, ctx: Context) -> list[Outcome]:
         """The outcome of each item: the verdict and, under `score`, the calibrated log-odds of yes.
-
-        Raises:
-            PlanError: The labels cannot be used.
-            ModelUnavailable: The endpoint returns no log-probabilities.
+        Raises PlanError if the labels cannot be used, and ModelUnavailable if the endpoint returns
+        no log-probabilities.
         """
         verdict = verdict_field(node)
         assert verdict is not None

@@ -44,11 +44,8 @@ Placeholders = Sequence[tuple[str, str]]
 
 
 class Records:
-    """The rows of a table as texts and records of their prompts. Each is made once.
-
-    Args:
-        table: The rows.
-        placeholders: The placeholders of each prompt.
+    """The rows of a table as texts and records of their prompts, by the placeholders of each
+    prompt. Each is made once.
     """
 
     def __init__(self, table: pa.Table, placeholders: Sequence[Placeholders]) -> None:
@@ -169,16 +166,12 @@ class PromptHeader:
     def of(
         cls, template: str, prompt: Prompt, answer: AnswerSchema, listed: str = "", **values: Any
     ) -> PromptHeader:
-        """The header from a template in `templates/`.
+        """The header from a template in `templates/`; `values` are its texts that neither prompt
+        nor answer provides. `listed` is the key of the list that has an answer for each item; "":
+        the reply is one answer.
 
-        Args:
-            template: The template's name. A template is a complete request: `{name}` stands for a
-                text, `[[name: ...]]` for a part that is omitted if the text is empty. Empty
-                paragraphs are omitted.
-            prompt: The prompt.
-            answer: The answer about an item.
-            listed: The key of the list that has an answer for each item; "": the reply is one answer.
-            values: The texts of the template that neither prompt nor answer provides.
+        A template is a complete request: `{name}` stands for a text, `[[name: ...]]` for a part
+        that is omitted if the text is empty. Empty paragraphs are omitted.
         """
         values |= {"rules": prompt.rules, "examples": prompt.examples.strip()}
         values |= {"question": question(prompt.item), "glossary": answer.glossary}
@@ -515,10 +508,8 @@ class PromptBuilder(ABC):
         return replace(header, schema={}, words=words.words, examples=words.examples)
 
     def accept_word(self, work: Work, reply: Reply | RowError, words: Words) -> list[Work]:
-        """Read a one-word reply.
-
-        Raises:
-            ModelUnavailable: Log-probabilities are needed, and the endpoint returns none.
+        """Read a one-word reply. Raises ModelUnavailable if log-probabilities are needed, and the
+        endpoint returns none.
         """
         if self.needs_logprobs and not getattr(reply, "logprobs", ()):
             refused = isinstance(reply, RowError) and "logprob" in str(reply).lower()
@@ -749,11 +740,8 @@ def sampled(request: Request, number: int, temperature: float) -> Request:
 
 
 def answer_text(reply: Reply | RowError, *, cut: bool = False) -> str:
-    """The text of a reply.
-
-    Raises:
-        Invalid: It is truncated, or the endpoint reports it as invalid.
-        RowError: The request failed, or the model refused.
+    """The text of a reply. Raises Invalid if it is truncated, or the endpoint reports it as
+    invalid; RowError if the request failed, or the model refused.
     """
     if isinstance(reply, RowError):
         if reply.kind in ("truncated", "invalid"):

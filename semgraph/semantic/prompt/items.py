@@ -200,14 +200,7 @@ class RowPrompts(ItemPrompts):
 
 
 class SamplePrompts(RowPrompts):
-    """The reference's request for each row, several times.
-
-    Args:
-        ctx: The context.
-        node: The node.
-        rows: The items.
-        temperature: The temperature of the requests.
-    """
+    """The reference's request for each row, several times, at a temperature."""
 
     def __init__(self, ctx: NodeCalls, node: Semantic, rows: Rows, temperature: float) -> None:
         super().__init__(ctx, node, rows)
