@@ -208,12 +208,9 @@ def paths(model: CatalogueModel, env: Mapping[str, str] | None = None) -> tuple[
     return tuple(models_dir(env) / model.name / file.name for file in model.files)
 
 
-def on_disk(model: str | CatalogueModel, env: Mapping[str, str] | None = None) -> bool:
+def on_disk(model: CatalogueModel, env: Mapping[str, str] | None = None) -> bool:
     """Whether all files of a model are on disk with their sizes. Downloads verify the digests."""
-    entry = find(model) if isinstance(model, str) else model
-    return all(
-        file.complete(path) for path, file in zip(paths(entry, env), entry.files, strict=True)
-    )
+    return all(map(ModelFile.complete, model.files, paths(model, env)))
 
 
 # Called with (bytes so far, total bytes, source). It may raise to stop the download; a later one
@@ -238,10 +235,10 @@ class SourceFailed(Exception):
 
 
 def pull(
-    model: str | CatalogueModel,
+    model: CatalogueModel,
     source: str | Path | None = None,
     *,
-    progress: Progress | None = None,
+    progress: Progress = lambda *_: None,
     env: Mapping[str, str] | None = None,
 ) -> tuple[Path, ...]:
     """Download a model's missing files, and return the paths of all files.
@@ -249,37 +246,32 @@ def pull(
     `source` replaces the sources of the catalogue: a URL, or a file; for a model with several files
     their folder, or a URL that ends in `/`.
 
-    Raises:
-        PlanError: No model has that name.
-        ModelUnavailable: No source has the right bytes, the disk is full, or `SEMGRAPH_OFFLINE`
-            forbids downloads.
+    Raises ModelUnavailable if no source has the right bytes, the disk is full, or
+    `SEMGRAPH_OFFLINE` forbids downloads.
     """
-    wanted = find(model) if isinstance(model, str) else model
-    targets = paths(wanted, env)
-    report = progress or (lambda _done, _total, _source: None)
-    if on_disk(wanted, env):
+    targets = paths(model, env)
+    if on_disk(model, env):
         return targets
     if offline(env) and (source is None or _is_url(source)):
         raise ModelUnavailable(
-            f"{wanted.name} is not on this machine, and SEMGRAPH_OFFLINE forbids downloads. Unset it, or copy "
-            f"{_names(wanted)} to this machine: semgraph model pull {wanted.name} --from PATH"
+            f"{model.name} is not on this machine, and SEMGRAPH_OFFLINE forbids downloads. Unset it, or copy "
+            f"{_names(model)} to this machine: semgraph model pull {model.name} --from PATH"
         )
-    with _locked(wanted, env, report):
+    with _locked(model, env, progress):
         before = 0
-        for file, target in zip(wanted.files, targets, strict=True):
+        for file, target in zip(model.files, targets, strict=True):
             if not file.complete(target):
-                _pull_file(wanted, file, target, source, before, report)
+                _pull_file(model, file, target, source, before, progress)
             before += file.size
     return targets
 
 
-def remove(model: str | CatalogueModel, *, env: Mapping[str, str] | None = None) -> int:
+def remove(model: CatalogueModel, *, env: Mapping[str, str] | None = None) -> int:
     """Delete a model's complete and partial files, and return the number of freed bytes."""
-    wanted = find(model) if isinstance(model, str) else model
-    folder = models_dir(env) / wanted.name
+    folder = models_dir(env) / model.name
     if not folder.exists():
         return 0
-    with _locked(wanted, env, lambda _done, _total, _source: None):
+    with _locked(model, env):
         freed = _bytes_in(folder)
         shutil.rmtree(folder)
     return freed
@@ -527,7 +519,7 @@ def _require_space(model: CatalogueModel, file: ModelFile, part: Path) -> None:
 
 @contextmanager
 def _locked(
-    model: CatalogueModel, env: Mapping[str, str] | None, report: Progress
+    model: CatalogueModel, env: Mapping[str, str] | None, report: Progress = lambda *_: None
 ) -> Iterator[None]:
     """Exclusive access for one process; the others wait and report the progress of the first."""
     import filelock

@@ -20,7 +20,6 @@ from semgraph.llm.base import Embeddings, Usage, Vectors, comparable
 from semgraph.llm.catalogue import (
     DEFAULT_EMBEDDER,
     CatalogueModel,
-    Progress,
     find,
     offline,
     on_disk,
@@ -169,13 +168,11 @@ class LocalEmbedder(_Embedder):
         model: str = DEFAULT_EMBEDDER,
         threads: int | None = None,
         *,
-        progress: Progress | None = None,
         env: Mapping[str, str] | None = None,
     ) -> None:
         self.model = find(model, "embedder")
         super().__init__(f"local:{self.model.name}", env)
         self.threads = threads or default_threads()
-        self._progress = progress
         self._tokenizer: Tokenizer | None = None
 
     async def dimensions(self) -> int:
@@ -210,7 +207,7 @@ class LocalEmbedder(_Embedder):
         try:
             import onnxruntime
 
-            weights, _ = fetched(self.model, cancelled, self._progress, self._env)
+            weights, _ = fetched(self.model, cancelled, self._env)
             self._tokenizer = _tokenizer(self.model, self._env)
         except ImportError as error:
             raise missing_extra(self.name) from error
