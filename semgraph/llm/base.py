@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import takewhile
 from typing import Any, Literal, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
@@ -125,6 +126,11 @@ class Request:
     ahead: bool = field(default=False, compare=False)
 
     @property
+    def static(self) -> int:
+        """The number of system messages at its beginning."""
+        return len(list(takewhile(lambda message: message.role == "system", self.messages)))
+
+    @property
     def seed(self) -> int:
         """The seed of a draw, for endpoints that take one."""
         return self.trial * _SAMPLES + self.sample if self.sample else self.trial
@@ -134,9 +140,10 @@ class Request:
         """SHA-256 of everything that determines the answer, except the model, which the journal
         adds. A role only chooses the model.
         """
+        messages = [(m.role, m.content) for m in self.messages]
         body: list[Any] = [
             "default",
-            [(m.role, m.content) for m in self.messages],
+            messages,
             self.schema,
             self.max_tokens,
             self.params,
@@ -351,11 +358,14 @@ class Embedder(Protocol):
 
 
 class Free:
-    """A model or an embedder without costs: it runs locally, or replays."""
+    """A model or an embedder without costs and connections: it runs locally, or replays."""
 
     def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
         """Zero."""
         return 0.0
+
+    async def aclose(self) -> None:
+        """Do nothing."""
 
 
 class _Either(LLM, Embedder, Protocol):

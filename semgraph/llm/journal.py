@@ -128,12 +128,6 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     database.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
 
 
-def key_in_partition(key: bytes, partition: str | bytes) -> bytes:
-    """The key of an answer or vector within a partition, as stored."""
-    stored = partition.encode() if isinstance(partition, str) else partition
-    return hashlib.blake2b(key + stored, digest_size=16).digest()
-
-
 def shrink(database: sqlite3.Connection) -> None:
     """Free the space of deleted rows, and overwrite the log, which may still hold them."""
     database.execute("PRAGMA incremental_vacuum").fetchall()
@@ -146,7 +140,7 @@ _AGAIN = "then run again: earlier answers are kept"
 
 def problem(error: sqlite3.Error, path: Path) -> SemgraphError:
     """The error to raise for an SQLite error."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    code = _code(error)
     if code == sqlite3.SQLITE_FULL:
         what = f"{path}: the disk is full, so answers cannot be recorded. Free some space, {_AGAIN}"
     elif code == sqlite3.SQLITE_IOERR:
@@ -156,7 +150,7 @@ def problem(error: sqlite3.Error, path: Path) -> SemgraphError:
             f"{path} is damaged or not a journal ({error}); it was not changed. Move it away to begin a new one: "
             "no store depends on it, but its answers are paid for again"
         )
-    elif code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+    elif is_locked(error):
         return JournalLocked(f"{path}: another process keeps the journal locked. End it, {_AGAIN}")
     elif code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
         what = f"{path}: the journal cannot be written ({error}). {_CHOOSE}"
@@ -264,10 +258,11 @@ def _written(database: sqlite3.Connection, statements: Sequence[Statement]) -> A
 
 def is_locked(error: sqlite3.Error) -> bool:
     """Whether the error means that another connection locks the file."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (
-        sqlite3.SQLITE_BUSY,
-        sqlite3.SQLITE_LOCKED,
-    )
+    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _code(error: sqlite3.Error) -> int:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 def size_on_disk(path: Path) -> int:
@@ -344,7 +339,6 @@ class Journal:
         self, path: Path | str, keep_days: float | None = None, patience: float = _LOCK_SECONDS
     ) -> None:
         self.path = Path(path)
-        self._patience = patience
         self._database = open_journal(self.path, patience)
         self._commits = GroupCommit(self._database, lambda error: problem(error, self.path))
         self._closed = False
@@ -352,16 +346,14 @@ class Journal:
         try:
             if keep_days is not None:
                 before = time.time() - keep_days * 86400
-                deleted = self._now(partial(self._delete, before, None))
+                deleted = self._now(partial(self._delete, before, None), patience)
                 if any(deleted):
-                    self._now(partial(shrink, self._database))
-                    self.notes.append(
-                        f"{counted(*deleted)} deleted, older than keep_days = {keep_days}"
-                    )
+                    self._now(partial(shrink, self._database), patience)
+                    note = f"{counted(*deleted)} deleted, older than keep_days = {keep_days}"
+                    self.notes.append(note)
         except BaseException:
             self._database.close()
             raise
-        self._patience = _LOCK_SECONDS
 
     async def find(self, request: Request, model: str, scope: str = "") -> Reply | None:
         """The newest answer to an equal request of the same partition to this model in this scope,
@@ -404,35 +396,27 @@ class Journal:
         """The recorded vectors of these texts within their partitions, each of shape (dimensions,)."""
         keys = {_vector_key(text, model): text for text in texts}
         sql = "SELECT vector FROM vectors WHERE key = ?"
-        rows = await self._soon(
-            lambda: [
-                (text, self._database.execute(sql, (key,)).fetchone()) for key, text in keys.items()
-            ]
-        )
+
+        def find() -> list[Any]:
+            return [self._database.execute(sql, (key,)).fetchone() for key in keys]
+
+        rows = zip(keys.values(), await self._soon(find), strict=True)
         return {text: np.frombuffer(row[0], dtype="<f4") for text, row in rows if row}
 
     async def record_vectors(self, vectors: Mapping[OwnText, Vectors], model: str) -> None:
         """Record the vectors of texts of partitions. Raises as `record` does."""
-        now = time.time()
-        rows = [
-            (
-                _vector_key(text, model),
-                model,
-                _text(text.partition),
-                now,
-                vector.astype("<f4").tobytes(),
-            )
-            for text, vector in vectors.items()
-        ]
-        await asyncio.shield(self._commits.add([(_INSERT_VECTOR, row) for row in rows]))
+        now, rows = time.time(), list[Statement]()
+        for text, vector in vectors.items():
+            key, partition = _vector_key(text, model), _text(text.partition)
+            row = (key, model, partition, now, vector.astype("<f4").tobytes())
+            rows.append((_INSERT_VECTOR, row))
+        await asyncio.shield(self._commits.add(rows))
 
     def exchange(self, call_id: str) -> Exchange | None:
         """The request and reply of one call, or None if the journal does not have it (any more)."""
-        columns = (
-            f"{_REPLY}, request, attempts, model, scope, partition, step, created, r.text, s.text"
-        )
+        more = "request, attempts, model, scope, partition, step, created, r.text, s.text"
         joins = "LEFT JOIN texts r ON r.hash = rules LEFT JOIN texts s ON s.hash = answers.schema"
-        sql = f"SELECT {columns} FROM answers {joins} WHERE call_id = ?"
+        sql = f"SELECT {_REPLY}, {more} FROM answers {joins} WHERE call_id = ?"
         row = self._now(lambda: self._database.execute(sql, (call_id,)).fetchone())
         return None if row is None else _exchange(row)
 
@@ -530,9 +514,9 @@ class Journal:
             await asyncio.sleep(_LOCK_PAUSE)
         return done[0]
 
-    def _now(self, action: Callable[[], T]) -> T:
+    def _now(self, action: Callable[[], T], patience: float = _LOCK_SECONDS) -> T:
         """Run an action outside of an event loop: it blocks while another process locks the file."""
-        until = time.monotonic() + self._patience
+        until = time.monotonic() + patience
         while not (done := self._tried(action, until)):
             time.sleep(_LOCK_PAUSE)
         return done[0]
@@ -605,25 +589,27 @@ class Journalled(Wrapper):
 
 def answer_key(request: Request, model: str, scope: str) -> bytes:
     """The key of an answer, from the request, the model, the scope and the partition."""
-    key = hashlib.blake2b(
-        f"{request.fingerprint}\n{model}\n{scope}".encode(), digest_size=16
-    ).digest()
-    return key_in_partition(key, _text(request.partition))
+    return _key(f"{request.fingerprint}\n{model}\n{scope}", request.partition)
 
 
 def _vector_key(text: OwnText, model: str) -> bytes:
-    key = hashlib.blake2b(
-        f"{model}\n{text.text}".encode("utf-8", "surrogatepass"), digest_size=16
-    ).digest()
-    return key_in_partition(key, _text(text.partition))
+    return _key(f"{model}\n{text.text}", text.partition)
+
+
+def _key(text: str, partition: str) -> bytes:
+    """The stored key of an answer or vector: of its content, then of its partition."""
+    content, owner = (each.encode("utf-8", "surrogatepass") for each in (text, partition))
+    return _digest(_digest(content) + owner)
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 @lru_cache(maxsize=512)
 def _hashed(text: str) -> tuple[bytes, str | bytes]:
     """The key of a shared text in the table of texts, and the text as stored."""
-    stored = _text(text)
-    raw = stored if isinstance(stored, bytes) else stored.encode()
-    return hashlib.blake2b(raw, digest_size=16).digest(), stored
+    return _digest(text.encode("utf-8", "surrogatepass")), _text(text)
 
 
 def _text(text: str) -> str | bytes:
@@ -643,20 +629,14 @@ def _answer_rows(
     request: Request, reply: Reply, model: str, scope: str
 ) -> tuple[list[tuple[Any, ...]], tuple[Any, ...]]:
     """The rows to write: the shared texts (system messages and schema), and the answer."""
-    messages = request.messages
-    first = next(
-        (i for i, message in enumerate(messages) if message.role != "system"), len(messages)
-    )
+    messages, first = request.messages, request.static
     rules = _hashed(json.dumps([message.content for message in messages[:first]]))
     schema = _hashed(request.schema)
     rest = [(message.role, message.content) for message in messages[first:]]
-    more = (
-        [request.words, request.sample] if request.sample else [request.words] * bool(request.words)
-    )
-    own = json.dumps(
-        [request.role, request.max_tokens, request.params, request.trial, rest, *more],
-        ensure_ascii=False,
-    )
+    fields = [request.role, request.max_tokens, request.params, request.trial, rest]
+    fields += [request.words] if request.words or request.sample else []
+    fields += [request.sample] if request.sample else []
+    own = json.dumps(fields, ensure_ascii=False)
     usage = f"{reply.usage.prompt} {reply.usage.cached} {reply.usage.completion}"
     answer = (
         answer_key(request, model, scope), reply.call_id, model, scope, _text(request.partition), request.step,

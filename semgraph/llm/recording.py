@@ -14,7 +14,6 @@ so two recordings differ only where their answers differ:
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import time
@@ -46,6 +45,7 @@ from semgraph.privacy import write_private
 
 VERSION = 1
 _EXCERPT = 80
+_FIRST_LIMITS = ("context_tokens", "max_output_tokens", "in_flight")
 _LIMITS = ("logprobs", "yes_no", "yes_from", "min_output_tokens", "assumed")
 
 
@@ -104,55 +104,40 @@ class Recording:
     def read(cls, path: Path) -> Recording:
         """Read a file. Raises PlanError if it cannot be read, or is not a recording."""
         try:
-            lines = (
-                path.read_text(encoding="utf-8", errors="surrogatepass").rstrip("\n").split("\n")
-            )
+            text = path.read_text(encoding="utf-8", errors="surrogatepass")
         except OSError as error:
             hint = 'make one: Session(llm="local").run(PLAN, record_to=FILE); or use a model: llm="local", --llm local'
             raise PlanError(
                 f"no recording can be read at {path}", there=error.strerror, hint=hint
             ) from error
         recording = cls()
-        for number, line in enumerate(lines, start=1):
+        for number, line in enumerate(text.rstrip("\n").split("\n"), start=1):
             try:
                 recording._take(json.loads(line), first=number == 1)
-            except (ValueError, KeyError, TypeError, binascii.Error) as error:
-                there = f"{type(error).__name__}: {error}"
-                raise PlanError(
-                    Problem(
-                        "not a line of a recording", None, Position(str(path), number, 1), there
-                    )
-                ) from error
+            except (ValueError, KeyError, TypeError) as error:
+                what, there = "not a line of a recording", f"{type(error).__name__}: {error}"
+                place = Position(str(path), number, 1)
+                raise PlanError(Problem(what, None, place, there)) from error
         return recording
 
     def _lines(self) -> Iterator[dict[str, Any]]:
+        limits, usual = vars(self.limits), vars(Limits())
         yield {
             "recording": VERSION,
             "model": self.model,
-            "limits": [
-                self.limits.context_tokens,
-                self.limits.max_output_tokens,
-                self.limits.in_flight,
-            ],
-            **{
-                name: value
-                for name in _LIMITS
-                if (value := getattr(self.limits, name)) != getattr(Limits(), name)
-            },
+            "limits": [limits[name] for name in _FIRST_LIMITS],
+            **{name: limits[name] for name in _LIMITS if limits[name] != usual[name]},
             "embedder": self.embedder,
             "dimensions": self.dimensions,
             "date": self.date,
             "now": {name: self.now[name].isoformat() for name in sorted(self.now)},
         }
-        for fingerprint, answer in sorted(
-            self.answers.items(), key=lambda item: (item[1].step, item[1].asks, item[0])
-        ):
-            yield answer.line(fingerprint)
+        places = {key: (answer.step, answer.asks, key) for key, answer in self.answers.items()}
+        for fingerprint in sorted(self.answers, key=places.__getitem__):
+            yield self.answers[fingerprint].line(fingerprint)
         for text in sorted(self.vectors):
-            yield {
-                "embeds": text,
-                "vector": base64.b64encode(self.vectors[text].astype("<f4").tobytes()).decode(),
-            }
+            vector = base64.b64encode(self.vectors[text].astype("<f4").tobytes())
+            yield {"embeds": text, "vector": vector.decode()}
         for text, error in sorted(self.unembedded.items()):
             yield {"embeds": text, "error": list(error)}
 
@@ -170,9 +155,8 @@ class Recording:
         elif "embeds" in line:
             vector = np.frombuffer(base64.b64decode(line["vector"], validate=True), dtype="<f4")
             if len(vector) != self.dimensions:
-                raise ValueError(
-                    f"the vector has {len(vector)} dimensions, the head says {self.dimensions}"
-                )
+                what = f"the vector has {len(vector)} dimensions"
+                raise ValueError(f"{what}, the head says {self.dimensions}")
             self.vectors[line["embeds"]] = vector.astype(np.float32)
         else:
             reply = Reply(
@@ -183,29 +167,19 @@ class Recording:
                 logprobs=tuple(line.get("logprobs", ())),
             )
             error = (line["error"][0], line["error"][1]) if "error" in line else None
-            self.answers[line["answer"]] = RecordedAnswer(
-                line["step"], line["asks"], line["parts"], reply, error
-            )
+            answer = RecordedAnswer(line["step"], line["asks"], line["parts"], reply, error)
+            self.answers[line["answer"]] = answer
 
 
 def parts(request: Request) -> dict[str, str]:
     """Short hashes of a request's parts. They name the difference if no recorded answer matches."""
-    static = next(
-        (i for i, m in enumerate(request.messages) if m.role != "system"), len(request.messages)
-    )
+    rules, rows = request.messages[: request.static], request.messages[request.static :]
+    parameters = ["default", request.max_tokens, request.params, request.trial]
     return {
-        "rules": _hash([m.content for m in request.messages[:static]]),
+        "rules": _hash([m.content for m in rules]),
         "schema": _hash(request.schema),
-        "parameters": _hash(
-            [
-                "default",
-                request.max_tokens,
-                request.params,
-                request.trial,
-                *filter(None, [request.words, request.sample]),
-            ]
-        ),
-        "rows": _hash([(m.role, m.content) for m in request.messages[static:]]),
+        "parameters": _hash([*parameters, *filter(None, [request.words, request.sample])]),
+        "rows": _hash([(m.role, m.content) for m in rows]),
     }
 
 
@@ -216,8 +190,11 @@ def excerpt(request: Request) -> str:
 
 
 def _hash(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return _sha256(json.dumps(value, ensure_ascii=False, separators=(",", ":")))[:12]
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 _CHANGED = {
@@ -282,9 +259,6 @@ class Recorded(CountsTokens, Free):
             )
         return self.recording.now[name]
 
-    async def aclose(self) -> None:
-        """Do nothing."""
-
     @property
     def _what(self) -> str:
         where = self.path.name if self.path else "in memory"
@@ -314,8 +288,7 @@ _REMEDY = (
 
 def _key(request: Request) -> str:
     """The key of an answer in a step with a model of its own."""
-    text = f"{request.step}\n{request.fingerprint}"
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return _sha256(f"{request.step}\n{request.fingerprint}")
 
 
 def _read(recording: Path | str | Recording) -> Recording:
@@ -324,10 +297,8 @@ def _read(recording: Path | str | Recording) -> Recording:
 
 def _call_id(request: Request) -> str:
     """The id of a replayed call. Equal requests of two partitions are two calls."""
-    if not request.partition:
-        return request.fingerprint[:32]
     text = f"{request.fingerprint}\n{request.partition}"
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return (_sha256(text) if request.partition else request.fingerprint)[:32]
 
 
 class RecordedEmbedder(CountsTokens, Free):
@@ -366,9 +337,6 @@ class RecordedEmbedder(CountsTokens, Free):
         seconds = time.perf_counter() - began
         return Embeddings(vectors, usage, calls=1, seconds=seconds, dollars=0.0, failed=failed)
 
-    async def aclose(self) -> None:
-        """Do nothing."""
-
 
 def bare_name(name: str) -> str:
     """The model in `openai:gpt-4.1-mini@http://host/v1?structured=tool`: `gpt-4.1-mini`."""
@@ -405,9 +373,8 @@ class Recorder:
 
     def write(self, path: Path | str) -> None:
         """Write the file. The date is that of the earliest `$now`."""
-        self.recording.date = (
-            min(self.recording.now.values()).date().isoformat() if self.recording.now else ""
-        )
+        if times := self.recording.now.values():
+            self.recording.date = min(times).date().isoformat()
         self.recording.write(Path(path))
 
 
