@@ -222,51 +222,48 @@ def bounded(tree: exp.Expr) -> exp.Expr:
     are too large.
     """
     for call in list(tree.find_all(*_SIZED)):
-        if isinstance(call, exp.Anonymous):
-            name = str(call.this).lower()
-        else:
-            name = call.sql(dialect=_DIALECT).partition("(")[0].lower()
+        named = call.name if isinstance(call, exp.Anonymous) else call.sql(dialect=_DIALECT)
+        name = named.partition("(")[0].lower()
         _refuse_product(call, name)
-        if isinstance(call, exp.Pad):
-            _bound(call, "expression", call.expression.copy(), name)
-        elif isinstance(call, exp.Repeat):
-            times = call.args["times"]
-            length = exp.func("greatest", exp.func("len", call.this.copy()), exp.Literal.number(1))
-            _bound(
-                call,
-                "times",
-                exp.Mul(this=exp.cast(exp.paren(times.copy()), "hugeint"), expression=length),
-                name,
-            )
-        elif isinstance(call, exp.GenerateSeries):
+        if isinstance(call, exp.GenerateSeries):
             _bound_series(call, name)
-        elif name in _RESIZING and len(call.expressions) > _RESIZING[name]:
-            _bound(
-                call, "expressions", call.expressions[_RESIZING[name]].copy(), name, _RESIZING[name]
-            )
         elif isinstance(call, exp.Format) or name in {"printf", "format"}:
             _bound_format(call, name)
+        elif (place := _place_of_size(call)) is not None:
+            _bound_size(call, name, place)
     return tree
+
+
+_Place = tuple[str, int | None]  # of an argument of a call: its key, and its index in a list
+
+
+def _place_of_size(call: exp.Expr) -> _Place | None:
+    """The argument that says how large the result is."""
+    if isinstance(call, exp.Pad | exp.Repeat):
+        return ("expression" if isinstance(call, exp.Pad) else "times"), None
+    index = _RESIZING.get(call.name.lower(), len(call.expressions))
+    return ("expressions", index) if index < len(call.expressions) else None
+
+
+def _at(call: exp.Expr, place: _Place) -> exp.Expr:
+    key, index = place
+    found: exp.Expr = call.args[key] if index is None else call.args[key][index]
+    return found
+
+
+def _series(call: exp.GenerateSeries) -> tuple[exp.Expr, exp.Expr, exp.Expr]:
+    """The start, the end and the step of a series."""
+    return call.args["start"], call.args["end"], call.args.get("step") or exp.Literal.number(1)
 
 
 def _size(call: exp.Expr) -> int:
     """The size of a call's result if it is written as numbers, otherwise 1."""
-    size: exp.Expr | None = None
     if isinstance(call, exp.GenerateSeries):
-        start, end, step = (
-            _number(call.args.get(name) or _ONE) for name in ("start", "end", "step")
-        )
+        start, end, step = map(_number, _series(call))
         known = start is not None and end is not None and step
-        return max((end - start) // step, 1) if known else 1  # type: ignore[operator]
-    if isinstance(call, exp.Anonymous):
-        index = _RESIZING.get(str(call.this).lower(), 0)
-        size = call.expressions[index] if 0 < index < len(call.expressions) else None
-    elif isinstance(call, exp.Pad | exp.Repeat):
-        size = call.expression if isinstance(call, exp.Pad) else call.args["times"]
-    return max((_number(size) if size is not None else None) or 1, 1)
-
-
-_ONE = exp.Literal.number(1)
+        return max(-((start - end) // step), 1) if known else 1  # type: ignore[operator]
+    place = _place_of_size(call)
+    return max((_number(_at(call, place)) if place else None) or 1, 1)
 
 
 def _refuse_product(call: exp.Expr, name: str) -> None:
@@ -304,45 +301,37 @@ def _number(tree: exp.Expr) -> int | None:
     return int(tree.this) if isinstance(tree, exp.Literal) and tree.is_int else None
 
 
-def _bound(call: exp.Expr, key: str, size: exp.Expr, name: str, index: int | None = None) -> None:
-    """Test `size` before the argument `key` is used."""
-    argument = call.args[key] if index is None else call.args[key][index]
-    number = _plain(argument)
-    if isinstance(number, exp.Literal):
-        text = _plain(call.this) if key == "times" else None
-        known = len(text.name) if isinstance(text, exp.Literal) else 1
-        if number.is_int and int(number.this) * known > MOST:
+def _bound_size(call: exp.Expr, name: str, place: _Place) -> None:
+    """Test a size before it is used: of `repeat` the number of times the length of the text."""
+    size = _at(call, place)
+    text = _plain(call.this) if isinstance(call, exp.Repeat) else exp.Literal.string("")
+    if isinstance(_plain(size), exp.Literal) and isinstance(text, exp.Literal):
+        if (_number(size) or 0) * len(text.name) > MOST:
             raise _too_large(name)
-        if text is None or isinstance(text, exp.Literal):
-            return
-    call.set(
-        key,
-        _unless(exp.GT(this=size, expression=exp.Literal.number(MOST)), argument.copy(), name),
-        index,
-    )
+        return
+    all_of_it = size.copy()
+    if isinstance(call, exp.Repeat):
+        length = exp.func("greatest", exp.func("len", call.this.copy()), exp.Literal.number(1))
+        all_of_it = exp.Mul(this=exp.cast(exp.paren(all_of_it), "hugeint"), expression=length)
+    too_large = exp.GT(this=all_of_it, expression=exp.Literal.number(MOST))
+    call.set(place[0], _unless(too_large, size.copy(), name), place[1])
 
 
 def _bound_series(call: exp.GenerateSeries, name: str) -> None:
     """Test that a series has at most `MOST` steps, in either direction."""
-    start, end = call.args["start"], call.args["end"]
-    step = call.args.get("step") or exp.Literal.number(1)
-    first, last, by = (_number(part) for part in (start, end, step))
-    if first is not None and last is not None and by is not None:
-        if by and (last - first) / by > MOST:
-            raise _too_large(name)
+    start, end, step = _series(call)
+    if _of_lengths(end) or None not in map(_number, (start, end, step)):
         return
+    first, last = exp.paren(start.copy()), exp.paren(end.copy())
 
     def behind(steps: int) -> exp.Expr:
         width = exp.Mul(this=exp.paren(step.copy()), expression=exp.Literal.number(steps))
-        return exp.paren(exp.Add(this=exp.paren(start.copy()), expression=width))
+        return exp.paren(exp.Add(this=first.copy(), expression=width))
 
     def beyond(less: type[exp.Binary]) -> exp.Expr:
-        pairs = [(exp.paren(start.copy()), exp.paren(end.copy())), (behind(MOST), exp.paren(end.copy())),
-                 (exp.paren(start.copy()), behind(1))]  # fmt: skip
-        return exp.and_(*(less(this=a, expression=b) for a, b in pairs))
+        pairs = ((first, last), (behind(MOST), last), (first, behind(1)))
+        return exp.and_(*(less(this=a.copy(), expression=b.copy()) for a, b in pairs))
 
-    if _of_lengths(end):
-        return
     call.set("end", _unless(exp.or_(beyond(exp.LT), beyond(exp.GT)), end.copy(), name))
 
 
@@ -359,19 +348,17 @@ def _of_lengths(tree: exp.Expr) -> bool:
 
 def _bound_format(call: exp.Expr, name: str) -> None:
     """Refuse or test widths with many digits and widths that are arguments."""
-    key, index = ("this", None) if isinstance(call, exp.Format) else ("expressions", 0)
-    arguments = call.args.get(key)
-    if not arguments:
+    place: _Place = ("this", None) if isinstance(call, exp.Format) else ("expressions", 0)
+    if not call.args.get(place[0]):
         return
-    text = arguments if index is None else arguments[index]
+    text = _at(call, place)
     if isinstance(text, exp.Literal):
         if _WIDE.search(text.name):
             raise _too_large(name)
         return
-    wide = exp.Anonymous(
-        this="regexp_matches", expressions=[text.copy(), exp.Literal.string(_SQL_WIDE)]
-    )
-    call.set(key, _unless(wide, text.copy(), name), index)
+    searched = [text.copy(), exp.Literal.string(_SQL_WIDE)]
+    wide = exp.Anonymous(this="regexp_matches", expressions=searched)
+    call.set(place[0], _unless(wide, text.copy(), name), place[1])
 
 
 def _unless(too_large: exp.Expr, value: exp.Expr, name: str) -> exp.Expr:
