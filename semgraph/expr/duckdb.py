@@ -12,7 +12,6 @@ import inspect
 import re
 import threading
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -577,7 +576,7 @@ def _untyped(kind: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 _EXECUTE = "EXECUTE statement"
-_KEPT = 256  # cached statements; each has its own cursor, so that equal table names do not collide
+Schemas = tuple[tuple[str, pa.Schema], ...]  # of tables, by their names
 
 
 class _Slot:
@@ -607,11 +606,12 @@ class Prepared:
     it, other threads run copies, so that none waits.
     """
 
-    def __init__(self, sql: str, like: Mapping[str, pa.Table]) -> None:
-        self._sql = sql
+    def __init__(self, sql: str, schemas: Schemas) -> None:
+        self._sql, self._schemas = sql, schemas
         self._lock = threading.Lock()
+        # a cursor of its own, so that equal table names do not collide
         self._cursor = connection().cursor()
-        self._slots = {name: _Slot(table.schema) for name, table in like.items()}
+        self._slots = {name: _Slot(schema) for name, schema in schemas}
         self._timed = _asks_now(sql)
         for name, slot in self._slots.items():
             self._cursor.register(name.strip('"'), slot)
@@ -629,7 +629,7 @@ class Prepared:
         """
         statement = f"{_EXECUTE}({NOW} := {_literal(now)})" if self._timed else self._parsed
         if not self._lock.acquire(blocking=False):
-            return Prepared(self._sql, tables).run(tables, now, cursors)
+            return Prepared(self._sql, self._schemas).run(tables, now, cursors)
         try:
             if cursors is not None:
                 cursors.append(self._cursor)
@@ -660,23 +660,12 @@ def _literal(now: datetime | None) -> str:
     )
 
 
-_statements: OrderedDict[tuple[Any, ...], Prepared] = OrderedDict()
-_lock = threading.Lock()
+_cached = lru_cache(maxsize=256)(Prepared)
 
 
 def prepared(sql: str, tables: Mapping[str, pa.Table]) -> Prepared:
     """The cached statement over tables with these names and schemas. Raises duckdb.Error."""
-    key = (sql, *((name, table.schema) for name, table in tables.items()))
-    with _lock:
-        statement = _statements.get(key)
-        if statement is not None:
-            _statements.move_to_end(key)
-            return statement
-    made = Prepared(sql, tables)
-    with _lock:
-        if len(_statements) >= _KEPT:
-            _statements.popitem(last=False)
-        return _statements.setdefault(key, made)
+    return _cached(sql, tuple((name, table.schema) for name, table in tables.items()))
 
 
 @lru_cache(maxsize=4096)
