@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from semgraph.errors import Fault
-from semgraph.expr.duckdb import prepared, connection, type_of
+from semgraph.expr.duckdb import connection, prepared, type_of
 from semgraph.expr.scalar import parse_scalar
 
 SCHEMA = pa.schema(
