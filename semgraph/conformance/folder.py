@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import semgraph as sg
 from semgraph.conformance.cases import usable
-from semgraph.conformance.suite import Agreement, Candidate, Outcomes, agreement, run_checks
+from semgraph.conformance.suite import Agreement, Candidate, Outcomes, run_checks
 from semgraph.errors import PlanError, did_you_mean
 from semgraph.folders import operators_folder
 from semgraph.logical.cluster import Cluster
@@ -46,12 +46,8 @@ class ImplementationFile(NamedTuple):
 def files_of(folder: Path) -> list[tuple[str, Path]]:
     """The implementation files of a folder, with names such as `sem_join/sorted_block`."""
     own = folder.resolve()
-    files = [
-        (operator, file)
-        for operator in FOLDERS
-        for file in sorted((own / operator).glob("[!_]*.py"))
-    ]
-    return [(f"{operator}/{file.stem}", file) for operator, file in files]
+    files = [file for operator in FOLDERS for file in sorted((own / operator).glob("[!_]*.py"))]
+    return [(f"{file.parent.name}/{file.stem}", file) for file in files]
 
 
 def find(folder: Path) -> list[ImplementationFile]:
@@ -96,8 +92,14 @@ class CheckedFile(NamedTuple):
     name: str
     file: Path
     outcomes: tuple[Outcomes, ...] = ()
-    near: Agreement | None = None
     problem: str | None = None
+
+    @property
+    def near(self) -> Agreement | None:
+        """The measured agreement with the reference, if it passed all checks."""
+        return (
+            None if self.failed else next((each.near for each in self.outcomes if each.near), None)
+        )
 
     @property
     def failed(self) -> list[Outcomes]:
@@ -128,23 +130,20 @@ def _checked(entry: ImplementationFile, patience: float) -> CheckedFile:
         return CheckedFile(entry.name, entry.file, loaded, problem=entry.problem)
     watch = _Watch(patience)
     outcomes: list[Outcomes] = []
-    near = None
     try:
         with watch:
-            near = _to_end(_run(entry.candidate, outcomes, watch))
+            _to_end(_run(entry.candidate, outcomes, watch))
     except KeyboardInterrupt:
         if not watch.over:
             raise
     if watch.over:
         where = watch.where or named(entry.candidate.implementation)
         outcomes.append(Outcomes("an end", f"{where} was stopped after {patience:g} s"))
-    return CheckedFile(entry.name, entry.file, tuple(outcomes), near)
+    return CheckedFile(entry.name, entry.file, tuple(outcomes))
 
 
-def _to_end(work: Coroutine[Any, Any, Agreement | None]) -> Agreement | None:
-    """The result of a coroutine; within a running event loop (Jupyter's), it runs in a separate
-    thread.
-    """
+def _to_end(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine; within a running event loop (Jupyter's) in a separate thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -153,17 +152,13 @@ def _to_end(work: Coroutine[Any, Any, Agreement | None]) -> Agreement | None:
         return thread.submit(asyncio.run, work).result()
 
 
-async def _run(candidate: Candidate, outcomes: list[Outcomes], watch: _Watch) -> Agreement | None:
+async def _run(candidate: Candidate, outcomes: list[Outcomes], watch: _Watch) -> None:
     try:
         await run_checks(candidate, outcomes)
-        if candidate.same or any(outcome.broken for outcome in outcomes):
-            return None
-        return await agreement(candidate)
     except KeyboardInterrupt as error:
         if not watch.over:
             raise
         watch.where = named(candidate.implementation, error)
-        return None
 
 
 class _Watch:
@@ -208,8 +203,8 @@ def report_lines(checked: CheckedFile, width: int = 0, *, every: bool = False) -
         return
     line = f"{name}  {len(checked.outcomes) - len(checked.failed)} passed"
     failed: dict[str, list[str]] = {}
-    for check, broken in checked.failed:
-        failed.setdefault(broken or "", []).append(check)
+    for outcome in checked.failed:
+        failed.setdefault(outcome.broken or "", []).append(outcome.check)
     failures = [f"{', '.join(checks)}: {broken}" for broken, checks in failed.items()]
     if len(failures) == 1:
         yield f"{line} · {len(checked.failed)} failed: {failures[0]}"
@@ -217,8 +212,8 @@ def report_lines(checked: CheckedFile, width: int = 0, *, every: bool = False) -
         yield f"{line} · {len(checked.failed)} failed"
         listed = failures if every else failures[:_REPORTED]
         yield from (f"  {failure}" for failure in listed)
-        if len(listed) < len(failures):
-            yield f"  ... and {len(failures) - len(listed)} more: -v shows them"
+        if more := len(failures) - len(listed):
+            yield f"  ... and {more} more: -v shows them"
     else:
         yield line + (_near(checked.near) if checked.near else "")
 
