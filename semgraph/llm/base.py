@@ -48,11 +48,8 @@ class ModelSpec:
         text = f"{self.provider}:{self.model}" if self.model else self.provider
         if self.base_url:
             text += f"@{without_password(self.base_url)}"
-        return (
-            text
-            + "?" * bool(self.options)
-            + "&".join(f"{key}={_text(value)}" for key, value in self.options)
-        )
+        options = "&".join(f"{key}={_text(value)}" for key, value in self.options)
+        return f"{text}?{options}" if options else text
 
     def __repr__(self) -> str:
         return f"ModelSpec({self})"

@@ -85,12 +85,8 @@ class BatchApi:
 
     async def _submit(self, token: str, file: str) -> str:
         """Submit an uploaded file, once. Raises Transient if no batch was created."""
-        body = {
-            "input_file_id": file,
-            "endpoint": f"/v1{PATH}",
-            "completion_window": "24h",
-            "metadata": {_LABEL: token},
-        }
+        body: dict[str, Any] = {"input_file_id": file, "endpoint": f"/v1{PATH}"}
+        body |= {"completion_window": "24h", "metadata": {_LABEL: token}}
         began = time.time()
         try:
             document, _ = await self._wire.post("/batches", json.dumps(body).encode())
@@ -190,12 +186,9 @@ class BatchApi:
                         f"{failure} ({plural(failed, 'attempt')}). Submitted batches are recorded: a resumed run collects "
                         "their answers"
                     ) from failure
-                waits = (
-                    self._retry.wait(failed),
-                    self._policy.pause(looks + failed),
-                    failure.retry_after or 0.0,
-                )
-            await self._policy.sleep(max(waits))
+                wait, pause = self._retry.wait(failed), self._policy.pause(looks + failed)
+                wait = max(wait, pause, failure.retry_after or 0.0)
+            await self._policy.sleep(wait)
 
     def _unsupported(self, why: str) -> ModelUnavailable:
         return ModelUnavailable(
@@ -440,9 +433,8 @@ class Batched(Wrapper):
         await self._journal.submitted(token, batch)
         document = await self._api.ended(batch)
         if document is None:
-            raise ModelUnavailable(
-                f"{self.name}: batch {batch} is not there, although it was submitted"
-            )
+            what = f"batch {batch} is not there, although it was submitted"
+            raise ModelUnavailable(f"{self.name}: {what}")
         if document.get("status") == "failed":
             self._journal.not_answered([line.key for line in lines])
             self._refused(document, lines)
@@ -462,9 +454,8 @@ class Batched(Wrapper):
         results = {} if document is None else await self._api.results(document)
         self._forget(sent)
         lost = [line for line in sent.waiting if line.key not in results]
-        self._take(
-            [line for line in sent.waiting if line.key in results], results, _seconds(document)
-        )
+        found = [line for line in sent.waiting if line.key in results]
+        self._take(found, results, _seconds(document))
         self._keep(sent, results, _seconds(document))
         for line in lost:
             self._gather(line)

@@ -222,12 +222,11 @@ class Wire:
     def _session(self) -> ClientSession:
         import aiohttp
 
-        return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=_MAX_CONNECTIONS, ssl=_trusted(), keepalive_timeout=_KEEPALIVE_SECONDS
-            ),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
+        connector = aiohttp.TCPConnector(
+            limit=_MAX_CONNECTIONS, ssl=_trusted(), keepalive_timeout=_KEEPALIVE_SECONDS
         )
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
+        return aiohttp.ClientSession(connector=connector, timeout=timeout)
 
     @cached_property
     def _headers(self) -> dict[str, str]:
@@ -241,9 +240,8 @@ class Wire:
         # Servers without keys may insist on the header.
         headers |= self._service.authorization(key.strip()) or {"Authorization": "Bearer none"}
         if self.base_url == OPENAI.address(None, os.environ):
-            headers |= {
-                name: os.environ[of] for name, of in _OF_OPENAI.items() if os.environ.get(of)
-            }
+            own = {name: os.environ.get(of) for name, of in _OF_OPENAI.items()}
+            headers |= {name: value for name, value in own.items() if value}
             for line in os.environ.get("OPENAI_CUSTOM_HEADERS", "").splitlines():
                 name, colon, value = line.partition(":")
                 headers |= {name.strip(): value.strip()} if colon else {}
@@ -415,13 +413,13 @@ class OpenAI(Endpoint):
         `rejected`), Transient if the next attempt may succeed, and ModelUnavailable.
         """
         attempts, body = 1, self.body(request)
+
+        def read(reply: Mapping[str, Any], seconds: float) -> Reply:
+            return self.reply(reply, request, seconds, self.dollars)
+
         while True:
             try:
-                reply = await self.wire.ask(
-                    self.path,
-                    body,
-                    lambda reply, took: self.reply(reply, request, took, self.dollars),
-                )
+                reply = await self.wire.ask(self.path, body, read)
             except (RowError, Transient) as error:
                 following = self.following(error, request, body)
                 if following is None:
@@ -458,12 +456,8 @@ class OpenAI(Endpoint):
             logprobs=word_logprobs(request.words, read.tokens),
         )
         if read.refusal or read.finish == "content_filter":
-            reason = (
-                f"refused by the model: {read.refusal}"
-                if read.refusal
-                else "refused by the provider's content filter"
-            )
-            raise RowError(REFUSED.kind, reason, attempts=1, spent=reply)
+            by = f"the model: {read.refusal}" if read.refusal else "the provider's content filter"
+            raise RowError(REFUSED.kind, f"refused by {by}", attempts=1, spent=reply)
         thought = "" if read.text or not read.reasoning else _ALL_REASONING
         if read.finish == "length" and not request.words:
             raise cut(request, reply, thought)
@@ -585,11 +579,9 @@ class OpenAI(Endpoint):
     def _usage(self, read: Completion, request: Request) -> Usage:
         """The endpoint's token counts, else those of the tokenizer."""
         prompt, cached, answer = read.counts
-        return Usage(
-            prompt_tokens(self, request) if prompt is None else prompt,
-            cached,
-            self.count_tokens(read.text) if answer is None else answer,
-        )
+        prompt = prompt_tokens(self, request) if prompt is None else prompt
+        answer = self.count_tokens(read.text) if answer is None else answer
+        return Usage(prompt, cached, answer)
 
 
 def _without_quotes(message: str, model: str, request: Request) -> str:

@@ -217,12 +217,8 @@ class FlatPrice:
     def dollars(self, usage: Usage) -> float:
         """The cost of these tokens, in US dollars."""
         cached = self.prompt if self.cached is None else self.cached
-        total = (
-            (usage.prompt - usage.cached) * self.prompt
-            + usage.cached * cached
-            + usage.completion * self.completion
-        )
-        return total / 1e6
+        prompt = (usage.prompt - usage.cached) * self.prompt + usage.cached * cached
+        return (prompt + usage.completion * self.completion) / 1e6
 
 
 def cost(
@@ -275,9 +271,8 @@ def price_of(model: str, base_url: str | None = None, service: Service = OPENAI)
 
 def _flat(prices: Any) -> FlatPrice | None:
     """The list's entry as fixed prices, if it is that simple: a look-up takes 0.1 ms."""
-    per_token = [
-        getattr(prices, f"{kind}_mtok", None) for kind in ("input", "output", "cache_read")
-    ]
+    kinds = ("input", "output", "cache_read")
+    per_token = [getattr(prices, f"{kind}_mtok", None) for kind in kinds]
     if any(hasattr(price, "tiers") for price in per_token) or isinstance(prices, list):
         return None
     prompt, completion, cached = (None if price is None else float(price) for price in per_token)
