@@ -40,7 +40,7 @@ from semgraph.logical.prompt import Prompt, PromptSet, plain
 from semgraph.logical.schema import NAME
 from semgraph.logical.semantic import Semantic, SemMap
 from semgraph.relational.batch import values as column_values
-from semgraph.semantic.contract import SCORE, Outcome, Words, answer_schema
+from semgraph.semantic.contract import Outcome, Words, answer_schema
 
 SCHEMA_HINT = 'write types by name, such as {"title": {"type": "string", "describe": "a job"}}'
 _QUOTED = 120
@@ -52,19 +52,14 @@ def answer_table(node: Semantic, outcomes: Sequence[Outcome], *, scored: bool = 
 
     `scored` adds the `score` of verdicts, for sem_filter and sem_join.
     """
-    schema = answer_schema(node)
-    columns: list[pa.Array[Any]] = [pa.array(range(len(outcomes)), pa.int64())]
-    for i in range(1, len(schema) - 2):
-        field = schema.field(i)
-        values = [None if o.values is None else o.values.get(field.name) for o in outcomes]
-        columns.append(pa.array(values, field.type))
-    columns.append(pa.array([o.error for o in outcomes], pa.string()))
-    columns.append(pa.array([list(o.calls) for o in outcomes], pa.list_(pa.string())))
-    table = pa.Table.from_arrays(columns, schema=schema)
-    if not scored:
-        return table
-    scores = [None if o.values is None else o.values.get(SCORE) for o in outcomes]
-    return table.append_column(pa.field(SCORE, pa.float64()), pa.array(scores, pa.float64()))
+    rows = [
+        {**(o.values or {}), "item": item, "error": o.error, "calls": list(o.calls)}
+        for item, o in enumerate(outcomes)
+    ]
+    schema = answer_schema(node, scored=scored)
+    columns = [[row.get(field.name) for row in rows] for field in schema]
+    arrays = [pa.array(own, field.type) for own, field in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def outcomes(node: Semantic, table: pa.Table) -> list[Outcome]:  # noqa: ARG001
@@ -99,9 +94,8 @@ def with_row_schemas(
                 what = f"{node.answer_schema} is no schema: {fault.what}{quote}"
                 raise DataError(what, hint=fault.hint or SCHEMA_HINT) from None
         rows.append(numbers[key])
-    return replace(
-        node, prompt=PromptSet(tuple(("", prompt) for prompt in prompts_by_schema), node.prompt.on)
-    ), rows
+    own = PromptSet(tuple(("", prompt) for prompt in prompts_by_schema), node.prompt.on)
+    return replace(node, prompt=own), rows
 
 
 def _with_answer_schema(prompt: Prompt, text: str) -> Prompt:

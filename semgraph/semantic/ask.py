@@ -149,7 +149,7 @@ class Answered:
             return self.evidence
         first = inputs[0].num_rows
         sides = [
-            [[ids[i] for i in own if i < first], [ids[i] for i in own if i >= first]]
+            [[ids[i] for i in own if (i < first) == left] for left in (True, False)]
             for own in self.about
         ]
         return self.evidence.append_column(ORDINAL, pa.array(sides, _SIDES))
@@ -238,14 +238,10 @@ async def answer_items(
     asked, numbers = node, [prompt or 0 for prompt in prompts]
     if isinstance(node, SemMap) and node.answer_schema and numbers:
         asked, numbers = with_row_schemas(node, values(pick(left, node.answer_schema)), numbers)
-    rows = Rows(
-        _flat(left, node.prompt.fields),
-        None if right is None else _flat(right, node.prompt.other_fields),
-        _accepted(items, units, unasked),
-        owners or partition_names(left, asking),
-        numbers,
-        times,
-    )
+    own_left, accepted = _flat(left, node.prompt.fields), _accepted(items, units, unasked)
+    own_right = None if right is None else _flat(right, node.prompt.other_fields)
+    owners = owners or partition_names(left, asking)
+    rows = Rows(own_left, own_right, accepted, owners, numbers, times)
     places = [unit for unit in dict.fromkeys(units) if unit not in unasked]
     own = None if check_input is None else rows_at(check_input, places)
     if isinstance(node, Answering):
@@ -328,14 +324,9 @@ async def _checked(
             answers[place] = Outcome(None, f"check: {message}", answers[place].calls)
         return _table(asked, answers, table)
     asking.calls.refused(len(messages))
-    again = await _checked(
-        node,
-        asked,
-        rows.again(messages),
-        None if check_input is None else rows_at(check_input, [*messages]),
-        asking,
-        retries - 1,
-    )
+    rows = rows.again(messages)
+    check_input = None if check_input is None else rows_at(check_input, [*messages])
+    again = await _checked(node, asked, rows, check_input, asking, retries - 1)
     for place, later in zip(messages, outcomes(asked, again), strict=True):
         answers[place] = _replaced(answers[place], later)
     return _table(asked, answers, table)

@@ -144,14 +144,12 @@ def check_answer(
     elif not table.schema.equals(expected) and not _scored(node, table):
         wrong = f"it returned columns ({_columns(table.schema)}), expected ({_columns(expected)})"
     else:
-        wrong = _wrong_items(node, rows, table.column("item").to_pylist()) or _no_verdict(
-            node, table
-        )
+        items = table.column("item").to_pylist()
+        wrong = _wrong_items(node, rows, items) or _no_verdict(node, table)
     if wrong:
         who = "its implementation" if implementation is None else named(implementation)
-        raise EngineError(
-            f"step {node.step}: {who} broke its contract: {wrong}. Correct its `answer`"
-        )
+        what = f"{who} broke its contract: {wrong}. Correct its `answer`"
+        raise EngineError(f"step {node.step}: {what}")
 
 
 def _scored(node: Semantic, table: pa.Table) -> bool:
@@ -221,9 +219,8 @@ class Watched:
         is not semgraph's; the message names file and line.
         """
         if not hasattr(self._call, "send"):
-            raise EngineError(
-                f"{self._place()}{named(self._implementation)}: answer must be written with async def"
-            )
+            what = f"{named(self._implementation)}: answer must be written with async def"
+            raise EngineError(f"{self._place()}{what}")
         began, waited = time.perf_counter(), seconds_without_processor()
         send: Any = None
         throw: BaseException | None = None
@@ -274,10 +271,8 @@ class Watched:
         return EngineError(f"{self._place()}{named(self._implementation, error)}: {message}")
 
     def _broken(self, error: Exception) -> EngineError:
-        message = f": {error}" if str(error) else ""
-        return EngineError(
-            f"{self._place()}{named(self._implementation, error)} raised {type(error).__name__}{message}"
-        )
+        what = f"raised {type(error).__name__}" + (f": {error}" if str(error) else "")
+        return EngineError(f"{self._place()}{named(self._implementation, error)} {what}")
 
     def _place(self) -> str:
         return f"step {self._step}: " if self._step else ""

@@ -161,11 +161,8 @@ async def _answers(
         node, left, right, items, asking, owners=owners, check_input=check_input
     )
     number = {question: i for i, question in enumerate(questions)}
-    asked = [
-        Pair(pair.left, pair.right, pair.owner, number[question])
-        for pair, question in zip(pairs, sides, strict=True)
-    ]
-    return asked, answers
+    asked = zip(pairs, sides, strict=True)
+    return [pair._replace(question=number[question]) for pair, question in asked], answers
 
 
 def _right_check_texts(node: SemJoin, right: pa.Table) -> list[str]:
