@@ -54,13 +54,8 @@ from semgraph.expr.types import TIMESTAMP, canonical_type, sql_type, type_of_arr
 _WORD = re.compile(
     r"""'(?:[^']|'')*'|"(?P<quoted>(?:[^"]|"")*)"(?P<quoted_call>\s*\()?|(?P<word>[A-Za-z_]\w*)(?P<called>\s*\()?"""
 )
-_CALLED_CONSISTENT = {
-    "version",
-    "current_localtime",
-    "current_localtimestamp",
-    "session_user",
-    "current_role",
-}
+_LOCAL = {"current_localtime", "current_localtimestamp", "session_user", "current_role"}
+_CALLED_CONSISTENT = {"version", *_LOCAL}
 _BARE = frozenset({
     "current_date", "current_time", "current_timestamp", "localtime", "localtimestamp", "current_catalog",
     "current_schema", "current_role", "current_user", "session_user", "user",
@@ -99,21 +94,19 @@ def _catalog(con: duckdb.DuckDBPyConnection) -> _Catalog:
     rows = {row for row in listed if row[1] in _SCALAR and not calls_own(row[0])}
     unstable = {name for name, _, stable, _ in rows if not stable}
     macros = {name: body for name, kind, _, body in rows if kind == "macro" and body}
-    volatile = _callers(
-        {name: set(_words(body)) for name, body in macros.items()},
-        _CALLED_CONSISTENT | _BARE | (unstable - {"error"}),
-    )
+    words_of = {name: set(_words(body)) for name, body in macros.items()}
     called_by = {name: set(called(body)) for name, body in macros.items()}
     aggregate = frozenset(name for name, kind, _, _ in rows if kind == "aggregate")
+    volatile = _callers(words_of, _CALLED_CONSISTENT | _BARE | (unstable - {"error"}))
     words = {name for (name,) in con.cursor().sql(_WORDS).fetchall()}
     named = {name for name, *_ in rows if name[:1].isalpha() and not name.startswith("pg_")}
     return _Catalog(
-        volatile,
-        frozenset(named | {"id"}) - volatile,
-        aggregate,
-        _callers(called_by, {"unnest"}),
-        _callers(called_by, aggregate) - aggregate,
-        frozenset(words | {name.lower() for name, *_ in listed}),
+        volatile=volatile,
+        callable=frozenset(named | {"id"}) - volatile,
+        aggregates=aggregate,
+        several=_callers(called_by, {"unnest"}),
+        hidden=_callers(called_by, aggregate) - aggregate,
+        words=frozenset(words | {name.lower() for name, *_ in listed}),
     )
 
 
@@ -154,9 +147,8 @@ def _create(
         return compute(*columns)
 
     # DuckDB counts the parameters
-    names = [
-        inspect.Parameter(f"x{i}", inspect.Parameter.POSITIONAL_ONLY) for i in range(len(types))
-    ]
+    kind = inspect.Parameter.POSITIONAL_ONLY
+    names = [inspect.Parameter(f"x{i}", kind) for i in range(len(types))]
     whole.__signature__ = inspect.Signature(names)  # type: ignore[attr-defined]
     con.create_function(
         name, whole, list(types), result, type=PythonUDFType.ARROW, null_handling=FunctionNullHandling.SPECIAL
@@ -170,11 +162,10 @@ def aggregates() -> frozenset[str]:
 
 def _callers(bodies: Mapping[str, set[str]], names: Collection[str]) -> frozenset[str]:
     """These functions, and the macros that call one of them."""
-    functions = set(names)
-    while more := {
-        name for name, body in bodies.items() if name not in functions and body & functions
-    }:
-        functions |= more
+    functions, before = set(names), -1
+    while len(functions) > before:
+        before = len(functions)
+        functions |= {name for name, body in bodies.items() if body & functions}
     return frozenset(functions)
 
 
@@ -203,18 +194,14 @@ def refuse_volatile(scalar: Scalar, con: duckdb.DuckDBPyConnection) -> None:
     words = (*called(scalar.text), *_words(scalar.sql))
     volatile = _catalog(con).volatile
     name = next((word for word in words if word in volatile), None)
-    if name is None and any(
-        str(call.this).lower() == "age" and len(call.expressions) == 1
-        for call in scalar.shared_ast.find_all(exp.Anonymous)
-    ):
-        raise Fault(
-            '"age" of one time depends on today\'s date',
-            hint="the time of a window is $now: age($now, time)",
-        )
     if name is not None:
         hint = "the time of a window is $now" if any(part in name for part in _CLOCK) else None
         hint = "id(columns) makes ids" if "uuid" in name else hint
         raise Fault(f'"{name}" would make the plan give another result each time', hint=hint)
+    for call in scalar.shared_ast.find_all(exp.Anonymous):
+        if call.name.lower() == "age" and len(call.expressions) == 1:
+            hint = "the time of a window is $now: age($now, time)"
+            raise Fault('"age" of one time depends on today\'s date', hint=hint)
 
 
 @lru_cache(maxsize=8192)
@@ -248,9 +235,8 @@ def connection() -> duckdb.DuckDBPyConnection:
     con.execute("SET preserve_insertion_order=true")
     con.execute("SET GLOBAL python_enable_replacements=false")
     con.execute("SET enable_external_access=false")
-    con.execute(
-        "SET GLOBAL order_by_non_integer_literal=true"
-    )  # list(x ORDER BY 'a'): a constant has no effect
+    # list(x ORDER BY 'a'): a constant has no effect
+    con.execute("SET GLOBAL order_by_non_integer_literal=true")
     for name, own in (TEXT_FUNCTIONS | VECTOR_FUNCTIONS).items():
         _create(con, name, own.on_columns, own.parameters, sql_type(own.arrow))
     _create(con, _FAIL, _fail, ["VARCHAR"], "NULL")
@@ -324,13 +310,9 @@ def _missing(path: str, schema: pa.Schema) -> Fault:
 
 
 # Hints for aggregates written as columns.
-_CALLS = {
-    "count": "an aggregate counts rows: {n: count(*)}",
-    **{
-        name: f"{name} takes a column, in an aggregate: {{n: {name}(COLUMN)}}"
-        for name in ("avg", "max", "min", "sum")
-    },
-}
+_CALLS = {"count": "an aggregate counts rows: {n: count(*)}"}
+for _name in ("avg", "max", "min", "sum"):
+    _CALLS[_name] = f"{_name} takes a column, in an aggregate: {{n: {_name}(COLUMN)}}"
 
 
 def executable(sql: str) -> str:
@@ -405,22 +387,26 @@ def _refuse_failing_casts(scalar: Scalar) -> None:
     """Refuse a failing cast of a constant, such as a parameter, unless the plan tests the value
     first.
     """
+    of_rows = (exp.Column, exp.Parameter, exp.Placeholder, exp.AggFunc, exp.Window)
     for conversion in scalar.shared_ast.find_all(exp.Cast):
-        guarded = isinstance(conversion, exp.TryCast) or conversion.find_ancestor(
-            exp.Case, exp.If, exp.Coalesce
-        )
+        tested = conversion.find_ancestor(exp.Case, exp.If, exp.Coalesce)
+        sql = to_sql(conversion)
         if (
-            guarded
-            or calls_own(to_sql(conversion))
-            or conversion.find(exp.Column, exp.Parameter, exp.Placeholder, exp.AggFunc, exp.Window)
+            isinstance(conversion, exp.TryCast)
+            or tested
+            or calls_own(sql)
+            or conversion.find(*of_rows)
         ):
             continue
         try:
-            value_of(to_sql(conversion))
+            value_of(sql)
         except duckdb.Error as error:
-            raise Fault(
-                f'"{to_sql(conversion)}": {str(error).splitlines()[0].split(": ", 1)[-1]}'
-            ) from None
+            raise Fault(f'"{sql}": {_first_line(error)}') from None
+
+
+def _first_line(error: duckdb.Error) -> str:
+    """The first line of DuckDB's message, without the kind of the error."""
+    return str(error).splitlines()[0].split(": ", 1)[-1]
 
 
 @isolated(grows)
@@ -529,10 +515,9 @@ def refused(scalar: Scalar, error: str) -> Fault:
         return _no_function(scalar, unknown["name"])
     name = _first_aggregate(scalar)
     if UNGROUPED.search(error) and name:
+        what = f'"{short(scalar.text)}": an aggregate ({name}) is not allowed here'
         hint = "compute it in an aggregate or a group_join step and use its column here"
-        return Fault(
-            f'"{short(scalar.text)}": an aggregate ({name}) is not allowed here', hint=hint
-        )
+        return Fault(what, hint=hint)
     lines = [line for line in error.splitlines() if line.strip()]
     message = plain_names(lines[0].split(": ", 1)[-1]) if lines else "does not bind"
     own = next(own_calls(scalar.sql), None) if "No function matches" in message else None
@@ -552,12 +537,10 @@ def _first_aggregate(scalar: Scalar) -> str | None:
     """The first aggregate that is no window function, as written in the plan."""
     if not scalar.has_window:
         return next((name for name in called(scalar.text) if name in aggregates()), None)
-    calls = (
-        call
-        for call in scalar.shared_ast.find_all(exp.Func)
-        if is_aggregate(call) and window_of(call) is None
-    )
-    return next((name for call in calls for name in called(to_sql(call))), None)
+    for call in scalar.shared_ast.find_all(exp.Func):
+        if is_aggregate(call) and window_of(call) is None:
+            return next(called(to_sql(call)), None)
+    return None
 
 
 def stands_for(scalar: Scalar, schema: pa.Schema, wanted: pa.DataType) -> bool:
@@ -653,11 +636,9 @@ warnings.filterwarnings(
 
 
 def _literal(now: datetime | None) -> str:
-    return (
-        "NULL::TIMESTAMPTZ"
-        if now is None
-        else f"TIMESTAMPTZ '{now.astimezone(UTC).isoformat(sep=' ')}'"
-    )
+    if now is None:
+        return "NULL::TIMESTAMPTZ"
+    return f"TIMESTAMPTZ '{now.astimezone(UTC).isoformat(sep=' ')}'"
 
 
 _cached = lru_cache(maxsize=256)(Prepared)
@@ -673,29 +654,18 @@ def constant(scalar: Scalar) -> Any:
     """The value of a scalar that reads no columns, time or rows. Raises Fault for other scalars,
     and for a scalar that fails.
     """
+    hint = "a constant: numbers and parameters"
     if (own := next(own_calls(scalar.sql), None)) is not None:
-        what = (
-            f'"{scalar.text}" calls {own.name}, a function of Python: it is called with rows only'
-        )
-        raise Fault(what, hint="a constant: numbers and parameters")
-    if scalar.columns or scalar.asks_now or _over_rows(scalar):
-        raise Fault(
-            f'"{scalar.text}" depends on the rows', hint="a constant: numbers and parameters"
-        )
+        what = f"calls {own.name}, a function of Python: it is called with rows only"
+        raise Fault(f'"{scalar.text}" {what}', hint=hint)
+    over_rows = scalar.has_window or any(map(is_aggregate, scalar.shared_ast.find_all(exp.Func)))
+    if scalar.columns or scalar.asks_now or over_rows:
+        raise Fault(f'"{scalar.text}" depends on the rows', hint=hint)
     refuse_volatile(scalar, connection())
     try:
         return value_of(scalar.sql)
     except duckdb.Error as error:
-        raise Fault(f'"{scalar.text}": {str(error).splitlines()[0].split(": ", 1)[-1]}') from None
-
-
-def _over_rows(scalar: Scalar) -> bool:
-    """Whether a scalar is computed over several rows, such as `row_number() OVER ()` and
-    `count(*)`, which name no column.
-    """
-    return scalar.has_window or any(
-        is_aggregate(call) for call in scalar.shared_ast.find_all(exp.Func)
-    )
+        raise Fault(f'"{scalar.text}": {_first_line(error)}') from None
 
 
 @lru_cache(maxsize=4096)
@@ -719,9 +689,6 @@ def always(scalar: Scalar) -> bool:
         return False
 
 
-_WINDOW_HINT = "compute it with add in a step before and use its column here"
-
-
 def expect_type(
     scalar: Scalar, schema: pa.Schema, wanted: pa.DataType, *, windows: bool = True
 ) -> None:
@@ -741,18 +708,20 @@ def check_over_rows(scalar: Scalar, schema: pa.Schema, *, windows: bool = True) 
         return
     names = set(called(scalar.sql))
     _refuse_several(scalar, names)
-    if not windows and scalar.has_window:
-        raise Fault(
-            f'"{short(scalar.text)}": a window function is not allowed here', hint=_WINDOW_HINT
-        )
+    if not windows:
+        _refuse_window(scalar, "compute it with add in a step before and use its column here")
     if not names & aggregates():
         return
+    rows = empty_relation(pa.schema([field for field in schema if field.name in scalar.roots]))
     try:
-        bind(
-            f"SELECT {executable(scalar.sql)} AS x, {ORDINAL} FROM ({_empty(scalar, schema)}) AS {ROWS}"
-        )
+        bind(f"SELECT {executable(scalar.sql)} AS x, {ORDINAL} FROM ({rows}) AS {ROWS}")
     except duckdb.Error as error:
         raise refused(scalar, str(error)) from None
+
+
+def _refuse_window(scalar: Scalar, hint: str) -> None:
+    if scalar.has_window:
+        raise Fault(f'"{short(scalar.text)}": a window function is not allowed here', hint=hint)
 
 
 def type_over_groups(scalar: Scalar, schema: pa.Schema, groups: Sequence[str] = ()) -> pa.DataType:
@@ -762,11 +731,7 @@ def type_over_groups(scalar: Scalar, schema: pa.Schema, groups: Sequence[str] = 
     """
     check_scalar(scalar, schema)
     _refuse_several(scalar, set(called(scalar.sql)))
-    if scalar.has_window:
-        raise Fault(
-            f'"{short(scalar.text)}": a window function is not allowed here',
-            hint="add it in a step after this one",
-        )
+    _refuse_window(scalar, "add it in a step after this one")
     columns = [executable(scalar.sql), f"min({ORDINAL})", *groups]
     grouped = f" GROUP BY {', '.join(str(i + 3) for i in range(len(groups)))}" if groups else ""
     read = _columns_read(scalar, schema, "".join(groups))
@@ -780,11 +745,6 @@ def type_over_groups(scalar: Scalar, schema: pa.Schema, groups: Sequence[str] = 
         what = f'"{short(scalar.text)}": the column "{name}" may differ within a group'
         raise Fault(what, hint=f"use an aggregate, such as first({name}) or list({name})") from None
     return type_of_arrow(kind).arrow
-
-
-def _empty(scalar: Scalar, schema: pa.Schema) -> str:
-    roots = scalar.roots
-    return empty_relation(pa.schema([field for field in schema if field.name in roots]))
 
 
 def _refuse_several(scalar: Scalar, names: set[str]) -> None:

@@ -62,15 +62,11 @@ def _unclosed(tokens: Sequence[Token]) -> str | None:
     for token in tokens:
         if token.token_type in _CLOSERS:
             wanted.append(_CLOSERS[token.token_type])
-        elif (closing := _CLOSING.get(token.token_type)) and (
-            not wanted or wanted.pop() != closing
-        ):
+        elif (closing := _CLOSING.get(token.token_type)) and closing != (wanted or [""]).pop():
             return f"Invalid expression / Unexpected token. Line {token.line}, Col: {token.col}."
-    return (
-        f"Expecting {wanted[-1]}. Line {tokens[-1].line}, Col: {tokens[-1].col}."
-        if wanted
-        else None
-    )
+    if not wanted:
+        return None
+    return f"Expecting {wanted[-1]}. Line {tokens[-1].line}, Col: {tokens[-1].col}."
 
 
 @lru_cache(maxsize=4096)
@@ -180,19 +176,16 @@ MOST = 1_000_000  # characters, bits or items that one call may make
 
 _RESIZING = {"list_resize": 1, "array_resize": 1, "bitstring": 1}  # and which argument is the size
 _LITERAL = re.compile(r"'(?:[^']|'')*'")
-_WIDE = re.compile(
-    r"\d{7,}|%[-+ #0]*\*|\{[^{}]*\{"
-)  # a width of a format: too many digits, or an argument
+# A width of a format: too many digits, or an argument.
+_WIDE = re.compile(r"\d{7,}|%[-+ #0]*\*|\{[^{}]*\{")
 _SIZED = (exp.Pad, exp.Repeat, exp.GenerateSeries, exp.Anonymous, exp.Format)
 _SQL_WIDE = r"[0-9]{7,}|%[-+ #0]*\*|\{[^{}]*\{"
 
 
 def refuse_long(source: str) -> None:
     """Refuse an expression that is too long, without counting its string literals. Raises Fault."""
-    if (
-        len(source) > MOST_CHARACTERS
-        and (length := len(_LITERAL.sub("''", source))) > MOST_CHARACTERS
-    ):
+    length = len(source) if len(source) <= MOST_CHARACTERS else len(_LITERAL.sub("''", source))
+    if length > MOST_CHARACTERS:
         what = f"an expression has at most {MOST_CHARACTERS:,} characters; this one has {length:,}"
         raise Fault(what, hint="give many values as an input and join it")
 
@@ -203,10 +196,8 @@ def refuse_deep(tree: exp.Expr) -> None:
     while parts:
         level += 1
         if level > MOST_DEEP:
-            raise Fault(
-                f"an expression has at most {MOST_DEEP} levels",
-                hint="compute parts of it in steps before",
-            )
+            hint = "compute parts of it in steps before"
+            raise Fault(f"an expression has at most {MOST_DEEP} levels", hint=hint)
         parts = [inner for part in parts for inner in part.iter_expressions()]
 
 
@@ -549,13 +540,9 @@ def _parse(source: str, params: Mapping[str, Any], own: Sequence[OwnFunction]) -
             _keep_tree(sql, tree)
         else:
             _tree(sql)
-    except (
-        SqlglotError,
-        ValueError,
-    ) as error:  # an operator without operand, such as "@"; no SQL for a node
-        raise Fault(
-            f'cannot read the expression "{short(source)}"', there=_first_line(error)
-        ) from None
+    except (SqlglotError, ValueError) as error:  # "@" without an operand; no SQL for a node
+        what = f'cannot read the expression "{short(source)}"'
+        raise Fault(what, there=_first_line(error)) from None
     return Scalar(source, sql, columns)
 
 
@@ -691,6 +678,9 @@ def _source(value: object) -> object:
     return str(value) if isinstance(value, (int, float)) else value
 
 
+_MISSING = re.compile(r"Required keyword: '\w+' missing for <class '[^']*'>")
+
+
 def short(text: str) -> str:
     """The beginning of an expression, for messages."""
     return text if len(text) <= 80 else text[:77] + "..."
@@ -698,9 +688,7 @@ def short(text: str) -> str:
 
 def _first_line(error: BaseException) -> str:
     line = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return re.sub(
-        r"Required keyword: '\w+' missing for <class '[^']*'>", "Something is missing", line
-    )
+    return _MISSING.sub("Something is missing", line)
 
 
 def _admit(nodes: Iterable[exp.Expr], source: str) -> None:
@@ -714,16 +702,10 @@ def _admit(nodes: Iterable[exp.Expr], source: str) -> None:
         if isinstance(node, exp.Star) and not isinstance(node.parent, exp.Count):
             msg = f'"{short(source)}": * is not a scalar'
             raise Fault(msg, hint="list the columns; count(*) is fine")
-        if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
-            name = (
-                str(node.expression.this).lower()
-                if isinstance(node.expression, exp.Anonymous)
-                else "f"
-            )
-            raise Fault(
-                f'"{short(source)}" calls a function behind a dot',
-                hint=f"write {name}(x), not x.{name}()",
-            )
+        if isinstance(node, exp.Dot) and isinstance(call := node.expression, exp.Func):
+            name = call.name.lower() if isinstance(call, exp.Anonymous) else "f"
+            what = f'"{short(source)}" calls a function behind a dot'
+            raise Fault(what, hint=f"write {name}(x), not x.{name}()")
         if not isinstance(node, _ADMITTED):
             msg = f'"{short(source)}": {type(node).__name__.lower()} has no place in a scalar'
             raise Fault(msg, hint="scalars only: no statement, no sub-query")
@@ -757,11 +739,8 @@ def _name_of_parameter(node: exp.Expr, source: str) -> str:
     """
     name = node.this.name if isinstance(node.this, exp.Expr) else node.this
     if name not in _PARAMETER_NAME.findall(source):
-        what = (
-            f'"{name}" is no parameter as it is written'
-            if name
-            else '"?" has no place in an expression'
-        )
+        what = f'"{name}" is no parameter as it is written'
+        what = what if name else '"?" has no place in an expression'
         raise Fault(f'"{short(source)}": {what}', hint="a parameter is written $NAME")
     return str(name)
 
@@ -991,12 +970,8 @@ def _outermost(column: exp.Expr) -> exp.Expr:
 
 def _only_value(case: exp.Case) -> exp.Expr | None:
     """The value of a CASE that is NULL in all other branches."""
-    branches = [branch.args["true"] for branch in case.args["ifs"]]
-    values = [
-        value
-        for value in (*branches, case.args.get("default"))
-        if value is not None and not isinstance(value, exp.Null)
-    ]
+    branches = [*(branch.args["true"] for branch in case.args["ifs"]), case.args.get("default")]
+    values = [value for value in branches if not isinstance(value, exp.Null | None)]
     return values[0] if len(values) == 1 and case.this is None else None
 
 
@@ -1019,10 +994,9 @@ def _bound_names(node: exp.Expr) -> set[str]:
     parent = node.parent
     while parent is not None:
         if isinstance(parent, exp.Lambda):
-            names |= {e.name for e in parent.expressions}
+            names |= {each.name for each in parent.expressions}
         if isinstance(parent, exp.Comprehension):
-            names |= {
-                each.name for each in (parent.expression, parent.args.get("position")) if each
-            }
+            bound = (parent.expression, parent.args.get("position"))
+            names |= {each.name for each in bound if each}
         parent = parent.parent
     return names
