@@ -503,9 +503,10 @@ def row_numbers(rows: Rows, per: Key, *terms: Term) -> list[int]:
 
 
 def lagged(rows: Rows, value: Key, per: Key, *terms: Term) -> list[Any]:
-    return _each_partition(
-        rows, per, terms, lambda places: [None, *(value(rows[place]) for place in places[:-1])]
-    )
+    def of_partition(places: list[int]) -> list[Any]:
+        return [None, *(value(rows[place]) for place in places[:-1])]
+
+    return _each_partition(rows, per, terms, of_partition)
 
 
 def ranks(rows: Rows, per: Key, *terms: Term) -> list[int]:
@@ -593,9 +594,8 @@ def _ways(items: Items) -> float:
             case "BRANCH":
                 texts = sorted(t for branch in argument[1] if (t := _text(branch)) is not None)
                 others = sum(_ways(branch) for branch in argument[1] if _text(branch) is None)
-                prefix = any(
-                    b.startswith(a) for a, b in pairwise(texts)
-                )  # otherwise at most one matches
+                # Of texts without a common beginning at most one matches.
+                prefix = any(b.startswith(a) for a, b in pairwise(texts))
                 ways *= others + (len(texts) if prefix else min(len(texts), 1))
             case "MAX_REPEAT":
                 least, most, inner = argument

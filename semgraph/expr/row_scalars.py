@@ -124,9 +124,8 @@ def _represents(kind: Kind, wanted: Kind) -> bool:
     if pa.types.is_list(kind) and pa.types.is_list(wanted):
         return _represents(kind.value_type, wanted.value_type)
     if pa.types.is_struct(kind) and pa.types.is_struct(wanted):
-        return [f.name for f in kind] == [f.name for f in wanted] and all(
-            _represents(a.type, b.type) for a, b in zip(kind, wanted, strict=True)
-        )
+        same = [f.name for f in kind] == [f.name for f in wanted]
+        return same and all(_represents(a.type, b.type) for a, b in zip(kind, wanted, strict=True))
     return False
 
 
@@ -661,14 +660,17 @@ def _first(kind: Kind, *_rest: Kind) -> Kind:
     return kind
 
 
+def _appended(items: Kind, item: Kind) -> Kind:
+    return pa.list_(common([items.value_type, item]))
+
+
 def _any(_kind: Kind) -> bool:
     return True
 
 
 def _vector(kind: Kind) -> bool:
-    return kind == pa.list_(pa.float32()) or (
-        pa.types.is_fixed_size_list(kind) and pa.types.is_float32(kind.value_type)
-    )
+    fixed = pa.types.is_fixed_size_list(kind)
+    return kind == pa.list_(pa.float32()) or bool(fixed and pa.types.is_float32(kind.value_type))
 
 
 def _vectors(kind: Kind) -> bool:
@@ -701,25 +703,17 @@ FUNCTIONS: dict[str | type[exp.Expr], Function] = {
     "list_has_all": Function((_list_of_atoms, _list_of_atoms), BOOL, "has_all"),
     exp.ArrayDistinct: Function((_list_of_atoms,), _first, "list_distinct"),
     exp.ArrayConcat: Function((_lists, _lists), lambda *kinds: common(kinds), "list_concat"),
-    exp.ArrayAppend: Function(
-        (_lists, _any), lambda a, x: pa.list_(common([a.value_type, x])), "list_append"
-    ),
+    exp.ArrayAppend: Function((_lists, _any), _appended, "list_append"),
     exp.Flatten: Function((_lists_of_lists,), lambda kind: kind.value_type, "flatten"),
     "list_slice": Function((_lists, _whole, _whole), _first, "list_slice"),
     "error": Function((_any,), NULL, "fail"),
-    **{
-        name: Function(
-            tuple(_SQL_KINDS[kind] for kind in own.parameters), own.arrow, f"OWN[{name!r}]"
-        )
-        for name, own in TEXT_FUNCTIONS.items()
-    },
-    **{
-        name: Function(
-            (_vector, _vectors, _numeric), VECTOR_FUNCTIONS[name].arrow, f"OWN[{name!r}]"
-        )
-        for name in ("mmr", "mmr_static")
-    },
 }
+for _name, _own in TEXT_FUNCTIONS.items():
+    _takes = tuple(_SQL_KINDS[kind] for kind in _own.parameters)
+    FUNCTIONS[_name] = Function(_takes, _own.arrow, f"OWN[{_name!r}]")
+for _name in ("mmr", "mmr_static"):
+    _takes = (_vector, _vectors, _numeric)
+    FUNCTIONS[_name] = Function(_takes, VECTOR_FUNCTIONS[_name].arrow, f"OWN[{_name!r}]")
 
 
 def _call(tree: exp.Func, scope: NameScope) -> Code:
@@ -756,13 +750,10 @@ def _own_call(name: str, trees: Sequence[exp.Expr], scope: NameScope) -> Code:
 
 
 def _arguments(tree: exp.Func) -> list[exp.Expr]:
-    values = [tree.args.get(name) for name in tree.arg_types]
-    return [
-        part
-        for one in values
-        for part in (one if isinstance(one, list) else [one])
-        if isinstance(part, exp.Expr)
-    ]
+    parts = list[Any]()
+    for value in map(tree.args.get, tree.arg_types):
+        parts += value if isinstance(value, list) else [value]
+    return [part for part in parts if isinstance(part, exp.Expr)]
 
 
 # Aggregates ----------------------------------------------------------------------------------------

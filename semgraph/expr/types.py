@@ -262,10 +262,9 @@ def _tokens(text: str) -> Iterator[str]:
     while text[position:].strip():
         match = _TOKEN.match(text, position)
         if match is None:
-            msg = f'type "{text}": unexpected "{text[position:].strip()[0]}"'
-            raise Fault(
-                msg, hint="a type looks like list<struct<name: string, at: timestamp null>>"
-            )
+            what = f'type "{text}": unexpected "{text[position:].strip()[0]}"'
+            hint = "a type looks like list<struct<name: string, at: timestamp null>>"
+            raise Fault(what, hint=hint)
         yield match.group(1)
         position = match.end()
 
@@ -313,10 +312,8 @@ def _size(tokens: list[str], text: str) -> int:
     tokens.pop(0)
     size = tokens.pop(0)
     if not size.isdigit() or not int(size):
-        raise Fault(
-            f'type "{text}": a vector has a number of elements, not "{size}"',
-            hint="vector[384], or vector",
-        )
+        what = f'type "{text}": a vector has a number of elements, not "{size}"'
+        raise Fault(what, hint="vector[384], or vector")
     _expect(tokens, "]", text)
     return int(size)
 
