@@ -29,13 +29,12 @@ from semgraph.errors import RowError
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import TIMESTAMP, Type, parse_type
 from semgraph.llm.base import LLM, Embeddings, Limits, Reply, Request, Usage
-from semgraph.logical.plan import Choice
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Input
 from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, SemTopk
 from semgraph.meter import StepMetrics
 from semgraph.semantic.context import Context
-from semgraph.semantic.contract import Rows, answer_schema
+from semgraph.semantic.contract import Rows
 from semgraph.semantic.implementation import Implementation, Watched, check_answer
 from semgraph.semantic.library import Library
 
@@ -94,45 +93,9 @@ def formed_prompts() -> PromptSet:
     return PromptSet((("a", one),), "kind", two)
 
 
-def node(
-    operator: str,
-    *,
-    by: bool = False,
-    context: bool = False,
-    both: bool = False,
-    answers: bool = True,
-    forms: bool = False,
-) -> Any:
-    """A node of an operator. `by`: two prompts, selected by the column `kind`; `context`: the
-    prompt has a context, the column `reference`; `both`: the join's question names both rows,
-    otherwise it has two sections; `answers`: the join returns answers besides the match; `forms`:
-    the map's json answer has a schema, selected by `kind`.
-    """
-    source = Input(name="rows", columns=LEFT, step="rows")
-    more: dict[str, Any] = {"context": CONTEXT} if context else {}
-    shared: dict[str, Any] = {"input": source, "step": "asked"}
-    if operator == "sem_map" and forms:
-        return SemMap(prompt=formed_prompts(), **shared)
-    if operator == "sem_map":
-        return SemMap(
-            prompt=prompts("Describe “{name}” of {at}.", MAP_RETURNS, by=by, **more), **shared
-        )
-    if operator == "sem_filter":
-        return SemFilter(prompt=prompts("Is “{name}” good?", by=by, **more), **shared)
-    if operator == "sem_agg":
-        returns = [("words", "list<string>"), ("rows", "int64")]
-        return SemAgg(prompt=prompts("{name}", returns, by=by, **more), by=("kind",), **shared)
-    if operator == "sem_topk":
-        return SemTopk(
-            prompt=prompts("How loud is “{name}”?", by=by, **more), k=K, by=("kind",), **shared
-        )
-    questions = ["Are “{name}” and “{c.name}” alike?"] if both else ["Left: {name}"]
-    more |= {} if both else {"other": "Right: {name} {weight}"}
-    returns = [("verdict", "enum<same, alike>"), ("note", "string null")] if answers else []
-    other = Input(name="others", columns=RIGHT, step="others")
-    return SemJoin(
-        prompt=prompts(*questions, returns, by=by, **more), other=other, alias="c", **shared
-    )
+def node(operator: str, **flags: Any) -> Any:
+    """A node of an operator, with the flags of `Case`."""
+    return Case(operator, [], **flags).node()
 
 
 def hashed(text: str) -> int:
@@ -217,17 +180,38 @@ class Case:
     group: list[int] = field(default_factory=list)
     others: list[str | None] = field(default_factory=list)
     pairs: list[tuple[int, int]] | None = None
-    by: bool = False
-    context: bool = False
-    both: bool = False
-    answers: bool = True
-    forms: bool = False
+    by: bool = False  # two prompts, selected by the column `kind`
+    context: bool = False  # the prompt has a context, the column `reference`
+    both: bool = False  # the join's question names both rows; otherwise it has two sections
+    answers: bool = True  # the join returns answers in addition to the match
+    forms: bool = False  # the map's json answer has a schema, selected by the column `kind`
     again: bool = False
 
     def node(self) -> Any:
         """The node."""
-        more = {"answers": self.answers, "forms": self.forms}
-        return node(self.operator, by=self.by, context=self.context, both=self.both, **more)
+        source = Input(name="rows", columns=LEFT, step="rows")
+        more: dict[str, Any] = {"context": CONTEXT} if self.context else {}
+        shared: dict[str, Any] = {"input": source, "step": "asked"}
+        if self.operator == "sem_map" and self.forms:
+            return SemMap(prompt=formed_prompts(), **shared)
+        if self.operator == "sem_map":
+            asked = prompts("Describe “{name}” of {at}.", MAP_RETURNS, by=self.by, **more)
+            return SemMap(prompt=asked, **shared)
+        if self.operator == "sem_filter":
+            return SemFilter(prompt=prompts("Is “{name}” good?", by=self.by, **more), **shared)
+        if self.operator == "sem_agg":
+            returns = [("words", "list<string>"), ("rows", "int64")]
+            asked = prompts("{name}", returns, by=self.by, **more)
+            return SemAgg(prompt=asked, by=("kind",), **shared)
+        if self.operator == "sem_topk":
+            asked = prompts("How loud is “{name}”?", by=self.by, **more)
+            return SemTopk(prompt=asked, k=K, by=("kind",), **shared)
+        question = "Are “{name}” and “{c.name}” alike?" if self.both else "Left: {name}"
+        more |= {} if self.both else {"other": "Right: {name} {weight}"}
+        returns = [("verdict", "enum<same, alike>"), ("note", "string null")] * self.answers
+        other = Input(name="others", columns=RIGHT, step="others")
+        asked = prompts(question, returns, by=self.by, **more)
+        return SemJoin(prompt=asked, other=other, alias="c", **shared)
 
     def rows(self) -> Rows:
         """The rows passed to an implementation."""
@@ -298,19 +282,6 @@ async def run(
     return answers_
 
 
-async def ask(
-    case: Case,
-    name: str,
-    llm: Any = None,
-    metrics: StepMetrics | None = None,
-    library: Library = LIBRARY,
-) -> pa.Table:
-    """The answers of an implementation, selected by its name."""
-    table = await run(case, library.get(case.operator, Choice.parse(name)), llm, metrics)
-    assert table.schema.names[: len(answer_schema(case.node()))] == answer_schema(case.node()).names
-    return table
-
-
 def usable(operator: str, implementation: Implementation[Any]) -> str | None:
     """The reason why an implementation cannot run these cases (such as a missing package), or None."""
     return implementation.refusal(node(operator), Limits())
@@ -320,11 +291,6 @@ def answers(table: pa.Table) -> list[dict[str, Any]]:
     """A table of answers without the calls."""
     rows: list[dict[str, Any]] = table.drop_columns("calls").to_pylist()
     return rows
-
-
-def reference(operator: str) -> str:
-    """The name of the reference implementation of an operator."""
-    return Library.reference(operator).name
 
 
 _LINE = re.compile(r"(\d+)\. (part )?(\{.*\})(?: compare with: (.*))?\Z")
