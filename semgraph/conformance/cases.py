@@ -28,7 +28,7 @@ import pyarrow as pa
 from semgraph.errors import RowError
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import TIMESTAMP, Type, parse_type
-from semgraph.llm.base import LLM, Embeddings, Limits, Reply, Request, Usage
+from semgraph.llm.base import LLM, Embeddings, Free, Limits, Reply, Request, Usage
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Input
 from semgraph.logical.semantic import SemAgg, SemFilter, SemJoin, SemMap, SemTopk
@@ -329,8 +329,16 @@ class Mind:
     review: Callable[[str, dict[str, Any], dict[str, Any]], dict[str, Any]] = nothing_missed
 
 
+class _Simulated(Free):
+    """A simulated model or embedder, which costs nothing."""
+
+    def count_tokens(self, text: str) -> int:
+        """Count one token per four bytes."""
+        return -(-len(text.encode()) // 4)
+
+
 @dataclass
-class Oracle:
+class Oracle(_Simulated):
     """A simulated `LLM`. Records its requests, the number of too long ones, and the concurrency."""
 
     mind: Mind
@@ -341,14 +349,6 @@ class Oracle:
     rejected: int = 0
     running: int = 0
     most_running: int = 0
-
-    def count_tokens(self, text: str) -> int:
-        """Count one token per four bytes."""
-        return -(-len(text.encode()) // 4)
-
-    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
-        """Zero: a simulated model costs nothing."""
-        return 0.0
 
     async def complete(self, request: Request) -> Reply:
         """Answer a request; reject a too long request, truncate a too long answer."""
@@ -382,9 +382,6 @@ class Oracle:
         return Reply(
             word, usage, call_id=call_id(request), dollars=0.001, finish=finish, logprobs=logprobs
         )
-
-    async def aclose(self) -> None:
-        """Do nothing."""
 
 
 def call_id(request: Request) -> str:
@@ -550,7 +547,7 @@ def is_packed(request: Request) -> bool:
     return bool(request.schema) and next(iter(json.loads(request.schema)["properties"])) in _PACKED
 
 
-class Grams:
+class Grams(_Simulated):
     """An `Embedder` by common 3-grams: unit vectors of shape (texts, 256). It rejects POISON."""
 
     name = "grams"
@@ -559,14 +556,6 @@ class Grams:
     async def dimensions(self) -> int:
         """256."""
         return self.size
-
-    def count_tokens(self, text: str) -> int:
-        """Count one token per four bytes."""
-        return -(-len(text.encode()) // 4)
-
-    def dollars(self, usage: Usage) -> float | None:  # noqa: ARG002
-        """Zero: it costs nothing."""
-        return 0.0
 
     async def embed(self, texts: Sequence[str], partition: str = "") -> Embeddings:  # noqa: ARG002
         """Count the 3-grams of each text, by their hashes."""
@@ -579,9 +568,6 @@ class Grams:
         counts[list(failed)] = np.nan
         vectors = counts / np.linalg.norm(counts, axis=1, keepdims=True)
         return Embeddings(vectors, calls=1, attempts=1, failed=failed)
-
-    async def aclose(self) -> None:
-        """Do nothing."""
 
 
 POISON = "poison"

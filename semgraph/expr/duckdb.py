@@ -310,9 +310,10 @@ def _missing(path: str, schema: pa.Schema) -> Fault:
 
 
 # Hints for aggregates written as columns.
-_CALLS = {"count": "an aggregate counts rows: {n: count(*)}"}
-for _name in ("avg", "max", "min", "sum"):
-    _CALLS[_name] = f"{_name} takes a column, in an aggregate: {{n: {_name}(COLUMN)}}"
+_CALLS = {
+    name: f"{name} takes a column, in an aggregate: {{n: {name}(COLUMN)}}"
+    for name in ("avg", "max", "min", "sum")
+} | {"count": "an aggregate counts rows: {n: count(*)}"}
 
 
 def executable(sql: str) -> str:

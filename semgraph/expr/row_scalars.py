@@ -708,12 +708,14 @@ FUNCTIONS: dict[str | type[exp.Expr], Function] = {
     "list_slice": Function((_lists, _whole, _whole), _first, "list_slice"),
     "error": Function((_any,), NULL, "fail"),
 }
-for _name, _own in TEXT_FUNCTIONS.items():
-    _takes = tuple(_SQL_KINDS[kind] for kind in _own.parameters)
-    FUNCTIONS[_name] = Function(_takes, _own.arrow, f"OWN[{_name!r}]")
-for _name in ("mmr", "mmr_static"):
-    _takes = (_vector, _vectors, _numeric)
-    FUNCTIONS[_name] = Function(_takes, VECTOR_FUNCTIONS[_name].arrow, f"OWN[{_name!r}]")
+FUNCTIONS |= {
+    name: Function(tuple(map(_SQL_KINDS.__getitem__, own.parameters)), own.arrow, f"OWN[{name!r}]")
+    for name, own in TEXT_FUNCTIONS.items()
+}
+FUNCTIONS |= {
+    name: Function((_vector, _vectors, _numeric), VECTOR_FUNCTIONS[name].arrow, f"OWN[{name!r}]")
+    for name in ("mmr", "mmr_static")
+}
 
 
 def _call(tree: exp.Func, scope: NameScope) -> Code:

@@ -19,7 +19,6 @@ from semgraph.extras import install
 from semgraph.llm.base import Embeddings, Usage, Vectors, comparable
 from semgraph.llm.catalogue import (
     DEFAULT_EMBEDDER,
-    CatalogueModel,
     find,
     offline,
     on_disk,
@@ -182,10 +181,7 @@ class LocalEmbedder(_Embedder):
     def count_tokens(self, text: str) -> int:
         """Count the embedded tokens of a text; an estimate without the model's file."""
         if self._tokenizer is None and on_disk(self.model, self._env):
-            try:
-                self._tokenizer = _tokenizer(self.model, self._env)
-            except ImportError as error:
-                raise missing_extra(self.name) from error
+            self._tokenizer = self._read_tokenizer()
         if self._tokenizer is None:
             return TokenCounter(self.model.name).count(text)
         return len(self._tokenizer.encode(encodable(text)))
@@ -203,14 +199,23 @@ class LocalEmbedder(_Embedder):
             vectors[batch] = _means(model, [encoded[i] for i in batch])
         return vectors, sum(map(len, encoded))
 
+    def _read_tokenizer(self) -> Tokenizer:
+        try:
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise missing_extra(self.name) from error
+        tokenizer = Tokenizer.from_file(str(paths(self.model, self._env)[1]))
+        tokenizer.enable_truncation(self.model.context)
+        tokenizer.no_padding()
+        return tokenizer
+
     def _load(self, cancelled: Cancelled) -> Any:
         try:
             import onnxruntime
-
-            weights, _ = fetched(self.model, cancelled, self._env)
-            self._tokenizer = _tokenizer(self.model, self._env)
         except ImportError as error:
             raise missing_extra(self.name) from error
+        weights, _ = fetched(self.model, cancelled, self._env)
+        self._tokenizer = self._read_tokenizer()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads, options.inter_op_num_threads = self.threads, 1
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
@@ -238,15 +243,6 @@ def _means(session: Any, encoded: Sequence[Sequence[int]]) -> Vectors:
     weights = mask[:, :, None].astype(np.float32)
     mean = (hidden * weights).sum(axis=1) / weights.sum(axis=1)
     return np.asarray(mean / np.linalg.norm(mean, axis=1, keepdims=True), np.float32)
-
-
-def _tokenizer(model: CatalogueModel, env: Mapping[str, str] | None) -> Tokenizer:
-    from tokenizers import Tokenizer
-
-    tokenizer = Tokenizer.from_file(str(paths(model, env)[1]))
-    tokenizer.enable_truncation(model.context)
-    tokenizer.no_padding()
-    return tokenizer
 
 
 class SentenceTransformersEmbedder(_Embedder):

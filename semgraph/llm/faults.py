@@ -265,9 +265,8 @@ def retry_after(headers: Mapping[str, str], body: str = "") -> float | None:
 def _seconds_until(text: str) -> float:
     """Seconds until an HTTP date; NaN if it is invalid."""
     try:
-        date = email.utils.parsedate_tz(text)
-        return email.utils.mktime_tz(date) - time.time() if date else math.nan
-    except (ValueError, OverflowError):  # year 99999
+        return email.utils.parsedate_to_datetime(text).timestamp() - time.time()
+    except (ValueError, OverflowError):
         return math.nan
 
 
