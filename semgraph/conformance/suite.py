@@ -216,11 +216,6 @@ def _first_error(table: pa.Table) -> str | None:
     return next((error for error in table.column("error").to_pylist() if error is not None), None)
 
 
-async def _reference_answers(case: Case) -> list[dict[str, Any]]:
-    implementation = LIBRARY.get(case.operator, LIBRARY.reference(case.operator))
-    return answers(await run(case, implementation))
-
-
 async def _all_answered(candidate: Subject, case: Case, llm: LLM | None = None) -> None:
     """Check that every item has an answer: the reference's, if the candidate promises it."""
     table = await candidate.answers(case, llm)
@@ -228,7 +223,8 @@ async def _all_answered(candidate: Subject, case: Case, llm: LLM | None = None) 
     expect(error is None, f"an error instead of an answer: {error}")
     if not candidate.same:
         return
-    for own, true in zip(answers(table), await _reference_answers(case), strict=True):
+    reference = LIBRARY.get(case.operator, LIBRARY.reference(case.operator))
+    for own, true in zip(answers(table), answers(await run(case, reference)), strict=True):
         wrong = [name for name in true if own[name] != true[name]]
         text = f"item {true['item']}: {', '.join(f'{n} is {own[n]!r}, the reference answers {true[n]!r}' for n in wrong)}"
         expect(not wrong, text)

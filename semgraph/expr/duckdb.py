@@ -292,14 +292,11 @@ def type_of_path(path: str, schema: pa.Schema) -> pa.DataType | None:
             names = [f.name for f in inner]
             prefix = ".".join([root, *fields[:level]])
             there = "fields here: " + ", ".join(f"{prefix}.{n}" for n in names)
-            raise Fault(f'no column "{path}"', there=there, hint=_suggest(prefix, name, names))
+            near = did_you_mean(name, names)
+            hint = near and near.replace('"', f'"{prefix}.', 1)
+            raise Fault(f'no column "{path}"', there=there, hint=hint)
         inner = inner.field(index).type
     return canonical_type(inner)
-
-
-def _suggest(prefix: str, name: str, names: list[str]) -> str | None:
-    hint = did_you_mean(name, names)
-    return hint.replace('"', f'"{prefix}.', 1) if hint else None
 
 
 def _missing(path: str, schema: pa.Schema) -> Fault:

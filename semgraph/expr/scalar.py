@@ -201,13 +201,6 @@ def refuse_deep(tree: exp.Expr) -> None:
         parts = [inner for part in parts for inner in part.iter_expressions()]
 
 
-def refuse_many(items: int) -> None:
-    """Refuse a parameter's list that makes an expression too long. Raises Fault."""
-    if items > MOST_ITEMS:
-        what = f"a list in an expression has at most {MOST_ITEMS:,} items; this one has {items:,}"
-        raise Fault(what, hint="give many values as an input and join it")
-
-
 def bounded(tree: exp.Expr) -> exp.Expr:
     """The expression with tests of sizes that depend on rows. Raises Fault for constant sizes that
     are too large.
@@ -756,7 +749,11 @@ def _value_of(name: str, params: Mapping[str, Any]) -> Any:
 def literal(value: Any) -> exp.Expr:
     """A plain value as SQL. Raises Fault for a value without an SQL literal."""
     if isinstance(value, (list, tuple)):
-        refuse_many(len(value))
+        if (items := len(value)) > MOST_ITEMS:
+            what = (
+                f"a list in an expression has at most {MOST_ITEMS:,} items; this one has {items:,}"
+            )
+            raise Fault(what, hint="give many values as an input and join it")
         return exp.Array(expressions=[literal(v) for v in value])
     if isinstance(value, float) and not isfinite(value):
         return exp.cast(exp.Literal.string(str(value)), "double")

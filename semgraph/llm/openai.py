@@ -344,7 +344,11 @@ class Endpoint(CountsTokens):
         options: list[str],
     ) -> None:
         self.model, self.service = model, service
-        self.name = endpoint_name(model, base_url, options, service)
+        url = service.address(base_url, os.environ)
+        address = "" if url == service.url else f"@{without_password(url)}"
+        self.name = (
+            f"{service.name}:{model}{address}" + ("?" if options else "") + "&".join(options)
+        )
         self.wire = Wire(self.name, base_url, api_key, timeout, service)
         self._price, self._counter = price, TokenCounter(model)
 
@@ -593,17 +597,6 @@ def _without_quotes(message: str, model: str, request: Request) -> str:
     starts = [i for i in range(len(message) - _QUOTE + 1) if message[i : i + _QUOTE] in texts]
     quoted = {i + offset for i in starts for offset in range(_QUOTE)}
     return "".join(letter for i, letter in enumerate(message) if i not in quoted)
-
-
-def endpoint_name(
-    model: str, base_url: str | None, options: list[str], service: Service = OPENAI
-) -> str:
-    """The configured name of a model, `openai:MODEL@URL?option=value`, without a password in the
-    URL.
-    """
-    url = service.address(base_url, os.environ)
-    address = "" if url == service.url else f"@{without_password(url)}"
-    return f"{service.name}:{model}{address}" + ("?" + "&".join(options) if options else "")
 
 
 def _dump(value: Any) -> str:
