@@ -17,7 +17,6 @@ from typing import Any
 
 from semgraph.errors import Fault, PlanError, Problem, among, did_you_mean, nearly
 from semgraph.llm.base import ROLES, Kind, ModelSpec, falls_back
-from semgraph.llm.catalogue import offline
 from semgraph.llm.providers import PRICES, PROVIDERS, names_model, parse_spec, plain_spec
 from semgraph.llm.services import SERVICES
 from semgraph.llm.tokens import FlatPrice
@@ -399,11 +398,6 @@ class Settings:
     def journal_path(self) -> Path | None:
         """The journal's file; None if `keep_days` is 0."""
         return Path(self["journal.path"].value) if self.keep_days != 0 else None
-
-    @property
-    def offline(self) -> bool:
-        """Whether `SEMGRAPH_OFFLINE` forbids downloads."""
-        return offline(self.environment)
 
     def rows(self) -> Iterator[tuple[str, str, str]]:
         """(key, value, origin) of every setting, as text that is safe to print."""
