@@ -346,15 +346,13 @@ def line_in(file: str, error: BaseException | None) -> str:
     return f":{numbers[-1]}" if numbers else ""
 
 
-def estimated(
-    implementation: Implementation[Any], node: Semantic, rows: RowEstimate, seen: Observed | None
-) -> Cost:
+def estimated(implementation: Implementation[Any], node: Semantic, rows: RowEstimate) -> Cost:
     """The implementation's estimate. Raises EngineError, which names the implementation and its
     file, if it raised, or if its result is no `Cost` of numbers of at least 0.
     """
     step = f"step {node.step}: " if node.step else ""
     try:
-        cost = implementation.estimate(node, rows, seen)
+        cost = implementation.estimate(node, rows, None)
     except SemgraphError:
         raise
     except Exception as error:

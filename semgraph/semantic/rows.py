@@ -149,7 +149,7 @@ def rows_a_call(node: SemMap | SemFilter, rows: int, implementation: Implementat
     """The number of rows that share a call, by the implementation's estimate. Chunks of full calls
     need no additional call.
     """
-    cost = estimated(implementation, node, RowEstimate(rows, 0, rows, 0), None)
+    cost = estimated(implementation, node, RowEstimate(rows, 0, rows, 0))
     return max(1, math.ceil(rows / cost.calls)) if cost.calls else 1
 
 
