@@ -120,10 +120,7 @@ def _prepare(database: sqlite3.Connection, path: Path) -> None:
     database.execute("PRAGMA synchronous = NORMAL")
     database.execute("PRAGMA secure_delete = ON")
     if "batched" not in tables:  # journals of earlier releases have none
-        database.execute("BEGIN IMMEDIATE")
-        for statement in _TABLES.split(";\n"):
-            database.execute(statement)
-        database.execute("COMMIT")
+        database.executescript(f"BEGIN IMMEDIATE; {_TABLES} COMMIT;")
     # From now on callers retry locked statements themselves, without blocking an event loop.
     database.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
 
