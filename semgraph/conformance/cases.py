@@ -394,35 +394,25 @@ def think(mind: Mind, request: Request) -> dict[str, Any]:
     """The answer to a request, by its schema."""
     system, user = parts(request)
     keys = list(json.loads(request.schema)["properties"])
+    template, listed = question(system), lines(user)
+    asked = [(n, filled(template, record)) for n, record, part, _ in listed if not part]
     if keys == ["answers"]:
-        template = question(system)
-        return {
-            "answers": [
-                {"id": n, **one(mind, request, filled(template, r))} for n, r, *_ in lines(user)
-            ]
-        }
+        return {"answers": [{"id": n, **one(mind, request, text)} for n, text in asked]}
     if keys == ["ranking"]:
-        template = question(system)
-        scored = [(mind.score(filled(template, record)), -n) for n, record, *_ in lines(user)]
-        return {"ranking": [-n for _, n in sorted(scored, reverse=True)]}
+        scored = sorted(((mind.score(text), -n) for n, text in asked), reverse=True)
+        return {"ranking": [-n for _, n in scored]}
     if keys == ["matches"]:
         return {"matches": list(matching(mind, system, user))}
     if "match" in keys:
-        left, right = sides(user)
-        result = mind.match(left, right)
-        return {"match": result is not None} | {key: (result or {}).get(key) for key in keys[1:]}
-    if lines(user):
-        template = question(system)
-        every = lines(user)
-        earlier = [record for _, record, part, _ in every if part]
-        return mind.combine(
-            [filled(template, record) for _, record, part, _ in every if not part], earlier
-        )
-    question_text, separator, answer = user.partition(_EARLIER)
+        found = mind.match(*sides(user))
+        return {"match": found is not None} | {key: (found or {}).get(key) for key in keys[1:]}
+    if listed:
+        earlier = [record for _, record, part, _ in listed if part]
+        return mind.combine([text for _, text in asked], earlier)
+    text, separator, answer = user.partition(_EARLIER)
+    given = json.loads(answer) if separator else None
     return (
-        mind.review(question_text, mind.answer(question_text), json.loads(answer))
-        if separator
-        else one(mind, request, user)
+        one(mind, request, user) if given is None else mind.review(text, mind.answer(text), given)
     )
 
 
@@ -510,12 +500,8 @@ def matching(mind: Mind, system: str, user: str) -> Iterator[dict[str, Any]]:
     both, own, other = question(system), question(system, _SIDES[:1]), question(system, _SIDES[1:])
     for n, left, _, candidates in lines(left_text):
         for m in rights if candidates == "all" else map(int, candidates.split(", ")):
-            texts = (
-                (filled(both, left | rights[m]), "")
-                if both
-                else (filled(own, left), filled(other, rights[m]))
-            )
-            answers = mind.match(*texts)
+            texts = filled(own, left), filled(other, rights[m])
+            answers = mind.match(*((filled(both, left | rights[m]), "") if both else texts))
             if answers is not None:
                 yield {"left": n, "right": m, **answers}
 
