@@ -30,7 +30,6 @@ from semgraph.expr.types import Type, parse_type, type_of_arrow
 from semgraph.frontend.document import (
     COMMA_HINT,
     KeyFault,
-    in_new_words,
     kind_of,
     mapping,
     rests,
@@ -245,28 +244,10 @@ class _Arguments:
     def __init__(
         self, cls: type[Node], data: Mapping[str, Any], scope: Scope, source: Node | None
     ) -> None:
-        self.cls, self.scope, self.source = cls, scope, source
-        self.data, self.faults = in_new_words(cls.keyword, data)
-        if {"add", "returns"} <= plan_keys(cls).keys():
-            self._read_types_of_add()
+        self.cls, self.data, self.scope, self.source = cls, data, scope, source
+        self.faults: list[Fault] = []
         self.fields = {f.name: f for f in cls.arguments()}
         self.values: dict[str, Any] = {}
-
-    def _read_types_of_add(self) -> None:
-        """Refuse types in `add`, and read them as answers, as an earlier version did."""
-        add, columns = self.data.get("add"), self.source.schema.names if self.source else ()
-        types = {
-            name: value
-            for name, value in (add.items() if isinstance(add, Mapping) else ())
-            if value not in columns and is_type(value)
-        }
-        for name, value in types.items():
-            hint = f"write returns: {{{name}: {value}}}"
-            fault = Fault("types stand in returns, aggregates in add", "add", name, hint=hint)
-            self.faults.append(fault)
-        if types and isinstance(add, Mapping):
-            self.data["add"] = {name: add[name] for name in add if name not in types}
-            self.data.setdefault("returns", types)
 
     def _read(self) -> None:
         """Read every argument; faults are collected."""

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 from semgraph.errors import Fault, PlanError, Position, Problem, among, did_you_mean, nearest
 from semgraph.expr.scalar import depth
 from semgraph.folders import plan_names, plans_folder
-from semgraph.frontend.renamed import INSTEAD, new_word
+from semgraph.frontend.renamed import INSTEAD
 
 MAX_BYTES = 1_000_000
 MAX_VALUES = 20_000  # keys and values of a file
@@ -91,15 +91,11 @@ def mapping(value: Any, what: str) -> dict[str, Any]:
 def unknown_key(
     place: str, key: Any, known: Iterable[str], what: str = "", kind: str = "keys"
 ) -> Fault:
-    """The fault of an unknown key at a place of a plan, such as "windows". For a renamed key it
-    names the new word.
+    """The fault of an unknown key at a place of a plan, such as "windows".
 
-    >>> unknown_key("windows", "window", ["input", "size"]).what
-    '"window" is now "size"'
+    >>> unknown_key("windows", "window", ["input", "size"]).hint
+    'did you mean "size"?'
     """
-    new = new_word(place, key)
-    if new is not None:
-        return KeyFault(f'"{key}" is now "{new}"', key)
     fault = unknown(str(key), known, what or f"{place} has no", kind, key)
     hint = INSTEAD.get(place, {}).get(str(key), fault.hint)
     return KeyFault(fault.what, *fault.path, there=fault.there, hint=hint)
@@ -109,18 +105,6 @@ def known_keys(value: Mapping[str, Any], known: Iterable[str], what: str) -> lis
     """A fault for each unknown key."""
     listed = list(known)
     return [unknown_key(what, key, listed) for key in value if key not in listed]
-
-
-def in_new_words(place: str, data: Mapping[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
-    """The mapping at a place of a plan with current words, and a fault for each renamed key.
-
-    >>> data, faults = in_new_words("limit", {"n": 1, "per": "city"})
-    >>> data, faults[0].what
-    ({'n': 1, 'by': 'city'}, '"per" is now "by"')
-    """
-    words = {key: new for key in data if (new := new_word(place, key)) and new not in data}
-    faults: list[Fault] = [KeyFault(f'"{old}" is now "{new}"', old) for old, new in words.items()]
-    return {words.get(key, key): value for key, value in data.items()}, faults
 
 
 # -- texts that a comma cut in two: {n: coalesce(a, b)} is the text "coalesce(a" and the key "b)"
@@ -850,6 +834,5 @@ def refuse_unknown(place: str, given: Iterable[str], known: Iterable[str]) -> No
 
 def unknown_argument(place: str, name: str, known: Iterable[str]) -> str:
     """The message about an unknown argument of a call."""
-    fault: Any = unknown_key(place, name, known, f"{place} has no argument", "arguments")
-    what = fault.what if fault.there else f"{place}: {fault.what}"
-    return str(Problem(what, there=fault.there, hint=fault.hint))
+    fault = unknown_key(place, name, known, f"{place} has no argument", "arguments")
+    return str(Problem(fault.what, there=fault.there, hint=fault.hint))

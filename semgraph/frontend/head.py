@@ -715,7 +715,7 @@ def _optional(head: Head) -> None:
 
 def _cut_input(head: Head) -> str:
     """The windowed input, even if the rest of the section has problems."""
-    windows = head.data.get("windows", head.data.get("order"))
+    windows = head.data.get("windows")
     return str(windows.get("input")) if isinstance(windows, Mapping) else ""
 
 

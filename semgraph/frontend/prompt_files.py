@@ -27,7 +27,6 @@ from semgraph.frontend.classes import (
 )
 from semgraph.frontend.document import (
     Document,
-    in_new_words,
     inside,
     mapping,
     parse,
@@ -139,10 +138,6 @@ class Prompts:
         if not isinstance(value, Mapping):
             return PromptSet((("", self._one(value, answers)),))
         rest = dict(value)
-        if "on" not in rest:
-            _, renamed = in_new_words("prompt", rest)
-            for fault in renamed:
-                raise fault
         on, otherwise = rest.pop("on", None), rest.pop("otherwise", None)
         if not isinstance(on, str) or not NAME.match(on):
             raise Fault(
