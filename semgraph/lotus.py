@@ -60,9 +60,6 @@ class Bridge:
     """Runs jobs in separate threads, and sends their requests in the event loop.
 
     It does not use the threads of `asyncio.to_thread`, which models may need meanwhile.
-
-    Args:
-        ctx: The context that sends the requests.
     """
 
     def __init__(self, ctx: Context) -> None:
@@ -273,18 +270,11 @@ class Unanswered(Exception):
 class Model:
     """A duck-typed `lotus.models.LM`: it gets a batch of chats and returns a text for each.
 
-    Args:
-        bridge: Sends the batches.
-        parts: LOTUS.
-        prompt: The prompt, which gives the role and the maximum length of answers.
-        partitions: The partition of each prompt of a batch, in order; the last one is repeated.
-        unreadable: Returns the fault of an answer that LOTUS would replace by its default, or None.
-        strict: Raise Unanswered if a prompt fails; otherwise LOTUS gets "" for it, and `answers`
-            has the error.
-        shrinking: Raise Unanswered if a batch is not smaller than the previous one: LOTUS's tree
-            would not end.
-
-    `answers` are those of the last batch, `calls` the ids of all calls.
+    The prompt gives the role and the maximum length of answers. `partitions` are those of the prompts
+    of a batch, in order; the last one is repeated. `unreadable` tells the fault of an answer that
+    LOTUS would replace by its default. If a prompt fails, LOTUS gets "" for it, or, if `strict`,
+    Unanswered is raised; if `shrinking`, also if a batch is not smaller than the previous one: LOTUS's
+    tree would not end. `answers` are those of the last batch, `calls` the ids of all calls.
     """
 
     model = "semgraph"
@@ -380,13 +370,7 @@ class Question(NamedTuple):
 
 
 class Texts:
-    """The texts of a relation for LOTUS; several threads use it.
-
-    Args:
-        parts: LOTUS.
-        node: The operator.
-        rows: The rows.
-    """
+    """The texts of a relation for LOTUS; several threads use it."""
 
     def __init__(self, parts: Parts, node: Semantic, rows: Rows) -> None:
         self.keys = Keys(node, rows)
@@ -403,13 +387,9 @@ class Texts:
     ) -> Question:
         """The question about items of one prompt.
 
-        The instruction has placeholders in LOTUS's notation for columns (`{name}` is Name); the
-        documents have their values. The context is a column of each document.
-
-        Args:
-            items: The items, of one prompt.
-            one_context: All items have the same context; it becomes a part of the instruction.
-            more: Text to append to the instruction.
+        The instruction has placeholders in LOTUS's notation for columns (`{name}` is Name), and
+        `more` at its end; the documents have their values. The context is a column of each document,
+        or, if all have `one_context`, a part of the instruction.
         """
         import pandas as pd
 
@@ -531,16 +511,7 @@ class Group:
 
 
 class Sorter:
-    """Sorts a group, in a job's thread.
-
-    Args:
-        bridge: Runs the job.
-        parts: LOTUS.
-        model: Answers the comparisons.
-        method: `quick`, `quick-sem`, `heap` or `naive`.
-        k: The number of best rows.
-        reasoning: Whether the model reasons before it answers.
-    """
+    """Sorts a group by a method (`quick`, `quick-sem`, `heap` or `naive`), in a job's thread."""
 
     def __init__(
         self, bridge: Bridge, parts: Parts, model: Model, method: str, k: int, *, reasoning: bool

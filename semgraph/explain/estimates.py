@@ -185,34 +185,19 @@ _EqualRounds = tuple[int, "Estimator"]
 
 @dataclass
 class Estimator:
-    """Estimates for the operators of one plan.
-
-    Args:
-        plan: The plan.
-        inputs: Rows of the inputs, by name.
-        seen: Observations of earlier runs, by `key_of`.
-        models: The models that the plan would call.
-        counts: Rows of the store by label; None: unknown.
-        windows: The number of windows of all partitions; without windows, the number of
-            partitions.
-        tokens: Tokens of the first request of a node, if it depends only on the inputs.
-        around: For a round of a loop, the estimator of the enclosing plan.
-        loop: The loop of this round.
-        given: The rows of its last round.
-        batched_operators: The operators with requests in batches, which cost less.
-    """
+    """Estimates for the operators of one plan, or of a round of one of its loops."""
 
     plan: PhysicalPlan
-    inputs: Mapping[str, int]
-    seen: Mapping[str, Seen]
+    inputs: Mapping[str, int]  # the rows of the inputs, by name
+    seen: Mapping[str, Seen]  # observations of earlier runs, by `key_of`
     models: str = ""
-    counts: Mapping[str, int] | None = None
-    windows: int = 1
-    tokens: Mapping[Node, float] | None = None
-    around: Estimator | None = None
-    loop: Iterate | None = None
-    given: Mapping[Node, Amount] = field(default_factory=dict)
-    batched_operators: frozenset[Node] = frozenset()
+    counts: Mapping[str, int] | None = None  # the rows of the store, by label
+    windows: int = 1  # of all partitions; without windows, the number of partitions
+    tokens: Mapping[Node, float] | None = None  # of first requests that depend on the inputs alone
+    around: Estimator | None = None  # of a round: the estimator of the enclosing plan
+    loop: Iterate | None = None  # the loop of the round
+    given: Mapping[Node, Amount] = field(default_factory=dict)  # the rows of the last round
+    batched_operators: frozenset[Node] = frozenset()  # with requests in batches, which cost less
 
     def __post_init__(self) -> None:
         self._rows: dict[Node, Amount] = dict(self.given)

@@ -141,18 +141,8 @@ def build(
     step: str = "",
     origin: Position | None = None,
 ) -> Node:
-    """A node from its arguments in a plan.
-
-    Args:
-        cls: The operator.
-        value: Its arguments as plain data, parameters substituted where they are whole values.
-        scope: The meaning of names: relations, prompts, parameters, the graph.
-        source: The relation above it in the pipeline.
-        step: Name of the step.
-        origin: Where it stands.
-
-    Raises:
-        Faults: All faults of the arguments, each with its path below `value`.
+    """A node from its arguments in a plan, over the relation above it; whole parameters are replaced
+    by their values before. Raises Faults with all faults, each with its path below `value`.
     """
     bare = is_shorthand(cls, value)
     data = {cls.sole: value} if bare else value
@@ -435,28 +425,16 @@ NUMBER = "number"
 
 @dataclass(frozen=True)
 class Ref:
-    """The records to which an answer may refer.
+    """The records to which an answer may refer; the keys of `REF` say what each field means."""
 
-    Args:
-        name: Their name in the prompt and in answer types.
-        of: The relation of the records.
-        shows: The columns of a record that the model sees, besides its number.
-        using: Columns that the row and its records share.
-        where: The condition for records of a row; the record is the struct `name`.
-        order: The order of the records, over their columns.
-        limit: The maximum number of records of a row.
-        number: The column that numbers the records; "" numbers them 1, 2, ...
-        unknown: Whether an unknown number is requested again, or its list entry is dropped.
-    """
-
-    name: str
+    name: str  # in the prompt and in answer types, and of the struct that `where` reads
     of: Node
     shows: Columns
     using: Using = ()
     where: Scalar | None = None
     order: tuple[Sort, ...] = ()
     limit: int | None = None
-    number: str = ""
+    number: str = ""  # "" numbers them 1, 2, ...
     unknown: str = "ask"
 
 
@@ -510,17 +488,7 @@ def refuse_unnamed(cls: type[Node], prompt: Prompt, refs: Refs) -> None:
 
 
 def with_refs(refs: Refs, values: Mapping[str, Any], step: str, origin: Position | None) -> Node:
-    """The operators to which a sem_map with `refs` is lowered.
-
-    Args:
-        refs: The records.
-        values: The arguments of the sem_map.
-        step: Name of the step.
-        origin: Its position.
-
-    Raises:
-        Fault: An argument is wrong; the path is below the sem_map.
-    """
+    """The operators to which a sem_map with `refs` and these arguments is lowered. Raises Fault."""
     source: Node = values["input"]
     prompt: PromptSet = values["prompt"]
     answers = prompt.first.returns

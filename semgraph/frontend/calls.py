@@ -38,19 +38,12 @@ CALL: Keys = {
 
 @dataclass(frozen=True)
 class Results:
-    """The results of a called plan.
+    """The results of a called plan."""
 
-    Args:
-        name: The step that calls it.
-        tables: Its results.
-        pruned: The results that a parameter leaves out.
-        checked: Checks a result when it is read.
-    """
-
-    name: str
+    name: str  # the step that calls it
     tables: Mapping[str, Node]
-    pruned: Mapping[str, Pruned] = field(default_factory=dict)
-    checked: Callable[[str, Node], Node] = field(default=lambda _, node: node)
+    pruned: Mapping[str, Pruned] = field(default_factory=dict)  # those that a parameter leaves out
+    checked: Callable[[str, Node], Node] = field(default=lambda _, node: node)  # when they are read
 
     def table(self, name: str) -> Node:
         """A result by name. Raises Fault or Pruned."""
@@ -80,19 +73,12 @@ class _Using(Protocol):
 
 @dataclass(frozen=True)
 class Replacement:
-    """An entry of `use` that replaces the plan that a call names.
+    """An entry of `use` that replaces the plan that a call names."""
 
-    Args:
-        value: The plan's name or path, with parameters in parentheses.
-        owner: The plan with the entry in its `use`.
-        key: The step that it names.
-        path: Its path in that plan; () for an option of the run.
-    """
-
-    value: Any
-    owner: _Using
-    key: str
-    path: Trail
+    value: Any  # the other plan's name or path, with parameters in parentheses
+    owner: _Using  # the plan with the entry
+    key: str  # the step that the entry names
+    path: Trail  # of the entry in its plan; () for an option of the run
 
     def report(self, fault: Fault) -> None:
         """Report a fault, at the entry."""
@@ -153,13 +139,8 @@ class Fit:
 def replacing_arguments(
     choice: Choice, arguments: Mapping[str, Any], reference: Head, inner: Head
 ) -> tuple[dict[str, Any], list[str]]:
-    """The arguments of a call for a plan that replaces the reference, and why it does not fit.
-
-    Args:
-        choice: The plan, with its own parameters.
-        arguments: The arguments of the call.
-        reference: The head of the plan that the call names.
-        inner: The head of the other plan.
+    """The arguments of a call for the chosen plan, whose head is `inner`, in place of the reference,
+    and why it does not fit.
     """
     reasons: list[str] = []
     inputs = mapping(arguments.get("inputs"), "a mapping of relations")

@@ -33,7 +33,7 @@ COMMA_HINT = "a text with a comma needs quotes inside { } and [ ]"
 COLON_HINT = 'write a blank behind ":", as in {id: string}; a name alone needs no colon: {id, n}'
 _NO_BLANK = re.compile(r"[A-Za-z_]\w*:")
 Trail = tuple[str | int, ...]
-Place = tuple[int, int]
+Place = tuple[int, int]  # line and column, from 1
 Stamp = tuple[int, int, int] | None
 _noticed: ContextVar[dict[Path, Stamp] | None] = ContextVar("noticed", default=None)
 
@@ -163,20 +163,12 @@ def _is_cut(data: Any, path: Sequence[str | int]) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Document:
-    """Plain data of a YAML text, with the position of each key and value.
+    """Plain data of a YAML text, with the position of each key and value."""
 
-    Args:
-        file: The file as the user named it.
-        data: Mappings with text keys, lists, text, numbers, true, false, null. Shared between
-            loads: never changed.
-        values: Line and column (from 1) of the value at a path.
-        keys: Line and column of the key at a path.
-    """
-
-    file: str
-    data: Any
-    values: dict[Trail, Place] = field(default_factory=dict)
-    keys: dict[Trail, Place] = field(default_factory=dict)
+    file: str  # as the user named it
+    data: Any  # shared between loads: never changed
+    values: dict[Trail, Place] = field(default_factory=dict)  # the place of the value at a path
+    keys: dict[Trail, Place] = field(default_factory=dict)  # the place of the key at a path
 
     def position(self, *path: str | int, key: bool = False) -> Position:
         """The position of a path. For a path that is not in the text (inside a parameter) it is the
@@ -338,15 +330,8 @@ def is_file(path: Path) -> bool:
 
 
 def find_plan(ref: str | Path, folders: Sequence[Path] = ()) -> tuple[Path, bool]:
-    """The file of a plan, and whether the plan comes with semgraph.
-
-    Args:
-        ref: A path or a name, searched in the working directory, in its `plans/`, then among the
-            shipped plans.
-        folders: The folders to search first.
-
-    Raises:
-        PlanError: There is none.
+    """The file of a plan, and whether the plan comes with semgraph. A path or a name is searched in
+    the folders, the working directory, its `plans/`, then among the shipped plans. Raises PlanError.
     """
     text = str(ref).replace("\0", "�")  # no path has a NUL in it
     name = text if text.endswith((".yaml", ".yml")) else f"{text}.yaml"
@@ -368,16 +353,9 @@ def find_plan(ref: str | Path, folders: Sequence[Path] = ()) -> tuple[Path, bool
 
 
 def find_named(name: str, folders: Sequence[Path], *, confined: bool) -> Path:
-    """The file of a plan that another plan names.
-
-    Args:
-        name: A path or a name, as for `find_plan`.
-        folders: The folders to search first, including the folder of the plan that names it.
-        confined: Whether the file must be in one of these, in the working directory's `plans/`,
-            among the shipped plans or, by its bare name, in the working directory.
-
-    Raises:
-        Fault: There is none, or it is outside.
+    """The file of a plan that another plan names, as `find_plan` searches it. With `confined` it must
+    be in one of the folders, in the working directory's `plans/`, among the shipped plans or, by its
+    bare name, in the working directory. Raises Fault.
     """
     places = (*folders, Path("plans"))
     what = f'the plan "{name}"'
@@ -794,15 +772,8 @@ def checks_arguments(
     function: Callable[P, R], place: str = "", beside: Iterable[str] = ()
 ) -> Callable[P, R]:
     """A function that refuses unknown arguments with a hint: the nearest argument, or the
-    replacement.
-
-    Args:
-        function: The function.
-        place: Its name in messages; default: the name of the function.
-        beside: The arguments that it takes as `**`.
-
-    Raises:
-        TypeError: A call has an unknown argument.
+    replacement. `place` is its name in messages, if that differs; `beside` are the arguments that it
+    takes as `**`. Raises TypeError.
 
     >>> @checks_arguments
     ... def limit(n, by=None): ...

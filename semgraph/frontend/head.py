@@ -77,14 +77,8 @@ def read_optional(
     graph: Graph | None,
 ) -> dict[str, InputSpec]:
     """The inputs, with optional inputs marked. `optional` is a list of names, or the meaning of
-    each omitted input, `none` or `all`. Raises Faults.
-
-    Args:
-        value: The value of `optional`.
-        inputs: The valid declared inputs.
-        broken: The names of the other inputs; "" if they are unknown.
-        windowed: The windowed input.
-        graph: The plan's graph; None if its file has problems.
+    each omitted input, `none` or `all`. `broken` are inputs with problems, "" unknown ones; the graph
+    is None if its file has problems. Raises Faults.
     """
     what = "names of inputs, or {NAME: all}"
     meanings = mapping(value, what) if isinstance(value, Mapping) else {}
@@ -372,29 +366,17 @@ NO_GRAPH = Graph("", "uuid", "group_id", {})
 
 @dataclass
 class LoadState:
-    """The state that one load and the plans it calls share.
+    """The state that one load and the plans it calls share."""
 
-    Args:
-        folders: The folders in which plans are searched first.
-        functions: The user functions that expressions may call.
-        problems: All problems so far.
-        open: The plans being read, outermost first.
-        graphs: Graph files read so far; None for a file with problems.
-        operators: The number of operators built.
-        parameter_items: The number of list items that parameters add to expressions.
-        prompts: The user's files in the place of prompts, by name.
-        named_prompts: The names of the prompts that are read.
-    """
-
-    folders: tuple[Path, ...] = ()
+    folders: tuple[Path, ...] = ()  # in which plans are searched first
     functions: Functions = field(default_factory=Functions)
     problems: list[Problem] = field(default_factory=list)
-    open: tuple[Path, ...] = ()
-    graphs: dict[Path, Graph | None] = field(default_factory=dict)
+    open: tuple[Path, ...] = ()  # the plans being read, outermost first
+    graphs: dict[Path, Graph | None] = field(default_factory=dict)  # None: it has problems
     operators: int = 0
-    parameter_items: int = 0
-    prompts: Mapping[str, Path] = field(default_factory=dict)
-    named_prompts: set[str] = field(default_factory=set)
+    parameter_items: int = 0  # items that lists of parameters add to expressions
+    prompts: Mapping[str, Path] = field(default_factory=dict)  # files in the place of prompts
+    named_prompts: set[str] = field(default_factory=set)  # those that were read
     _too_many: Problem | None = None
 
     def count(self, origin: Position, parameter_items: int = 0) -> None:
@@ -420,31 +402,21 @@ class LoadState:
 class Head:
     """The head of one plan. It is read part by part: a part that fails adds problems, and reading
     continues.
-
-    Args:
-        state: The shared state of the load.
-        document: The plan as plain data with positions.
-        folder: The folder of its graph file, prompts and called plans.
-        prefix: The prefix of the names of its steps: the calling step's name and "/".
-        confined: Whether the files that it names must be in its folder; False if Python code names
-            them.
-        use: Choices by step, each with its path in the plan; later ones override earlier ones.
-        unknown_graph: Whether the graph file has problems.
-        unknown_inputs: Inputs with problems. If it contains "", any unknown name may be one.
     """
 
     state: LoadState
     document: Document
-    folder: Path
-    prefix: str = ""
-    confined: bool = True
+    folder: Path  # of its graph file, prompts and called plans
+    prefix: str = ""  # of the names of its steps: the calling step's name and "/"
+    confined: bool = True  # whether the files that it names must be in its folder
     data: dict[str, Any] = field(default_factory=dict)
     params: dict[str, Any] = field(default_factory=dict)
+    # choices by step, each with its path in the plan; later ones override earlier ones
     use: list[tuple[str, Any, Trail]] = field(default_factory=list)
     graph: Graph = NO_GRAPH
-    unknown_graph: bool = False
+    unknown_graph: bool = False  # whether the graph file has problems
     inputs: dict[str, InputSpec] = field(default_factory=dict)
-    unknown_inputs: set[str] = field(default_factory=set)
+    unknown_inputs: set[str] = field(default_factory=set)  # with problems; "": any unknown name
     windows: Windowing | None = None
 
     def __post_init__(self) -> None:
@@ -629,11 +601,8 @@ _KINDS = {bool: "true or false", int: "a number", float: "a number", list: "a li
 
 
 def check_kinds(data: Mapping[str, Any], params: Mapping[str, Any]) -> None:
-    """Refuse values of a wrong kind for parameters that a plan declares. Raises Fault.
-
-    Args:
-        data: The plan. Values that one of its presets has are accepted.
-        params: The values by name.
+    """Refuse values of a wrong kind for parameters that a plan declares, except values that one of
+    its presets has. Raises Fault.
     """
     declared = data.get("params") or {}
     presets = [

@@ -29,26 +29,15 @@ PARAMETER = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 
 @dataclass(frozen=True)
 class ValueKind:
-    """A kind of values.
+    """A kind of values: how plain data is read, and its JSON Schema."""
 
-    Args:
-        read: Converts plain data, with the scope of its names. Raises Fault.
-        schema: The JSON Schema of the plain data.
-    """
-
-    read: Callable[[Any, Any], Any]
+    read: Callable[[Any, Any], Any]  # from the data and the scope of its names; raises Fault
     schema: Schema
 
 
 @dataclass(frozen=True)
 class Key:
-    """A key of a mapping.
-
-    Args:
-        kind: The kind of its value.
-        doc: Its description.
-        required: Whether it is required.
-    """
+    """A key of a mapping."""
 
     kind: ValueKind
     doc: str = ""
@@ -61,14 +50,8 @@ Keys = Mapping[str, Key]
 def read_keys(
     value: Any, what: str, keys: Keys, scope: Any = None
 ) -> tuple[dict[str, Any], list[Fault]]:
-    """The values of a mapping by key, without omitted and null values, and all faults. Raises Fault
-    if the value is no mapping.
-
-    Args:
-        value: The mapping.
-        what: Its name in messages.
-        keys: Its keys.
-        scope: The meaning of names.
+    """The values of a mapping by key, without omitted and null values, and all faults. `what` is its
+    name in messages. Raises Fault if the value is no mapping.
     """
     data = mapping(value, f"{what}: {{{', '.join(keys)}}}")
     faults = known_keys(data, keys, what)

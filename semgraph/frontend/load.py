@@ -835,24 +835,12 @@ def load_document(
     prompts: Mapping[str, Path] | None = None,
     blame: bool = True,
 ) -> LogicalPlan:
-    """A checked plan from plain data with positions.
+    """A checked plan from plain data with positions. Raises PlanError with all faults.
 
-    Args:
-        document: The plan.
-        path: Its file, which need not exist: its folder has the graph file, prompts and called
-            plans.
-        params: Values of parameters, which override the plan's.
-        preset: One of the plan's presets.
-        use: Choices for steps, which override the plan's.
-        folders: The folders in which called plans are searched after the plan's folder.
-        graphs: Graphs that are already read, by the path of their file.
-        confined: Whether the files that the plan names must be in its folder, or shipped.
-        functions: The user functions that it may call; None: the shipped ones.
-        prompts: Files in the place of prompts, also of called plans, by name.
-        blame: Whether errors name the parameters of the caller that cause them.
-
-    Raises:
-        PlanError: The plan has faults; all are reported.
+    `path` is its file, which need not exist: its folder has the graph file, prompts and called plans.
+    If it is `confined`, the files that it names must be in that folder, or shipped. `graphs` are
+    already read, by the path of their file. With `blame`, errors name the parameters of the caller
+    that cause them. The others are as in `load_plan`.
     """
     functions = functions or Functions()
     state = LoadState(

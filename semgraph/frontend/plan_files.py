@@ -278,23 +278,14 @@ def _plans_named(file: PlanFile) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class CalledPlan:
-    """A call of a plan: its interface, and the plans that can replace the plan it names.
-
-    Args:
-        step: The calling step.
-        plan: The plan that the call names.
-        inputs: The inputs that it declares; optional ones end with `?`.
-        params: Its parameters.
-        results: Its results.
-        fitting: The plans in its folder that fit.
-    """
+    """A call of a plan: its interface, and the plans that can replace the plan it names."""
 
     step: str
     plan: str
-    inputs: tuple[str, ...]
+    inputs: tuple[str, ...]  # optional ones end with `?`
     params: tuple[str, ...]
     results: tuple[str, ...]
-    fitting: tuple[str, ...]
+    fitting: tuple[str, ...]  # the plans in its folder that fit
 
 
 def called_plans(file: PlanFile) -> list[CalledPlan]:
@@ -373,12 +364,8 @@ def files_in(names: Sequence[str]) -> list[Path]:
 def checked(
     path: Path, check_choices: Callable[[LogicalPlan], object], functions: tuple[Path, ...] = ()
 ) -> PlanCheck:
-    """Load a graph, or a plan with each of its presets, and report all errors.
-
-    Args:
-        path: The file.
-        check_choices: Refuses unknown and unsuitable implementations. Raises PlanError.
-        functions: Folders of functions that plans may call.
+    """Load a graph, or a plan with each of its presets, and report all errors, also those of
+    `check_choices`: of unknown and unsuitable implementations.
     """
     graph = not is_plan(path) and "nodes" in (read_file(path).data or ())
     kind = "graph" if graph else "plan"

@@ -119,13 +119,8 @@ class Prompts:
         return self._replaced.get(name.rpartition("/")[2]) or self.folder / f"{name}.md"
 
     def read(self, value: Any, answers: Any = None, examples: Any = None) -> PromptSet:
-        """The prompts that a value of a plan names.
-
-        Args:
-            value: A file's name, an inline question, or `{on: COLUMN, VALUE: prompt, otherwise:
-                prompt}`.
-            answers: Types of the answers of inline questions, by name.
-            examples: Rows with right answers that the prompts show.
+        """The prompts that a value of a plan names: a file's name, an inline question, whose answers
+        have these types, or `{on: COLUMN, VALUE: prompt, otherwise: prompt}`. All show the `examples`.
 
         Raises:
             Fault: The value is wrong.

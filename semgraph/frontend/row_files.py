@@ -573,19 +573,12 @@ def _loaded(
 
 @dataclass(frozen=True)
 class _RowSource:
-    """A source of rows.
+    """A source of rows."""
 
-    Args:
-        name: Its name in messages.
-        batches: Returns the untyped rows in batches; each call starts from the beginning.
-        renames: The columns that have another name in the source, with that name.
-        written: Its text in the command.
-    """
-
-    name: str
-    batches: Callable[[], Iterable[Any]]
-    renames: Mapping[str, str] = field(default_factory=dict)
-    written: str = ""
+    name: str  # in messages
+    batches: Callable[[], Iterable[Any]]  # untyped rows; each call starts from the beginning
+    renames: Mapping[str, str] = field(default_factory=dict)  # columns, with those of the source
+    written: str = ""  # in the command
 
     def tables(
         self, spec: InputSpec, partition: str, key: str, bad: list[tuple[str, dict[str, Any]]]
@@ -781,15 +774,7 @@ def joined(schema: pa.Schema, batches: Iterable[pa.Table], most: int = IN_MEMORY
 
     Above `most` bytes they are written to a temporary file, from which the table reads: the system
     caches the file as long as memory is free. The file has no name, so that it disappears with the
-    table, and with the process, even after a crash.
-
-    Args:
-        schema: The columns of each batch.
-        batches: The rows, in order.
-        most: The maximum number of bytes in memory.
-
-    Raises:
-        InputError: The file cannot be written.
+    table, and with the process, even after a crash. Raises InputError if it cannot be written.
     """
     kept, size = list[pa.Table](), 0
     remaining = iter(batches)

@@ -94,17 +94,11 @@ def _unused_parameters(part: LoadedPart) -> Iterator[Problem]:
 
 @dataclass(frozen=True)
 class _Mentions:
-    """The names in a plan's text, independent of its parameters.
+    """The names in a plan's text, independent of its parameters."""
 
-    Args:
-        parameters: Parameters, without those in prompt files.
-        prompts: Values of the key `prompt`, each once.
-        takes_conditions: Whether a condition is a whole parameter, which may name any other one.
-    """
-
-    parameters: frozenset[str]
-    prompts: tuple[str, ...]
-    takes_conditions: bool
+    parameters: frozenset[str]  # without those in prompt files
+    prompts: tuple[str, ...]  # values of the key `prompt`, each once
+    takes_conditions: bool  # whether a condition is a whole parameter, which may name any other one
 
 
 @lru_cache(maxsize=64)

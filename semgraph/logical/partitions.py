@@ -46,15 +46,10 @@ _Equal = (exp.EQ, exp.NullSafeEQ)
 
 @dataclass(frozen=True)
 class PartitionsOf:
-    """The partitions in a relation.
+    """The partitions in a relation."""
 
-    Args:
-        owned: Whether its rows belong to partitions.
-        external: Columns that may hold text of a partition other than that of their row.
-    """
-
-    owned: bool
-    external: frozenset[str] = frozenset()
+    owned: bool  # whether its rows belong to partitions
+    external: frozenset[str] = frozenset()  # columns that may hold text of another than their row's
 
 
 @dataclass(frozen=True)
@@ -69,12 +64,8 @@ def mixed_prompts(
     roots: Iterable[Node], partitions: frozenset[str], *, windows: bool
 ) -> Iterator[Problem]:
     """A problem for each operator below the roots with a prompt that may contain rows of two
-    partitions.
-
-    Args:
-        roots: The plan's results and writes, as written: the optimizer drops partition columns.
-        partitions: The names of the partition columns of the graph and of the plan's windows.
-        windows: Whether the plan cuts windows.
+    partitions. `partitions` names the partition columns of the graph and of the plan's windows. The
+    plan is as written: the optimizer drops partition columns.
     """
     known: dict[Node, PartitionsOf] = {}
     plan = _Plan(partitions, windows)

@@ -207,18 +207,12 @@ class Prompt:
 
 @dataclass(frozen=True)
 class PromptSet:
-    """The prompts of an operator: one, or one by the value of a column, all with the same answers.
-
-    Args:
-        prompts: (value, prompt) pairs; if `on` is empty there is one pair, with value "".
-        on: The column whose value selects the prompt.
-        otherwise: The prompt of all other values; without it a row with another value fails.
-    """
+    """The prompts of an operator: one, or one by the value of a column, all with the same answers."""
 
     tag: ClassVar[str] = "PromptSet"
-    prompts: tuple[tuple[str, Prompt], ...]
-    on: str = field(default="", metadata={"tag": "by"})
-    otherwise: Prompt | None = None
+    prompts: tuple[tuple[str, Prompt], ...]  # with their values; without `on`: one, with ""
+    on: str = field(default="", metadata={"tag": "by"})  # the column whose value selects the prompt
+    otherwise: Prompt | None = None  # of all other values; without it such rows fail
 
     @property
     def all(self) -> tuple[Prompt, ...]:

@@ -34,11 +34,7 @@ Roots = tuple[Node, ...]
 
 @dataclass(frozen=True)
 class PlanFacts:
-    """The facts of a plan that rules use in addition to its operators.
-
-    Args:
-        choice_of_step: Returns the implementation that the plan chooses for a step, or None.
-    """
+    """The facts of a plan that rules use in addition to its operators: its choices by step."""
 
     choice_of_step: Callable[[str], Choice | None] = lambda _: None
 

@@ -52,15 +52,12 @@ _log = logging.getLogger(__name__)
 
 
 class ToolServer:
-    """Tools over one session. Calls run concurrently; calls that write the same group take turns.
+    """Tools over one session, which its creator closes. Calls run concurrently; calls that write the
+    same group take turns.
 
-    Args:
-        tools: The tools, with distinct names.
-        session: The session; its creator closes it.
-        limit: Maximum returned rows of each table.
-        message: Returns the message of an error, as on the command line.
-        keep: The number of records of calls to keep; None: all.
-        seconds: Limit of relational work: of a statement, or of all expressions of a call.
+    A result has at most `limit` rows of each table, an error the text of `message`, as on the command
+    line. `keep` records of calls are kept. `seconds` limit the relational work: of a statement, or of
+    all expressions of a call.
     """
 
     def __init__(
@@ -267,10 +264,7 @@ _THREADS = 12  # each with a process as soon as it is needed
 
 class Aside:
     """A few threads, each with an event loop for the calls of one or more clients, and a process
-    for expressions that may need much memory.
-
-    Args:
-        seconds: Limit of the expressions of a call.
+    for expressions that may need much memory. `seconds` limit the expressions of a call.
     """
 
     def __init__(self, seconds: float) -> None:

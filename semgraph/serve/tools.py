@@ -44,15 +44,10 @@ class Call:
 
 @dataclass(frozen=True)
 class PlanTool:
-    """A plan as a tool.
-
-    Args:
-        file: The plan.
-        group: The group that all rows get; None: callers name it.
-    """
+    """A plan as a tool."""
 
     file: PlanFile
-    group: str | None = None
+    group: str | None = None  # the group that all rows get; None: callers name it
 
     @property
     def plan(self) -> LogicalPlan:
@@ -195,11 +190,6 @@ def tools_of(names: Iterable[str], settings: Settings, group: str | None = None)
     """The tools for plans by name or path. `all` means every plan that is no part of another; with
     a group, also without plans that change the indexes of all groups.
 
-    Args:
-        names: The plans.
-        settings: The settings, with the folders of functions.
-        group: The group that all rows get; None: callers name it.
-
     Raises:
         PlanError: A plan is invalid or does not exist, two have the same name, or one changes the
             schema of the store while the server has one group.
@@ -299,12 +289,8 @@ def _finite(value: Any) -> Any:
 
 
 def summary(result: Result, outcome: Mapping[str, Any], seconds: float) -> Iterator[str]:
-    """The text lines of a call: failures, number of rows, writes and cost.
-
-    Args:
-        result: The result.
-        outcome: The result of `structured`.
-        seconds: The wall time of the run.
+    """The text lines of a call, whose result is `outcome` as JSON: failures, number of rows, writes
+    and cost.
     """
     if result.stopped:
         yield stopped(result.stopped)
@@ -341,13 +327,8 @@ _COUNT: Schema = {"type": "integer", "minimum": 0}
 
 
 def arguments_schema(plan: LogicalPlan, hidden: Mapping[str, frozenset[str]], note: Note) -> Schema:
-    """The schema of a tool's arguments: the inputs of the plan, `params` and `preset`.
-
-    Args:
-        plan: The plan, with its defaults.
-        hidden: The columns that the server fills, by input. An input without other columns is not
-            an argument.
-        note: The comments of the plan's file.
+    """The schema of a tool's arguments: the inputs of the plan, `params` and `preset`. The server
+    fills the `hidden` columns; an input without others is not an argument.
     """
     inputs = {
         name: _described(_rows(spec, hidden[name], note), note("inputs", name))
