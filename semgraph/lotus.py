@@ -65,10 +65,9 @@ class Bridge:
     def __init__(self, ctx: Context) -> None:
         self.ctx = ctx
         self._loop = asyncio.get_running_loop()
-        self._tasks: set[asyncio.Task[object]] = set()
+        self._tasks: set[asyncio.Task[Reply | RowError]] = set()
         self._budget = asyncio.Semaphore(max(1, ctx.limits.in_flight * 2))
         self._failure: BaseException | None = None
-        self._alone = True
         self.stopped = False
 
     async def run(self, jobs: Sequence[Callable[[], T]]) -> list[T]:
@@ -80,7 +79,6 @@ class Bridge:
         if not jobs:
             return []
         results: list[T | None] = [None] * len(jobs)
-        self._alone = len(jobs) == 1
         pool = ThreadPoolExecutor(min(len(jobs), _THREADS), thread_name_prefix="lotus")
         futures = [
             self._loop.run_in_executor(pool, self._guarded, job, results, i)
@@ -127,60 +125,24 @@ class Bridge:
             task.cancel()
 
     async def _answered(self, requests: Requests) -> Replies:
-        results: list[Reply | RowError] = [r for r in requests if isinstance(r, RowError)]
-        places = [i for i, request in enumerate(requests) if isinstance(request, Request)]
-        if not places:
-            return results
-        self._enter()
-        valid = [request for request in requests if isinstance(request, Request)]
-        try:
-            replies = await (self._in_one(valid) if self._alone else self._one_by_one(valid))
-        except BaseException as error:
-            self._fail(error)
-            raise
-        finally:
-            self._leave()
-        by_place = dict(zip(places, replies, strict=True))
-        refused = iter(results)
-        return [by_place[i] if i in by_place else next(refused) for i in range(len(requests))]
-
-    async def _in_one(self, requests: Sequence[Request]) -> Replies:
-        async with aclosing(self.ctx.ask(requests)) as replies:
-            results = {index: reply async for index, reply in replies}
-        return [results[i] for i in range(len(requests))]
-
-    async def _one_by_one(self, requests: Sequence[Request]) -> Replies:
-        """The requests of several jobs, with the concurrency of a single one."""
+        if self.stopped:
+            raise asyncio.CancelledError
         tasks = [asyncio.create_task(self._one(request)) for request in requests]
-        try:
-            return list(await asyncio.gather(*tasks))
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks.update(tasks)
+        await asyncio.wait(tasks)
+        self._tasks.difference_update(tasks)
+        return [task.result() for task in tasks]
 
-    async def _one(self, request: Request) -> Reply | RowError:
-        self._enter()
+    async def _one(self, request: Request | RowError) -> Reply | RowError:
+        if isinstance(request, RowError):
+            return request
         try:
-            async with self._budget:
-                return (await self._in_one([request]))[0]
+            async with self._budget, aclosing(self.ctx.ask([request])) as replies:
+                _, reply = await anext(replies)
+                return reply
         except Exception as error:
             self._fail(error)
             raise
-        finally:
-            self._leave()
-
-    def _enter(self) -> None:
-        if self.stopped:
-            raise asyncio.CancelledError
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-
-    def _leave(self) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.discard(task)
 
 
 INSTALL = install("lotus")
