@@ -467,14 +467,21 @@ def nodes_of(roots: tuple[Node, ...]) -> tuple[Node, ...]:
     return tuple(walk(*roots))
 
 
-def rewrite(roots: tuple[Node, ...], change: Callable[[Node], Node]) -> tuple[Node, ...]:
-    """Apply `change` to every node below the roots, bottom up; shared nodes stay shared."""
+def rebuilt(roots: tuple[Node, ...], change: Callable[[Node, Node], Node]) -> tuple[Node, ...]:
+    """Replace every node below the roots, bottom up, by `change` of the node and of its copy over the
+    replaced inputs; shared nodes stay shared.
+    """
     done: dict[Node, Node] = {}
     for node in nodes_of(roots):
-        changed = change(over(node, done))
+        changed = change(node, over(node, done))
         if changed is not node:
             done[node] = changed
     return tuple(done.get(root, root) for root in roots)
+
+
+def rewrite(roots: tuple[Node, ...], change: Callable[[Node], Node]) -> tuple[Node, ...]:
+    """Apply `change` to every node below the roots, bottom up; shared nodes stay shared."""
+    return rebuilt(roots, lambda _, node: change(node))
 
 
 def over(node: Node, changed: Mapping[Node, Node]) -> Node:

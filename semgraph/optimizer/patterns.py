@@ -23,7 +23,7 @@ from semgraph.expr.own_functions import calls_own
 from semgraph.expr.row_scalars import kind_of
 from semgraph.expr.scalar import Scalar, conjunction, from_ast, to_sql
 from semgraph.expr.types import sql_type
-from semgraph.logical.node import Node, nodes_of, over, scalars_of, walk
+from semgraph.logical.node import Node, nodes_of, rebuilt, scalars_of, walk
 from semgraph.logical.plan import Choice
 from semgraph.logical.prompt import Prompt, PromptSet, Template
 from semgraph.logical.relational import Filter
@@ -64,20 +64,18 @@ def rewrite_alone(roots: tuple[Node, ...], change: Change) -> tuple[Node, ...]:
     nodes = nodes_of(roots)
     children = (child for node in nodes for child in node.inputs)
     readers: Counter[object] = Counter(map(_name, (*roots, *children)))
-    done: dict[Node, Node] = {}
     counts: dict[Node, int] = {}
 
     def alone(node: Node) -> bool:
         return counts.get(node, 1) < 2
 
-    for node in nodes:
-        rebuilt = over(node, done)
-        counts[rebuilt] = readers[_name(node)]
-        changed = change(rebuilt, alone)
-        counts[changed] = counts[rebuilt]
-        if changed is not node:
-            done[node] = changed
-    return tuple(done.get(root, root) for root in roots)
+    def counted(node: Node, same: Node) -> Node:
+        counts[same] = readers[_name(node)]
+        changed = change(same, alone)
+        counts[changed] = counts[same]
+        return changed
+
+    return rebuilt(roots, counted)
 
 
 def _name(node: Node) -> object:
