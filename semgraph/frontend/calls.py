@@ -82,14 +82,10 @@ class Replacement:
 
     def report(self, fault: Fault) -> None:
         """Report a fault, at the entry."""
-
-        def fail() -> None:
-            raise fault
-
         if self.path:
-            self.owner.head.attempt(fail, *self.path)
+            self.owner.head.report(fault, *self.path)
         else:
-            self.owner.head.attempt_option(f"--use {self.key}", fail)
+            self.owner.head.report_option(f"--use {self.key}", fault)
 
 
 @dataclass(frozen=True)

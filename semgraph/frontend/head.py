@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -43,6 +43,7 @@ from semgraph.logical.plan import ALL, POSITION, TURN, Choice, InputSpec, Window
 from semgraph.logical.relational import Input
 from semgraph.logical.schema import NAME, Graph
 
+T = TypeVar("T")
 _UNORDERED = (pa.types.is_list, pa.types.is_struct, pa.types.is_fixed_size_list)
 
 
@@ -424,21 +425,21 @@ class Head:
             self.data = dict(self.document.data)
         self.expansion = Expansion(self.params)
 
-    def attempt(self, action: Callable[[], Any], *path: str | int, step: str | None = None) -> bool:
-        """Run an action, and report its faults at their positions below `path`. Returns whether it
-        succeeded.
+    def attempt(
+        self, action: Callable[[], T], *path: str | int, step: str | None = None
+    ) -> T | None:
+        """The value of an action; None after faults, which are reported at their positions below
+        `path`.
         """
         try:
-            action()
+            return action()
         except Fault as fault:
             self.report(fault, *path, step=step)
         except PlanError as error:
             self.report_all(error)
         except Pruned as pruned:
             self.report(pruned.fault, *path, step=step)
-        else:
-            return True
-        return False
+        return None
 
     def report(self, fault: Fault, *path: str | int, step: str | None = None) -> None:
         """Report faults at their positions below `path`."""
@@ -456,10 +457,14 @@ class Head:
         try:
             action()
         except Fault as fault:
-            self.state.problems += [
-                Problem(f"{option}: {part.what}", there=part.there, hint=part.hint)
-                for part in each(fault)
-            ]
+            self.report_option(option, fault)
+
+    def report_option(self, option: str, fault: Fault) -> None:
+        """Report faults of an option of a run."""
+        self.state.problems += [
+            Problem(f"{option}: {part.what}", there=part.there, hint=part.hint)
+            for part in each(fault)
+        ]
 
 
 class Expansion:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from semgraph.display import command
 from semgraph.errors import Fault, Faults, PlanError, Position, Problem, among, each
@@ -78,7 +78,7 @@ from semgraph.frontend.kinds import (
 )
 from semgraph.frontend.prompt_files import Prompts
 from semgraph.frontend.rows import row_faults
-from semgraph.frontend.warnings import warnings
+from semgraph.frontend.warnings import place_of, warnings
 from semgraph.logical.cluster import Cluster
 from semgraph.logical.graph import Scan
 from semgraph.logical.iterate import Round
@@ -111,6 +111,15 @@ STEP: Keys = {
 }
 # The keys of `schema` among the writes.
 SCHEMA_WRITE: Keys = {"drop": Key(kinds.FLAG, "first drop existing indexes of these names")}
+
+
+class _Call(NamedTuple):
+    """A call of a plan, and its place; the scope is that of its inputs."""
+
+    arguments: Mapping[str, Any]
+    step: str
+    origin: Position | None
+    scope: Scope
 
 
 class Loader:
@@ -152,8 +161,10 @@ class Loader:
         self.inputs = inputs
         self.has_lists = any(isinstance(value, list) for value in self.params.values())
         read_steps = partial(mapping, head.data.get("steps"), "a mapping of steps")
-        if not head.attempt(lambda: self.raw.update(read_steps()), "steps"):
+        steps_read = head.attempt(read_steps, "steps")
+        if steps_read is None:
             head.unknown_inputs.add("")
+        self.raw = steps_read or {}
         for name in self.raw:
             head.attempt(partial(self._check_step_name, name), "steps", name, step=name)
         for name in self.raw:
@@ -316,16 +327,12 @@ class Loader:
             self._open.append(name)
             rounds, self._rounds = self._rounds, {}  # a step does not depend on its reader
             with self._naming(name, reported=True):
-                self.built[name] = self._load_step(name)
+                load = partial(self._if_holds, self.raw[name], ("steps", name))
+                loaded = self.head.attempt(load, "steps", name, step=self.head.prefix + name)
+                self.built[name] = Reported() if loaded is None else loaded
             self._rounds = rounds
             self._open.pop()
         return self.built[name]
-
-    def _load_step(self, name: str) -> Relation | Pruned | Reported:
-        loaded: list[Relation | Pruned] = []
-        load = lambda: loaded.append(self._if_holds(self.raw[name], ("steps", name)))  # noqa: E731
-        self.head.attempt(load, "steps", name, step=self.head.prefix + name)
-        return loaded[0] if loaded else Reported()
 
     def _if_holds(self, value: Any, path: Trail) -> Relation | Pruned:
         """The relation of a step's text, or Pruned if its `if` does not hold."""
@@ -578,25 +585,19 @@ class Loader:
 
         Its inputs are relations of the caller with at least the declared columns and types. A
         missing nullable column is added as NULL; further columns pass through. Its `windows` have
-        no effect, because the caller's windows apply.
-
-        Raises:
-            Fault: The call has faults.
+        no effect, because the caller's windows apply. Raises Fault.
         """
-        arguments = self._call_arguments(value)
-        path = at_key("plan", self._called_file, arguments["plan"])
-        self.calls[step] = PlanCall(arguments["plan"])
+        call = _Call(self._call_arguments(value), step, origin, scope or self)
+        path = at_key("plan", self._called_file, call.arguments["plan"])
+        self.calls[step] = PlanCall(call.arguments["plan"])
         replacement = self.replacement(step)
-        if replacement is None:
-            inner = self._called(path, arguments, step, origin, scope)
-            return self._results(inner, step)
         state = self.head.state
         counts = state.operators, state.parameter_items
-        reference = self._called(path, arguments, step, origin, scope)
-        if reference.broken:
+        reference = self._called(path, call)
+        if replacement is None or reference.broken:
             return self._results(reference, step)
         state.operators, state.parameter_items = counts
-        return self._replacing(replacement, reference, arguments, step, origin, scope)
+        return self._replacing(replacement, reference, call)
 
     def _call_arguments(self, value: Any) -> dict[str, Any]:
         """The arguments of a call. A list of names means relations and parameters with the same
@@ -614,25 +615,18 @@ class Loader:
             arguments["params"] = {name: self.params[name] for name in params}
         return arguments
 
-    def _called(
-        self,
-        path: Path,
-        arguments: Mapping[str, Any],
-        step: str,
-        origin: Position | None,
-        scope: Scope | None,
-    ) -> Loader:
+    def _called(self, path: Path, call: _Call) -> Loader:
         """The loader of a called plan; it is `broken` if it has problems. Raises Fault or Pruned."""
         state = self.head.state
         before, outer = len(state.problems), state.open
-        head = Head(state, read_file(path), path.parent, f"{step}/")
+        head = Head(state, read_file(path), path.parent, f"{call.step}/")
         state.open = (*outer, path)
         try:
-            self._read_called_head(head, arguments)
+            self._read_called_head(head, call.arguments)
             inner = Loader(head, self)
             if len(state.problems) == before and not head.unknown_graph:
-                given = arguments.get("inputs")
-                inner.load(at_key("inputs", call_inputs, scope or self, head, given, step, origin))
+                given, place = call.arguments.get("inputs"), (call.step, call.origin)
+                inner.load(at_key("inputs", call_inputs, call.scope, head, given, *place))
         finally:
             state.open = outer
         graphs = self.head.unknown_graph or head.unknown_graph
@@ -667,20 +661,12 @@ class Loader:
             loader = loader.caller
         return found
 
-    def _replacing(
-        self,
-        replacement: Replacement,
-        reference: Loader,
-        arguments: Mapping[str, Any],
-        step: str,
-        origin: Position | None,
-        scope: Scope | None,
-    ) -> Results:
+    def _replacing(self, replacement: Replacement, reference: Loader, call: _Call) -> Results:
         """The results of a plan that replaces the reference. If it does not fit, this is reported
         at the entry of `use`.
         """
-        name = step.removeprefix(self.head.prefix)
-        self.replaced[name] = Replaced(str(arguments["plan"]), frozenset(reference.all_steps()))
+        plan, name = str(call.arguments["plan"]), call.step.removeprefix(self.head.prefix)
+        self.replaced[name] = Replaced(plan, frozenset(reference.all_steps()))
         if self._asks(name):
             hint = "put the call in a step of its own"
             replacement.report(Fault(f'step "{name}" calls a plan and asks', hint=hint))
@@ -688,21 +674,21 @@ class Loader:
         try:
             choice = Choice.parse(replacement.value)
             path = self._called_file(choice.name or str(choice))
-            self.calls[step] = PlanCall(arguments["plan"], choice)
+            self.calls[call.step] = PlanCall(plan, choice)
         except Fault as fault:
             replacement.report(fault)
             raise Reported from None
-        fit = Fit(replacement, choice.name, str(arguments["plan"]))
-        head = Head(self.head.state, read_file(path), path.parent, f"{step}/")
-        own, reasons = replacing_arguments(choice, arguments, reference.head, head)
+        fit = Fit(replacement, choice.name, plan)
+        head = Head(self.head.state, read_file(path), path.parent, f"{call.step}/")
+        own, reasons = replacing_arguments(choice, call.arguments, reference.head, head)
         if fit.refused(reasons):
             raise Reported
         try:
-            inner = self._called(path, own, step, origin, scope)
+            inner = self._called(path, call._replace(arguments=own))
         except Fault as fault:
             fit.refused([part.what for part in each(fault)])
             raise Reported from None
-        return fit.results(self._results(inner, step), reference.returns)
+        return fit.results(self._results(inner, call.step), reference.returns)
 
     def _asks(self, name: str) -> bool:
         """Whether a step has operators that a model answers."""
@@ -874,7 +860,7 @@ def load_document(
         )  # fmt: skip
 
     if state.problems:
-        problems = sorted(state.problems, key=partial(_place, document.file))
+        problems = sorted(state.problems, key=partial(place_of, document.file))
         raise PlanError(*(_blamed(problems, params or {}, load) if blame else problems))
 
     plan = replace(_plan(loader), load=load)
@@ -996,14 +982,6 @@ def _refuse_mixed_prompts(plan: LogicalPlan) -> None:
     roots = (*plan.roots, *plan.steps.values())
     if problems := list(mixed_prompts(roots, partitions, windows=plan.windows is not None)):
         raise PlanError(*problems)
-
-
-def _place(first: str, problem: Problem) -> tuple[bool, str, int, int]:
-    """The sort key of a problem: the plan's own file first, then by file and position."""
-    position = problem.position
-    if position is None:
-        return False, "", 0, 0
-    return position.file != first, position.file, position.line, position.column
 
 
 def load_plan(

@@ -33,7 +33,7 @@ from semgraph.frontend.kinds import whole_parameter
 from semgraph.frontend.load import load_document
 from semgraph.frontend.prompt_files import front_of
 from semgraph.logical.node import walk
-from semgraph.logical.plan import Choice, LogicalPlan
+from semgraph.logical.plan import Choice, LogicalPlan, match_steps
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 
@@ -133,7 +133,7 @@ def callers(files: Sequence[PlanFile]) -> dict[str, tuple[str, ...]]:
         if plan.windows is not None:
             windowed.add(file.name)
         for ref in _named_plans(plan):
-            with suppress(PlanError):  # an implementation
+            with suppress(PlanError):  # of a form with errors
                 called = by_path.get(find_plan(ref, (file.path.parent,))[0].resolve())
                 if called is not None and called.folder == file.folder:
                     found.setdefault(called.name, set()).add(file.name)
@@ -141,13 +141,16 @@ def callers(files: Sequence[PlanFile]) -> dict[str, tuple[str, ...]]:
 
 
 def _named_plans(plan: LogicalPlan) -> Iterator[str]:
-    """The plans that a plan itself calls, and the plans that its presets substitute for them."""
-    own = [call for step, call in plan.called.items() if "/" not in step]
-    yield from (call.plan for call in own)
-    yield from (choice.name for choice in plan.replaced.values())
-    for preset in (plan.document.get("presets") or {}).values():
-        for value in preset.get("use", {}).values():
-            yield Choice.parse(value).name
+    """The plans that a plan calls, in any form of its steps, and those that it and its presets use in
+    their place.
+    """
+    for _, value in walk_paths(plan.document):
+        if isinstance(value, dict) and isinstance(call := value.get("call"), dict):
+            yield str(call["plan"])
+    for body in (plan.document, *(plan.document.get("presets") or {}).values()):
+        for step, value in (body.get("use") or {}).items():
+            if match_steps(step, plan.called):
+                yield Choice.parse(value).name
 
 
 def is_plan(path: Path) -> bool:
@@ -244,7 +247,7 @@ def _gather(file: PlanFile, texts: dict[Path, bytes]) -> None:
     for path in beside:
         inner = path.relative_to(home) if path.is_relative_to(home) else Path(path.name)
         _take(path, inner, texts)
-    for name in _plans_named(file):
+    for name in _named_plans(file.plan):
         _gather(PlanFile(find_plan(name, (home,))[0], file.shipped, file.functions), texts)
 
 
@@ -263,17 +266,6 @@ def _take(path: Path, inner: Path, texts: dict[Path, bytes]) -> None:
             texts[place] = schema.read_bytes()
         else:
             texts[inner] = rest
-
-
-def _plans_named(file: PlanFile) -> Iterator[str]:
-    """The plans that a plan calls, in any form of its steps, and the plans that presets substitute."""
-    document = file.plan.document
-    for _, value in walk_paths(document):
-        if isinstance(value, dict) and isinstance(call := value.get("call"), dict):
-            yield str(call["plan"])
-    for preset in (None, *(document.get("presets") or ())):
-        plan = file.plan if preset is None else file.load(preset=preset)
-        yield from (choice.name for choice in plan.replaced.values())
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
-from semgraph.errors import PlanError, Position, Problem
+from semgraph.errors import PlanError, Problem
 from semgraph.frontend.document import Document, read_text, walk_paths
 from semgraph.frontend.head import Head
 from semgraph.frontend.kinds import PARAMETER, whole_parameter
@@ -54,13 +54,14 @@ def warnings(plan: LoadedPart) -> tuple[Problem, ...]:
         *(warning for part in plan.parts() for warning in _unused_parameters(part)),
         *(warning for part in plan.parts() for warning in _unread_steps(part, reached)),
     ]
-    first = plan.head.document.file
-    return tuple(sorted(dict.fromkeys(problems), key=lambda each: _order(each.position, first)))
+    return tuple(sorted(dict.fromkeys(problems), key=partial(place_of, plan.head.document.file)))
 
 
-def _order(position: Position | None, first: str) -> tuple[bool, str, int, int]:
-    """The sort key of a position: the plan's own file first, then called plans, each by line."""
-    assert position is not None
+def place_of(first: str, problem: Problem) -> tuple[bool, str, int, int]:
+    """The sort key of a problem: the plan's own file first, then by file and position."""
+    position = problem.position
+    if position is None:
+        return False, "", 0, 0
     return position.file != first, position.file, position.line, position.column
 
 
