@@ -141,14 +141,15 @@ def callers(files: Sequence[PlanFile]) -> dict[str, tuple[str, ...]]:
 
 
 def _named_plans(plan: LogicalPlan) -> Iterator[str]:
-    """The plans that a plan calls, in any form of its steps, and those that it and its presets use in
-    their place.
+    """The plans that a plan calls, in any form of its steps, and those in their place, also of its
+    presets.
     """
     for _, value in walk_paths(plan.document):
         if isinstance(value, dict) and isinstance(call := value.get("call"), dict):
             yield str(call["plan"])
-    for body in (plan.document, *(plan.document.get("presets") or {}).values()):
-        for step, value in (body.get("use") or {}).items():
+    yield from (choice.name for choice in plan.replaced.values())
+    for preset in (plan.document.get("presets") or {}).values():
+        for step, value in (preset.get("use") or {}).items():
             if match_steps(step, plan.called):
                 yield Choice.parse(value).name
 
