@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -23,7 +23,7 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, Faults, Position, did_you_mean, each
+from semgraph.errors import Collected, Fault, Faults, Position, did_you_mean, each
 from semgraph.expr.duckdb import UnknownFunction, expect_type
 from semgraph.expr.scalar import Scalar, parse_scalar, read_from, replace_roots, reserved
 from semgraph.expr.types import Type, parse_type, type_of_arrow
@@ -41,7 +41,6 @@ from semgraph.frontend.kinds import (
     REF,
     Reported,
     Scope,
-    at_key,
     each_value,
     one_of,
     read_keys,
@@ -235,7 +234,7 @@ class _Arguments:
         self, cls: type[Node], data: Mapping[str, Any], scope: Scope, source: Node | None
     ) -> None:
         self.cls, self.data, self.scope, self.source = cls, data, scope, source
-        self.faults: list[Fault] = []
+        self.faults = Collected()
         self.fields = {f.name: f for f in cls.arguments()}
         self.values: dict[str, Any] = {}
 
@@ -304,8 +303,7 @@ class _Arguments:
     def node(self, step: str, origin: Position | None) -> Node:
         """The node. Raises Faults."""
         self._read()
-        if self.faults:
-            raise Faults(self.faults)
+        self.faults.refuse()
         self._add_context()
         if self.values.pop("fill", False):
             self.values["relations"] = _filled(self.values["relations"], step, origin)
@@ -467,8 +465,7 @@ def _read_ref(name: str, value: Any, scope: Scope) -> Ref:
         faults.append(
             Fault('refs needs "using" or "where"', hint="which rows are records of a row")
         )
-    if faults:
-        raise Faults(faults)
+    faults.refuse()
     return Ref(read_name(name), **values)
 
 
@@ -573,22 +570,17 @@ def _with_records(ref: Ref, rows: Node, column: str, step: str, origin: Position
 def _check_records(ref: Ref, left: pa.Schema) -> None:
     """Check the arguments against the relation of the records. Raises Faults."""
     schema = ref.of.schema
-    checks: list[Callable[[], object]] = [
-        lambda: check_using(ref.using, left, schema),
-        lambda: check_sort(ref.order, schema),
-        lambda: typed(ref.shows, schema, "shows"),
-    ]
+    faults = Collected()
+    with faults.at():
+        check_using(ref.using, left, schema)
+    with faults.at():
+        check_sort(ref.order, schema)
+    with faults.at():
+        typed(ref.shows, schema, "shows")
     if ref.number:
-        column = column_scalar(ref.number)
-        checks.append(lambda: at_key("number", expect_type, column, schema, pa.int64()))
-    faults: list[Fault] = []
-    for check in checks:
-        try:
-            check()
-        except Fault as fault:
-            faults.append(fault)
-    if faults:
-        raise Faults(faults)
+        with faults.at("number"):
+            expect_type(column_scalar(ref.number), schema, pa.int64())
+    faults.refuse()
 
 
 def _over_named_rows(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
-from semgraph.errors import Fault, Faults, Position, among, did_you_mean
+from semgraph.errors import Collected, Fault, Faults, Position, among, did_you_mean
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.scalar import parse_scalar
 from semgraph.expr.types import type_of_arrow
@@ -192,7 +192,7 @@ def call_inputs(
     has all partitions of the store. Raises Faults or Pruned.
     """
     arguments = mapping(value, "a mapping of relations")
-    faults = known_keys(arguments, inner.inputs, "the called plan")
+    faults = Collected(known_keys(arguments, inner.inputs, "the called plan"))
     relations: dict[str, Node] = {}
     for name, spec in inner.inputs.items():
         if name not in arguments:
@@ -200,15 +200,13 @@ def call_inputs(
                 faults.append(Fault(f'the call needs the input "{name}"'))
             continue
         try:
-            relation = scope.relation(arguments[name])
-            relations[name] = _fit(relation, spec, inner.windows, f"{step}/{name}", origin)
-        except Fault as fault:
-            faults.append(fault.under(name))
+            with faults.at(name):
+                relation = scope.relation(arguments[name])
+                relations[name] = _fit(relation, spec, inner.windows, f"{step}/{name}", origin)
         except Pruned:
             if not spec.optional:
                 raise
-    if faults:
-        raise Faults(faults)
+    faults.refuse()
     # an input without rows is windowed if the others are
     windowed = any(node.windowed for node in relations.values())
     for name, spec in inner.inputs.items():
@@ -226,7 +224,7 @@ def _fit(
 ) -> Node:
     """A caller's relation as an input: checked, with NULL for missing nullable columns."""
     declared, names = dict(spec.columns), node.schema.names
-    missing, faults = [], []
+    missing, faults = [], Collected()
     for column in input_schema(
         spec, windowed=windowing is not None and windowing.input == spec.name
     ):
@@ -241,6 +239,5 @@ def _fit(
         else:
             what = f'the called plan needs the column "{name}" ({kind})'
             faults.append(Fault(what, **among(name, names, "columns here")))
-    if faults:
-        raise Faults(faults)
+    faults.refuse()
     return shared_node(Add, step, origin, input=node, columns=tuple(missing)) if missing else node

@@ -22,7 +22,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypedDict, Un
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, Faults, InputError, PlanError, Problem, among, did_you_mean
+from semgraph.errors import Fault, InputError, PlanError, Problem, among, did_you_mean
 from semgraph.expr.types import PYTHON_TYPES, Type, type_of_arrow
 from semgraph.folders import plans_folder
 from semgraph.frontend import composed
@@ -1010,8 +1010,7 @@ def _spec(rows: Any, name: str, own: Mapping[str, Any]) -> tuple[RowColumns, Inp
         raise InputError(*problems)
     with errors_of("table"):
         specs, faults = read_inputs({name: types})
-        if faults:
-            raise Faults(faults)
+        faults.refuse()
     return replace(data, values=columns), specs[name]
 
 

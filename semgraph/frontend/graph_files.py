@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
-from semgraph.errors import Fault, Faults, PlanError, did_you_mean, each
+from semgraph.errors import Collected, Fault, PlanError, did_you_mean, each
 from semgraph.expr.functions import TEXT_FUNCTIONS
 from semgraph.expr.types import Type, parse_type
 from semgraph.folders import graph_names, plans_folder
@@ -33,13 +33,11 @@ def _listed(value: Any) -> tuple[str, ...]:
 
 def _open(value: Any) -> frozenset[str]:
     words = _listed(value)
-    faults = [
+    Collected(
         Fault(f'"{word}" cannot be open', i, hint=" or ".join(OPEN))
         for i, word in enumerate(words)
         if word not in OPEN
-    ]
-    if faults:
-        raise Faults(faults)
+    ).refuse()
     return frozenset(words)
 
 
@@ -198,8 +196,7 @@ class _GraphReader:
                 self.faults += (fault.under(section, name) for fault in found)
         draw = self.values.get("draw", {})
         self.faults += (f.under("draw") for f in self._draw_faults(draw, self.known))
-        if self.faults:
-            raise Faults(self.faults)
+        self.faults.refuse()
         name = self.values.get("graph", "graph")
         return Graph(name, self.key, self.partition, self.labels, _draw(draw), self.draws)
 

@@ -11,7 +11,17 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from semgraph.display import command
-from semgraph.errors import Fault, Faults, PlanError, Position, Problem, among, did_you_mean, each
+from semgraph.errors import (
+    Collected,
+    Fault,
+    Faults,
+    PlanError,
+    Position,
+    Problem,
+    among,
+    did_you_mean,
+    each,
+)
 from semgraph.expr.scalar import NOW, parse_scalar, reserved
 from semgraph.expr.types import Type, parse_type
 from semgraph.frontend import kinds
@@ -53,20 +63,15 @@ def _name_of_plan(value: Any) -> str:
     return value
 
 
-def read_inputs(value: Any) -> tuple[dict[str, InputSpec], list[Fault]]:
-    """The valid declared inputs, and the problems of the other inputs. Raises Fault."""
+def read_inputs(value: Any) -> tuple[dict[str, InputSpec], Collected]:
+    """The valid declared inputs, and the faults of the other inputs. Raises Fault."""
     specs: dict[str, InputSpec] = {}
-    faults: list[Fault] = []
+    faults = Collected()
     for name, columns in mapping(value, "a mapping of inputs").items():
-        if not NAME.match(name):
-            faults.append(
-                KeyFault(f'"{name}" cannot name an input', name, hint="letters, digits and _")
-            )
-            continue
-        try:
+        with faults.at(name):
+            if not NAME.match(name):
+                raise KeyFault(f'"{name}" cannot name an input', hint="letters, digits and _")
             specs[name] = InputSpec(name, _columns(columns))
-        except Fault as fault:
-            faults += each(fault.under(name))
     return specs, faults
 
 
@@ -84,7 +89,7 @@ def read_optional(
     what = "names of inputs, or {NAME: all}"
     meanings = mapping(value, what) if isinstance(value, Mapping) else {}
     names: tuple[str, ...] = kinds.read_names(list(meanings) or value or [])
-    faults: list[Fault] = []
+    faults = Collected()
     for i, name in enumerate(names):
         place, at_name = (KeyFault, name) if meanings else (Fault, i)
         if name not in inputs and name not in broken and "" not in broken:
@@ -95,8 +100,7 @@ def read_optional(
             faults.append(place(what, at_name))
     for name, meaning in meanings.items():
         faults += _meaning_faults(name, meaning, inputs.get(name), graph)
-    if faults:
-        raise Faults(faults)
+    faults.refuse()
     return {
         name: replace(spec, optional=name in names, or_all=meanings.get(name) == ALL)
         for name, spec in inputs.items()
@@ -198,14 +202,12 @@ def read_windows(value: Any, inputs: Mapping[str, InputSpec], partition: str) ->
     if value is None:
         return None
     values, faults = kinds.read_keys(value, "windows", WINDOWS)
-    name = values.get("input")
-    if name is None or name not in inputs:
-        if name is not None:
-            faults.append(unknown(name, inputs, "no input", "inputs", "input", value=True))
-        raise Faults(faults)
-    faults += _window_faults(values, inputs[name], partition)
-    if faults:
-        raise Faults(faults)
+    name = values.get("input", "")
+    if name in inputs:
+        faults += _window_faults(values, inputs[name], partition)
+    elif name:
+        faults.append(unknown(name, inputs, "no input", "inputs", "input", value=True))
+    faults.refuse()
     order = tuple(column for column in values.get("order", ()) if column != POSITION)
     return Windowing(**{"partition": partition, **values, "order": order})
 
@@ -284,17 +286,16 @@ def check_calls(value: Any) -> None:
     calls = kinds.all_keys(value, "calls", CALLS)
     names = calls.get("where", {})
     formula = at_key("formula", partial(parse_scalar, params=None), calls["formula"])
-    faults = [
+    faults = Collected(
         Fault(f'"{name}" is not defined in where', "formula", hint=did_you_mean(name, names))
         for name in sorted(formula.roots - set(names))
-    ]
+    )
     faults += [
         KeyFault(f'the formula has no "{name}"', "where", name)
         for name in names
         if name not in formula.roots
     ]
-    if faults:
-        raise Faults(faults)
+    faults.refuse()
 
 
 # The keys of a preset.
@@ -675,9 +676,8 @@ def _graph(head: Head) -> None:
 def _inputs(head: Head) -> None:
     head.unknown_inputs = {""}
     head.inputs, faults = read_inputs(head.data.get("inputs"))
-    head.unknown_inputs = {str(fault.path[0]) for fault in faults}
-    if faults:
-        raise Faults(faults)
+    head.unknown_inputs = {str(part.path[0]) for fault in faults for part in each(fault)}
+    faults.refuse()
 
 
 def _optional(head: Head) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from semgraph.errors import Fault, Faults, did_you_mean, each, faults_at
+from semgraph.errors import Collected, Fault, Faults, did_you_mean, faults_at
 from semgraph.expr.duckdb import always, constant
 from semgraph.expr.own_functions import FunctionsByName
 from semgraph.expr.scalar import MOST_DEEP, NOW, Scalar, conjunction, parse_scalar, reserved
@@ -49,30 +49,26 @@ Keys = Mapping[str, Key]
 
 def read_keys(
     value: Any, what: str, keys: Keys, scope: Any = None
-) -> tuple[dict[str, Any], list[Fault]]:
+) -> tuple[dict[str, Any], Collected]:
     """The values of a mapping by key, without omitted and null values, and all faults. `what` is its
     name in messages. Raises Fault if the value is no mapping.
     """
     data = mapping(value, f"{what}: {{{', '.join(keys)}}}")
-    faults = known_keys(data, keys, what)
+    faults = Collected(known_keys(data, keys, what))
     values: dict[str, Any] = {}
     for name, key in keys.items():
-        if data.get(name) is None:
-            if key.required:
-                faults.append(Fault(f"{what} needs {name}: {key.doc}"))
-            continue
-        try:
-            values[name] = key.kind.read(data[name], scope)
-        except Fault as fault:
-            faults.append(fault.under(name))
+        if data.get(name) is not None:
+            with faults.at(name):
+                values[name] = key.kind.read(data[name], scope)
+        elif key.required:
+            faults.append(Fault(f"{what} needs {name}: {key.doc}"))
     return values, faults
 
 
 def all_keys(value: Any, what: str, keys: Keys, scope: Any = None) -> dict[str, Any]:
     """The values of `read_keys`. Raises Faults with all faults."""
     values, faults = read_keys(value, what, keys, scope)
-    if faults:
-        raise Faults(faults)
+    faults.refuse()
     return values
 
 
@@ -80,32 +76,26 @@ def each_item(value: Any, read: Callable[[Any], Any]) -> list[Any]:
     """The converted items of a list, or of a single value. Raises Faults."""
     if not isinstance(value, (list, tuple)):
         return [read(value)]
-    items, faults, skipped = [], list[Fault](), 0
+    items, faults, skipped = [], Collected(), 0
     for i, item in enumerate(value):
         if skipped:  # a piece of the previous item, which a comma cut
             skipped -= 1
             continue
         skipped = len(rest_of(item, [(more, None) for more in value[i + 1 :]]))
-        try:
+        with faults.at(i):
             items.append(read(item))
-        except Fault as fault:
-            faults += each(fault.under(i))
-    if faults:
-        raise Faults(faults)
+    faults.refuse()
     return items
 
 
 def each_value(values: Mapping[str, Any], read: Callable[[str, Any], Any]) -> dict[str, Any]:
     """The converted values of a mapping, by name. Raises Faults."""
     found: dict[str, Any] = {}
-    faults: list[Fault] = []
+    faults = Collected()
     for name, value in values.items():
-        try:
+        with faults.at(name):
             found[name] = read(name, value)
-        except Fault as fault:
-            faults.append(fault.under(name))
-    if faults:
-        raise Faults(faults)
+    faults.refuse()
     return found
 
 
@@ -521,16 +511,14 @@ def read_relations(value: Any, scope: Scope, *, all_of: bool = False) -> tuple[N
         raise wrong("a list of relations", value)
     relations: list[Node] = []
     pruned: list[tuple[str, str]] = []
-    faults: list[Fault] = []
+    faults = Collected()
     for i, item in enumerate(value):
         try:
-            relations.append(scope.relation(item))
-        except Fault as fault:
-            faults.append(fault.under(i))
+            with faults.at(i):
+                relations.append(scope.relation(item))
         except Pruned as error:
             pruned += error.steps
-    if faults:
-        raise Faults(faults)
+    faults.refuse()
     if pruned and (all_of or not relations):
         raise Pruned(*pruned)
     return tuple(relations)
@@ -579,8 +567,7 @@ def read_check(value: Any, scope: Scope) -> Check:
     values, faults = read_keys(value, "check", CHECK, scope)
     if values.get("retries", 0) > _MOST_RETRIES:
         faults.append(Fault(f"at most {_MOST_RETRIES} retries, not {values['retries']}", "retries"))
-    if faults:
-        raise Faults(faults)
+    faults.refuse()
     return Check(**values)
 
 

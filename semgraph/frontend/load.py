@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from semgraph.display import command
-from semgraph.errors import Fault, Faults, PlanError, Position, Problem, among, each
+from semgraph.errors import Collected, Fault, Faults, PlanError, Position, Problem, among, each
 from semgraph.expr.functions import canonical_json
 from semgraph.frontend import kinds
 from semgraph.frontend.build import (
@@ -935,24 +935,21 @@ def _check_example(head: Head) -> None:
     example, faults = at_key(
         "example", kinds.read_keys, head.data.get("example"), "an example", EXAMPLE
     )
-    faults = [fault.under("example") for fault in faults]
+    faults = Collected(fault.under("example") for fault in faults)
     rows = example.get("inputs", {})
     for name, listed in rows.items():
         faults += _example_faults(head, name, listed)
     if not faults and not head.state.problems:  # otherwise these may be follow-up errors
         what = "the example lacks rows of {}, which must be given"
-        faults = [
+        faults += [
             Fault(what.format(name), "example", "inputs")
             for name, spec in head.inputs.items()
             if example and not spec.optional and rows.get(name) is None
         ]
     for i, plan in enumerate(example.get("after", ())):
-        try:
+        with faults.at("example", "after", i):
             find_named(plan, (head.folder, *head.state.folders), confined=head.confined)
-        except Fault as fault:
-            faults.append(fault.under("example", "after", i))
-    if faults:
-        raise Faults(faults)
+    faults.refuse()
 
 
 def _example_faults(head: Head, name: str, rows: Any) -> list[Fault]:

@@ -13,7 +13,7 @@ from typing import ClassVar, Literal, Self
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, Faults, faults_at
+from semgraph.errors import Collected, Fault, faults_at
 from semgraph.expr.duckdb import check_columns, expect_type
 from semgraph.expr.scalar import Scalar
 from semgraph.expr.types import Type
@@ -141,21 +141,18 @@ class Answering(Semantic):
         """Refuse a check that does not fit what it sees, or judges no answer. Raises Fault."""
         if self.check is None:
             return
-        faults: list[Fault] = []
+        faults = Collected()
         where, message = self.check.scalars
         parts = (("where", where, pa.bool_()), ("message", message, pa.string()))
         for key, scalar, kind in parts:
-            try:
+            with faults.at("check", key):
                 expect_type(scalar, schema, kind, windows=False)
-            except Fault as fault:
-                faults.append(fault.under("check", key))
         if not faults and not self.check.where.roots & dict(self.answers).keys():
             names = ", ".join(name for name, _ in self.answers)
             there = f"its answers: {names}" if names else None
             hint = "name one, or filter the rows before" if names else "write returns: {NAME: TYPE}"
             faults.append(Fault("check reads no answer", "check", "where", there=there, hint=hint))
-        if faults:
-            raise Faults(faults)
+        faults.refuse()
 
     @property
     def seen_by_check(self) -> pa.Schema:
