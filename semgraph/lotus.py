@@ -220,9 +220,7 @@ class Answer(NamedTuple):
 
 
 class Unanswered(Exception):
-    """Some prompts of a batch failed, and LOTUS cannot use the others alone: pairs (prompt,
-    answer).
-    """
+    """Prompts of a batch that failed, with their answers; LOTUS cannot use the others alone."""
 
     def __init__(self, faults: list[tuple[Chat, Answer]]) -> None:
         self.faults = faults
@@ -445,9 +443,7 @@ def invalid_verdict(text: str) -> str | None:
 
 
 def invalid_number(text: str) -> str | None:
-    """The fault of an answer that should be a document's number: LOTUS reads anything else as the
-    first.
-    """
+    """The fault of an answer that is no document's number: LOTUS would read it as the first."""
     after = text.lower().rpartition("answer:")[2]
     numbers = re.findall(r"document[\s*](\d+)", after) or re.findall(r"(\d+)", after)
     return (

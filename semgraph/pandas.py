@@ -200,9 +200,7 @@ class Semantics:
 
 @dataclass(frozen=True)
 class _WithoutOperators:
-    """`series.sem` and `df.groupby(...).sem`: the standard error of the mean, as without this module,
-    and no operators.
-    """
+    """`sem` of series and groups: the standard error of the mean, and no operators."""
 
     owner: Any
     what: str
@@ -274,9 +272,7 @@ def _data_frame(other: Any, method: str) -> pd.DataFrame:
 
 
 def _column(frame: pd.DataFrame, *, alone: bool) -> Any:
-    """The only column of a frame as an array. Raises InputError, or PlanError if no plan can have
-    it.
-    """
+    """The only column of a frame as an array. Raises PlanError if no plan can have it."""
     if not alone:
         what = f'the frame has column "{frame.columns[0]}" twice, but for case'
         raise InputError(what, hint="rename one of them")
@@ -427,9 +423,7 @@ _NULLABLE = {pa.int64(): "Int64", pa.bool_(): "boolean"}
 
 
 def _series(answers: pa.Table, index: pd.Index) -> list[pd.Series]:
-    """Answers as columns: lists and structs as Python values; whole numbers and booleans with a
-    NULL in the nullable types of pandas.
-    """
+    """Answers as columns, in the nullable types of pandas where NULL would change the type."""
     made = []
     for name, values in zip(answers.column_names, answers.columns, strict=True):
         if pa.types.is_nested(values.type):

@@ -53,9 +53,7 @@ def algebra(plan: LogicalPlan, *, expand: bool = False) -> str:
 
 
 class _Names:
-    """The names of nodes in the equations of a plan: of a step, of a result of a call, of an input,
-    or the equation itself.
-    """
+    """The names of nodes in equations: of steps, results of calls, inputs; or the equation."""
 
     def __init__(self, plan: LogicalPlan, *, expand: bool) -> None:
         empty = {root for root in plan.roots if root.is_empty}

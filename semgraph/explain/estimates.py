@@ -86,9 +86,7 @@ def _costs(
 
 
 def _groups(node: Semantic, items: float) -> Iterable[float]:
-    """The possible numbers of groups of some items, for groups of equal size; empty if the operator
-    has no groups.
-    """
+    """The possible numbers of equal groups of some items; none if the operator has no groups."""
     keys = node.by if isinstance(node, SemAgg | SemTopk) else None
     if keys is None or not items:
         return
@@ -101,9 +99,7 @@ def _groups(node: Semantic, items: float) -> Iterable[float]:
 
 
 def _sizes(most: int) -> list[int]:
-    """The sizes to examine: the cost of a row depends on the size, but hardly changes for large
-    ones.
-    """
+    """The sizes to examine: large ones are sparse, because their cost by row hardly differs."""
     return sorted(
         {*range(1, min(most, _SIZES) + 1), *(2**i for i in range(most.bit_length())), most}
     )
@@ -118,9 +114,7 @@ _SIGNS: Mapping[Kind, str] = {"exact": "", "seen": "≈ ", "most": "≤ ", "leas
 
 
 class Amount(NamedTuple):
-    """A number and its certainty: exact, from earlier runs, at most, at least (a sum with unknown
-    parts), or unknown.
-    """
+    """A number and its certainty; a sum with unknown parts is "at least"."""
 
     value: float = 0.0
     kind: Kind = "unknown"
@@ -477,9 +471,7 @@ class Forecast:
                 self._calls.setdefault(node.step, []).append(self.estimator.call_estimate(node))
 
     def of(self, step: str) -> dict[str, Amount]:
-        """The estimates of one step: `rows`, and if it calls the model also `items`, `calls`,
-        `tokens_in`, `tokens_out`, `dollars`, `seconds`.
-        """
+        """The estimates of one step: its rows, and of calls the fields of `CallEstimate`."""
         amounts = {"rows": self.estimator.rows(self._last[step])}
         return amounts | (_summed(self._calls[step]) if step in self._calls else {})
 
@@ -524,9 +516,7 @@ def _in_loops(roots: tuple[Node, ...]) -> Mapping[Node, Sequence[Iterate]]:
 
 
 def _windows(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> int:
-    """The number of windows of all partitions; without windows, the number of partitions in the
-    inputs.
-    """
+    """The number of windows, or without windows of partitions in the inputs."""
     windowing, own = plan.windows, plan.graph.partition
     if windowing is None:
         named = [

@@ -99,9 +99,7 @@ def by_keyword(classes: Iterable[type[Node]]) -> dict[str, type[Node]]:
 
 @cache
 def plan_keys(cls: type[Node]) -> Mapping[str, dataclasses.Field[Any]]:
-    """The keys that a plan may write for an operator, each with its field, without the pipeline's
-    input.
-    """
+    """The keys that a plan may write for an operator, each with its field."""
     keys: dict[str, dataclasses.Field[Any]] = {}
     for f in cls.arguments():
         kind = f.metadata["kind"]
@@ -184,9 +182,7 @@ def shared_node(cls: type[N], step: str, origin: Position | None, **values: Any)
 
 
 def _rebased(node: Node | None, relations: Iterable[Any]) -> Node | None:
-    """The operator over other relations with the same columns; None if columns differ, or if its
-    checks need more than columns.
-    """
+    """The operator over other relations with the same columns; None if its checks need more."""
     if node is None or isinstance(node, Iterate):
         return None
     inputs = [n for value in relations for n in (value if isinstance(value, tuple) else (value,))]
@@ -382,9 +378,7 @@ SOURCE_WORDS = ("from", "union", "intersect", "except", "call", "switch")
 
 
 def operator_on(item: Any, *, first: bool) -> tuple[str, Any]:
-    """The keyword of a line and its arguments; `first`: of a step, where a source belongs.
-    Raises Fault.
-    """
+    """The keyword of a line and its arguments; a source if it is the first. Raises Fault."""
     if not isinstance(item, Mapping):
         hint = f"write {{from: {item}}}" if first and isinstance(item, str) else None
         raise Fault(
@@ -546,9 +540,7 @@ def _free(name: str, schema: pa.Schema, prompt: PromptSet) -> str:
 
 
 def _with_records(ref: Ref, rows: Node, column: str, step: str, origin: Position | None) -> Node:
-    """The rows with their records in `column`, and the shown parts of these in the column
-    `ref.name`.
-    """
+    """The rows with their records in `column`, and the shown parts of these as `ref.name`."""
     _check_records(ref, rows.schema)
     record = f'"{ref.name}"'
     order = tuple(

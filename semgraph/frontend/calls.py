@@ -188,9 +188,7 @@ def _lacks(name: str, wanted: Any, node: Node) -> Iterator[str]:
 def call_inputs(
     scope: Scope, inner: Head, value: Any, step: str, origin: Position | None
 ) -> dict[str, Node]:
-    """The inputs of a called plan: relations of the caller. An omitted optional input is empty, or
-    has all partitions of the store. Raises Faults or Pruned.
-    """
+    """The inputs of a called plan: relations of the caller. Raises Faults or Pruned."""
     arguments = mapping(value, "a mapping of relations")
     faults = Collected(known_keys(arguments, inner.inputs, "the called plan"))
     relations: dict[str, Node] = {}

@@ -171,9 +171,7 @@ class Document:
     keys: dict[Trail, Place] = field(default_factory=dict)  # the place of the key at a path
 
     def position(self, *path: str | int, key: bool = False) -> Position:
-        """The position of a path. For a path that is not in the text (inside a parameter) it is the
-        position of the nearest parent.
-        """
+        """The position of a path, or of its nearest parent if it is inside a parameter."""
         if key and path in self.keys:
             return Position(self.file, *self.keys[path])
         while path and path not in self.values:
@@ -215,9 +213,7 @@ def walk_paths(data: Any, path: Trail = ()) -> Iterator[tuple[Trail, Any]]:
 
 
 def stamp(path: Path) -> Stamp:
-    """The inode, size and modification time (ns) of a file, which show changes. None: there is no
-    such file.
-    """
+    """The inode, size and modification time (ns) of a file, which show changes; None: no file."""
     try:
         status = path.stat()
     except (OSError, ValueError):
@@ -226,9 +222,7 @@ def stamp(path: Path) -> Stamp:
 
 
 def notice(path: Path) -> None:
-    """Record that a file is about to be read or looked for. A missing file counts too, because it
-    may appear later and be used instead.
-    """
+    """Record that a file is about to be read or, as it may appear later, looked for."""
     files = _noticed.get()
     if files is not None:
         files.setdefault(path.absolute(), stamp(path))
@@ -302,9 +296,7 @@ _OUTSIDE = "a plan names files in its own folder and shipped plans only: copy th
 
 
 def inside(path: Path, folders: Iterable[Path]) -> bool:
-    """Whether a path, with symbolic links resolved, is in one of the folders or in the folder of
-    the shipped plans.
-    """
+    """Whether a path, with links resolved, is in one of the folders or among shipped plans."""
     try:
         real = os.path.realpath(path)
         if os.path.islink(real):  # noqa: PTH114 - a ring of links
@@ -378,9 +370,7 @@ def find_named(name: str, folders: Sequence[Path], *, confined: bool) -> Path:
 
 
 def _nowhere(text: str, folders: Sequence[Path]) -> Problem:
-    """The problem of a missing plan. For a path it lists the files in its folder, for a name the
-    plans.
-    """
+    """The problem of a missing plan, with the files in its folder, or the names of plans."""
     known = sorted(
         {
             path.stem
@@ -647,9 +637,7 @@ class _Reader:
 
 
 def _syntax_problem(text: str, error: Exception, file: str, first_line: int) -> Problem:
-    """The syntax problem of a text, in the words of the Python parser, which is more precise than
-    libyaml.
-    """
+    """The syntax problem of a text, in the words of the Python parser, which tells more."""
     import yaml
 
     try:

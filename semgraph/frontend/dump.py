@@ -147,9 +147,7 @@ def errors_of(*place: str) -> Iterator[None]:
 
 
 class RecordedSteps:
-    """Recorded relations as the steps of a plan: the relations that become steps, their names and
-    their order.
-    """
+    """Recorded relations as the steps of a plan: which become steps, their names, their order."""
 
     def __init__(self, roots: Sequence[Made], labels: Mapping[str, Any]) -> None:
         made = list(walk_made(roots))
@@ -174,9 +172,7 @@ class RecordedSteps:
         self.steps = {self.names[m]: self._items(m) for m in steps}
 
     def reference(self, made: Made) -> Any:
-        """The reference to a relation in a plan: an input, a label, a result of a call, a step or a
-        round. For other relations of a loop, their operators.
-        """
+        """How a plan refers to a relation: by its name or, inside a loop, by its operators."""
         if made in self._rests and made.keyword != ROUND:
             return self._items(made)
         return self.names[made] if made in self.names else self._source(made)

@@ -1024,9 +1024,7 @@ def _proposed(column: str, values: list[Any]) -> str | None:
 
 
 def _kinds(values: list[Any]) -> str:
-    """The kinds of a column's values in words, each with its first row; "" if there is only one
-    kind.
-    """
+    """The kinds of a column's values in words, each with its first row; "" if there is one kind."""
     first: dict[str, int] = {}
     for row, value in enumerate(values, 1):
         if value is not None:

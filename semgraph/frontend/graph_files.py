@@ -138,9 +138,7 @@ GRAPH: Keys = {
 
 
 def graph_file(name: str | Path, folder: Path = Path()) -> Path:
-    """The file of a graph: a path from a folder, or a shipped graph by its name, such as `graph`.
-    Raises Fault.
-    """
+    """The file of a graph: a path from a folder, or a shipped graph by name. Raises Fault."""
     path = folder / name
     if documents.is_file(path):
         return path

@@ -196,9 +196,7 @@ WINDOWS: Keys = {
 
 
 def read_windows(value: Any, inputs: Mapping[str, InputSpec], partition: str) -> Windowing | None:
-    """The windowing of an input. `partition` is the graph's, used if the plan names none. Raises
-    Faults.
-    """
+    """The windowing of an input; the partition is the graph's by default. Raises Faults."""
     if value is None:
         return None
     values, faults = kinds.read_keys(value, "windows", WINDOWS)
@@ -255,9 +253,7 @@ def _column_faults(
 
 
 def input_schema(spec: InputSpec, *, windowed: bool) -> pa.Schema:
-    """The columns of an input in steps; the windowed input includes the two columns that the engine
-    adds.
-    """
+    """The columns of an input in steps; with those that the engine adds if it is windowed."""
     if not windowed or {POSITION, TURN} & set(spec.schema.names):
         return spec.schema
     return spec.schema.append(pa.field(POSITION, pa.int64())).append(pa.field(TURN, pa.int64()))
@@ -402,9 +398,7 @@ class LoadState:
 
 @dataclass
 class Head:
-    """The head of one plan. It is read part by part: a part that fails adds problems, and reading
-    continues.
-    """
+    """The head of one plan. A part that fails adds problems, and reading continues."""
 
     state: LoadState
     document: Document
@@ -429,9 +423,7 @@ class Head:
     def attempt(
         self, action: Callable[[], T], *path: str | int, step: str | None = None
     ) -> T | None:
-        """The value of an action; None after faults, which are reported at their positions below
-        `path`.
-        """
+        """The value of an action; None after faults, which are reported below `path`."""
         try:
             return action()
         except Fault as fault:
@@ -469,9 +461,7 @@ class Head:
 
 
 class Expansion:
-    """Replaces texts that are a whole parameter by its value, and records the path of each part of
-    a plan.
-    """
+    """Replaces texts that are a whole parameter, and records the path of each part of a plan."""
 
     def __init__(self, params: Mapping[str, Any]) -> None:
         self.params = params
@@ -631,9 +621,7 @@ def check_kinds(data: Mapping[str, Any], params: Mapping[str, Any]) -> None:
 
 
 def _plan_for(head: Head, value: Any) -> str | None:
-    """The entry `step=plan` that a parameter's value suggests: for `extract=combined`, the plan
-    read_combined instead of read_separate.
-    """
+    """The entry `step=plan` that a value suggests: for `extract=combined`, read_combined."""
     for path, plan in walk_paths(head.data.get("steps")):
         if path[-2:] == ("call", "plan") and isinstance(plan, str):
             other = f"{plan.rpartition('_')[0]}_{value}"
@@ -731,9 +719,7 @@ def defaults(declared: Mapping[str, Any]) -> list[Fault]:
 
 
 def parameter_values(declared: Mapping[str, Any], *changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of parameters: defaults, then each of the changes in turn. Raises Fault for an
-    undeclared parameter.
-    """
+    """The values of parameters: defaults, then each of the changes in turn. Raises Fault."""
     values = dict(declared)
     for change in changes:
         for name, value in change.items():

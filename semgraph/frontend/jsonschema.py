@@ -40,9 +40,7 @@ def graph_schema() -> Schema:
 
 
 def prompt_schema() -> Schema:
-    """The schema of the front matter of a prompt file. `semgraph plans schema --of prompt` prints
-    it.
-    """
+    """The schema of the front matter of a prompt file, which `--of prompt` prints."""
     return _of_file("front matter of a semgraph prompt", FRONT)
 
 

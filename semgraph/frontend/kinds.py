@@ -294,9 +294,7 @@ class Scope(Protocol):
         """Refuse a name that is already used. Raises Fault."""
 
     def body(self, value: Any, name: str, source: Node) -> tuple[Node, int]:
-        """The body of a loop over `source`, in which the last round is called `name`, and the
-        number of loops around it. Raises Fault.
-        """
+        """The body of a loop over `source`, and the number of loops around it. Raises Fault."""
 
     def prompt(self, value: Any, answers: Any, examples: Any) -> PromptSet:
         """The prompts that a value names; `answers` are the types of an inline prompt, `examples`
@@ -312,9 +310,7 @@ class Reported(Faults):
 
 
 class Pruned(Exception):
-    """A relation was pruned by its `if`, but is read. Holds the names of the steps, each with the
-    values of its parameters.
-    """
+    """A relation was pruned by its `if`, but is read: the steps with their parameters' values."""
 
     def __init__(self, *steps: tuple[str, str]) -> None:
         super().__init__(", ".join(name for name, _ in steps))
@@ -462,9 +458,7 @@ def _all_of(values: list[Any], scope: Scope) -> Scalar:
 
 
 def read_columns(value: Any, scope: Scope) -> Columns:
-    """`{name: expression}`, a list of names, or one name. Without expression it is the column of
-    that name.
-    """
+    """`{name: expression}`, a list of names, or one name, which is the column of that name."""
     if not isinstance(value, Mapping):
         return tuple((name, column_scalar(name)) for name in read_names(value))
 
@@ -538,9 +532,7 @@ def read_label(value: Any, scope: Scope) -> str:
 
 
 def read_pattern(value: Any, scope: Scope) -> Pattern:
-    """A path in openCypher's notation. A parameter in it, or a parameter minus a number, stands for
-    an integer.
-    """
+    """A path in openCypher's notation. A parameter, or one minus a number, is an integer."""
     if not isinstance(value, str):
         raise wrong('a pattern such as "(a:Label {uuid: uuid})-[r:TYPE]-(b:Label)"', value)
     _graph_of(scope, "a pattern reads a graph, and this plan names none")
@@ -554,9 +546,7 @@ def read_pattern(value: Any, scope: Scope) -> Pattern:
 
 
 def read_prompt(value: Any, scope: Scope, returns: Any, role: Any, examples: Any) -> PromptSet:
-    """A prompt file, an inline question, or one of several by a column; for the model of `role`, if
-    set, with `examples`, if any.
-    """
+    """A prompt file, an inline question, or one of several by a column."""
     name = "" if role is None else at_key("role", read_name, role)
     prompts = scope.prompt(value, returns, examples)
     return prompts.of_role(name) if name else prompts
@@ -631,9 +621,7 @@ def _method(value: Any, scope: Scope) -> SearchMethod:
 
 
 def read_partition(value: Any) -> dict[str, Any]:
-    """The partitions to read: the partitions in a column, `all`, or [column, all], which reads all
-    partitions if the column is NULL.
-    """
+    """The partitions to read: those in a column, `all`, or [column, all]: all where it is NULL."""
     parts = value if isinstance(value, list) else [value]
     if len(parts) == 2 and parts[1] == "all" and parts[0] != "all":
         return {"partition": read_name(parts[0]), "or_all": True}

@@ -232,9 +232,7 @@ class Loader:
                 raise Fault(f'"{name}" is {kind} already', hint="choose another name")
 
     def body(self, value: Any, name: str, source: Node) -> tuple[Node, int]:
-        """The body of a loop over `source`, in which the last round is called `name`, and the
-        number of loops around it. Raises Fault or Pruned.
-        """
+        """The body of a loop, and the number of loops around it. Raises Fault or Pruned."""
         if not isinstance(value, list):
             raise wrong("a list of operators", value, f"write [{{from: {name}}}, ...]")
         depth, outer = self.depth, self._rounds
@@ -511,9 +509,7 @@ class Loader:
             yield from inner.plans_called()
 
     def all_replaced(self) -> Iterator[tuple[str, Replaced]]:
-        """The calls with replaced plans, and the steps of these plans; inside called plans named
-        `caller/inner`.
-        """
+        """The calls with replaced plans, and the steps of these; inside calls `caller/inner`."""
         for step, replaced in self.replaced.items():
             names = frozenset(name.removeprefix(self.head.prefix) for name in replaced.steps)
             yield step, replace(replaced, steps=names)
@@ -569,9 +565,7 @@ class Loader:
             self.choices[prefix + step] = choice.over(self.choices.get(prefix + step))
 
     def has_pruned(self, name: str) -> bool:
-        """Whether a step of that name was left out, here or, for the last part of a name, inside a
-        call.
-        """
+        """Whether a step of that name, or inside a call of its last part, was left out."""
         inner_name = name.rsplit("/", 1)[-1]
         return name in self.built or any(inner.has_pruned(inner_name) for inner in self.called)
 
@@ -600,9 +594,7 @@ class Loader:
         return self._replacing(replacement, reference, call)
 
     def _call_arguments(self, value: Any) -> dict[str, Any]:
-        """The arguments of a call. A list of names means relations and parameters with the same
-        names. Raises Faults.
-        """
+        """The arguments of a call; a list of names means those of the caller. Raises Faults."""
         arguments = kinds.all_keys(value, "call", CALL)
         if isinstance(inputs := arguments.get("inputs"), list):
             arguments["inputs"] = {
@@ -647,9 +639,7 @@ class Loader:
         return Results(name, inner.returns, inner.pruned)
 
     def replacement(self, step: str) -> Replacement | None:
-        """The entry of `use` that replaces a called plan, or None. The outermost plan's entry has
-        priority.
-        """
+        """The entry of `use` that replaces a called plan: that of the outermost plan, or None."""
         found: Replacement | None = None
         loader: Loader | None = self
         while loader is not None:
@@ -662,9 +652,7 @@ class Loader:
         return found
 
     def _replacing(self, replacement: Replacement, reference: Loader, call: _Call) -> Results:
-        """The results of a plan that replaces the reference. If it does not fit, this is reported
-        at the entry of `use`.
-        """
+        """The results of a plan in place of the reference; one that does not fit is reported."""
         plan, name = str(call.arguments["plan"]), call.step.removeprefix(self.head.prefix)
         self.replaced[name] = Replaced(plan, frozenset(reference.all_steps()))
         if self._asks(name):
@@ -769,9 +757,7 @@ def _refuse_both(step: str, nodes: Iterable[Node]) -> None:
 
 
 def _brought(value: Any, params: Mapping[str, Any]) -> int:
-    """The number of list items that parameters add to the expressions of an operator, without
-    nested operators.
-    """
+    """The list items that parameters add to an operator, without those nested in it."""
     if isinstance(value, str):
         names = kinds.PARAMETER.findall(value) if "$" in value else ()
         return sum(len(params[name]) for name in names if isinstance(params.get(name), list))
@@ -871,9 +857,7 @@ def load_document(
 def _blamed(
     problems: Sequence[Problem], params: Mapping[str, Any], load: Callable[..., object]
 ) -> Sequence[Problem]:
-    """The problems. A problem that disappears without a parameter is reported for the caller's
-    value.
-    """
+    """The problems; one that disappears without a parameter is that of the caller's value."""
     for name, value in params.items():
         try:
             load({}, {other: params[other] for other in params if other != name}, blame=False)

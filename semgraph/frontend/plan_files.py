@@ -141,9 +141,7 @@ def callers(files: Sequence[PlanFile]) -> dict[str, tuple[str, ...]]:
 
 
 def _named_plans(plan: LogicalPlan) -> Iterator[str]:
-    """The plans that a plan calls, in any form of its steps, and those in their place, also of its
-    presets.
-    """
+    """The plans that a plan calls, in any form, and those in their place, also of presets."""
     for _, value in walk_paths(plan.document):
         if isinstance(value, dict) and isinstance(call := value.get("call"), dict):
             yield str(call["plan"])
@@ -253,9 +251,7 @@ def _gather(file: PlanFile, texts: dict[Path, bytes]) -> None:
 
 
 def _take(path: Path, inner: Path, texts: dict[Path, bytes]) -> None:
-    """Collect a file, to be copied to `inner`, and the schema that its first line names. A line is
-    dropped if its schema would not be found there.
-    """
+    """Collect a file, to be copied to `inner`, and the schema of its first line, if it is there."""
     texts[inner] = path.read_bytes()
     first, _, rest = texts[inner].partition(b"\n")
     match = SCHEMA_LINE.match(first.decode(errors="replace"))
@@ -411,9 +407,7 @@ def schema_line(schema: Path, file: Path) -> str:
 
 
 class Notes:
-    """The comments of a plan file: at its head, and of keys. The comment of a key is on its line or
-    on separate lines above it.
-    """
+    """The comments of a plan file: at its head, and of keys, on their lines or above them."""
 
     def __init__(self, text: str, document: Document) -> None:
         self._lines = text.splitlines()

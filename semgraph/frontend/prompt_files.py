@@ -357,9 +357,7 @@ def _template(name: str, text: str, params: Mapping[str, Any]) -> Template:
 
 
 def _offset(text: str, fault: Fault) -> int:
-    """The position of a fault in a section: the placeholder or parameter that it names, otherwise
-    the single brace.
-    """
+    """Where a fault of a section is: the placeholder that it names, otherwise a single brace."""
     named = re.search(r"\{[^{}\"]+\}|\$[A-Za-z_]\w*", fault.what)
     at = text.find(named[0]) if named else -1
     lone = next((m.start() for m in _LONE_BRACE.finditer(text) if m[1]), 0)

@@ -55,9 +55,7 @@ def rows_of_path(path: Path, texts: Collection[str] = ()) -> Any:
 
 
 def delimited_rows(path: Path, delimiter: str | None, texts: Collection[str] = ()) -> Any:
-    """The rows of a file with a delimiter. Each column has the type that fits all its cells;
-    columns of `texts` stay text. Raises InputError.
-    """
+    """The rows of a file with a delimiter, typed except columns of `texts`. Raises InputError."""
     between = delimiter or _DELIMITERS.get(path.suffix.lower(), ",")
     if len(between) != 1:
         raise InputError(f"delimiter {between!r}: it is one character")
@@ -70,9 +68,7 @@ def delimited_rows(path: Path, delimiter: str | None, texts: Collection[str] = (
 
 
 def json_rows(path: Path) -> Any:
-    """The rows of a JSON file: an object on each line if it ends in .jsonl or .ndjson, otherwise a
-    list of objects. Raises InputError.
-    """
+    """The rows of a JSON file: an object on each line, or a list. Raises InputError."""
     return reading(_existing(path), json_lines if path.suffix.lower() in _LINES else json_list)
 
 
@@ -141,9 +137,7 @@ def _with_unreadable(table: pa.Table, bad: Mapping[int, Unreadable]) -> Any:
 
 
 def _delimited(path: Path, delimiter: str) -> tuple[pa.Table, dict[int, Unreadable]]:
-    """The rows of a file as a table, and the unreadable rows by index. If all rows are simple,
-    Arrow reads them, which is faster and gives the same result.
-    """
+    """The rows of a file as a table, and the unreadable ones; Arrow reads simple ones, faster."""
     raw, between = path.read_bytes().removeprefix(BOM_UTF8), delimiter.encode()
     if not raw.strip(b"\r\n"):
         hint = "its first line names the columns; no rows at all: -i NAME=[]"
@@ -281,9 +275,7 @@ def rows_of(path: Path, name: str = "") -> Any:
 
 
 def row_batches(path: Path, size: int = BATCH, name: str = "") -> Iterator[Any]:
-    """The rows of `rows_of`, at most `size` at a time. Files with one object per line and Parquet
-    files are read lazily.
-    """
+    """The rows of `rows_of`, at most `size` at a time; lines and Parquet are read lazily."""
     suffix = path.suffix.lower()
     if str(path) != STDIN_ROWS and suffix in _IN_BATCHES:
         with _read_errors(path):
@@ -387,9 +379,7 @@ def _json(path: Path) -> Any:
 
 
 def json_list(path: Path, name: str = "") -> list[Mapping[str, Any]]:
-    """The rows of a file with one list of objects, or with an object that has such a list as
-    `name`. Raises InputError or OSError.
-    """
+    """The rows of a list of objects, or of such a list as `name`. Raises InputError or OSError."""
     rows = _json(path)
     if isinstance(rows, dict) and isinstance(rows.get(name), list):
         rows = rows[name]
@@ -488,9 +478,7 @@ _NO_ROWS = "[]"
 
 @dataclass(frozen=True)
 class LoadedInput:
-    """The rows of an input, with the declared columns, or `all` for all partitions of the store, and
-    the name of their source.
-    """
+    """The rows of an input, or `all` for all partitions of the store, and their source's name."""
 
     name: str
     rows: pa.Table | str
@@ -583,9 +571,7 @@ class _RowSource:
     def tables(
         self, spec: InputSpec, partition: str, key: str, bad: list[tuple[str, dict[str, Any]]]
     ) -> Iterator[pa.Table]:
-        """The rows in batches, with the declared columns and types. Unreadable rows are added to
-        `bad`. Raises InputError.
-        """
+        """The rows in batches, with the declared columns; `bad` gets others. Raises InputError."""
         if self.renames:
             names = list(dict.fromkeys(name for rows in self.batches() for name in _names(rows)))
             _refuse_renames(self.renames, names, spec, self.written)
@@ -631,9 +617,7 @@ def _texts(
 
 
 def _matching(value: str) -> list[str]:
-    """The files of a pattern (`chats/*.parquet`), sorted by name, each with the renames; [] if the
-    value is no pattern. Raises InputError if no file matches.
-    """
+    """The files of a pattern, each with the renames; [] if it is none. Raises InputError."""
     pattern, colon, rest = value.partition(":")
     path = Path(pattern)
     if path.suffix.lower() not in READERS or not re.search(r"[*?\[]", pattern):
@@ -697,18 +681,14 @@ def _text_column(spec: InputSpec, cut: Windowing | None, hint: str) -> str:
 
 
 def _times_of_reading(spec: InputSpec, by: Sequence[str]) -> dict[str, datetime]:
-    """The times of a bare text: the time of reading, for columns that are required or order the
-    rows.
-    """
+    """The time of reading a bare text, for columns that are required or order the rows."""
     now = datetime.now(UTC)
     times = [(name, kind.nullable) for name, kind in spec.columns if kind.name == "timestamp"]
     return {name: now for name, nullable in times if not nullable or name in by}
 
 
 def _refuse_rows(text: str, spec: InputSpec, column: str) -> None:
-    """Refuse rows that would be read as one text: a JSON object on each of several lines, or an
-    object with the name of the column.
-    """
+    """Refuse rows that would be read as one text: JSON objects, or one with the text's column."""
     lines = [line for line in text.split("\n") if line.strip()]
     try:
         rows = [json.loads(line) for line in lines]
@@ -743,9 +723,7 @@ def _refuse_renames(
 
 
 def _renamed(rows: Any, renames: Mapping[str, str]) -> Any:
-    """Rows with renamed columns, as in `column=source`. A column that already had the new name is
-    dropped.
-    """
+    """Rows with renamed columns; a column that already had the new name is dropped."""
     if not renames:
         return rows
     gone = {*renames, *renames.values()}

@@ -84,9 +84,7 @@ def _written(value: object) -> str:
 
 
 def is_flat(value: Any, levels: int = 100) -> bool:
-    """Whether lists and mappings are nested at most `levels` deep. Deeper or cyclic values crash
-    Arrow, and cannot be written as JSON or in messages.
-    """
+    """Whether lists and mappings are nested at most `levels` deep; deeper ones crash Arrow."""
     if not isinstance(value, (list, tuple, Mapping)):
         return True
     items = value.values() if isinstance(value, Mapping) else value
@@ -292,9 +290,7 @@ class Unreadable(dict[str, Any]):
 
 @dataclass(frozen=True)
 class RowColumns:
-    """The columns of rows, as Arrow arrays or lists, the number of rows, and by index the rows
-    without columns.
-    """
+    """The columns of rows, as Arrow arrays or lists, their number, and rows without columns."""
 
     values: dict[str, Any]
     count: int
@@ -333,9 +329,7 @@ def set_aside(rows: Any) -> list[tuple[str, dict[str, Any]]]:
 
 
 def with_set_aside(table: pa.Table, bad: Sequence[tuple[str, Mapping[str, Any]]]) -> pa.Table:
-    """A table with its unreadable rows in the metadata. Raises InputError if all rows are
-    unreadable.
-    """
+    """A table with its unreadable rows in the metadata. Raises InputError if all are."""
     if bad and not table.num_rows:
         raise InputError(*few([error for error, _ in bad]))
     return table.replace_schema_metadata(
@@ -668,9 +662,7 @@ def _column(name: str, kind: Type, values: Any) -> tuple[Any, list[RowFault]]:
 
 
 def _cast(kind: Type, values: Any) -> Any:
-    """A column that has the type except for widths and units, cast to it; None if values must be
-    converted one by one.
-    """
+    """A column cast to a type that it has but for widths and units; None: value by value."""
     array: Any = values
     if pa.types.is_null(array.type):
         return pa.array([None] * len(array), kind.arrow)
@@ -727,9 +719,7 @@ def _nulls(name: str, column: Any, bad: Collection[int | None]) -> list[RowFault
 def _doubles(
     key: str, column: Any, before: int = 0, bad: Collection[int | None] = ()
 ) -> Iterator[RowFault]:
-    """The fault of the first row with the key of an earlier row, without bad rows. `before` rows
-    precede these.
-    """
+    """The fault of the first row with the key of an earlier row; `before` rows precede these."""
     if not isinstance(column, list):
         import pyarrow.compute as pc
 

@@ -44,9 +44,7 @@ _CONDITIONS = frozenset({"where", "filter", "having"})
 
 
 def warnings(plan: LoadedPart) -> tuple[Problem, ...]:
-    """The warnings about a plan without errors and about its called plans, in the order of
-    positions.
-    """
+    """The warnings about a plan without errors and the plans it calls, by position."""
     roots = [*plan.writes, *plan.returns.values()]
     reached = set(walk(*roots))
     problems = [
@@ -123,9 +121,7 @@ def _mentions(document: Document) -> _Mentions:
 
 
 def _prompt_files(part: LoadedPart) -> Iterator[str]:
-    """The texts of all prompt files that the plan names, including steps that its parameters leave
-    out.
-    """
+    """The texts of all prompt files of the plan, also of steps that its parameters leave out."""
     folder = part.prompts.folder
     for name in _mentions(part.head.document).prompts:
         path = folder / f"{name}.md"
@@ -137,9 +133,7 @@ def _prompt_files(part: LoadedPart) -> Iterator[str]:
 
 
 def _unread_steps(part: LoadedPart, reached: set[Node]) -> Iterator[Problem]:
-    """The problems of steps with model calls that nothing names: they never run. A step that
-    parameters cut off is named somewhere.
-    """
+    """The problems of steps with model calls that nothing names: they never run."""
     for name, built in part.built.items():
         nodes = [built] if isinstance(built, Node) else [*getattr(built, "tables", {}).values()]
         if all(node in reached for node in nodes):

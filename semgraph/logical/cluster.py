@@ -116,9 +116,7 @@ class Cluster(Node, keyword="cluster", rows="any"):
 
     @property
     def swappable(self) -> bool:
-        """Whether `use` may replace the algorithm: not `forest` and `components`, which have one
-        answer.
-        """
+        """Whether `use` may replace the algorithm, which has several answers."""
         return self.choice.name not in EXACT
 
     @property

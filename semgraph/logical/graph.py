@@ -118,9 +118,7 @@ class Pattern:
 
     @property
     def variables(self) -> tuple[Element, ...]:
-        """The named elements, which become struct columns; a variable-length path becomes a list of
-        structs.
-        """
+        """The named elements, which become struct columns; a path becomes a list of structs."""
         return tuple(element for element in self.elements if element.var)
 
     @property
@@ -240,9 +238,7 @@ def step_type(graph: Graph) -> pa.StructType:
 def path_ends(
     graph: Graph, pattern: Pattern, path: PatternPath
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The possible labels of the two nodes around a variable-length path. Raises Fault for an
-    unknown edge type.
-    """
+    """The possible labels of both ends of a variable-length path. Raises Fault."""
     types = [graph.label(name) for name in path.labels]
     out, back = (
         tuple(dict.fromkeys(ends))
@@ -287,9 +283,7 @@ How = Literal["inner", "left"]
 def hit_fields(
     label: Label, graph: Graph, properties: tuple[str, ...] | None
 ) -> dict[str, pa.DataType]:
-    """The fields of a stored row: its key, the ends of an edge, and the properties to read (None:
-    all).
-    """
+    """The fields of a stored row: key, ends of an edge, and the properties to read (None: all)."""
     columns = label.columns
     always = (graph.key, *label.ends)
     wanted = columns if properties is None else dict.fromkeys((*always, *properties))
@@ -427,9 +421,7 @@ class Match(StoreRead, keyword="match", rows="expand", carries=True):
         ]
 
     def fields_of(self, var: str, label: Label) -> dict[str, pa.DataType]:
-        """The fields of a variable of a label: the fields that are read if known, otherwise all
-        fields; and vectors.
-        """
+        """The fields of a variable: those that are read if known, otherwise all; and vectors."""
         fields = hit_fields(label, self.graph, dict(self.properties).get(var))
         return fields | dict.fromkeys(self.vectors_of(label), VECTOR)
 

@@ -148,9 +148,7 @@ class Iterate(Node, keyword="iterate", rows="any"):
 
     @cached_property
     def each_round(self) -> frozenset[Node]:
-        """The nodes that are computed in each round: nodes that depend on the previous round, and
-        such nodes of inner loops.
-        """
+        """The nodes that depend on the previous round, also those of inner loops."""
         found: set[Node] = set()
         pending = [self.body]
         while pending:

@@ -50,9 +50,7 @@ OPTIONAL = "optional"  # of a class that is called: it has a default in place of
 
 
 def limits_of(keys: Mapping[str, Any], kind: Type, *, by_class: bool = False) -> str:
-    """The limits among the keys of an answer of a type, as `Type.limits` has them; none that a class
-    checks. Raises Fault.
-    """
+    """The limits of an answer, for `Type.limits`; none that a class checks. Raises Fault."""
     if by_class:
         return canonical_json({OPTIONAL: True}) if OPTIONAL in keys else ""
     limits = {key: keys[key] for key in (*LIMITS, DEFAULT) if keys.get(key) is not None}

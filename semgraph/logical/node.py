@@ -105,9 +105,7 @@ class Node(ABC):
 
     @abstractmethod
     def infer(self) -> pa.Schema:
-        """The schema of the result; checks all arguments. Raises Fault, with the path of the wrong
-        argument.
-        """
+        """The schema of the result; checks all arguments. Raises Fault with the argument's path."""
 
     # Traits that depend on arguments and inputs
 
@@ -191,9 +189,7 @@ class Node(ABC):
         return frozenset(path for value, kind in values for path in _paths_in(value, kind))
 
     def paths_for(self, needed: Needs) -> frozenset[str]:  # noqa: ARG002
-        """The paths of the first input that its arguments read if only `needed` is used of its
-        result.
-        """
+        """The paths of the first input that its arguments read for `needed` of its result."""
         return self.read_paths
 
     def first_needs(self, needed: Needs) -> Needs:
@@ -230,9 +226,7 @@ class Node(ABC):
         return empty[0] and (self.relational or makes_rows_of_rows)
 
     def without_empty(self, empty: Sequence[bool]) -> Node:  # noqa: ARG002
-        """A simpler operator with the same rows if the inputs marked in `empty` have none. Default:
-        itself.
-        """
+        """A simpler operator with the same rows if the inputs marked in `empty` have none."""
         return self
 
     # Structure
@@ -270,9 +264,7 @@ class Node(ABC):
 
     @cached_property
     def content(self) -> str:
-        """A hash of the operator alone: all fields, including fields that only rules set, but not
-        relations, step name and position.
-        """
+        """A hash of the operator alone: all fields except relations, step name and position."""
         text = "\n".join((self.tag, *(f"{name}={text}" for name, text in self._texts.items())))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -287,9 +279,7 @@ class Node(ABC):
         }
 
     def with_fields(self, **values: Any) -> Self:
-        """The same operator with other values of some fields. The values are not checked. Returns
-        itself if they are equal.
-        """
+        """The operator with other values of some fields, unchecked; itself if they are equal."""
         if all(getattr(self, name) == value for name, value in values.items()):
             return self
         return self._copy((), values)
@@ -342,9 +332,7 @@ def _brief(value: object) -> str:
 
 
 def _known_below(node: Node, name: str) -> None:
-    """Compute a cached property of all nodes below, deepest first, so that deep plans do not
-    overflow Python's stack.
-    """
+    """Compute a cached property of all nodes below, deepest first: Python's stack is short."""
     done: set[Node] = set()  # needed because some classes do not cache this property
 
     def known(below: Node) -> bool:
@@ -431,9 +419,7 @@ def _scalars_in(value: Any) -> Iterator[Scalar]:
 
 
 def under(paths: Needs, alias: str) -> Needs:
-    """The needed fields of the struct `alias`. None: all; an empty set: only whether the struct is
-    NULL.
-    """
+    """The needed fields of the struct `alias`. None: all; empty: only whether it is NULL."""
     if paths is None or alias in paths:
         return None
     return frozenset(path.split(".", 1)[1] for path in paths if path.startswith(f"{alias}.")) - {""}
@@ -595,9 +581,7 @@ def typed(
 def typed_of_groups(
     columns: Columns, schema: pa.Schema, key: str, groups: Sequence[str] = ()
 ) -> list[pa.Field[Any]]:
-    """The fields of columns that are computed from groups of rows. `groups` is the SQL of the
-    values that are equal in a group.
-    """
+    """The fields of columns computed from groups, in which the SQL of `groups` is equal."""
     return _all_typed(columns, key, lambda scalar: type_over_groups(scalar, schema, groups))
 
 
@@ -690,9 +674,7 @@ def read_through(columns: Columns, needed: frozenset[str]) -> frozenset[str]:
 def with_own(
     needed: frozenset[str] | None, alias: str, using: Using, scalars: Iterable[Scalar]
 ) -> frozenset[str] | None:
-    """The paths that a join needs of its other side: needed fields of `alias`, and paths in its own
-    conditions.
-    """
+    """The paths that a join needs of its other side: of `alias`, and of its own conditions."""
     own = frozenset().union(*(s.fields for s in scalars))
     if needed is None or alias in own:
         return None
@@ -703,9 +685,7 @@ def with_own(
 def joined_fields(
     needed: frozenset[str], alias: str, using: Using, scalars: Iterable[Scalar], right: pa.Schema
 ) -> tuple[str, ...] | None:
-    """The fields of the other row that a join must return: needed fields of `alias`, and fields
-    that its conditions read.
-    """
+    """The fields of the other row that a join returns: needed ones, and those it reads."""
     own = frozenset().union(*(s.fields for s in scalars), needed)
     if alias in own:
         return None

@@ -162,9 +162,7 @@ def _(node: Project | Add, below: list[PartitionsOf], plan: _Plan) -> Partitions
 def _external(
     node: Project | Add, first: PartitionsOf, partitions: frozenset[str]
 ) -> frozenset[str]:
-    """The computed columns that may hold text of other owners: computed from such text, or from
-    other rows by a window function.
-    """
+    """The computed columns that may hold text of other owners, or by a window of other rows."""
     loose = first.owned and not node.windowed
     texts = _texts(node, node.columns) if loose else frozenset[str]()
     return frozenset(
@@ -299,9 +297,7 @@ def _conjuncts(tree: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _compares(term: exp.Expr, alias: str, partitions: frozenset[str]) -> bool:
-    """Whether a condition requires that both rows have the same partition, or that one of them has
-    none.
-    """
+    """Whether a condition requires equal partitions of both rows, or that one has none."""
     if isinstance(term, exp.Paren):
         return _compares(term.this, alias, partitions)
     if isinstance(term, exp.Or):

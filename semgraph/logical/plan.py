@@ -86,9 +86,7 @@ class Windowing:
 
 @dataclass(frozen=True)
 class SchemaWrite:
-    """A write of the schema. It creates missing schema objects of the graph in the store, once,
-    before the run.
-    """
+    """A write of the schema: what the store lacks of the graph is created before the run."""
 
     tag: ClassVar[str] = "SchemaWrite"
     drop: bool = False  # whether to first drop the indexes with names of the graph
@@ -265,9 +263,7 @@ def match_steps(pattern: str, steps: Iterable[str]) -> list[str]:
 
 @dataclass(frozen=True)
 class PlanCall:
-    """A call of a plan: the plan that the step names, the plan that `use` substitutes, and the
-    relations that enter and leave it.
-    """
+    """A call: the plan that the step names, the one in its place, and its relations."""
 
     plan: str
     by: Choice | None = None
@@ -326,9 +322,7 @@ class LogicalPlan:
     load: Callable[[Mapping[str, Any]], LogicalPlan] | None = field(default=None, compare=False)
 
     def using(self, use: Mapping[str, Any]) -> LogicalPlan:
-        """The plan with other implementations of steps, and with called plans replaced by other
-        plans. Raises PlanError.
-        """
+        """The plan with other implementations of steps and other called plans. Raises PlanError."""
         calls = {pattern for pattern in use if match_steps(pattern, self.called)}
         if calls and self.load is not None:
             return self.load(use)
@@ -449,9 +443,7 @@ class LogicalPlan:
         return uses_store(*self.roots)
 
     def choice(self, step: str) -> Choice | None:
-        """The implementation that the plan chooses for a step, by the step's name or the last part
-        of `outer/inner`; None: the reference.
-        """
+        """The implementation of a step, by its name or the last part of it; None: the reference."""
         return self.use.get(step) or self.use.get(step.rsplit("/", 1)[-1])
 
     @cached_property
@@ -470,9 +462,7 @@ class LogicalPlan:
 
 
 def all_partitions(graph: Graph, step: str, origin: Position | None) -> Node:
-    """The partitions with nodes in a store, each once; NULL becomes "", as in windows. The graph has
-    at least one node label.
-    """
+    """The partitions with nodes in a store, each once; NULL becomes "", as in windows."""
     owner = graph.partition
     column = (owner, parse_scalar(f"coalesce({column_scalar(owner).sql}, '')"))
     scans = (

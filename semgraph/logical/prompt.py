@@ -95,9 +95,7 @@ def _parameter(name: str, params: Mapping[str, Any]) -> str:
 
 
 def show(value: Any) -> str:
-    """A value in a prompt: text unchanged, NULL as an empty text, times in ISO 8601, other values
-    as JSON.
-    """
+    """A value in a prompt: text unchanged, NULL as "", times in ISO 8601, others as JSON."""
     if value is None:
         return ""
     if isinstance(value, str):

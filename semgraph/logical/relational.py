@@ -476,9 +476,7 @@ def narrowed_struct(path: str, kind: pa.StructType, fields: frozenset[str]) -> s
 
 
 def common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """The type of the common fields of two structs, in the order of the first. None if a type is no
-    struct.
-    """
+    """The type of the common fields of two structs, in the order of the first; None: no structs."""
     if one == other:
         return one
     if not pa.types.is_struct(one) or not pa.types.is_struct(other):
@@ -563,9 +561,7 @@ class Union(OfAlike, keyword="union"):
         return (self.first_needs(needed),) * (len(self.relations) - 1)
 
     def with_inputs(self, *inputs: Node) -> Self:
-        """As the base class. Rules may narrow the structs of each relation differently; the common
-        fields remain.
-        """
+        """As the base class; of structs that rules narrow differently, common fields remain."""
         if self.fields is None and any(
             a is not b for a, b in zip(inputs, self.inputs, strict=True)
         ):
@@ -581,9 +577,7 @@ class Union(OfAlike, keyword="union"):
         return all(empty)
 
     def without_empty(self, empty: Sequence[bool]) -> Node:
-        """The union of the relations that may have rows; columns keep the order of the first
-        relation.
-        """
+        """The union of relations that may have rows, with the first relation's order of columns."""
         rest = tuple(node for node, none in zip(self.relations, empty, strict=True) if not none)
         if len(rest) == len(self.relations) or not rest:
             return self

@@ -26,9 +26,7 @@ PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*\Z")  # a column or a field of it
 
 @dataclass(frozen=True)
 class Derived:
-    """A property that `merge` derives from another property, by a text function (`key(name)`) or by
-    embedding.
-    """
+    """A property that `merge` derives from another one, by a text function or by embedding."""
 
     tag: ClassVar[str] = "Derived"
     name: str
@@ -108,9 +106,7 @@ class Graph:
     draws: Mapping[str, Draw] = field(default_factory=dict, compare=False)
 
     def drawn(self, name: str) -> Draw:
-        """The properties of a label that a picture shows: those of the label itself, otherwise
-        those of the graph that the label has.
-        """
+        """What a picture shows of a label: its own choice, otherwise that of the graph."""
         own, label = self.draws.get(name, Draw()), self.labels[name]
         shown = {
             each.name: getattr(own, each.name) or getattr(self.draw, each.name)
@@ -126,9 +122,7 @@ class Graph:
         )
 
     def contains(self, other: Graph) -> bool:
-        """Whether the labels of another graph are a subset of these, with equal key and partition
-        properties. Its name may differ.
-        """
+        """Whether it has all labels of another graph, and the same key and partition."""
         return (other.key, other.partition) == (self.key, self.partition) and all(
             self.labels.get(name) == label for name, label in other.labels.items()
         )

@@ -155,9 +155,7 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
 
     @property
     def ends(self) -> dict[str, pa.StructType]:
-        """The structs of the nodes at the ends of an edge, by `source` and `target`, if these are
-        named.
-        """
+        """The structs of the nodes at an edge's ends, by `source` and `target`, if named."""
         label = self.graph.label(self.label) if self.label else None
         wanted = self.end_properties or (None, None)
         ends = {}
@@ -230,9 +228,7 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
             )
 
     def _refuse_ranking(self, where: Scalar) -> None:
-        """Refuse a condition on columns of the ranking, because ranking follows the condition.
-        Raises Fault.
-        """
+        """Refuse a condition on ranks, which follow the condition. Raises Fault."""
         stored = self.graph.label(self.label).columns if self.label else {}
         own = {*stored, *(self.within.schema.names if self.within is not None else ())}
         for name, _ in RANKING:

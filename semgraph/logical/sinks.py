@@ -38,9 +38,7 @@ class Sink(Node, reads_store=True):
 
     @cached_property
     def label(self) -> Label:
-        """The label that it writes. Raises Fault unless exactly one of `node` and `edge` is set and
-        is a label of that kind.
-        """
+        """The label that it writes: either `node` or `edge`, and of that kind. Raises Fault."""
         if bool(self.node) == bool(self.edge):
             raise Fault("write node or edge, and its label")
         kind = "node" if self.node else "edge"
@@ -81,9 +79,7 @@ class Merge(Sink, keyword="merge"):
 
     @property
     def written(self) -> Columns:
-        """Every column that is written, as a scalar over the input: key and ends first, `set` and
-        `create` last.
-        """
+        """What is written, as scalars over the input: key and ends first, `create` last."""
         label, schema = self.label, self.input.schema
         columns = {self.graph.key: column_scalar(self.key or self.graph.key)}
         if label.kind == "edge" and not (self.only and self.source not in schema.names):

@@ -89,9 +89,7 @@ def mark_empty(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> LogicalPlan
 
 
 def optimized(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> LogicalPlan:
-    """`optimize(mark_empty(plan, inputs))`, computed once per plan and set of empty inputs. Raises
-    the errors of `optimize`.
-    """
+    """`optimize(mark_empty(plan, inputs))`, computed once per plan and set of empty inputs."""
     plans = _OPTIMIZED.setdefault(plan, {})
     empty = frozenset(name for name, table in inputs.items() if not table.num_rows)
     if empty not in plans:
@@ -100,9 +98,7 @@ def optimized(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> LogicalPlan:
 
 
 def rules_for(plan: LogicalPlan) -> tuple[Rule, ...]:
-    """The rules that act on a plan, in order. Rules about calls run last, because they need the
-    final questions.
-    """
+    """The rules that act on a plan, in order; those about calls need the final questions."""
     allowed = tuple(rule for rule in APPROXIMATE if rule.__name__ in plan.allow)
     before = EXACT.index(stop_early)
     rules = (*EXACT[:before], *allowed, *EXACT[before:])
@@ -132,9 +128,7 @@ def with_roots(plan: LogicalPlan, roots: Roots) -> LogicalPlan:
 
 
 def check_choices(plan: LogicalPlan) -> None:
-    """Refuse different implementations of steps with the same question, which is computed once.
-    Raises PlanError.
-    """
+    """Refuse different implementations of steps with the same question. Raises PlanError."""
     first: dict[str, Node] = {}
     for node in nodes_of(plan.roots):
         if not node.swappable:

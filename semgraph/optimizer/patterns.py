@@ -103,9 +103,7 @@ def without_conjuncts(node: Node, take: Callable[[Scalar, Node], Node | None]) -
 
 
 def may_move(scalar: Scalar, node: Node) -> bool:
-    """Whether a condition on the rows of `node` may be computed elsewhere: it never fails, has no
-    window function, and does not depend on the time of a window.
-    """
+    """Whether a condition may be computed elsewhere: it never fails, on no other row or time."""
     return not scalar.asks_now and not scalar.has_window and never_fails(scalar, node.schema)
 
 
@@ -138,9 +136,7 @@ def joined(*templates: Template) -> Template:
 
 
 def can_share(first: Semantic, second: Semantic, facts: PlanFacts) -> bool:
-    """Whether two questions may be combined: each has one prompt, and both have the same model,
-    implementation and `on_error`.
-    """
+    """Whether two questions may be one: single prompts, the same model, choice and `on_error`."""
     if first.prompt.on or second.prompt.on:
         return False
     one, other = first.prompt.first, second.prompt.first
@@ -150,9 +146,7 @@ def can_share(first: Semantic, second: Semantic, facts: PlanFacts) -> bool:
 
 
 def together(prompts: Sequence[Prompt], heads: Sequence[str], before: str = "") -> PromptSet:
-    """Several questions as one, each after its heading. Static parts stay first; equal contexts are
-    merged.
-    """
+    """Several questions as one, each after its heading; static parts first, equal contexts once."""
     items = [joined(text(head), prompt.item) for head, prompt in zip(heads, prompts, strict=True)]
     item = items[0]
     for more in items[1:]:
@@ -291,9 +285,7 @@ def _tree_never_fails(tree: exp.Expr, schema: pa.Schema) -> bool:  # noqa: PLR09
 
 
 def _is_plain(tree: exp.Expr) -> bool:
-    """Whether a literal is recognized as a constant without the database; a list may hold
-    thousands.
-    """
+    """Whether a literal is known to be a constant: asking DuckDB about each is too slow."""
     return isinstance(tree, exp.Literal) and (
         tree.is_string or (tree.is_int and len(tree.this) <= _DIGITS)
     )
@@ -327,9 +319,7 @@ def _is_text_function(tree: exp.Anonymous, schema: pa.Schema) -> bool:
 
 
 def _total_case(tree: exp.Case | exp.If, schema: pa.Schema) -> bool:
-    """Whether a CASE never fails: its conditions are booleans, or its subject and tests have one
-    type; and its values have one type.
-    """
+    """Whether a CASE never fails: its tests fit each other or are booleans, and so its values."""
     branches = tree.args["ifs"] if isinstance(tree, exp.Case) else [tree]
     tests, subject = (
         [branch.this for branch in branches],
@@ -347,9 +337,7 @@ def _total_case(tree: exp.Case | exp.If, schema: pa.Schema) -> bool:
 
 
 def _same(parts: Sequence[exp.Expr], schema: pa.Schema) -> bool:
-    """Whether operands combine without a cast that may fail: equal types, numbers, NULL, or
-    literals of such values as text.
-    """
+    """Whether operands combine without a cast that may fail: equal types, numbers, fitting text."""
     if not all(_tree_never_fails(part, schema) for part in parts):
         return False
     said = [part for part in parts if isinstance(part, exp.Literal) and part.is_string]

@@ -125,9 +125,7 @@ class ToolServer:
     async def _placed(
         self, tool: PlanTool, arguments: dict[str, Any], context: Context
     ) -> CallToolResult:
-        """The result of a call, in the thread of its client; the concurrent calls of a client are
-        limited.
-        """
+        """The result of a call, in the thread of its client, which has a few calls at a time."""
         DEADLINE.set(Deadline(lambda: self._seconds))
         client = _client(context)
         async with (
@@ -272,9 +270,7 @@ class Aside:
         self._threads = [_Thread(SqlProcess(seconds)) for _ in range(_THREADS)]
 
     async def run(self, client: object, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The result of some work, in the thread of its client. A client without calls gets the
-        thread with the fewest clients.
-        """
+        """The result of some work, in its client's thread, or that with the fewest clients."""
         of = [thread for thread in self._threads if client in thread.calls]
         thread = min(of or self._threads, key=lambda each: len(each.calls))
         thread.calls[client] += 1
@@ -302,9 +298,7 @@ class _Thread:
         return loop
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, T]], process: SqlProcess) -> T:
-        """The result of some work. Cancellation ends first the computation in the process, then the
-        work.
-        """
+        """The result of some work; cancellation ends the process's computation, then the work."""
         tasks = list[asyncio.Task[T]]()
         cancelled = threading.Event()
 

@@ -94,9 +94,7 @@ class PlanTool:
 
     @cached_property
     def _filled(self) -> dict[str, frozenset[str]]:
-        """The columns that the server fills, by input: columns that name a group, and lists of
-        groups under the plural of its name.
-        """
+        """The columns that the server fills, by input: those with a group, or lists of groups."""
         if self.group is None:
             return dict.fromkeys(self.plan.inputs, frozenset())
         return {
@@ -289,9 +287,7 @@ def _finite(value: Any) -> Any:
 
 
 def summary(result: Result, outcome: Mapping[str, Any], seconds: float) -> Iterator[str]:
-    """The text lines of a call, whose result is `outcome` as JSON: failures, number of rows, writes
-    and cost.
-    """
+    """The text lines of a call: failures, number of rows, writes and cost."""
     if result.stopped:
         yield stopped(result.stopped)
     failed = outcome["failed"]
@@ -378,9 +374,7 @@ def _rows(spec: InputSpec, hidden: frozenset[str], note: Note) -> Schema:
 
 
 def _value(kind: Type, *, of_result: bool = False) -> Schema:
-    """The schema of a value. For an input, NULL is allowed if the type allows it; for a result,
-    NULL is allowed at every depth, and structs have all fields.
-    """
+    """The schema of a value; in a result NULL is allowed everywhere, and structs are complete."""
     null = of_result or kind.nullable
     inside = partial(_value, of_result=of_result)
     if kind.item is not None:
@@ -420,9 +414,7 @@ def _parameters(plan: LogicalPlan, note: Note) -> Schema:
 
 
 def _parameter(default: Any, set_to: Iterable[Any]) -> Schema:
-    """The accepted values of a parameter: of the type of its default, and those that presets set,
-    as accepted when the plan is loaded.
-    """
+    """The values of a parameter: of the type of its default, and those that presets set."""
     if isinstance(default, bool):
         kind: Schema = {"type": ["boolean", "null"]}
     elif isinstance(default, (int, float)):

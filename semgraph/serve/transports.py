@@ -121,9 +121,7 @@ class Address:
         return _LOOPBACK if self.is_loopback else () if _is_any(self.host) else (self.host,)
 
     def require_safe(self) -> None:
-        """Refuse an address beyond this machine without a token, or without the names that clients
-        use. Raises PlanError.
-        """
+        """Refuse an address beyond this machine without token or names. Raises PlanError."""
         if self.is_loopback:
             return
         if not self.token:
