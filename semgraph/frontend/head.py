@@ -33,7 +33,6 @@ from semgraph.frontend.document import (
     mapping,
     require_inside,
     unknown,
-    walk_paths,
     wrong,
 )
 from semgraph.frontend.functions import Functions
@@ -584,10 +583,6 @@ def _settle_choice(head: Head, place: int) -> None:
 
 def _set_parameters(head: Head, declared: Mapping[str, Any], params: Mapping[str, Any]) -> None:
     """Set the parameters of `--set`. Raises Fault for unknown ones and for values of a wrong kind."""
-    for name, value in params.items():
-        if name not in declared and (choice := _plan_for(head, value)):
-            fault = unknown_parameter(name, declared, name)
-            raise Fault(fault.what, name, there=fault.there, hint=f"use --use {choice}")
     values = parameter_values(declared, head.params, params)
     check_kinds(head.data, params)
     head.params.update(values)
@@ -618,16 +613,6 @@ def check_kinds(data: Mapping[str, Any], params: Mapping[str, Any]) -> None:
             )
         if isinstance(value, (int, float)) and not -_LARGEST <= value < _LARGEST:
             raise Fault(f'parameter "{name}" takes a number of 64 bits, not {value!r}', name)
-
-
-def _plan_for(head: Head, value: Any) -> str | None:
-    """The entry `step=plan` that a value suggests: for `extract=combined`, read_combined."""
-    for path, plan in walk_paths(head.data.get("steps")):
-        if path[-2:] == ("call", "plan") and isinstance(plan, str):
-            other = f"{plan.rpartition('_')[0]}_{value}"
-            if other != plan and (head.folder / f"{other}.yaml").is_file():
-                return f"{path[0]}={other}"
-    return None
 
 
 def _no_preset(preset: str, presets: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ import enum
 import re
 import types
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -278,13 +278,13 @@ def _prompt_of(parts: _Parts, name: str, params: Mapping[str, Any]) -> Prompt:
     )
 
 
+@dataclass(frozen=True)
 class _Parts:
     """The parts of a prompt file: front matter, and each section's text with its first line number."""
 
-    def __init__(self, front: Document) -> None:
-        self.front = front
-        self.sections: dict[str, tuple[str, int]] = {}
-        self.problems: list[Problem] = []
+    front: Document
+    sections: dict[str, tuple[str, int]]
+    problems: list[Problem]
 
 
 @lru_cache(maxsize=256)
@@ -299,10 +299,9 @@ def _parts(text: str, file: str) -> _Parts:
         matter = "\n".join(lines[1:end])
         front = parse(matter, file, "front matter", 2) if matter.strip() else front
         start = end + 1
-    parts = _Parts(front)
-    for name, body, line in _sections(lines, start, parts.problems, file):
-        parts.sections[name] = (body, line)
-    return parts
+    problems: list[Problem] = []
+    found = _sections(lines, start, problems, file)
+    return _Parts(front, {name: (body, line) for name, body, line in found}, problems)
 
 
 def _sections(
@@ -311,40 +310,26 @@ def _sections(
     heads = [
         (i, match["name"]) for i in range(start, len(lines)) if (match := _HEADING.match(lines[i]))
     ]
-    before = lines[start : heads[0][0] if heads else len(lines)]
+
+    def refuse(line: int, what: str, there: str | None = None, hint: str | None = None) -> None:
+        problems.append(Problem(what, None, Position(file, line, 1), there, hint))
+
+    starts = [i for i, _ in heads]
+    before = lines[start : starts[0] if starts else len(lines)]
     if any(line.strip() for line in before):
-        hint = "start with # rules or # item"
-        problems.append(
-            Problem(
-                "text before the first section", position=Position(file, start + 1, 1), hint=hint
-            )
-        )
+        refuse(start + 1, "text before the first section", hint="start with # rules or # item")
     seen: set[str] = set()
-    ends = [*(i for i, _ in heads[1:]), len(lines)]
-    for (i, name), end in zip(
-        heads, ends, strict=False
-    ):  # without a section, `ends` has one element more
+    for (i, name), end in zip(heads, [*starts[1:], len(lines)][: len(heads)], strict=True):
         if name not in SECTIONS:
             there = "sections: " + ", ".join(SECTIONS)
             hint = did_you_mean(name, SECTIONS) or "a heading inside a section has two #"
-            problems.append(
-                Problem(
-                    f'a prompt has no section "{name}"', None, Position(file, i + 1, 1), there, hint
-                )
-            )
+            refuse(i + 1, f'a prompt has no section "{name}"', there, hint)
         elif name in seen:
-            problems.append(
-                Problem(f'the section "{name}" is repeated', position=Position(file, i + 1, 1))
-            )
+            refuse(i + 1, f'the section "{name}" is repeated')
         else:
             seen.add(name)
-            yield name, "\n".join(lines[i + 1 : end]).strip("\n"), _first_line(lines, i + 1)
-
-
-def _first_line(lines: list[str], i: int) -> int:
-    while i < len(lines) and not lines[i]:
-        i += 1
-    return i + 1
+            first = next((n for n in range(i + 1, len(lines)) if lines[n]), len(lines))
+            yield name, "\n".join(lines[i + 1 : end]).strip("\n"), first + 1
 
 
 def _template(name: str, text: str, params: Mapping[str, Any]) -> Template:
