@@ -19,7 +19,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from threading import Lock
@@ -44,7 +43,7 @@ from semgraph.semantic.prompt.builder import (
 )
 
 __all__ = [
-    "INSTALL", "Answer", "Bridge", "Group", "Model", "Parts", "Question", "Sorter", "Texts", "Unanswered", "by_prompt",
+    "INSTALL", "Answer", "Bridge", "Model", "Parts", "Question", "Sorter", "Texts", "Unanswered", "by_prompt",
     "claim", "invalid_number", "invalid_verdict", "lacking", "loaded",
 ]  # fmt: skip
 
@@ -455,19 +454,6 @@ def invalid_number(text: str) -> str | None:
 _HEAP = threading.Lock()
 
 
-@dataclass
-class Group:
-    """The rows of a group: items in LOTUS's order, and the question.
-
-    After `Sorter.sort`, `outcomes` has a score for each item by its rank, or its error.
-    """
-
-    items: list[int]
-    documents: list[dict[str, Any]]
-    instruction: str
-    outcomes: dict[int, Outcome] = field(default_factory=dict)
-
-
 class Sorter:
     """Sorts a group by a method (`quick`, `quick-sem`, `heap` or `naive`), in a job's thread."""
 
@@ -478,30 +464,31 @@ class Sorter:
         self._method, self._k = method, k
         self._strategy = parts.reasoning if reasoning else None
 
-    def sort(self, group: Group) -> Group:
-        """Sort until all comparisons have answers; rows that cannot be compared become errors."""
-        rows = list(range(len(group.items)))
+    def sort(self, items: Sequence[int], question: Question) -> dict[int, Outcome]:
+        """A score for each item of a group by its rank, or its error if it cannot be compared: the
+        rest is sorted until all comparisons have answers.
+        """
+        documents, instruction = question.documents, question.instruction
+        outcomes: dict[int, Outcome] = {}
+        rows = list(range(len(items)))
         while True:
             self._model.strict = True
             try:
-                order = [
-                    rows[i]
-                    for i in self._order([group.documents[row] for row in rows], group.instruction)
-                ]
+                order = self._order([documents[row] for row in rows], instruction)
             except Unanswered as error:
-                faulty = self._faulty(error, group)
-                for row in [row for row in rows if group.documents[row]["text"] in faulty]:
-                    answer = faulty[group.documents[row]["text"]]
-                    group.outcomes[group.items[row]] = Outcome(None, answer.error, answer.calls)
-                rows = [row for row in rows if group.items[row] not in group.outcomes]
+                faulty = self._faulty(error, instruction)
+                for row in rows:
+                    if answer := faulty.get(documents[row]["text"]):
+                        outcomes[items[row]] = Outcome(None, answer.error, answer.calls)
+                rows = [row for row in rows if items[row] not in outcomes]
             else:
                 break
         calls = tuple(dict.fromkeys(self._model.calls))
-        place = {row: i for i, row in enumerate(order)}
+        place = {rows[i]: rank for rank, i in enumerate(order)}
         for row in rows:
             score = 100.0 * (1 - place[row] / len(rows)) if row in place else 0.0
-            group.outcomes[group.items[row]] = Outcome({"score": score}, None, calls)
-        return group
+            outcomes[items[row]] = Outcome({"score": score}, None, calls)
+        return outcomes
 
     def _order(self, documents: list[dict[str, Any]], instruction: str) -> Sequence[int]:
         """LOTUS's order of documents: best first, all of them or only the k best."""
@@ -529,7 +516,7 @@ class Sorter:
         finally:
             _HEAP.release()
 
-    def _faulty(self, unanswered: Unanswered, group: Group) -> dict[str, Answer]:
+    def _faulty(self, unanswered: Unanswered, instruction: str) -> dict[str, Answer]:
         """The rows that make comparisons fail, by text: those that fail in a comparison with
         themselves.
 
@@ -546,7 +533,7 @@ class Sorter:
             texts = dict.fromkeys(
                 text for pair in rest for text in pair[:2] if (counts[text] > 1) == repeated
             )
-            faulty |= self._alone(list(texts), group.instruction)
+            faulty |= self._alone(list(texts), instruction)
         for left, right, answer in pairs:
             if left not in faulty and right not in faulty:
                 faulty |= {left: answer, right: answer}

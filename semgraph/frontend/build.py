@@ -23,7 +23,7 @@ from weakref import WeakValueDictionary
 
 import pyarrow as pa
 
-from semgraph.errors import Collected, Fault, Faults, Position, did_you_mean, each
+from semgraph.errors import Collected, Fault, Faults, Position, did_you_mean, each, faults_at
 from semgraph.expr.duckdb import UnknownFunction, expect_type
 from semgraph.expr.scalar import Scalar, parse_scalar, read_from, replace_roots, reserved
 from semgraph.expr.types import Type, parse_type, type_of_arrow
@@ -487,12 +487,9 @@ def with_refs(refs: Refs, values: Mapping[str, Any], step: str, origin: Position
     collected: dict[str, str] = {}  # the column with the records of each ref
     for ref in refs.values():
         collected[ref.name] = _free(f"_{ref.name}", rows.schema, prompt)
-        with _naming_no_other(collected.values()):
-            try:
-                _check_ref(ref, prompt, answers, source.schema)
-                rows = _with_records(ref, rows, collected[ref.name], step, origin)
-            except Fault as fault:
-                raise fault.under("refs", ref.name) from None
+        with _naming_no_other(collected.values()), faults_at("refs", ref.name):
+            _check_ref(ref, prompt, answers, source.schema)
+            rows = _with_records(ref, rows, collected[ref.name], step, origin)
     numbers_of = tuple((name, ref.unknown) for name, ref in refs.items())
     rows_of = {name: (collected[name], ref.number) for name, ref in refs.items()}
     own = {"input": rows, "numbers_of": numbers_of}

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean, each
+from semgraph.errors import Fault, PlanError, Position, Problem, did_you_mean, each, faults_at
 from semgraph.expr.types import PYTHON_TYPES, Type, parse_answer_type
 from semgraph.frontend import kinds
 from semgraph.frontend.classes import (
@@ -165,10 +165,8 @@ class Prompts:
     def _inline(self, text: str, answers: Any) -> Prompt:
         item = Template.parse(text, self.params)
         name = " ".join(text.split()[:6])
-        try:
+        with faults_at("returns"):
             returns, describe, validators = _answers(mapping(answers, "the types of the answers"))
-        except Fault as fault:
-            raise fault.under("returns") from None
         return Prompt(name, returns, describe, item=item, validators=validators)
 
     def located(self, fault: Fault) -> Fault:
@@ -358,10 +356,8 @@ def _front(front: Document, problems: list[Problem]) -> tuple[Answers, Described
     answers: Answers = ()
     described: Described = ()
     types = values.get("returns", {})
-    try:
-        answers, described, _ = _answers(types, "returns", describe=values.get("describe"))
-    except Fault as fault:
-        faults += each(fault)
+    with faults.at("returns"):
+        answers, described, _ = _answers(types, values.get("describe"))
     refused = types.keys() - dict(answers).keys()
     known = list(_paths(answers))
     texts = front.data.get("describe") if isinstance(front.data, Mapping) else None
@@ -374,13 +370,8 @@ def _front(front: Document, problems: list[Problem]) -> tuple[Answers, Described
     return answers, described, values.get("role", "default"), values.get("max_tokens", 1024)
 
 
-def _answers(
-    types: Mapping[str, Any], *path: str, describe: Mapping[str, str] | None = None
-) -> limits.Answers:
-    try:
-        return limits.typed_answers(kinds.each_value(types, _keys_of), describe)
-    except Fault as fault:
-        raise fault.under(*path) from None
+def _answers(types: Mapping[str, Any], describe: Mapping[str, str] | None = None) -> limits.Answers:
+    return limits.typed_answers(kinds.each_value(types, _keys_of), describe)
 
 
 def _keys_of(name: str, value: Any) -> Mapping[str, Any]:
@@ -434,10 +425,8 @@ def _entries(name: str, value: Any) -> dict[str, Any]:
     """An answer of a type; a type that is already in the notation of plans is unchanged."""
     if value is None or isinstance(value, (str, Mapping, int, float, list, tuple, set, frozenset)):
         return {name: value}
-    try:
+    with faults_at(name):
         return answers_of(value, name) if needs_pydantic(value) else {name: _text(value)}
-    except Fault as fault:
-        raise fault.under(name) from None
 
 
 def _text(kind: Any) -> str:
