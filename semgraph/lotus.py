@@ -550,6 +550,5 @@ class Sorter:
 
 
 def _document(chat: Any, number: int) -> str:
-    """A document of one of LOTUS's comparisons."""
     text: str = chat[1]["content"][number]["text"]
     return text.removeprefix(f"\nDocument {number}:\n")

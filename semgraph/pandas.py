@@ -262,7 +262,6 @@ class _Rows:
 
 
 def _data_frame(other: Any, method: str) -> pd.DataFrame:
-    """The other frame of a join. Raises InputError."""
     if not is_pandas(other):
         what = f"{method}: other is {type(other).__name__}, not a data frame of pandas"
         column = isinstance(other, pd.Series)
@@ -336,7 +335,6 @@ class _Question:
         return _made([keys, *_series(new, pd.RangeIndex(answers.num_rows))], self.source, result)
 
     def _refuse_columns(self, new: Sequence[str]) -> None:
-        """Refuse answers with the name of an existing column. Raises PlanError."""
         taken = next(
             (name for i, name in enumerate(new) if name in self.source.columns or name in new[:i]),
             None,

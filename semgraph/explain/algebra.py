@@ -88,7 +88,6 @@ class _Names:
 
 
 def _is_call(plan: LogicalPlan, step: str) -> bool:
-    """Whether a step of the plan consists of a call only."""
     body = plan.document.get("steps", {}).get(step)
     body = body.get("do") if isinstance(body, Mapping) else body
     return isinstance(body, list) and [*map(list, body)] == [["call"]]

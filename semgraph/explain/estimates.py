@@ -274,7 +274,6 @@ class Estimator:
         return replace(self, around=self, loop=loop, given=dict.fromkeys(loop.own_rounds, rows))
 
     def _looped(self, loop: Iterate) -> Amount:
-        """The maximum number of rows that a loop returns."""
         first = self.rows(loop.input)
         rounds = [(count, each.rows(loop.body)) for count, each in self._rounds_of(loop)]
         every = [first, *(rows.times(count) for count, rows in rounds)]

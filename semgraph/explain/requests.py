@@ -165,7 +165,6 @@ async def _first_rows(
 
 
 def _dry_run(node: Semantic, model: LLM) -> DryRun:
-    """A context that ends with the first request of a step."""
     return DryRun(model, _Closed(), node, StepMetrics(), most=1)
 
 
@@ -287,7 +286,6 @@ async def _read(plan: PhysicalPlan, node: Node, store: Store, dimensions: int) -
 
 
 def _row(node: Node, dimensions: int) -> pa.Table:
-    """One row of made-up values."""
     schema = runtime_schema(node)
     values = {f.name: [1.0] * dimensions if f.type == VECTOR else _value(f.type) for f in schema}
     return pa.table({f.name: pa.array([values[f.name]], f.type) for f in schema}, schema=schema)

@@ -235,7 +235,6 @@ class _Arguments:
         self.values: dict[str, Any] = {}
 
     def _read(self) -> None:
-        """Read every argument; faults are collected."""
         keys = plan_keys(self.cls)
         pieces = rests(self.data)
         for name in self.data:
@@ -281,7 +280,6 @@ class _Arguments:
         return dict(argument_value) if kind in _SEVERAL else {f.name: argument_value}
 
     def _value(self, f: dataclasses.Field[Any], value: Any) -> Any:
-        """The converted value of an argument. Raises Fault."""
         match f.metadata["kind"]:
             case "choice":
                 return one_of(*f.metadata["choices"]).read(value, self.scope)
@@ -557,7 +555,6 @@ def _with_records(ref: Ref, rows: Node, column: str, step: str, origin: Position
 
 
 def _check_records(ref: Ref, left: pa.Schema) -> None:
-    """Check the arguments against the relation of the records. Raises Faults."""
     schema = ref.of.schema
     faults = Collected()
     with faults.at():

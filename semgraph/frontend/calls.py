@@ -66,8 +66,6 @@ Relation: TypeAlias = Node | Results
 
 
 class _Using(Protocol):
-    """The loader of a plan whose `use` names a call."""
-
     head: Head
 
 

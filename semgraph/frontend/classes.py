@@ -196,7 +196,6 @@ class _TypeReader:
         return _TIMES.get(str(form), _JSON_TYPES[kind])
 
     def _fields(self, node: Mapping[str, Any], path: str) -> dict[str, str]:
-        """The types of the fields of an object."""
         cls, outer, kinds = node.get(_CLASS), (self._field, self._kind), dict[str, str]()
         title = getattr(cls, "__name__", node.get("title"))
         infos = getattr(cls, "__pydantic_fields__", {})

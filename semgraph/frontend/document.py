@@ -665,7 +665,6 @@ def _syntax_problem(text: str, error: Exception, file: str, first_line: int) -> 
 
 
 def _before(mark: Any) -> str:
-    """The text before a mark in its line."""
     return str(mark.buffer)[: mark.pointer].rpartition("\n")[2] if mark.buffer else ""
 
 

@@ -741,7 +741,6 @@ def save(
 
 
 def _refuse_classes(document: Mapping[str, Any]) -> None:
-    """Refuse to write a class that validates answers. Raises PlanError."""
     values = (value for _, value in walk_paths(dict(document)))
     cls = next((value for value in values if isinstance(value, Called)), None)
     if cls is not None:

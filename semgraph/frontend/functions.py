@@ -84,7 +84,6 @@ class Functions:
 
 
 def _refused(name: str) -> str | None:
-    """The reason why a function cannot have a name, or None."""
     from semgraph.expr.duckdb import taken_names
 
     if not name.isidentifier() or name != name.lower() or not name.isascii():

@@ -42,8 +42,6 @@ def _open(value: Any) -> frozenset[str]:
 
 
 def _by_name(read: Any, schema: Schema, names: Schema | None = kinds.NAMED) -> ValueKind:
-    """A mapping of names."""
-
     def each_of(name: str, value: Any) -> Any:
         if names is not None:
             kinds.read_name(name)
@@ -199,7 +197,6 @@ class _GraphReader:
         return Graph(name, self.key, self.partition, self.labels, _draw(draw), self.draws)
 
     def _label(self, name: str, kind: str, body: Any) -> Iterator[Fault]:
-        """Read a label, and yield its faults."""
         if name in self.known:
             yield Fault(f'"{name}" is a node label already')
             return
@@ -234,7 +231,6 @@ class _GraphReader:
                 yield Fault(f'no {kind} has a property "{prop}"', key, hint=hint)
 
     def _property_faults(self, label: str, body: Any, index: Iterable[str]) -> Iterator[Fault]:
-        """The faults of property names that the label lacks."""
         known = self.known[label][1]
         for name, (_, of) in _right_in(body, "derived", _derived):
             yield from _among(of, _names_in(body, "properties"), "derived", name)

@@ -109,7 +109,6 @@ def read_optional(
 def _meaning_faults(
     name: str, meaning: Any, spec: InputSpec | None, graph: Graph | None
 ) -> Iterator[Fault]:
-    """The faults of the meaning of an omitted input."""
     if meaning not in ("none", ALL):
         what = f'an input that is not given has no rows or all partitions, not "{meaning}"'
         yield Fault(what, name, hint=f"write {name}: none, or {name}: all")
@@ -210,7 +209,6 @@ def read_windows(value: Any, inputs: Mapping[str, InputSpec], partition: str) ->
 
 
 def _window_faults(values: Mapping[str, Any], spec: InputSpec, partition: str) -> Iterator[Fault]:
-    """The faults of the columns of windows."""
     types = dict(spec.columns)
     for name in (POSITION, TURN):
         if name in types:
@@ -237,7 +235,6 @@ def _window_faults(values: Mapping[str, Any], spec: InputSpec, partition: str) -
 def _column_faults(
     key: str, names: Iterable[str], spec: InputSpec, *, text: bool
 ) -> Iterator[Fault]:
-    """The faults of the columns that a key of `windows` names."""
     types = dict(spec.columns)
     for name in names:
         if name == POSITION and key == "order":

@@ -111,7 +111,6 @@ def _sources() -> Schema:
 
 
 def _arguments(cls: type[Node]) -> Schema:
-    """The schema of the value after an operator's keyword."""
     keys = plan_keys(cls)
     described = {"description": getdoc(cls) or ""}
     if cls.sole and len(keys) == 1:

@@ -261,7 +261,6 @@ class Loader:
             raise Reported from None
 
     def _find(self, value: Any) -> Relation:
-        """A relation, or the results of a call. Raises Fault or Pruned."""
         if isinstance(value, list):
             return self._pipeline(value, self.head.expansion.place(value))
         if not isinstance(value, str):
@@ -296,7 +295,6 @@ class Loader:
         raise unknown(value, known, "no relation", "relations here", value=True)
 
     def _scan(self, value: Any, origin: Position | None) -> Node:
-        """The stored rows of a label. Raises Fault."""
         return build(Scan, value, self, step=self._step, origin=origin)
 
     # -- steps
@@ -399,7 +397,6 @@ class Loader:
         return self._node(OPERATOR_WORDS[keyword], value, relation, origin)
 
     def _node(self, cls: type[Node], value: Any, source: Node | None, origin: Position) -> Node:
-        """A node. Raises Faults."""
         try:
             return build(cls, value, self, source=source, step=self._step, origin=origin)
         except Fault as fault:
@@ -733,7 +730,6 @@ def _parameters_of(condition: Any, params: Mapping[str, Any]) -> str:
 
 
 def _is_loop(value: Any, name: str) -> bool:
-    """Whether a part of a plan's text is a loop whose rounds have this name."""
     loop = value.get("iterate") if isinstance(value, Mapping) else None
     return isinstance(loop, Mapping) and loop.get("as") == name
 
@@ -899,14 +895,12 @@ def _plan(loader: Loader) -> LogicalPlan:
 
 
 def _check_prompts(state: LoadState) -> None:
-    """Refuse a file for a prompt that the plan does not have. Raises Fault."""
     for name in state.prompts.keys() - state.named_prompts if not state.problems else ():
         known = among(name, sorted(state.named_prompts), "its prompts")
         raise Fault(f'the plan reads no prompt "{name}"', **known)
 
 
 def _check_allow(head: Head) -> None:
-    """Check the rewrites that may change answers. Raises Fault."""
     known = [rule.__name__ for rule in APPROXIMATE]
     for i, name in enumerate(at_key("allow", kinds.read_names, head.data.get("allow") or [])):
         if name not in known:
@@ -915,7 +909,6 @@ def _check_allow(head: Head) -> None:
 
 
 def _check_example(head: Head) -> None:
-    """Check the example's rows, in the same way as a user's rows. Raises Faults."""
     example, faults = at_key(
         "example", kinds.read_keys, head.data.get("example"), "an example", EXAMPLE
     )
@@ -956,7 +949,6 @@ def _example_faults(head: Head, name: str, rows: Any) -> list[Fault]:
 
 
 def _refuse_mixed_prompts(plan: LogicalPlan) -> None:
-    """Refuse a plan with a prompt that may contain rows of two partitions. Raises PlanError."""
     partitions = frozenset(
         {plan.graph.partition, *([plan.windows.partition] if plan.windows else [])}
     )

@@ -219,7 +219,6 @@ def _prompt_files(document: Mapping[str, Any], home: Path) -> Iterator[Path]:
 
 
 def _example_files(plan: Mapping[str, Any], home: Path, prompts: Sequence[Path]) -> Iterator[Path]:
-    """The files of examples of steps and of prompt files."""
     params = plan.get("params") or {}
     steps = [(home, value) for _, value in walk_paths(plan) if isinstance(value, dict)]
     for folder, keys in [*steps, *((path.parent, front_of(path).data) for path in prompts)]:

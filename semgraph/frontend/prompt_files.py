@@ -205,7 +205,6 @@ class Prompts:
             raise PlanError(*map(front.problem, each(fault))) from None
 
     def _showing(self, prompt: Prompt, examples: Any, folder: Path) -> Prompt:
-        """The prompt with examples, if there are any. Raises Fault."""
         if examples is None:
             return prompt
         if prompt.shown or prompt.examples.strip():
@@ -242,7 +241,6 @@ def read_prompt(path: Path, params: Mapping[str, Any] | None = None) -> Prompt:
 
 
 def _prompt_of(parts: _Parts, name: str, params: Mapping[str, Any]) -> Prompt:
-    """The prompt from the parts of its file. Raises PlanError."""
     problems = list(parts.problems)
     returns, describe, role, max_tokens = _front(parts.front, problems)
     sections: dict[str, Template] = {}
@@ -375,7 +373,6 @@ def _answers(types: Mapping[str, Any], describe: Mapping[str, str] | None = None
 
 
 def _keys_of(name: str, value: Any) -> Mapping[str, Any]:
-    """The keys of an answer, or of a part of one. Raises Fault."""
     if limits.is_part(name):
         return kinds.all_keys(value, "a part of an answer", {**ANSWER_PART, **_OF_PYTHON})
     if not NAME.match(name):
@@ -454,7 +451,6 @@ def _text(kind: Any) -> str:
 
 
 def _enum(values: tuple[Any, ...]) -> str:
-    """The enum type of some words. Raises Fault if plans cannot write them."""
     if not all(isinstance(value, str) for value in values):
         raise Fault(f"{values} are no values of an enum", hint="give texts")
     return str(Type("enum", values=values))

@@ -310,7 +310,6 @@ def _read_errors(path: Path) -> Iterator[None]:
 
 
 def _unreadable(path: Path) -> Problem:
-    """The problem of a file without a reader."""
     suffix = path.suffix.lower()
     if suffix in SPREADSHEETS:
         hint = "save the sheet as CSV (UTF-8), and name that file"
@@ -348,7 +347,6 @@ def _objects(path: Path | str, lines: Iterator[str]) -> Iterator[dict[str, Any]]
 
 
 def _object(place: str, line: str, path: Path | str) -> dict[str, Any]:
-    """The object on a line. Raises InputError."""
     wrong = not_utf8(line.encode(errors="surrogateescape"), str(path))
     if wrong is not None:
         raise InputError(f"{place}: {wrong.what}", hint=wrong.hint)
@@ -366,7 +364,6 @@ def _object(place: str, line: str, path: Path | str) -> dict[str, Any]:
 
 
 def _json(path: Path) -> Any:
-    """The value in a JSON file. Raises InputError or OSError."""
     raw = path.read_bytes()
     try:
         return json.loads(raw.decode("utf-8-sig", "surrogateescape"))
@@ -399,14 +396,12 @@ _OTHER_JSON = "one object on each line; a file with a list of objects ends in .j
 
 
 def _json_kind(value: Any) -> str:
-    """The kind of a JSON value, in words."""
     if isinstance(value, dict):
         return f"an object with {', '.join(value) or 'nothing'}"
     return f"a list of {len(value)}" if isinstance(value, list) else shown(value)
 
 
 def _json_fault(error: Exception) -> str:
-    """The fault of a JSON text, with the column."""
     if not isinstance(error, json.JSONDecodeError):
         return "nested too deeply" if isinstance(error, RecursionError) else str(error)
     what = error.msg[:1].lower() + error.msg[1:]
@@ -414,7 +409,6 @@ def _json_fault(error: Exception) -> str:
 
 
 def _fix(error: Exception) -> str | None:
-    """The fix for a common mistake in JSON; None for other errors."""
     if not isinstance(error, json.JSONDecodeError):
         return None
     before, rest = error.doc[: error.pos].rstrip(), error.doc[error.pos :].lstrip()

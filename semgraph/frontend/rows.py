@@ -564,7 +564,6 @@ def _library(value: object) -> str:
 
 
 def _refuse_other_frames(rows: Any) -> None:
-    """Refuse a single column, and a lazy frame. Raises Fault."""
     kind, library = type(rows).__name__, _library(rows)
     if library == "polars" and kind == "LazyFrame":
         raise Fault("is a LazyFrame, which has no rows yet", hint="compute it: frame.collect()")
@@ -698,7 +697,6 @@ def _clean(array: Any) -> bool:
 
 
 def _without_null(column: Any) -> Any:
-    """A column of texts with "" in place of NULL."""
     if isinstance(column, list):
         return ["" if value is None else value for value in column]
     return column.fill_null("")

@@ -147,7 +147,6 @@ def _unread_steps(part: LoadedPart, reached: set[Node]) -> Iterator[Problem]:
 
 
 def _is_named(part: LoadedPart, step: str) -> bool:
-    """Whether another step, a write or a result names a step, or a result of it."""
     others = [body for name, body in part.raw.items() if name != step]
     parts = [*others, part.head.data.get("writes"), part.head.data.get("returns")]
     return any(text.split(".", maxsplit=1)[0] == step for value in parts for text in _texts(value))

@@ -113,7 +113,6 @@ class Iterate(Node, keyword="iterate", rows="any"):
             yield fault.under("until")
 
     def _wrong_body(self) -> Iterator[Fault]:
-        """The reasons why the body cannot compute the next round."""
         above, below = self.input.schema, self.body.schema
         if self.depth not in self.body.rounds:
             yield Fault(f'do does not read "{self.name}": every round would be the same', "body")

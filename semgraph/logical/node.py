@@ -325,7 +325,6 @@ class Node(ABC):
 
 
 def _brief(value: object) -> str:
-    """The text of an argument, in one line."""
     if isinstance(value, tuple):
         return f"({', '.join(map(_brief, value))})"
     return " ".join(str(value).split())

@@ -119,7 +119,6 @@ def _problems(
 
 
 def _fields(node: Node, column: str) -> set[str]:
-    """The fields of a column that is a struct."""
     kind = node.schema.field(column).type
     return {field.name for field in kind} if pa.types.is_struct(kind) else set()
 
@@ -197,7 +196,6 @@ def _(node: Aggregate, below: list[PartitionsOf], plan: _Plan) -> PartitionsOf:
 
 
 def _columns(names: Iterable[str]) -> set[str]:
-    """SQL of columns."""
     return {column_scalar(name).sql for name in names}
 
 
@@ -281,7 +279,6 @@ def _confined(node: _Joining, partitions: frozenset[str]) -> bool:
 
 
 def _both_sides(term: exp.Expr, alias: str) -> bool:
-    """Whether a condition reads both rows."""
     of_other = {path.startswith(f"{alias}.") for path in from_ast(term, "").columns}
     return of_other == {True, False}
 

@@ -433,7 +433,6 @@ class GroupJoin(Node, keyword="group_join", relational=True, rows="1:1", carries
 
     @property
     def _scalars(self) -> list[Scalar]:
-        """The expressions over both rows."""
         where = [] if self.where is None else [self.where]
         return [*where, *(scalar for _, scalar in self.add), *(term.by for term in self.order)]
 

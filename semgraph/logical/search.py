@@ -395,7 +395,6 @@ def _paths(where: Scalar | None, order: Iterable[Sort]) -> frozenset[str]:
 
 
 def _refuse_own(where: Scalar, label: str) -> None:
-    """Refuse a user function, which no store can call. Raises Fault."""
     own = next(own_calls(where.sql), None)
     if own is not None:
         what = (

@@ -321,7 +321,6 @@ class SemJoin(Answering, keyword="sem_join", carries=True, by_row=True):
 
     @property
     def _scalars(self) -> list[Scalar]:
-        """The expressions over both rows."""
         where = [] if self.where is None else [self.where]
         check = () if self.check is None else self.check.scalars
         return [*where, *(term.by for term in self.order), *check]

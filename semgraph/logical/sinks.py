@@ -138,7 +138,6 @@ class Merge(Sink, keyword="merge"):
         return written
 
     def _wrong_type(self, column: pa.Field[Any]) -> Fault:
-        """The fault of a column whose type differs from its property."""
         kind = self.label.columns[column.name]
         scalar = {**dict(self.set), **dict(self.create)}.get(column.name)
         is_there = "the relation has" if scalar is None else f'"{scalar}" is'

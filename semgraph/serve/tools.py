@@ -494,7 +494,6 @@ def result_schema(plan: LogicalPlan) -> Schema:
 
 
 def _row(node: Node) -> Schema:
-    """The schema of a row of a result: every column, each of which may be NULL."""
     columns = {field.name: _result_value(field.type) for field in node.schema}
     return closed(columns, columns)
 
@@ -508,7 +507,6 @@ def _result_value(arrow: Any) -> Schema:
 
 
 def _columns(node: Node) -> str:
-    """The columns of a result with their types."""
     texts = []
     for field in node.schema:
         try:
