@@ -6,6 +6,7 @@ import hashlib
 import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from typing import ClassVar, Literal
 
 import pyarrow as pa
@@ -15,7 +16,16 @@ from semgraph.expr.canonical import canonical
 from semgraph.expr.duckdb import expect_type
 from semgraph.expr.scalar import Scalar, conjunction
 from semgraph.expr.types import type_of_arrow
-from semgraph.logical.node import LabelRead, Node, argument, column_scalar, fresh, typed, under
+from semgraph.logical.node import (
+    LabelRead,
+    Node,
+    argument,
+    column_scalar,
+    fresh,
+    roots_of,
+    typed,
+    under,
+)
 from semgraph.logical.schema import Graph, Label
 from semgraph.logical.semantic import VECTOR
 
@@ -351,19 +361,14 @@ class Scan(StoreRead, keyword="scan", sole="label"):
         own = super().fingerprint
         if self.limit is not None:
             own += f"limit={self.limit}"
-        return (
-            hashlib.sha256(f"{own}{canonical(self.where)}".encode()).hexdigest()
-            if self.where
-            else own
-        )
+        if not self.where:
+            return own
+        return hashlib.sha256(f"{own}{canonical(self.where)}".encode()).hexdigest()
 
     def narrowed(self, needed: frozenset[str]) -> Node:
-        own = {path.split(".")[0] for path in needed} | frozenset().union(
-            *(s.roots for s in self.where)
-        )
-        return self.with_fields(
-            properties=tuple(n for n in self.graph.label(self.label).columns if n in own)
-        )
+        own = roots_of(needed).union(*(scalar.roots for scalar in self.where))
+        names = (name for name in self.graph.label(self.label).columns if name in own)
+        return self.with_fields(properties=tuple(names))
 
     def take_filter(self, where: Scalar) -> Node | None:
         return replace(self, where=(*self.where, where)) if self.limit is None else None
@@ -446,36 +451,31 @@ class Match(StoreRead, keyword="match", rows="expand", carries=True):
 
     @property
     def reads(self) -> frozenset[str]:
-        own = frozenset(column.split(".")[0] for column in self.pattern.columns)
-        where = self.where.roots - self.output_columns if self.where else frozenset()
-        partition = (
-            {self.partition or self.graph.partition} if self.partition != "all" else frozenset()
-        )
-        return own | where | partition
+        own = roots_of(self.pattern.columns)
+        if self.where is not None:
+            own |= self.where.roots - self.output_columns
+        return own if self.partition == "all" else own | {self.partition or self.graph.partition}
 
     @property
     def label_reads(self) -> frozenset[LabelRead]:
-        labels = [
-            self.graph.label(name) for element in self.pattern.elements for name in _names(element)
-        ]
+        names = [name for element in self.pattern.elements for name in _names(element)]
         if self.pattern.variable_path is not None:
-            labels += [
-                self.graph.label(name)
-                for ends in path_ends(self.graph, self.pattern, self.pattern.variable_path)
-                for name in ends
-            ]
+            names += chain(*path_ends(self.graph, self.pattern, self.pattern.variable_path))
+        labels = map(self.graph.label, names)
         return frozenset((label.name, name) for label in labels for name in label.columns)
 
     def narrowed(self, needed: frozenset[str]) -> Node:
         wanted = needed | (self.where.fields if self.where is not None else frozenset())
-        properties, vectors = [], set[str]()
+        properties, vectors = list[tuple[str, tuple[str, ...] | None]](), set[str]()
         for var, label in self.labelled:
             fields = under(wanted, var)
-            roots = None if fields is None else {f.split(".")[0] for f in fields}
-            properties.append(
-                (var, None if roots is None else tuple(n for n in label.columns if n in roots))
-            )
-            vectors |= {n for n in self.vectors_of(label) if roots is None or n in roots}
+            if fields is None:
+                properties.append((var, None))
+                vectors |= {*self.vectors_of(label)}
+            else:
+                roots = roots_of(fields)
+                properties.append((var, tuple(n for n in label.columns if n in roots)))
+                vectors |= roots.intersection(self.vectors_of(label))
         stored = tuple(n for n in self.vectors if n in vectors)
         return self.with_fields(properties=tuple(properties), vectors=stored)
 

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import pyarrow as pa
 
@@ -125,7 +125,7 @@ class Node(ABC):
         Default: those that its arguments name.
         """
         columns = self.inputs[0].schema.names if self.inputs else ()
-        return frozenset(path.split(".")[0] for path in self._named_paths).intersection(columns)
+        return roots_of(self._named_paths).intersection(columns)
 
     @cached_property
     def passes(self) -> frozenset[str]:
@@ -179,14 +179,14 @@ class Node(ABC):
         checks whether the struct `cand` is NULL.
         """
         reads = self.reads
-        own = {path for path in self._named_paths if path.split(".")[0] in reads}
-        return frozenset(own | (reads - {path.split(".")[0] for path in own}))
+        own = frozenset(path for path in self._named_paths if path.split(".")[0] in reads)
+        return own | (reads - roots_of(own))
 
     @cached_property
     def _named_paths(self) -> frozenset[str]:
         """The paths that its arguments name, of any relation."""
         values = ((getattr(self, f.name), f.metadata["kind"]) for f in self.arguments())
-        return frozenset(path for value, kind in values for path in _paths_in(value, kind))
+        return frozenset(path for value, kind in values for path in _named_by(value, kind))
 
     def paths_for(self, needed: Needs) -> frozenset[str]:  # noqa: ARG002
         """The paths of the first input that its arguments read for `needed` of its result."""
@@ -382,39 +382,41 @@ def _arguments(cls: type[Node]) -> tuple[dataclasses.Field[Any], ...]:
     return tuple(f for f in dataclasses.fields(cls) if "kind" in f.metadata)
 
 
-def _paths_in(value: Any, kind: str) -> Iterator[str]:
-    if isinstance(value, Scalar) or hasattr(value, "other_fields"):  # the latter: a prompt set
-        yield from value.fields
-    elif kind == "using":
-        yield from (left for left, _ in value)
-    elif kind == "pattern":
-        yield from value.columns
-    elif isinstance(value, str):
-        if kind in {"name", "names", "path"} and value:
-            yield value.split(".")[0] if kind == "path" else value
-    elif isinstance(value, tuple):
+def roots_of(paths: Iterable[str]) -> frozenset[str]:
+    """The columns of paths: `cand` of `cand.name`."""
+    return frozenset(path.split(".")[0] for path in paths)
+
+
+def _parts_of(value: Any) -> Iterator[Any]:
+    """The scalars and plain values of an argument."""
+    if isinstance(value, tuple):
         for part in value:
-            yield from _paths_in(part, kind)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, (type, Node)):
+            yield from _parts_of(part)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, (type, Node, Scalar)):
         for f in dataclasses.fields(value):
-            yield from _paths_in(getattr(value, f.name), "")
+            yield from _parts_of(getattr(value, f.name))
+    else:
+        yield value
+
+
+def _named_by(value: Any, kind: str) -> Iterable[str]:
+    match kind:
+        case "prompt":
+            return cast("Iterable[str]", value.fields)
+        case "pattern":
+            return cast("Iterable[str]", value.columns)
+        case "using":
+            return (left for left, _ in value)
+        case "name" | "names" | "path":
+            return roots_of(filter(None, value if isinstance(value, tuple) else (value,)))
+    scalars = (part for part in _parts_of(value) if isinstance(part, Scalar))
+    return (path for scalar in scalars for path in scalar.fields)
 
 
 def scalars_of(node: Node) -> Iterator[Scalar]:
     """Every SQL scalar among the arguments of an operator."""
-    for f in node.arguments():
-        yield from _scalars_in(getattr(node, f.name))
-
-
-def _scalars_in(value: Any) -> Iterator[Scalar]:
-    if isinstance(value, Scalar):
-        yield value
-    elif isinstance(value, tuple):
-        for part in value:
-            yield from _scalars_in(part)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, (type, Node)):
-        for f in dataclasses.fields(value):
-            yield from _scalars_in(getattr(value, f.name))
+    values = (getattr(node, f.name) for f in node.arguments())
+    return (part for value in values for part in _parts_of(value) if isinstance(part, Scalar))
 
 
 def under(paths: Needs, alias: str) -> Needs:
@@ -606,31 +608,22 @@ def check_standing_in(
     about groups.
     """
     kinds = {f.name: f.type for f in answers}
-    for name, scalar in columns:
+    for name, value in columns:
         with faults_at(key, name):
-            _check_stands_for(name, scalar, schema, key, kinds, groups)
-
-
-def _check_stands_for(
-    name: str,
-    scalar: Scalar,
-    schema: pa.Schema,
-    key: str,
-    kinds: dict[str, pa.DataType],
-    groups: Sequence[str] | None,
-) -> None:
-    if name not in kinds:
-        msg = f'{key}: "{name}" is not an answer of this prompt'
-        raise Fault(msg, **among(name, kinds, "its answers"))
-    own = type_of(scalar, schema) if groups is None else type_over_groups(scalar, schema, groups)
-    alike = own == kinds[name]
-    if not alike and (
-        (groups is not None and scalar.columns) or not stands_for(scalar, schema, kinds[name])
-    ):
-        actual, wanted = type_of_arrow(own), type_of_arrow(kinds[name])
-        raise Fault(f'{key}: "{scalar.text}" is {actual}, but the answer "{name}" is {wanted}')
-    if groups is None:
-        check_over_rows(scalar, schema)
+            if name not in kinds:
+                what = f'{key}: "{name}" is not an answer of this prompt'
+                raise Fault(what, **among(name, kinds, "its answers"))
+            wanted, constant = kinds[name], groups is None or not value.columns
+            own = (
+                type_of(value, schema)
+                if groups is None
+                else type_over_groups(value, schema, groups)
+            )
+            if own != wanted and not (constant and stands_for(value, schema, wanted)):
+                types = f'{type_of_arrow(own)}, but the answer "{name}" is {type_of_arrow(wanted)}'
+                raise Fault(f'{key}: "{value.text}" is {types}')
+            if groups is None:
+                check_over_rows(value, schema)
 
 
 def expect_type_of_groups(
@@ -657,7 +650,7 @@ def column_scalar(path: str) -> Scalar:
 
 def needed_columns(columns: Columns, needed: frozenset[str]) -> Columns:
     """The computed columns that needed paths refer to."""
-    roots = {path.split(".")[0] for path in needed}
+    roots = roots_of(needed)
     return tuple((name, scalar) for name, scalar in columns if name in roots)
 
 
@@ -665,8 +658,8 @@ def read_through(columns: Columns, needed: frozenset[str]) -> frozenset[str]:
     """The paths that computed columns read if only `needed` is used of them."""
     paths: set[str] = set()
     for name, scalar in columns:
-        fields = frozenset(p.split(".", 1)[1] for p in needed if p.startswith(f"{name}.")) - {""}
-        paths |= scalar.fields if name in needed else paths_for(scalar, fields)
+        fields = under(needed, name)
+        paths |= scalar.fields if fields is None else paths_for(scalar, fields)
     return frozenset(paths)
 
 
@@ -674,22 +667,19 @@ def with_own(
     needed: frozenset[str] | None, alias: str, using: Using, scalars: Iterable[Scalar]
 ) -> frozenset[str] | None:
     """The paths that a join needs of its other side: of `alias`, and of its own conditions."""
-    own = frozenset().union(*(s.fields for s in scalars))
-    if needed is None or alias in own:
+    own = under(frozenset().union(*(s.fields for s in scalars)), alias)
+    if needed is None or own is None:
         return None
-    fields = {path.split(".", 1)[1] for path in own if path.startswith(f"{alias}.")} - {""}
-    return needed | fields | {right for _, right in using}
+    return needed | own | {right for _, right in using}
 
 
 def joined_fields(
     needed: frozenset[str], alias: str, using: Using, scalars: Iterable[Scalar], right: pa.Schema
 ) -> tuple[str, ...] | None:
     """The fields of the other row that a join returns: needed ones, and those it reads."""
-    own = frozenset().union(*(s.fields for s in scalars), needed)
-    if alias in own:
+    own = under(frozenset().union(*(s.fields for s in scalars), needed), alias)
+    if own is None:
         return None
-    wanted = {path.split(".")[1] for path in own if path.startswith(f"{alias}.")} | {
-        r.split(".")[0] for _, r in using
-    }
+    wanted = roots_of(own) | roots_of(path for _, path in using)
     names = tuple(name for name in right.names if name in wanted)
     return names or tuple(right.names[:1])

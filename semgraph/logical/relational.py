@@ -37,6 +37,7 @@ from semgraph.logical.node import (
     merged,
     needed_columns,
     read_through,
+    roots_of,
     typed,
     typed_of_groups,
     under,
@@ -142,7 +143,7 @@ class Add(Computing, keyword="add", carries=True):
         if needs is None or needed is None:
             return needs
         kinds = {f.name: f.type for f in self.input.schema}
-        replaced = (self.output_columns & kinds.keys()) & {path.split(".")[0] for path in needed}
+        replaced = self.output_columns & kinds.keys() & roots_of(needed)
         return needs | {
             f"{name}." if pa.types.is_struct(kinds[name]) else name for name in replaced
         }
@@ -275,9 +276,8 @@ class Aggregate(Node, keyword="aggregate", relational=True, rows="collapse"):
         return empty[0] and (bool(self.by) or self.windowed)
 
     def narrowed(self, needed: frozenset[str]) -> Node:
-        add = needed_columns(
-            self.add, needed | (self.having.fields if self.having else frozenset())
-        )
+        of_having = self.having.fields if self.having else frozenset[str]()
+        add = needed_columns(self.add, needed | of_having)
         return self.with_fields(add=add or (() if self.by else self.add[:1]))
 
 
@@ -364,10 +364,12 @@ class Join(Node, keyword="join", relational=True, carries=True, by_row=True):
     def narrowed(self, needed: frozenset[str]) -> Node:
         if self.how in {"semi", "anti"}:
             return self
-        scalars = [self.where] if self.where else []
-        return self.with_fields(
-            fields=joined_fields(needed, self.alias, self.using, scalars, self.other.schema)
-        )
+        own = joined_fields(needed, self.alias, self.using, self._scalars, self.other.schema)
+        return self.with_fields(fields=own)
+
+    @property
+    def _scalars(self) -> list[Scalar]:
+        return [] if self.where is None else [self.where]
 
     @cached_property
     def windowed(self) -> bool:
@@ -395,7 +397,7 @@ class Join(Node, keyword="join", relational=True, carries=True, by_row=True):
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:
         alias = self.alias or "_right"
         wanted = frozenset[str]() if self.how in {"semi", "anti"} else under(needed, alias)
-        return (with_own(wanted, alias, self.using, [self.where] if self.where else []),)
+        return (with_own(wanted, alias, self.using, self._scalars),)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -441,13 +443,9 @@ class GroupJoin(Node, keyword="group_join", relational=True, rows="1:1", carries
 
     def narrowed(self, needed: frozenset[str]) -> Node:
         """The operator without unneeded aggregates; a list of matches has only needed fields."""
-        add = needed_columns(self.add, needed) or self.add[:1]
-        row = self.other.schema
-        return self.with_fields(
-            add=tuple(
-                (name, _listed(scalar, self.alias, row, needed, name)) for name, scalar in add
-            )
-        )
+        add, row = needed_columns(self.add, needed) or self.add[:1], self.other.schema
+        listed = ((name, _listed(scalar, self.alias, row, needed, name)) for name, scalar in add)
+        return self.with_fields(add=tuple(listed))
 
 
 def _listed(
@@ -463,7 +461,7 @@ def _listed(
 
 def narrowed_struct(path: str, kind: pa.StructType, fields: frozenset[str]) -> str:
     """A struct reduced to some of its fields, or to one field if `fields` is empty; NULL stays NULL."""
-    names = {field.split(".")[0] for field in fields}
+    names = roots_of(fields)
     chosen = [f for f in kind if f.name in names] or [kind.field(0)]
     parts = []
     for f in chosen:
@@ -550,11 +548,8 @@ class Union(OfAlike, keyword="union"):
         return self._alike()
 
     def first_needs(self, needed: Needs) -> Needs:
-        if needed is None:
-            return frozenset(self.schema.names)
-        return frozenset(p for p in needed if p.split(".")[0] in self.schema.names) or frozenset(
-            self.schema.names
-        )
+        names = frozenset(self.schema.names)
+        return frozenset(path for path in needed or () if path.split(".")[0] in names) or names
 
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:
         return (self.first_needs(needed),) * (len(self.relations) - 1)
@@ -568,7 +563,7 @@ class Union(OfAlike, keyword="union"):
         return super().with_inputs(*inputs)
 
     def narrowed(self, needed: frozenset[str]) -> Node:
-        roots = {path.split(".")[0] for path in needed}
+        roots = roots_of(needed)
         names = tuple(name for name in self.schema.names if name in roots)
         return self.with_fields(fields=names or tuple(self.schema.names[:1]))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -24,6 +24,7 @@ from semgraph.logical.node import (
     check_sort,
     fresh,
     owner_column,
+    roots_of,
     typed,
     under,
 )
@@ -135,13 +136,20 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
     @cached_property
     def ranked_by(self) -> frozenset[str]:
         """The fields of a hit on which its rank depends."""
-        terms = {
-            path.split(".")[1]
-            for term in self.order
-            for path in term.by.columns
-            if path.startswith(f"{self.alias}.")
-        }
-        return frozenset(terms).union({by.prop for by in self.methods}, *self.texts.values())
+        terms = frozenset().union(*(term.by.columns for term in self.order)) - {self.alias}
+        ordered_by = roots_of(under(terms, self.alias) or ())
+        return ordered_by.union(self._compared, *self.texts.values())
+
+    @property
+    def _compared(self) -> set[str]:
+        """The properties of its methods."""
+        return {by.prop for by in self.methods}
+
+    @cached_property
+    def _own_paths(self) -> frozenset[str]:
+        """The paths that its condition and its order name."""
+        own = [] if self.where is None else [self.where]
+        return frozenset().union(*(scalar.fields for scalar in (*own, *(t.by for t in self.order))))
 
     @property
     def hit_key(self) -> str:
@@ -300,49 +308,34 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
 
     @property
     def reads(self) -> frozenset[str]:
-        scalars = [
-            *(b.to for b in self.methods),
-            *([self.where] if self.where else []),
-            *(t.by for t in self.order),
-        ]
-        own = frozenset().union(*(s.roots for s in scalars)) - self.output_columns
-        partition = (
-            {self.partition or self.graph.partition}
-            if self.label and self.partition != "all"
-            else frozenset()
-        )
+        paths = self._own_paths.union(*(by.to.fields for by in self.methods))
+        columns = roots_of(paths) - self.output_columns
+        if self.label and self.partition != "all":
+            columns |= {self.partition or self.graph.partition}
         if self.by_owner:
-            partition |= {self.graph.partition}
-        return (
-            own
-            | partition
-            | (owner_column(self.input, self.graph.partition) if self.embeds else frozenset())
-        )
+            columns |= {self.graph.partition}
+        if self.embeds:
+            columns |= owner_column(self.input, self.graph.partition)
+        return columns
 
     @property
     def label_reads(self) -> frozenset[LabelRead]:
         if not self.label:
             return frozenset()
         label = self.graph.label(self.label)
-        named = {
-            path.split(".")[1]
-            for path in _paths(self.where, self.order)
-            if path.startswith(f"{self.alias}.")
-        }
-        named |= set(hit_fields(label, self.graph, self.properties)) | {
-            b.prop for b in self.methods
-        }
+        named = roots_of(under(self._own_paths - {self.alias}, self.alias) or ())
+        named = named.union(hit_fields(label, self.graph, self.properties), self._compared)
         reads = {(self.label, name) for name in named if name in label.columns}
         for end, kind in self.ends.items():
             reads |= {(getattr(label, end), f.name) for f in kind}
         return frozenset(reads)
 
     def narrowed(self, needed: frozenset[str]) -> Node:
-        own = _paths(self.where, self.order)
-        fields = under(needed | {p for p in own if p.startswith(f"{self.alias}.")}, self.alias)
-        if fields is None or self.alias in own:
+        own = self._own_paths
+        fields = under(needed | own, self.alias)
+        if fields is None:
             return self
-        roots = {f.split(".")[0] for f in fields}
+        roots = roots_of(fields)
         vectors = tuple(n for n in self.vectors if n in roots)
         names = tuple(f.name for f in self.hit_type if f.name in roots)
         ends = (
@@ -354,17 +347,13 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:
         if self.within is None:
             return ()
-        own = _paths(self.where, self.order)
-        if needed is None or self.alias in needed | own:
+        fields = None if needed is None else under(needed | self._own_paths, self.alias)
+        if fields is None:
             return (None,)
-        fields = under(needed | own, self.alias) or frozenset()
         texts = frozenset(text for text, vector in self._vectors.items() if vector in self.vectors)
         ranking = frozenset(name for name, _ in RANKING)
-        wanted = (fields | self.ranked_by | texts) - ranking
-        return (
-            frozenset(f for f in wanted if f.split(".")[0] in self.within.schema.names)
-            | self._always,
-        )
+        wanted, names = (fields | self.ranked_by | texts) - ranking, self.within.schema.names
+        return (frozenset(f for f in wanted if f.split(".")[0] in names) | self._always,)
 
     @property
     def _vectors(self) -> Mapping[str, str]:
@@ -382,16 +371,8 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
             return ()
         names = tuple(self.graph.label(getattr(self.graph.label(self.label), end)).columns)
         fields = under(needed, getattr(self, end))
-        return (
-            names
-            if fields is None
-            else tuple(n for n in names if n in {f.split(".")[0] for f in fields})
-        )
-
-
-def _paths(where: Scalar | None, order: Iterable[Sort]) -> frozenset[str]:
-    scalars = [*([where] if where else []), *(t.by for t in order)]
-    return frozenset(path for scalar in scalars for path in scalar.fields)
+        wanted = names if fields is None else roots_of(fields)
+        return tuple(name for name in names if name in wanted)
 
 
 def _refuse_own(where: Scalar, label: str) -> None:

@@ -343,9 +343,8 @@ class SemJoin(Answering, keyword="sem_join", carries=True, by_row=True):
     def narrowed(self, needed: frozenset[str]) -> Node:
         if self.how in {"semi", "anti"}:
             return self
-        return self.with_fields(
-            fields=joined_fields(needed, self.alias, self.using, self._scalars, self.other.schema)
-        )
+        own = joined_fields(needed, self.alias, self.using, self._scalars, self.other.schema)
+        return self.with_fields(fields=own)
 
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:
         wanted = frozenset[str]() if self.how in {"semi", "anti"} else under(needed, self.alias)
@@ -467,6 +466,4 @@ class Embed(Node, keyword="embed", sole="add", rows="1:1", carries=True, by_row=
         return not self.add
 
     def narrowed(self, needed: frozenset[str]) -> Node:
-        roots = {path.split(".")[0] for path in needed}
-        columns = tuple((name, scalar) for name, scalar in self.add if name in roots)
-        return self.with_fields(add=columns)
+        return self.with_fields(add=needed_columns(self.add, needed))

@@ -85,20 +85,11 @@ class Merge(Sink, keyword="merge"):
         if label.kind == "edge" and not (self.only and self.source not in schema.names):
             columns |= {"source": column_scalar(self.source), "target": column_scalar(self.target)}
         assigned = dict(self.set) | dict(self.create)
-        for name in schema.names:
-            if (
-                name in label.columns
-                and name not in columns
-                and name not in label.ends
-                and name not in assigned
-            ):
-                columns[name] = column_scalar(name)
-        return tuple(
-            (
-                columns
-                | {name: self._as_property(name, scalar) for name, scalar in assigned.items()}
-            ).items()
-        )
+        others = {*columns, *label.ends, *assigned}
+        names = [name for name in schema.names if name in label.columns and name not in others]
+        columns |= {name: column_scalar(name) for name in names}
+        columns |= {name: self._as_property(name, scalar) for name, scalar in assigned.items()}
+        return tuple(columns.items())
 
     def _as_property(self, name: str, scalar: Scalar) -> Scalar:
         """The scalar, cast to the property's type if it is NULL for every row."""
@@ -154,17 +145,15 @@ class Merge(Sink, keyword="merge"):
         names = self.input.schema.names
         if self.label.kind != "edge" or (self.only and self.source not in names):
             return
-        lacking = [
-            path
-            for path in (self.source, self.target)
-            if path.split(".", maxsplit=1)[0] not in names
-        ]
-        if lacking:
-            raise Fault(
-                f"an edge needs its ends, the keys of two nodes: there is no column {' and no '.join(lacking)}",
-                there="columns here: " + ", ".join(names),
-                hint="write source: COLUMN, target: COLUMN",
+        ends = (self.source, self.target)
+        if lacking := [path for path in ends if path.split(".", maxsplit=1)[0] not in names]:
+            which = " and no ".join(lacking)
+            what = f"an edge needs its ends, the keys of two nodes: there is no column {which}"
+            there, hint = (
+                "columns here: " + ", ".join(names),
+                "write source: COLUMN, target: COLUMN",
             )
+            raise Fault(what, there=there, hint=hint)
 
     @property
     def reads(self) -> frozenset[str]:
