@@ -34,6 +34,7 @@ from semgraph.frontend.document import (
     mapping,
     rests,
     unknown_key,
+    wrong,
 )
 from semgraph.frontend.example_rows import checked_examples
 from semgraph.frontend.kinds import (
@@ -365,10 +366,8 @@ def check_result(node: Node) -> None:
             raise Fault(f'"{name}" is the engine\'s own name', hint="choose another name")
         other = seen.setdefault(name.lower(), name)
         if other != name:
-            raise Fault(
-                f'the columns "{other}" and "{name}" differ in case alone',
-                hint="rename one of them",
-            )
+            what = f'the columns "{other}" and "{name}" differ in case alone'
+            raise Fault(what, hint="rename one of them")
 
 
 OPERATOR_WORDS = by_keyword(OPERATORS)
@@ -379,34 +378,23 @@ def operator_on(item: Any, *, first: bool) -> tuple[str, Any]:
     """The keyword of a line and its arguments; a source if it is the first. Raises Fault."""
     if not isinstance(item, Mapping):
         hint = f"write {{from: {item}}}" if first and isinstance(item, str) else None
-        raise Fault(
-            f"expected an operator such as {{filter: EXPR}}, found {kind_of(item)}", hint=hint
-        )
+        raise wrong("an operator such as {filter: EXPR}", item, hint)
     if len(item) != 1:
         keys = ", ".join(str(key) for key in item) or "none"
         hint = COMMA_HINT if rests(item) else "each operator has its own dash"
         raise Fault("one operator on a line", there=f"here: {keys}", hint=hint)
     ((keyword, value),) = item.items()
-    if keyword in SOURCE_WORDS:
-        if not first:
-            raise KeyFault(
-                f'"{keyword}" starts a step, and this is not its first line',
-                keyword,
-                hint=f"put the {keyword} into a step of its own, and start this one from that: from: STEP",
-            )
-    elif keyword not in OPERATOR_WORDS:
+    if keyword not in SOURCE_WORDS and keyword not in OPERATOR_WORDS:
+        there = "operators: " + ", ".join(OPERATOR_WORDS)
         hint = did_you_mean(keyword, [*OPERATOR_WORDS, *SOURCE_WORDS])
-        raise KeyFault(
-            f'"{keyword}" is no operator',
-            keyword,
-            there="operators: " + ", ".join(OPERATOR_WORDS),
-            hint=hint,
-        )
-    elif first:
-        hint = "the line before it: {from: NAME}"
-        raise KeyFault(
-            f'"{keyword}" needs a relation: a step starts with a source', keyword, hint=hint
-        )
+        raise KeyFault(f'"{keyword}" is no operator', keyword, there=there, hint=hint)
+    if first and keyword in OPERATOR_WORDS:
+        what = f'"{keyword}" needs a relation: a step starts with a source'
+        raise KeyFault(what, keyword, hint="the line before it: {from: NAME}")
+    if not first and keyword in SOURCE_WORDS:
+        what = f'"{keyword}" starts a step, and this is not its first line'
+        hint = f"put the {keyword} into a step of its own, and start this one from that: from: STEP"
+        raise KeyFault(what, keyword, hint=hint)
     return keyword, value
 
 

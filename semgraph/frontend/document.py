@@ -29,6 +29,7 @@ MAX_VALUES = 20_000  # keys and values of a file
 # Endings of files of rows that are no plans.
 ROWS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
 MAX_DEPTH = 100  # levels of mappings and lists
+NAME_HINT = "letters, digits and _, not starting with a digit"
 COMMA_HINT = "a text with a comma needs quotes inside { } and [ ]"
 COLON_HINT = 'write a blank behind ":", as in {id: string}; a name alone needs no colon: {id, n}'
 _NO_BLANK = re.compile(r"[A-Za-z_]\w*:")
@@ -353,11 +354,8 @@ def find_named(name: str, folders: Sequence[Path], *, confined: bool) -> Path:
     what = f'the plan "{name}"'
     path = Path(name.replace("\0", "\ufffd"))
     by_name = path.parent == Path()
-    if (
-        confined
-        and not by_name
-        and not any(inside(place / path, places) for place in (*folders, Path()))
-    ):
+    searched = (*folders, Path())
+    if confined and not by_name and not any(inside(at / path, places) for at in searched):
         require_inside(path, places, what)
     try:
         file = find_plan(name, folders)[0]
@@ -371,22 +369,14 @@ def find_named(name: str, folders: Sequence[Path], *, confined: bool) -> Path:
 
 def _nowhere(text: str, folders: Sequence[Path]) -> Problem:
     """The problem of a missing plan, with the files in its folder, or the names of plans."""
-    known = sorted(
-        {
-            path.stem
-            for folder in (*folders, Path("plans"), plans_folder())
-            for path in folder.glob("*.yaml")
-        }
-        - {"graph"}
-    )
+    searched = (*folders, Path("plans"), plans_folder())
+    found = {path.stem for folder in searched for path in folder.glob("*.yaml")}
+    known = sorted(found - {"graph"})
     near = _in_folders(text) or did_you_mean(Path(text).stem, known)
     if "/" in text or text.endswith((".yaml", ".yml")):
         asked = Path(text)
-        beside = {
-            p.stem: str(asked.parent / p.name)
-            for folder in folders
-            for p in (folder / asked.parent).glob("*.y*ml")
-        }
+        files = (p for folder in folders for p in (folder / asked.parent).glob("*.y*ml"))
+        beside = {file.stem: str(asked.parent / file.name) for file in files}
         meant = nearest(asked.stem, sorted(beside))
         hint = f'did you mean "{beside[meant]}"?' if meant else near or _LIST
         return Problem(f"{text}: there is no such file", hint=hint)
@@ -433,11 +423,7 @@ def parse(text: str, file: str, what: str = "plan", first_line: int = 1) -> Docu
 
 _TAG = "tag:yaml.org,2002:"
 _NULLS = frozenset({"", "~", "null", "Null", "NULL"})
-_BOOLS = {
-    word: value
-    for value in (True, False)
-    for word in (str(value), str(value).lower(), str(value).upper())
-}
+_BOOLS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 _INTEGER = re.compile(
     r"[-+]?0b[01_]+|[-+]?0o?[0-7_]+|[-+]?[0-9][0-9_]*|[-+]?0x[0-9a-fA-F_]+", re.ASCII
 )

@@ -27,6 +27,7 @@ from semgraph.expr.types import Type, parse_type
 from semgraph.frontend import kinds
 from semgraph.frontend.build import shared_node
 from semgraph.frontend.document import (
+    NAME_HINT,
     Document,
     KeyFault,
     Trail,
@@ -141,10 +142,7 @@ def _columns(value: Any) -> tuple[tuple[str, Type], ...]:
 
 def _column(name: str, text: Any, others: Iterable[str]) -> Type:
     if not NAME.match(name):
-        raise KeyFault(
-            f'"{name}" cannot name a column',
-            hint="letters, digits and _, not starting with a digit",
-        )
+        raise KeyFault(f'"{name}" cannot name a column', hint=NAME_HINT)
     if reserved(name):
         raise KeyFault(f'"{name}" is the engine\'s own name', hint="choose another name")
     if any(name.lower() == other.lower() for other in others):
@@ -153,9 +151,8 @@ def _column(name: str, text: Any, others: Iterable[str]) -> Type:
         raise wrong("a type such as string", text)
     kind = parse_type(text)
     if "enum" in text and _has_enum(kind):
-        raise Fault(
-            "an enum is a model's answer; an input's column is a string", hint="write string"
-        )
+        what = "an enum is a model's answer; an input's column is a string"
+        raise Fault(what, hint="write string")
     return kind
 
 
@@ -223,10 +220,8 @@ def _window_faults(values: Mapping[str, Any], spec: InputSpec, partition: str) -
         yield from (fault.under(key) for fault in _column_faults(key, names, spec, text=text))
     key, key_of = values.get("key", ""), values.get("key_of")
     if not key and not key_of:
-        yield Fault(
-            "windows needs key, or key_of: what names a row",
-            hint="write key: id, or key_of: [text]",
-        )
+        hint = "write key: id, or key_of: [text]"
+        yield Fault("windows needs key, or key_of: what names a row", hint=hint)
     elif key in types and types[key].nullable and not key_of:
         hint = f'write key_of, the columns that a name is made from, or make "{key}" a column that is never NULL'
         yield Fault(f'"{key}" may be NULL, and such a row would have no name', "key", hint=hint)
@@ -603,11 +598,8 @@ def check_kinds(data: Mapping[str, Any], params: Mapping[str, Any]) -> None:
         kind = next((k for t, k in _KINDS.items() if isinstance(declared[name], t)), "")
         fits = kind == next((k for t, k in _KINDS.items() if isinstance(value, t)), "another")
         if kind and not known and not fits and value is not None:
-            raise Fault(
-                f'parameter "{name}" takes {kind}, not {value!r}',
-                name,
-                hint=f"its default is {declared[name]!r}",
-            )
+            hint = f"its default is {declared[name]!r}"
+            raise Fault(f'parameter "{name}" takes {kind}, not {value!r}', name, hint=hint)
         if isinstance(value, (int, float)) and not -_LARGEST <= value < _LARGEST:
             raise Fault(f'parameter "{name}" takes a number of 64 bits, not {value!r}', name)
 
@@ -689,15 +681,9 @@ def own_inputs(head: Head) -> dict[str, Node]:
 
 def defaults(declared: Mapping[str, Any]) -> list[Fault]:
     """The faults of the names of declared parameters."""
-    return [
-        KeyFault(
-            f'"{name}" cannot name a parameter',
-            name,
-            hint="letters, digits and _; $now is the window's time",
-        )
-        for name in declared
-        if not NAME.match(name) or name == NOW
-    ]
+    hint = "letters, digits and _; $now is the window's time"
+    odd = (name for name in declared if not NAME.match(name) or name == NOW)
+    return [KeyFault(f'"{name}" cannot name a parameter', name, hint=hint) for name in odd]
 
 
 def parameter_values(declared: Mapping[str, Any], *changes: Mapping[str, Any]) -> dict[str, Any]:

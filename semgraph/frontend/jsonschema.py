@@ -74,17 +74,12 @@ def _definitions() -> Schema:
 
 
 def _write() -> Schema:
-    schema_write = {
-        "description": "Make what the graph needs of the store and the store lacks.",
-        **kinds.keys_schema(SCHEMA_WRITE),
-    }
-    writes = {
-        **{
-            cls.keyword: {"description": getdoc(cls) or "", **_object(cls, {"from": RELATION})}
-            for cls in SINKS
-        },
-        "schema": schema_write,
-    }
+    writes: Schema = {}
+    for cls in SINKS:
+        described = {"description": getdoc(cls) or ""}
+        writes[cls.keyword] = described | _object(cls, {"from": RELATION})
+    doc = "Make what the graph needs of the store and the store lacks."
+    writes["schema"] = {"description": doc, **kinds.keys_schema(SCHEMA_WRITE)}
     return {
         **kinds.closed({"if": CONDITION, **writes}),
         "oneOf": [{"required": [keyword]} for keyword in writes],

@@ -14,7 +14,16 @@ from semgraph.errors import Collected, Fault, Faults, did_you_mean, faults_at
 from semgraph.expr.duckdb import always, constant
 from semgraph.expr.own_functions import FunctionsByName
 from semgraph.expr.scalar import MOST_DEEP, NOW, Scalar, conjunction, parse_scalar, reserved
-from semgraph.frontend.document import kind_of, known_keys, mapping, rest_of, rests, unknown, wrong
+from semgraph.frontend.document import (
+    NAME_HINT,
+    kind_of,
+    known_keys,
+    mapping,
+    rest_of,
+    rests,
+    unknown,
+    wrong,
+)
 from semgraph.logical.graph import Pattern, parse_pattern
 from semgraph.logical.node import Columns, Node, Sort, Using, column_scalar
 from semgraph.logical.plan import Choice
@@ -188,10 +197,8 @@ def read_name(value: Any) -> str:
     if not isinstance(value, str):
         raise wrong("a name", value)
     if not NAME.match(value):
-        hint = "letters, digits and _, not starting with a digit"
-        raise Fault(
-            f'"{value}" is no name', hint="a name, not an expression" if "(" in value else hint
-        )
+        hint = "a name, not an expression" if "(" in value else NAME_HINT
+        raise Fault(f'"{value}" is no name', hint=hint)
     if reserved(value):
         raise Fault(f'"{value}" is the engine\'s own name', hint="choose another name")
     return value
@@ -422,11 +429,9 @@ def read_algorithm(value: Any) -> str:
 
 def read_scalar(value: Any, scope: Scope) -> Scalar:
     """An SQL expression, or a list of conditions that must all hold."""
-    return (
-        _all_of(value, scope)
-        if isinstance(value, list) and value
-        else read_expression(value, scope)
-    )
+    if isinstance(value, list) and value:
+        return _all_of(value, scope)
+    return read_expression(value, scope)
 
 
 def read_expression(value: Any, scope: Scope) -> Scalar:
@@ -450,10 +455,8 @@ def _all_of(values: list[Any], scope: Scope) -> Scalar:
     conditions = each_item(values, condition)
     needed = [part for part in conditions if not always(part)]
     if len(needed) >= MOST_DEEP:
-        raise Fault(
-            f"at most {MOST_DEEP - 1} conditions, not {len(needed)}",
-            hint="use a join, or several filters",
-        )
+        what = f"at most {MOST_DEEP - 1} conditions, not {len(needed)}"
+        raise Fault(what, hint="use a join, or several filters")
     return conjunction(needed) if len(needed) > 1 else (needed or conditions)[0]
 
 

@@ -38,6 +38,7 @@ from semgraph.frontend.calls import (
     replacing_arguments,
 )
 from semgraph.frontend.document import (
+    NAME_HINT,
     Document,
     KeyFault,
     Trail,
@@ -266,12 +267,11 @@ class Loader:
         if not isinstance(value, str):
             hint = None
             if isinstance(value, Mapping) and len(value) == 1:
-                ((keyword, name),) = value.items()
-                plain = keyword == "from" and isinstance(name, str)
+                named, listed = value.get("from"), "a relation of operators is a list"
                 hint = (
-                    f"write {name}"
-                    if plain
-                    else "a relation of operators is a list: [{from: STEP}, ...]"
+                    f"write {named}"
+                    if isinstance(named, str)
+                    else f"{listed}: [{{from: STEP}}, ...]"
                 )
             raise wrong("the name of a relation, or a list of operators", value, hint)
         if value in (given := {**self.inputs, **self._rounds}):
@@ -301,8 +301,7 @@ class Loader:
 
     def _check_step_name(self, name: str) -> None:
         if not NAME.match(name):
-            hint = "letters, digits and _, not starting with a digit"
-            raise KeyFault(f'"{name}" cannot name a step', hint=hint)
+            raise KeyFault(f'"{name}" cannot name a step', hint=NAME_HINT)
         if name in self.inputs:
             raise KeyFault(f'"{name}" is an input already', hint="give the step another name")
         if name in self.head.graph.labels:
@@ -696,13 +695,8 @@ class Loader:
     def _read_called_head(self, inner: Head, arguments: Mapping[str, Any]) -> None:
         params = at_key("params", mapping, arguments.get("params"), "a mapping of parameters")
         declared = inner.data.get("params")
-        at_key(
-            "params",
-            parameter_values,
-            declared if isinstance(declared, Mapping) else params,
-            params,
-        )
         if isinstance(declared, Mapping):
+            at_key("params", parameter_values, declared, params)
             at_key("params", check_kinds, inner.data, params)
         preset, presets = arguments.get("preset"), inner.data.get("presets")
         presets = presets if isinstance(presets, Mapping) else {}

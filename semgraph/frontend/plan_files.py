@@ -205,17 +205,11 @@ def _prompt_files(document: Mapping[str, Any], home: Path) -> Iterator[Path]:
     """The prompts of all steps, including prompts that only other parameter values use."""
     for _, value in walk_paths(document):
         if isinstance(value, dict) and (prompt := value.get("prompt")):
-            names = (
-                [name for key, name in prompt.items() if key != "on"]
-                if isinstance(prompt, dict)
-                else [prompt]
-            )
-            files = (
-                home / "prompts" / f"{name}.md"
-                for name in map(str, names)
-                if not re.search(r"[\s{]", name)
-            )
-            yield from (path for path in files if inside(path, (home,)) and path.is_file())
+            named = prompt if isinstance(prompt, dict) else {"": prompt}
+            for name in (str(name) for key, name in named.items() if key != "on"):
+                path = home / "prompts" / f"{name}.md"
+                if not re.search(r"[\s{]", name) and inside(path, (home,)) and path.is_file():
+                    yield path
 
 
 def _example_files(plan: Mapping[str, Any], home: Path, prompts: Sequence[Path]) -> Iterator[Path]:

@@ -26,6 +26,7 @@ from semgraph.frontend.classes import (
     needs_pydantic,
 )
 from semgraph.frontend.document import (
+    NAME_HINT,
     Document,
     inside,
     mapping,
@@ -135,15 +136,11 @@ class Prompts:
         rest = dict(value)
         on, otherwise = rest.pop("on", None), rest.pop("otherwise", None)
         if not isinstance(on, str) or not NAME.match(on):
-            raise Fault(
-                "several prompts need on, the column that picks",
-                hint="write {on: COLUMN, VALUE: name, ...}",
-            )
+            hint = "write {on: COLUMN, VALUE: name, ...}"
+            raise Fault("several prompts need on, the column that picks", hint=hint)
         if not rest:
-            raise Fault(
-                "several prompts need a prompt for a value",
-                hint=f"write {{on: {on}, VALUE: name, otherwise: name}}",
-            )
+            hint = f"write {{on: {on}, VALUE: name, otherwise: name}}"
+            raise Fault("several prompts need a prompt for a value", hint=hint)
         prompts = kinds.each_value(rest, lambda _, name: self._one(name, answers))
         other = None if otherwise is None else self._one(otherwise, answers)
         return PromptSet(tuple(prompts.items()), on, other)
@@ -154,12 +151,8 @@ class Prompts:
         if "{" in value or any(c.isspace() for c in value):
             return self._inline(value, answers)
         if answers is not None:
-            hint = f"write it in prompts/{value}.md"
-            raise Fault(
-                "returns is for inline questions; a prompt file says what it returns",
-                "returns",
-                hint=hint,
-            )
+            what = "returns is for inline questions; a prompt file says what it returns"
+            raise Fault(what, "returns", hint=f"write it in prompts/{value}.md")
         return self._file(value)
 
     def _inline(self, text: str, answers: Any) -> Prompt:
@@ -193,10 +186,8 @@ class Prompts:
         if not NAME.match(name.replace("/", "_").replace("-", "_")) or not path.is_file():
             known = sorted(p.stem for p in self.folder.glob("*.md"))
             there = f"prompts in {shown(self.folder)}: " + (", ".join(known) or "none")
-            hint = (
-                did_you_mean(name, known)
-                or "a question in place of a name has a blank or a { in it"
-            )
+            question = "a question in place of a name has a blank or a { in it"
+            hint = did_you_mean(name, known) or question
             raise Fault(f'no prompt file "{name}.md"', there=there, hint=hint)
         prompt, front = read_prompt(path, self.params), front_of(path)
         try:
@@ -376,14 +367,12 @@ def _keys_of(name: str, value: Any) -> Mapping[str, Any]:
     if limits.is_part(name):
         return kinds.all_keys(value, "a part of an answer", {**ANSWER_PART, **_OF_PYTHON})
     if not NAME.match(name):
-        raise Fault(f'"{name}" is no name', hint="letters, digits and _, not starting with a digit")
+        raise Fault(f'"{name}" is no name', hint=NAME_HINT)
     if not isinstance(value, Mapping):
         if not isinstance(value, str):
             words = isinstance(value, (list, tuple, set, frozenset))
-            hint = (
-                'one of a few words is enum<a, b>, in Python Literal["a", "b"]' if words else None
-            )
-            raise wrong("a type such as string", value, hint)
+            enum_hint = 'one of a few words is enum<a, b>, in Python Literal["a", "b"]'
+            raise wrong("a type such as string", value, enum_hint if words else None)
         return {"type": parse_answer_type(value)}
     keys = kinds.all_keys(value, "an answer", {**ANSWER, **_OF_PYTHON})
     return {**keys, "type": parse_answer_type(keys["type"])}

@@ -315,9 +315,8 @@ def _unreadable(path: Path) -> Problem:
         hint = "save the sheet as CSV (UTF-8), and name that file"
         return Problem(f"{path}: spreadsheets are not supported", hint=hint)
     if suffix in PACKED:
-        return Problem(
-            f"{path}: packed files are not supported", hint="unpack it, and name that file"
-        )
+        hint = "unpack it, and name that file"
+        return Problem(f"{path}: packed files are not supported", hint=hint)
     there = "endings: " + ", ".join(READERS)
     hint = f"a whole file as one text: -i NAME=- < {path}"
     return Problem(f'{path}: what "{path.suffix}" holds is not known', there=there, hint=hint)
@@ -509,9 +508,8 @@ def _split(option: str, plan: LogicalPlan) -> tuple[str, str]:
     known = ", ".join(plan.inputs) or "none"
     if not equals or not name.isidentifier():
         write = f"Write -i {next(iter(plan.inputs), 'NAME')}=FILE"
-        raise PlanError(
-            f'-i "{option}" names no input', there=f"inputs of {plan.name}: {known}", hint=write
-        )
+        there = f"inputs of {plan.name}: {known}"
+        raise PlanError(f'-i "{option}" names no input', there=there, hint=write)
     if name not in plan.inputs:
         near = did_you_mean(name, plan.inputs)
         raise PlanError(f'{plan.name} has no input "{name}"', there=f"inputs: {known}", hint=near)
@@ -639,16 +637,12 @@ def _file(spec: InputSpec, value: str) -> tuple[Path | None, dict[str, str]]:
     if value and Path(base).is_dir():
         write = f"name files in it: -i {spec.name}='{base.rstrip('/')}/*.jsonl'"
         raise InputError(f"{base}: is a folder", hint=write)
-    if not re.search(r"\s", value) and (
-        Path(base).suffix.lower() in (*READERS, *SPREADSHEETS, *PACKED) or "/" in base or not value
-    ):
-        what = "there is no such file"
-        hint = (
-            "a text without blanks can be piped in: -i NAME=-"
-            if not colon and Path(base).suffix == ""
-            else None
-        )
-        raise InputError(f"{base or '-i ' + spec.name + '='}: {what}", hint=hint)
+    suffix = Path(base).suffix
+    names_file = suffix.lower() in (*READERS, *SPREADSHEETS, *PACKED) or "/" in base or not value
+    if names_file and not re.search(r"\s", value):
+        text = not colon and not suffix
+        hint = "a text without blanks can be piped in: -i NAME=-" if text else None
+        raise InputError(f"{base or f'-i {spec.name}='}: there is no such file", hint=hint)
     return None, {}
 
 
@@ -664,12 +658,13 @@ def _text_column(spec: InputSpec, cut: Windowing | None, hint: str) -> str:
     """
     naming = (cut.key, cut.partition) if cut else ()
     texts = [(n, kind) for n, kind in spec.columns if kind.name == "string" and n not in naming]
-    needed = [n for n, kind in texts if not kind.nullable] or (
-        [texts[0][0]] if texts and naming else []
-    )
+    needed = [n for n, kind in texts if not kind.nullable]
+    if not needed and naming:
+        needed = [n for n, _ in texts[:1]]
     if len(needed) == 1:
         return needed[0]
-    there = f"columns that must be there: {', '.join(n for n, k in spec.columns if not k.nullable) or 'none'}"
+    required = ", ".join(n for n, kind in spec.columns if not kind.nullable)
+    there = f"columns that must be there: {required or 'none'}"
     what = "has no text column that has to be there" if not needed else "has several text columns"
     raise InputError(f"input {spec.name} {what}, so a bare text may be any", there=there, hint=hint)
 
@@ -727,15 +722,12 @@ def _renamed(rows: Any, renames: Mapping[str, str]) -> Any:
             return rows
         kept = {name: rows[name] for name in names if name not in gone}
         return pa.table({**kept, **{name: rows[source] for name, source in renames.items()}})
-    return [
-        row
-        if isinstance(row, Unreadable)
-        else {
-            **{name: value for name, value in row.items() if name not in gone},
-            **{name: row.get(source) for name, source in renames.items()},
-        }
-        for row in rows
-    ]
+
+    def renamed(row: Mapping[str, Any]) -> Mapping[str, Any]:
+        kept = {name: value for name, value in row.items() if name not in gone}
+        return kept | {name: row.get(source) for name, source in renames.items()}
+
+    return [row if isinstance(row, Unreadable) else renamed(row) for row in rows]
 
 
 IN_MEMORY = 64 * 2**20  # the maximum bytes of a table in memory; a larger table is in a file

@@ -101,10 +101,8 @@ def check_text(text: str) -> str:
             what = f"the text holds half a character (U+{ord(text[error.start]):04X}), at {error.start}"
             hint = "it was cut or decoded wrongly before: read it as UTF-8"
             if "\udc80" <= text[error.start] <= "\udcff":
-                what, hint = (
-                    f"{shown(text.encode(errors='surrogateescape'))} is not UTF-8",
-                    "write the text in UTF-8",
-                )
+                what = f"{shown(text.encode(errors='surrogateescape'))} is not UTF-8"
+                hint = "write the text in UTF-8"
             raise Fault(what, hint=hint) from None
     return text
 
@@ -147,11 +145,8 @@ def _plain_number(value: object) -> str | None:
 
 
 def _truth(value: Any) -> bool:
-    truth = (
-        {"true": True, "false": False}.get(value.strip().lower())
-        if isinstance(value, str)
-        else value
-    )
+    words = {"true": True, "false": False}
+    truth = words.get(value.strip().lower()) if isinstance(value, str) else value
     if not isinstance(truth, bool):
         raise Fault(f"{shown(value)} is not true or false", hint="write true or false")
     return truth
@@ -240,10 +235,8 @@ def _struct(value: Any, kind: Type) -> dict[str, Any]:
     for name, inner in kind.fields:
         result[name] = convert(fields.get(name), inner)
         if result[name] is None and not inner.nullable:
-            raise Fault(
-                f'{shown(value)} has no "{name}"',
-                hint=f"declare it {inner} null if it may be missing",
-            )
+            hint = f"declare it {inner} null if it may be missing"
+            raise Fault(f'{shown(value)} has no "{name}"', hint=hint)
     return result
 
 
@@ -312,9 +305,8 @@ def _kept(value: Any) -> Any:
         kept = plain(value) if is_flat(value) else _written(value)
         json.dumps(kept, default=str, skipkeys=True)
     except (ArithmeticError, ValueError):
-        return (
-            None if is_null(value) else str(value) if isinstance(value, date) else _written(value)
-        )
+        written = str(value) if isinstance(value, date) else _written(value)
+        return None if is_null(value) else written
     return kept
 
 
@@ -451,16 +443,11 @@ def _typed_columns(
         rows = _of_mapping(rows, [name for name, _ in spec.columns])
         raw = columns_of(rows)
     except Fault as fault:
-        needed = [
-            f'"{name}": …' for name, kind in spec.columns if not kind.nullable and name != key
-        ]
-        shown = (
-            f", such as {spec.name}=[{{{', '.join(needed)}}}]"
-            if isinstance(rows, (str, bytes, Mapping))
-            else ""
-        )
-        no_rows = RowFault(None, "", fault.what, f"{fault.hint or ''}{shown}" or None)
-        return [], [no_rows], RowColumns({}, 0)
+        hint = fault.hint or ""
+        if isinstance(rows, (str, bytes, Mapping)):
+            needed = (f'"{n}": …' for n, kind in spec.columns if not kind.nullable and n != key)
+            hint += f", such as {spec.name}=[{{{', '.join(needed)}}}]"
+        return [], [RowFault(None, "", fault.what, hint or None)], RowColumns({}, 0)
     columns, count = raw.values, raw.count
     faults = [RowFault(p, "", e.problem.what, e.problem.hint) for p, e in raw.unreadable.items()]
     if not columns and count == len(faults):  # an empty list or file has no column names
@@ -539,10 +526,8 @@ def columns_of(rows: Any) -> RowColumns:
         _unique(columns)
         return RowColumns({name: rows.column(i) for i, name in enumerate(columns)}, rows.num_rows)
     if isinstance(_mapping_of(rows), (str, bytes, Mapping)) or not isinstance(rows, Iterable):
-        raise Fault(
-            f"cannot be read from {type(rows).__name__}",
-            hint="give a list of mappings, an Arrow table or a data frame",
-        )
+        hint = "give a list of mappings, an Arrow table or a data frame"
+        raise Fault(f"cannot be read from {type(rows).__name__}", hint=hint)
     listed = list(map(_mapping_of, rows))
     unreadable = {i: row for i, row in enumerate(listed) if isinstance(row, Unreadable)}
     for i, row in enumerate(listed):
@@ -608,18 +593,13 @@ def _missing(spec: InputSpec, columns: Mapping[str, Any], source: str) -> Iterat
     renames = ",".join(f"{name}={_guess(name, extra)}" for name in needed)
     hint = f"rename in one go: -i {spec.name}={source or 'FILE'}:{renames}"
     for name in needed:
-        yield RowFault(
-            None, name, f'needs column "{name}" ({declared[name]}); found: {columns_here}', hint
-        )
+        what = f'needs column "{name}" ({declared[name]}); found: {columns_here}'
+        yield RowFault(None, name, what, hint)
+    others = [name for name in absent if name not in needed]
     for name in extra:
-        near = get_close_matches(name, [a for a in absent if a not in needed], 1, 0.8)
-        if near:
-            yield RowFault(
-                None,
-                name,
-                f'has no column "{name}"; it has: {", ".join(declared)}',
-                f'did you mean "{near[0]}"?',
-            )
+        if near := get_close_matches(name, others, 1, 0.8):
+            what = f'has no column "{name}"; it has: {", ".join(declared)}'
+            yield RowFault(None, name, what, f'did you mean "{near[0]}"?')
 
 
 def _slips(spec: InputSpec, columns: Mapping[str, Any], rows: Any) -> Iterator[RowFault]:

@@ -34,12 +34,8 @@ class LoadedPart(Protocol):
         """Every step by name."""
 
 
-_SILENT = (
-    "params",
-    "doc",
-    "calls",
-    "example",
-)  # parts of a plan in which no parameter has a meaning
+# The parts of a plan in which no parameter has a meaning.
+_SILENT = ("params", "doc", "calls", "example")
 _CONDITIONS = frozenset({"where", "filter", "having"})
 
 
@@ -154,15 +150,6 @@ def _is_named(part: LoadedPart, step: str) -> bool:
 
 def _texts(value: Any, *, keys: bool = False) -> list[str]:
     """All texts in plain data."""
-    texts: list[str] = []
-    parts = [value]
-    while parts:
-        part = parts.pop()
-        if isinstance(part, str):
-            texts.append(part)
-        elif isinstance(part, dict):
-            texts += map(str, part) if keys else ()
-            parts += part.values()
-        elif isinstance(part, list):
-            parts += part
-    return texts
+    parts = list(walk_paths(value))
+    named = [str(path[-1]) for path, _ in parts if path] if keys else []
+    return [*named, *(part for _, part in parts if isinstance(part, str))]

@@ -259,12 +259,8 @@ def _tree_never_fails(tree: exp.Expr, schema: pa.Schema) -> bool:  # noqa: PLR09
             [tree.this, tree.expression], schema
         )
     if isinstance(tree, exp.In):
-        field = tree.args.get("field")
-        return (
-            _holds(field, tree.this, schema)
-            if field is not None
-            else _same([tree.this, *tree.expressions], schema)
-        )
+        field, listed = tree.args.get("field"), [tree.this, *tree.expressions]
+        return _same(listed, schema) if field is None else _holds(field, tree.this, schema)
     if isinstance(tree, exp.ArrayContains):
         return _holds(tree.this, tree.expression, schema)
     if isinstance(tree, exp.Cast):
@@ -320,15 +316,15 @@ def _is_text_function(tree: exp.Anonymous, schema: pa.Schema) -> bool:
 
 def _total_case(tree: exp.Case | exp.If, schema: pa.Schema) -> bool:
     """Whether a CASE never fails: its tests fit each other or are booleans, and so its values."""
-    branches = tree.args["ifs"] if isinstance(tree, exp.Case) else [tree]
-    tests, subject = (
+    is_case = isinstance(tree, exp.Case)
+    branches = tree.args["ifs"] if is_case else [tree]
+    tests, last = (
         [branch.this for branch in branches],
-        tree.this if isinstance(tree, exp.Case) else None,
+        tree.args.get("default" if is_case else "false"),
     )
-    last = tree.args.get("default") if isinstance(tree, exp.Case) else tree.args.get("false")
-    values = [*(branch.args["true"] for branch in branches), *([last] if last is not None else [])]
-    if subject is not None:
-        return _same([subject, *tests], schema) and _same(values, schema)
+    values = [*(branch.args["true"] for branch in branches), *([] if last is None else [last])]
+    if is_case and tree.this is not None:
+        return _same([tree.this, *tests], schema) and _same(values, schema)
     flags = all(
         _tree_never_fails(test, schema) and _is_of(pa.types.is_boolean, test, schema)
         for test in tests

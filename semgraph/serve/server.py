@@ -173,11 +173,9 @@ class ToolServer:
                     )
             return self._result(result, time.monotonic() - began)
         except (BudgetReached, RowError) as error:
-            return (
-                self._result(error.result, time.monotonic() - began)
-                if error.result
-                else _error(self._message(error))
-            )
+            if error.result:
+                return self._result(error.result, time.monotonic() - began)
+            return _error(self._message(error))
         except Exception as error:  # noqa: BLE001 - all are answered, none ends the server
             if not isinstance(error, SemgraphError):
                 _log.exception("the tool %s raised", tool.name)
