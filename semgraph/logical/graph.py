@@ -321,10 +321,8 @@ class StoreRead(Node, reads_store=True):
             raise Fault(msg, there=there, hint=f"carry {name} along, or write partition: all")
         kind = schema.field(name).type
         if kind not in (pa.string(), pa.list_(pa.string())):
-            raise Fault(
-                f'"{name}" is {type_of_arrow(kind)}',
-                hint="a partition is a string or a list<string>",
-            )
+            hint = "a partition is a string or a list<string>"
+            raise Fault(f'"{name}" is {type_of_arrow(kind)}', hint=hint)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -399,9 +397,8 @@ class Match(StoreRead, keyword="match", rows="expand", carries=True):
                     columns = label.columns if label else {}
                     if label is None or prop not in columns:
                         where = label.name if label else "a variable-length path"
-                        raise Fault(
-                            f'{where} has no property "{prop}"', hint=did_you_mean(prop, columns)
-                        )
+                        hint = did_you_mean(prop, columns)
+                        raise Fault(f'{where} has no property "{prop}"', hint=hint)
                     typed(((prop, column_scalar(column)),), schema, prop)
                 if element.var:
                     fresh(result, element.var, "variable")

@@ -55,9 +55,8 @@ def limits_of(keys: Mapping[str, Any], kind: Type, *, by_class: bool = False) ->
         return canonical_json({OPTIONAL: True}) if OPTIONAL in keys else ""
     limits = {key: keys[key] for key in (*LIMITS, DEFAULT) if keys.get(key) is not None}
     if OPTIONAL in keys:
-        raise Fault(
-            "only a class that is called has optional fields", OPTIONAL, hint=f"{kind} null"
-        )
+        what = "only a class that is called has optional fields"
+        raise Fault(what, OPTIONAL, hint=f"{kind} null")
     if DEFAULT in limits and not kind.nullable:
         what = f"default stands for null, and {kind} is never null"
         raise Fault(what, DEFAULT, hint=f"{kind} null")

@@ -34,9 +34,8 @@ from semgraph.formats import shortened
 
 RowsTrait = Literal["1:1", "subset", "expand", "collapse", "any"]
 LabelRead = tuple[str, str]  # (label, property)
-_RELATIONS = frozenset(
-    {"input", "relation", "relations", "all_relations", "within", "body"}
-)  # kinds of arguments
+# The kinds of arguments that are relations.
+_RELATIONS = {"input", "relation", "relations", "all_relations", "within", "body"}
 Needs = frozenset[str] | None  # paths of columns; None: all
 
 
@@ -518,10 +517,8 @@ def merged(schema: pa.Schema, columns: list[pa.Field[Any]]) -> pa.Schema:
 def fresh(schema: pa.Schema, name: str, what: str) -> None:
     """Refuse the name of an existing column."""
     if name in schema.names:
-        msg = f'{what} "{name}" is a column already'
-        raise Fault(
-            msg, there="columns here: " + ", ".join(schema.names), hint="choose another name"
-        )
+        there = "columns here: " + ", ".join(schema.names)
+        raise Fault(f'{what} "{name}" is a column already', there=there, hint="choose another name")
 
 
 def struct_of(schema: pa.Schema) -> pa.DataType:
@@ -608,17 +605,17 @@ def check_standing_in(
     about groups.
     """
     kinds = {f.name: f.type for f in answers}
+
+    def type_here(value: Scalar) -> pa.DataType:
+        return type_of(value, schema) if groups is None else type_over_groups(value, schema, groups)
+
     for name, value in columns:
         with faults_at(key, name):
             if name not in kinds:
                 what = f'{key}: "{name}" is not an answer of this prompt'
                 raise Fault(what, **among(name, kinds, "its answers"))
             wanted, constant = kinds[name], groups is None or not value.columns
-            own = (
-                type_of(value, schema)
-                if groups is None
-                else type_over_groups(value, schema, groups)
-            )
+            own = type_here(value)
             if own != wanted and not (constant and stands_for(value, schema, wanted)):
                 types = f'{type_of_arrow(own)}, but the answer "{name}" is {type_of_arrow(wanted)}'
                 raise Fault(f'{key}: "{value.text}" is {types}')
@@ -632,9 +629,8 @@ def expect_type_of_groups(
     """Refuse a scalar over groups of rows with a type other than `wanted`. Raises Fault."""
     kind = type_over_groups(scalar, schema, groups)
     if kind != wanted:
-        raise Fault(
-            f'"{short(scalar.text)}" is {type_of_arrow(kind)}, expected {type_of_arrow(wanted)}'
-        )
+        types = f"{type_of_arrow(kind)}, expected {type_of_arrow(wanted)}"
+        raise Fault(f'"{short(scalar.text)}" is {types}')
 
 
 def computed_sql(scalar: Scalar, kind: pa.DataType) -> str:

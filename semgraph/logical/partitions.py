@@ -175,13 +175,12 @@ def _external(
 def _by_partition(scalar: Scalar, partitions: frozenset[str]) -> bool:
     """Whether every window of a scalar stays within the partition."""
     windows = scalar.shared_ast.find_all(exp.Window)
-    return all(
-        any(
-            isinstance(by, exp.Column) and by.name in partitions
-            for by in window.args.get("partition_by") or ()
-        )
-        for window in windows
-    )
+
+    def within(window: exp.Expr) -> bool:
+        columns = (by for by in window.args.get("partition_by") or () if isinstance(by, exp.Column))
+        return any(by.name in partitions for by in columns)
+
+    return all(map(within, windows))
 
 
 @_owners.register
@@ -214,9 +213,8 @@ def _(node: Unnest, below: list[PartitionsOf], _plan: _Plan) -> PartitionsOf:
 @_owners.register(Union)
 @_owners.register(Iterate)
 def _(_node: Union | Iterate, below: list[PartitionsOf], _plan: _Plan) -> PartitionsOf:
-    return PartitionsOf(
-        any(each.owned for each in below), frozenset().union(*(each.external for each in below))
-    )
+    external = frozenset[str]().union(*(each.external for each in below))
+    return PartitionsOf(any(each.owned for each in below), external)
 
 
 @_owners.register
@@ -245,19 +243,15 @@ def _(node: _Joining, below: list[PartitionsOf], plan: _Plan) -> PartitionsOf:
     if not isinstance(node, GroupJoin) and node.how in {"semi", "anti"}:
         return left
     confined = _confined(node, plan.partitions)
-    takes_owner = (
-        node.other.windowed and not node.input.windowed
-    )  # the rows are those of the right side's windows
+    # the rows are those of the right side's windows
+    takes_owner = node.other.windowed and not node.input.windowed
     brings = bool(right.external) or (right.owned and not confined and not takes_owner)
     external = set(left.external)
     if takes_owner and left.owned and not confined:
         external |= set(node.input.schema.names)
     if isinstance(node, GroupJoin):
-        external |= {
-            name
-            for name, scalar in node.add
-            if scalar.roots & (external | ({node.alias} if brings else set()))
-        }
+        loose = external | ({node.alias} if brings else set())
+        external |= {name for name, scalar in node.add if scalar.roots & loose}
     elif brings:
         external.add(node.alias)
     return PartitionsOf(left.owned or takes_owner, frozenset(external))

@@ -67,13 +67,8 @@ class Empty(Input, is_empty=True, tag="Nothing"):
     @classmethod
     def like(cls, node: Node) -> Empty:
         """The empty relation that replaces a node without rows."""
-        return cls(
-            step=node.step,
-            origin=node.origin,
-            name=node.step,
-            columns=node.schema,
-            windowed=node.windowed,
-        )
+        place: Any = {"step": node.step, "origin": node.origin, "name": node.step}
+        return cls(columns=node.schema, windowed=node.windowed, **place)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -249,18 +244,14 @@ class Aggregate(Node, keyword="aggregate", relational=True, rows="collapse"):
 
     def infer(self) -> pa.Schema:
         if not self.by and not self.add:
-            raise Fault(
-                "aggregate needs at least one column in by or add",
-                hint="add: {n: count(*)} counts the rows",
-            )
+            hint = "add: {n: count(*)} counts the rows"
+            raise Fault("aggregate needs at least one column in by or add", hint=hint)
         groups = typed(self.by, self.input.schema, "by", windows=False)
         clash = {n for n, _ in self.by} & {n for n, _ in self.add}
         if clash:
             raise Fault(f'"{min(clash)}" is in by and in add', "add", min(clash))
-        equal = [
-            executable(computed_sql(scalar, f.type))
-            for (_, scalar), f in zip(self.by, groups, strict=True)
-        ]
+        pairs = zip(self.by, groups, strict=True)
+        equal = [executable(computed_sql(scalar, f.type)) for (_, scalar), f in pairs]
         result = pa.schema([*groups, *typed_of_groups(self.add, self.input.schema, "add", equal)])
         if self.having is not None:
             with faults_at("having"):
@@ -356,9 +347,8 @@ class Join(Node, keyword="join", relational=True, carries=True, by_row=True):
         if self.how in {"semi", "anti"}:
             return left
         if not self.alias:
-            raise Fault(
-                "an inner or left join needs alias, the name of the column with the other row"
-            )
+            what = "an inner or left join needs alias, the name of the column with the other row"
+            raise Fault(what)
         return combined(left, right, self.alias, self.fields)
 
     def narrowed(self, needed: frozenset[str]) -> Node:
@@ -386,9 +376,8 @@ class Join(Node, keyword="join", relational=True, carries=True, by_row=True):
         if self.how == "anti":
             return self.input
         null = parse_scalar(f"CAST(NULL AS {sql_type(self.schema.field(self.alias).type)})")
-        return Add(
-            input=self.input, columns=((self.alias, null),), step=self.step, origin=self.origin
-        )
+        columns = ((self.alias, null),)
+        return Add(input=self.input, columns=columns, step=self.step, origin=self.origin)
 
     @property
     def drops(self) -> bool:
@@ -505,9 +494,8 @@ class OfAlike(Node, sole="of", relational=True):
         first = self.relations[0].schema
         if self.fields is None and (faults := list(self._lacking())):
             raise Faults(faults)
-        return pa.schema(
-            [self._column(f) for f in first if self.fields is None or f.name in self.fields]
-        )
+        names = first.names if self.fields is None else self.fields
+        return pa.schema([self._column(f) for f in first if f.name in names])
 
     def _lacking(self) -> Iterator[Fault]:
         """A fault for each relation that lacks columns of another."""

@@ -131,9 +131,8 @@ class Graph:
         """A label by name. Raises Fault with the nearest name."""
         if name in self.labels:
             return self.labels[name]
-        raise Fault(
-            f'graph "{self.name}" has no label "{name}"', **among(name, self.labels, "labels")
-        )
+        known = among(name, self.labels, "labels")
+        raise Fault(f'graph "{self.name}" has no label "{name}"', **known)
 
     @property
     def nodes(self) -> tuple[Label, ...]:

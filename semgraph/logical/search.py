@@ -103,11 +103,8 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
                 raise Fault(f'column "{f.name}" has two types', "over", there=there)
         for name, kind in RANKING:
             if name in fields:
-                raise Fault(
-                    f'"{name}" is the hit\'s own column',
-                    "over",
-                    hint="rename it in the step that is searched",
-                )
+                hint = "rename it in the step that is searched"
+                raise Fault(f'"{name}" is the hit\'s own column', "over", hint=hint)
             if self._kept(name):
                 fields[name] = kind
         return pa.struct(list(fields.items()))
@@ -170,11 +167,8 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
         for end, properties in zip(("source", "target"), wanted, strict=True):
             if getattr(self, end):
                 if label is None or label.kind != "edge" or self.within is not None:
-                    raise Fault(
-                        f"only of stored edges the {end} comes along",
-                        end,
-                        hint="search the label of an edge alone",
-                    )
+                    what = f"only of stored edges the {end} comes along"
+                    raise Fault(what, end, hint="search the label of an edge alone")
                 node = self.graph.label(getattr(label, end))
                 ends[end] = pa.struct(list(hit_fields(node, self.graph, properties).items()))
         return ends
@@ -209,31 +203,22 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
 
     def _check_key(self) -> None:
         if self.key and (self.label or self.within is None):
-            raise Fault(
-                "key names the rows of a step that is searched alone", "key", hint="leave key out"
-            )
+            what = "key names the rows of a step that is searched alone"
+            raise Fault(what, "key", hint="leave key out")
         if self.within is None:
             return
         if not self.key and not self.graph.labels:
             hint = "write key: COLUMN, or add graph: graph.yaml to the plan"
             raise Fault("search needs key: which column names the rows of the step", hint=hint)
         names = self.within.schema.names
-        if self.hit_key in names:
-            kind = self.within.schema.field(self.hit_key).type
-            if self.key and kind not in (pa.string(), pa.int64()):
-                raise Fault(
-                    f'key: "{self.key}" is {type_of_arrow(kind)}, not string or int64', "key"
-                )
-        else:
-            if self.key:
-                raise Fault(
-                    f'key: no column "{self.key}"', "key", **among(self.key, names, "columns")
-                )
-            raise Fault(
-                f'a step that is searched needs the column "{self.hit_key}"',
-                "over",
-                hint="or write key: which column names its rows",
-            )
+        if self.key and self.key not in names:
+            raise Fault(f'key: no column "{self.key}"', "key", **among(self.key, names, "columns"))
+        if self.hit_key not in names:
+            what = f'a step that is searched needs the column "{self.hit_key}"'
+            raise Fault(what, "over", hint="or write key: which column names its rows")
+        kind = self.within.schema.field(self.hit_key).type
+        if self.key and kind not in (pa.string(), pa.int64()):
+            raise Fault(f'key: "{self.key}" is {type_of_arrow(kind)}, not string or int64', "key")
 
     def _refuse_ranking(self, where: Scalar) -> None:
         """Refuse a condition on ranks, which follow the condition. Raises Fault."""
@@ -241,10 +226,8 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
         own = {*stored, *(self.within.schema.names if self.within is not None else ())}
         for name, _ in RANKING:
             if name not in own and f"{self.alias}.{name}" in where.columns:
-                raise Fault(
-                    f'"{self.alias}.{name}" is not known before hits are ranked',
-                    hint="filter in a step after this one",
-                )
+                what = f'"{self.alias}.{name}" is not known before hits are ranked'
+                raise Fault(what, hint="filter in a step after this one")
 
     def _check_vectors(self) -> None:
         known = self._vectors.values()
@@ -269,15 +252,11 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
             if by.via == "nearest" and by.prop not in label.vectors:
                 there = "embedded here: " + (", ".join(label.vectors) or "none")
                 raise Fault(f'"{by.prop}" of {self.label} is not embedded', there=there)
-            if by.via == "fulltext" and not any(
-                by.prop in props for props in label.fulltext.values()
-            ):
-                there = (
-                    "; ".join(f"{n}: {', '.join(p)}" for n, p in label.fulltext.items()) or "none"
-                )
-                raise Fault(
-                    f'no full-text index of {self.label} has "{by.prop}"', there=f"indexes: {there}"
-                )
+            indexes = label.fulltext
+            if by.via == "fulltext" and not any(by.prop in props for props in indexes.values()):
+                listed = "; ".join(f"{name}: {', '.join(props)}" for name, props in indexes.items())
+                what = f'no full-text index of {self.label} has "{by.prop}"'
+                raise Fault(what, there=f"indexes: {listed or 'none'}")
             if by.via == "fulltext" and by.rank == "store" and self.within is not None:
                 raise Fault("a step's rows have no BM25 rank", hint="write rank: overlap")
 
@@ -302,9 +281,9 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
 
     @property
     def embeds(self) -> bool:
-        return any(
-            by.via == "nearest" and not self.given_as_vector(by) for by in self.methods
-        ) or bool(self.vectors and self.within is not None)
+        nearest = (by for by in self.methods if by.via == "nearest")
+        of_rows = bool(self.vectors) and self.within is not None
+        return of_rows or not all(map(self.given_as_vector, nearest))
 
     @property
     def reads(self) -> frozenset[str]:
@@ -338,10 +317,7 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
         roots = roots_of(fields)
         vectors = tuple(n for n in self.vectors if n in roots)
         names = tuple(f.name for f in self.hit_type if f.name in roots)
-        ends = (
-            self._end_narrowed("source", needed | own),
-            self._end_narrowed("target", needed | own),
-        )
+        ends = tuple(self._end_narrowed(end, needed | own) for end in ("source", "target"))
         return self.with_fields(fields=names, vectors=vectors, end_properties=ends)
 
     def other_needs(self, needed: Needs) -> tuple[Needs, ...]:
@@ -378,7 +354,6 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
 def _refuse_own(where: Scalar, label: str) -> None:
     own = next(own_calls(where.sql), None)
     if own is not None:
-        what = (
-            f'"{short(where.text)}" calls {own.name}, a function of Python, over the stored {label}'
-        )
-        raise Fault(what, hint="search without it, and filter in a step afterwards")
+        what = f'"{short(where.text)}" calls {own.name}, a function of Python'
+        hint = "search without it, and filter in a step afterwards"
+        raise Fault(f"{what}, over the stored {label}", hint=hint)

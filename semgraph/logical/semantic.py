@@ -167,10 +167,8 @@ def _with_verdict(schema: pa.Schema) -> pa.Schema:
 def needs_answers(node: Semantic) -> None:
     """Refuse a prompt that returns nothing."""
     if not node.answers:
-        msg = f'prompt "{node.prompt.first.name}" returns nothing'
-        raise Fault(
-            msg, "prompt", hint='write returns: {answer: string}, or "returns" in the prompt file'
-        )
+        hint = 'write returns: {answer: string}, or "returns" in the prompt file'
+        raise Fault(f'prompt "{node.prompt.first.name}" returns nothing', "prompt", hint=hint)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -240,9 +238,8 @@ class SemFilter(
         schema = self.input.schema
         self.check_prompt(schema)
         if "keep" in dict(self.answers):
-            raise Fault(
-                '"keep" is the verdict of a sem_filter: call the answer otherwise', "prompt"
-            )
+            what = '"keep" is the verdict of a sem_filter: call the answer otherwise'
+            raise Fault(what, "prompt")
         for f in self.answer_fields():
             fresh(schema, f.name, "the answer")
         for key, scalar in (("when", self.when), ("otherwise", self.otherwise)):
@@ -384,9 +381,8 @@ class SemAgg(Answering, keyword="sem_agg", rows="collapse"):
                 expect_type_of_groups(self.when, schema, pa.bool_(), groups)
         elif self.otherwise:
             hint = "when: count(*) > 1 asks about groups of several rows"
-            raise Fault(
-                "otherwise needs when: which groups are asked about", "otherwise", hint=hint
-            )
+            what = "otherwise needs when: which groups are asked about"
+            raise Fault(what, "otherwise", hint=hint)
         check_standing_in(self.otherwise, schema, "otherwise", self.answer_fields(), groups)
         for f in typed_of_groups(self.add, schema, "add", groups):
             with faults_at("add"):
@@ -418,10 +414,8 @@ class SemTopk(Semantic, keyword="sem_topk", returns_types=False, rows="subset", 
         self.check_prompt(schema)
         check_names(self.by, schema, "by")
         if self.answers:
-            raise Fault(
-                "a sem_topk answers with a ranking: its prompt cannot return anything else",
-                "prompt",
-            )
+            what = "a sem_topk answers with a ranking: its prompt cannot return anything else"
+            raise Fault(what, "prompt")
         if self.k < 1:
             raise Fault("k must be at least 1", "k")
         for name in ("rank", "score"):

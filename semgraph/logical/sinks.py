@@ -107,12 +107,8 @@ class Merge(Sink, keyword="merge"):
         for arg, columns in (("set", self.set), ("create", self.create)):
             for name, _ in columns:
                 if name not in label.columns:
-                    raise Fault(
-                        f'{label.name} has no property "{name}"',
-                        arg,
-                        name,
-                        hint=did_you_mean(name, label.columns),
-                    )
+                    hint = did_you_mean(name, label.columns)
+                    raise Fault(f'{label.name} has no property "{name}"', arg, name, hint=hint)
             typed(columns, schema, arg)
         self._check_ends()
         written = pa.schema(typed(self.written, schema, "set"))
@@ -149,11 +145,8 @@ class Merge(Sink, keyword="merge"):
         if lacking := [path for path in ends if path.split(".", maxsplit=1)[0] not in names]:
             which = " and no ".join(lacking)
             what = f"an edge needs its ends, the keys of two nodes: there is no column {which}"
-            there, hint = (
-                "columns here: " + ", ".join(names),
-                "write source: COLUMN, target: COLUMN",
-            )
-            raise Fault(what, there=there, hint=hint)
+            hint = "write source: COLUMN, target: COLUMN"
+            raise Fault(what, there="columns here: " + ", ".join(names), hint=hint)
 
     @property
     def reads(self) -> frozenset[str]:
