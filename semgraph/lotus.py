@@ -396,11 +396,8 @@ def by_prompt(rows: Rows) -> list[list[int]]:
 def claim(prompt: Prompt) -> str:
     """The claim about a pair that LOTUS judges: the question about both, or that they match."""
     if not prompt.shared_fields:
-        return paragraphs(
-            prompt.rules,
-            prompt.examples,
-            f"The record {{{LEFT}}} and the record {{{RIGHT}}} match.",
-        )
+        match = f"The record {{{LEFT}}} and the record {{{RIGHT}}} match."
+        return paragraphs(prompt.rules, prompt.examples, match)
     shared = dict(prompt.shared_fields)
     words = [
         text + _placed(path, shared.get(path), prompt) if path else text
@@ -445,9 +442,8 @@ def invalid_number(text: str) -> str | None:
     """The fault of an answer that is no document's number: LOTUS would read it as the first."""
     after = text.lower().rpartition("answer:")[2]
     numbers = re.findall(r"document[\s*](\d+)", after) or re.findall(r"(\d+)", after)
-    return (
-        None if numbers and numbers[-1] in {"1", "2"} else 'expected "Document 1" or "Document 2"'
-    )
+    valid = numbers and numbers[-1] in {"1", "2"}
+    return None if valid else 'expected "Document 1" or "Document 2"'
 
 
 # LOTUS stores the model of its heap in a class variable, which concurrent heaps would share.

@@ -193,9 +193,8 @@ class Semantics:
         hint = f'did you mean "{word}"?' if word in known else did_you_mean(word, known)
         there = "it has: " + ", ".join(known)
         more = "all operators: semgraph.table(df)"
-        raise AttributeError(
-            str(Problem(f'df.sem has no "{name}"', there=there, hint=hint or more))
-        )
+        problem = Problem(f'df.sem has no "{name}"', there=there, hint=hint or more)
+        raise AttributeError(str(problem))
 
 
 @dataclass(frozen=True)
@@ -214,9 +213,8 @@ class _WithoutOperators:
     def __getattr__(self, name: str) -> Any:
         """Refuse an operator with what replaces it."""
         there, hint = "semantic operators are those of data frames", self.hint.format(name)
-        raise AttributeError(
-            str(Problem(f'{self.what}.sem has no "{name}"', there=there, hint=hint))
-        )
+        problem = Problem(f'{self.what}.sem has no "{name}"', there=there, hint=hint)
+        raise AttributeError(str(problem))
 
 
 def _of_series(series: pd.Series) -> _WithoutOperators:
@@ -335,14 +333,10 @@ class _Question:
         return _made([keys, *_series(new, pd.RangeIndex(answers.num_rows))], self.source, result)
 
     def _refuse_columns(self, new: Sequence[str]) -> None:
-        taken = next(
-            (name for i, name in enumerate(new) if name in self.source.columns or name in new[:i]),
-            None,
-        )
-        if taken is not None:
-            raise PlanError(
-                f'the frame has a column "{taken}" already', hint="name the new one otherwise"
-            )
+        for i, name in enumerate(new):
+            if name in self.source.columns or name in new[:i]:
+                what = f'the frame has a column "{name}" already'
+                raise PlanError(what, hint="name the new one otherwise")
 
     def _run(self, frame: Frame) -> Result:
         """The result. Notes, which the command line prints, become warnings.
@@ -361,9 +355,8 @@ class _Question:
         _warn(note for note in result.notes if note not in early)
         if result.failed:
             first, count = result.failed[0], len(result.failed)
-            what = (
-                f"{plural(count, 'row')} of {len(self.source):,} without an answer: {first.error}"
-            )
+            rows = f"{plural(count, 'row')} of {len(self.source):,}"
+            what = f"{rows} without an answer: {first.error}"
             hint = 'keep such rows with on_error="null"; paid answers are in the journal'
             raise RowError("set aside", str(Problem(what, hint=hint)))
         return result
@@ -381,9 +374,8 @@ def _refuse_arguments(arguments: Mapping[str, Any], use: object) -> None:
         raise PlanError(f"use is {type(use).__name__}, not an implementation", hint=hint)
     for name, value in arguments.items():
         if isinstance(value, pd.Series):
-            hint = (
-                f'write SQL over columns, {name}="stars < 3", or choose rows before: df[mask].sem'
-            )
+            sql = f'write SQL over columns, {name}="stars < 3"'
+            hint = f"{sql}, or choose rows before: df[mask].sem"
             raise PlanError(f"{name} is a Series of pandas", hint=hint)
 
 

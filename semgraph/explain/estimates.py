@@ -100,9 +100,8 @@ def _groups(node: Semantic, items: float) -> Iterable[float]:
 
 def _sizes(most: int) -> list[int]:
     """The sizes to examine: large ones are sparse, because their cost by row hardly differs."""
-    return sorted(
-        {*range(1, min(most, _SIZES) + 1), *(2**i for i in range(most.bit_length())), most}
-    )
+    powers = (2**i for i in range(most.bit_length()))
+    return sorted({*range(1, min(most, _SIZES) + 1), *powers, most})
 
 
 # Operators that return at most as many rows as they read.
@@ -335,9 +334,8 @@ class Estimator:
         if node.rows == "1:1" or isinstance(node, Cluster) or not left.known:
             return left
         if isinstance(node, Search):
-            return left.times(
-                node.k * (max(1, len(node.methods)) if node.fuse == "none" else 1)
-            ).at_most()
+            lists = max(1, len(node.methods)) if node.fuse == "none" else 1
+            return left.times(node.k * lists).at_most()
         if node.rows in {"subset", "collapse"}:
             return self._limited(node, left)
         return self._paired(node, left)
@@ -385,9 +383,8 @@ class Estimator:
         if node in self._loops:
             costs = [(count, each.call_estimate(node)) for count, each in self._all_rounds(node)]
             parts = ([part.times(count) for part in cost] for count, cost in costs)
-            return CallEstimate(
-                *map(total, zip(*parts, strict=True)) if costs else [Amount(0.0, "exact")] * 6
-            )
+            nothing = [Amount(0.0, "exact")] * len(CallEstimate._fields)
+            return CallEstimate(*map(total, zip(*parts, strict=True)) if costs else nothing)
         left = self.rows(node.inputs[0])
         known = self._known(node)
         items = self._items(node, left, known)
@@ -526,7 +523,6 @@ def _windows(plan: LogicalPlan, inputs: Mapping[str, pa.Table]) -> int:
         return max(1, len({value for values in named for value in values}))
     if windowing.input not in inputs:
         return 1
-    counts = Counter(
-        value or "" for value in inputs[windowing.input].column(windowing.partition).to_pylist()
-    )
+    partitions = inputs[windowing.input].column(windowing.partition).to_pylist()
+    counts = Counter(value or "" for value in partitions)
     return max(1, sum(math.ceil(count / windowing.window_size(count)) for count in counts.values()))

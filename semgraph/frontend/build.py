@@ -17,6 +17,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from itertools import starmap
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 from weakref import WeakValueDictionary
@@ -255,11 +256,9 @@ class _Arguments:
         try:
             self.values |= self._argument(key, f)
         except Fault as fault:
-            parts = (
-                part if part.path and part.path[0] in beside else part.under(key)
-                for part in each(fault)
-            )
-            self.faults.append(Faults(parts))
+            for part in each(fault):
+                is_beside = part.path and part.path[0] in beside
+                self.faults.append(part if is_beside else part.under(key))
 
     def _argument(self, key: str, f: dataclasses.Field[Any]) -> dict[str, Any]:
         kind = f.metadata["kind"]
@@ -442,9 +441,8 @@ def _read_ref(name: str, value: Any, scope: Scope) -> Ref:
         hint = "write number: COLUMN for numbers that the rows have"
         faults.append(Fault('shows has "number", which the engine adds', "shows", hint=hint))
     if not faults and "using" not in values and "where" not in values:
-        faults.append(
-            Fault('refs needs "using" or "where"', hint="which rows are records of a row")
-        )
+        hint = "which rows are records of a row"
+        faults.append(Fault('refs needs "using" or "where"', hint=hint))
     faults.refuse()
     return Ref(read_name(name), **values)
 
@@ -526,9 +524,8 @@ def _with_records(ref: Ref, rows: Node, column: str, step: str, origin: Position
     """The rows with their records in `column`, and the shown parts of these as `ref.name`."""
     _check_records(ref, rows.schema)
     record = f'"{ref.name}"'
-    order = tuple(
-        Sort(parse_scalar(read_from(term.by, record)), term.descending) for term in ref.order
-    )
+    terms = ((parse_scalar(read_from(term.by, record)), term.descending) for term in ref.order)
+    order = tuple(starmap(Sort, terms))
     listed = parse_scalar(f"coalesce(list({record}) FILTER ({record} IS NOT NULL), [])")
     joined = shared_node(
         GroupJoin, step, origin, input=rows, other=ref.of, alias=ref.name, using=ref.using,

@@ -152,11 +152,8 @@ def _sql(operator: str, frame: Frame, column: str, new: str = "") -> str:
     one.
     """
     if not hasattr(frame, "made"):
-        what, hint = (
-            f"other is {type(frame).__name__}, no frame",
-            "write semgraph.table(rows, name=...)",
-        )
-        raise PlanError(f"{operator}: {what}", hint=hint)
+        what = f"{operator}: other is {type(frame).__name__}, no frame"
+        raise PlanError(what, hint="write semgraph.table(rows, name=...)")
     there = f"columns here: {', '.join(frame.columns)}"
     if new in frame.columns:
         what = f'{operator} adds "{new}", which is a column already'

@@ -667,9 +667,8 @@ def _crooked(error: Any, file: str, first_line: int) -> Problem | None:
             f"column {start.column + 1}"
         )
         hint = "lines of one list or mapping start in the same column"
-        return Problem(
-            what, position=Position(file, mark.line + first_line, mark.column + 1), hint=hint
-        )
+        place = Position(file, mark.line + first_line, mark.column + 1)
+        return Problem(what, position=place, hint=hint)
     if "unexpected end of stream" in text and "quoted" in str(error.context):
         what = "a quote that is opened here is never closed"
         return Problem(what, position=Position(file, begun, start.column + 1), hint="close it")

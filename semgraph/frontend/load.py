@@ -135,9 +135,8 @@ class Loader:
         self.replaced: dict[str, Replaced] = {}
         self.params = head.params
         state = head.state
-        self.prompts = Prompts(
-            head.folder, head.params, head.confined, state.prompts, state.named_prompts
-        )
+        own = head.folder, head.params, head.confined
+        self.prompts = Prompts(*own, state.prompts, state.named_prompts)
         self.inputs: Mapping[str, Node] = {}
         self.raw: dict[str, Any] = {}
         self.built: dict[str, Relation | Pruned | Reported] = {}
@@ -267,12 +266,9 @@ class Loader:
         if not isinstance(value, str):
             hint = None
             if isinstance(value, Mapping) and len(value) == 1:
-                named, listed = value.get("from"), "a relation of operators is a list"
-                hint = (
-                    f"write {named}"
-                    if isinstance(named, str)
-                    else f"{listed}: [{{from: STEP}}, ...]"
-                )
+                hint = "a relation of operators is a list: [{from: STEP}, ...]"
+                if isinstance(named := value.get("from"), str):
+                    hint = f"write {named}"
             raise wrong("the name of a relation, or a list of operators", value, hint)
         if value in (given := {**self.inputs, **self._rounds}):
             return given[value]
@@ -943,11 +939,11 @@ def _example_faults(head: Head, name: str, rows: Any) -> list[Fault]:
 
 
 def _refuse_mixed_prompts(plan: LogicalPlan) -> None:
-    partitions = frozenset(
-        {plan.graph.partition, *([plan.windows.partition] if plan.windows else [])}
-    )
-    roots = (*plan.roots, *plan.steps.values())
-    if problems := list(mixed_prompts(roots, partitions, windows=plan.windows is not None)):
+    roots, names = (*plan.roots, *plan.steps.values()), [plan.graph.partition]
+    if plan.windows is not None:
+        names.append(plan.windows.partition)
+    windows = plan.windows is not None
+    if problems := list(mixed_prompts(roots, frozenset(names), windows=windows)):
         raise PlanError(*problems)
 
 

@@ -87,9 +87,8 @@ class PlanFile:
     @property
     def prompts(self) -> list[Prompt]:
         """All prompts, each once."""
-        return list(
-            {prompt.name: prompt for node in self.semantic for prompt in node.prompt.all}.values()
-        )
+        by_name = {prompt.name: prompt for node in self.semantic for prompt in node.prompt.all}
+        return list(by_name.values())
 
 
 def plan_file(ref: str, functions: tuple[Path, ...] = ()) -> PlanFile:
@@ -279,16 +278,15 @@ def called_plans(file: PlanFile) -> list[CalledPlan]:
 def _called_plan(file: PlanFile, home: Path, step: str, name: str) -> CalledPlan:
     path = find_plan(name, (home,))[0]
     reference = PlanFile(path, file.shipped, file.functions).plan
-    others = (
+    inputs = tuple(f"{n}{'?' if spec.optional else ''}" for n, spec in reference.inputs.items())
+    fitting = tuple(
         other.stem
         for other in sorted(path.parent.glob("*.yaml"))
         if other != path and is_plan(other) and _may_fit(other, reference)
+        if _fits(file, step, other.stem)
     )
-    inputs = tuple(f"{n}{'?' if spec.optional else ''}" for n, spec in reference.inputs.items())
-    return CalledPlan(
-        step, name, inputs, tuple(reference.params), tuple(reference.returns),
-        tuple(other for other in others if _fits(file, step, other)),
-    )  # fmt: skip
+    params, results = tuple(reference.params), tuple(reference.returns)
+    return CalledPlan(step, name, inputs, params, results, fitting)
 
 
 def _may_fit(path: Path, reference: LogicalPlan) -> bool:
@@ -333,13 +331,11 @@ def files_in(names: Sequence[str]) -> list[Path]:
         elif "/" not in name and not name.endswith((".yaml", ".yml")):
             paths.append(find_plan(name)[0])
         else:
-            raise PlanError(
-                f"{name}: there is no such file or folder", hint="see semgraph plans list"
-            )
+            what = f"{name}: there is no such file or folder"
+            raise PlanError(what, hint="see semgraph plans list")
     if not paths:
-        raise PlanError(
-            f"{', '.join(names)}: there is no plan", hint="a plan is a .yaml file with the key plan"
-        )
+        hint = "a plan is a .yaml file with the key plan"
+        raise PlanError(f"{', '.join(names)}: there is no plan", hint=hint)
     return paths
 
 

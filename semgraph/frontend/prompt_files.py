@@ -233,7 +233,7 @@ def read_prompt(path: Path, params: Mapping[str, Any] | None = None) -> Prompt:
 
 def _prompt_of(parts: _Parts, name: str, params: Mapping[str, Any]) -> Prompt:
     problems = list(parts.problems)
-    returns, describe, role, max_tokens = _front(parts.front, problems)
+    front = _front(parts.front, problems)
     sections: dict[str, Template] = {}
     for section, (text, line) in parts.sections.items():
         try:
@@ -251,10 +251,7 @@ def _prompt_of(parts: _Parts, name: str, params: Mapping[str, Any]) -> Prompt:
         raise PlanError(*problems)
     return Prompt(
         name,
-        returns,
-        describe,
-        role,
-        max_tokens,
+        *front,
         rules=sections.get("rules", Template()).render({}).strip(),
         examples=sections.get("examples", Template()).render({}),
         context=sections.get("context", Template()),
@@ -433,10 +430,9 @@ def _text(kind: Any) -> str:
     if is_typed_dict(kind):
         parts = tuple(f"{name}: {_text(part)}" for name, part in get_type_hints(kind).items())
         return f"struct<{', '.join(parts)}>"
-    raise Fault(
-        f"{getattr(kind, '__name__', kind)} is no type of an answer",
-        there="types: str, int, float, bool, datetime, date, list[T], Literal, T | None, a model",
-    )
+    what = f"{getattr(kind, '__name__', kind)} is no type of an answer"
+    known = "str, int, float, bool, datetime, date, list[T], Literal, T | None, a model"
+    raise Fault(what, there=f"types: {known}")
 
 
 def _enum(values: tuple[Any, ...]) -> str:

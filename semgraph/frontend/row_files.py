@@ -81,9 +81,8 @@ def _existing(path: Path) -> Path:
     if path.is_dir():
         raise InputError(f"{path}: is a folder", hint="name a file")
     if not path.exists():
-        raise InputError(
-            f"{path}: there is no such file", there=f"the working directory is {Path.cwd()}"
-        )
+        there = f"the working directory is {Path.cwd()}"
+        raise InputError(f"{path}: there is no such file", there=there)
     return path
 
 
@@ -206,9 +205,8 @@ def _records(
                 end = _BREAK.search(raw, at)
                 cells, at = None, end.end() if end else len(raw)
             else:
-                cells.append(
-                    (rest or None) if quoted is None else quoted.replace(b'""', b'"') + rest
-                )
+                text = (rest or None) if quoted is None else quoted.replace(b'""', b'"') + rest
+                cells.append(text)
                 at = cell.end()
         row = raw[start:at]
         if row.strip(b"\r\n"):

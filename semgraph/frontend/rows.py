@@ -169,9 +169,8 @@ def _time(value: Any) -> datetime:
 def _date(value: Any) -> date:
     day = _iso(value, date.fromisoformat) if isinstance(value, str) else value
     if not isinstance(day, date) or isinstance(day, datetime):
-        raise Fault(
-            f"{shown(value)} is not a date", hint='write it in ISO 8601, such as "2025-01-15"'
-        )
+        hint = 'write it in ISO 8601, such as "2025-01-15"'
+        raise Fault(f"{shown(value)} is not a date", hint=hint)
     return day
 
 

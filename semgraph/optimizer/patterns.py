@@ -189,40 +189,17 @@ _COMPARED = (
     exp.Coalesce, exp.Greatest, exp.Least, exp.Nullif, exp.Between, exp.Array, exp.ArrayOverlaps,
 )  # fmt: skip
 _LOGICAL = (exp.And, exp.Or, exp.Not)
-_OF_TEXTS = (
-    exp.Like,
-    exp.ILike,
-    exp.Lower,
-    exp.Upper,
-    exp.Trim,
-    exp.StartsWith,
-    exp.EndsWith,
-    exp.Contains,
-)
+_MATCHES = (exp.Like, exp.ILike, exp.StartsWith, exp.EndsWith, exp.Contains)
+_OF_TEXTS = (*_MATCHES, exp.Lower, exp.Upper, exp.Trim)
 _OF_ATOMS = (exp.Concat, exp.DPipe)
 _OF_ANYTHING = (
     exp.Paren, exp.Struct, exp.JSONArray, exp.ArraySort, exp.Count, exp.Min, exp.Max, exp.ArrayAgg,
     exp.Filter, exp.Where, exp.Order, exp.Ordered, exp.Distinct,
 )  # fmt: skip
-_LEAVES = (
-    exp.Column,
-    exp.Boolean,
-    exp.Null,
-    exp.Parameter,
-    exp.Placeholder,
-    exp.Star,
-    exp.Identifier,
-)
+_NAMED = (exp.Column, exp.Parameter, exp.Placeholder, exp.Star)
+_LEAVES = (*_NAMED, exp.Boolean, exp.Null, exp.Identifier)
 _REFUSED = (exp.Lambda, exp.Comprehension, exp.Window)  # names inside them are no columns
-_NOT_CONSTANT = (
-    exp.Column,
-    exp.Parameter,
-    exp.Placeholder,
-    exp.Star,
-    exp.AggFunc,
-    exp.Window,
-    exp.Lambda,
-)
+_NOT_CONSTANT = (*_NAMED, exp.AggFunc, exp.Window, exp.Lambda)
 
 
 _known: dict[tuple[Scalar, tuple[_Kind | None, ...]], bool] = {}
@@ -318,10 +295,8 @@ def _total_case(tree: exp.Case | exp.If, schema: pa.Schema) -> bool:
     """Whether a CASE never fails: its tests fit each other or are booleans, and so its values."""
     is_case = isinstance(tree, exp.Case)
     branches = tree.args["ifs"] if is_case else [tree]
-    tests, last = (
-        [branch.this for branch in branches],
-        tree.args.get("default" if is_case else "false"),
-    )
+    last = tree.args.get("default" if is_case else "false")
+    tests = [branch.this for branch in branches]
     values = [*(branch.args["true"] for branch in branches), *([] if last is None else [last])]
     if is_case and tree.this is not None:
         return _same([tree.this, *tests], schema) and _same(values, schema)

@@ -262,9 +262,8 @@ def structured(result: Result, limit: int) -> dict[str, Any]:
         name: [plain(row) for row in python_rows(result.head(name, limit))]
         for name in result.tables
     }
-    value: dict[str, Any] = json.loads(
-        json.dumps(_finite({**redacted_values(outcome), "tables": tables}), default=str)
-    )
+    text = json.dumps(_finite({**redacted_values(outcome), "tables": tables}), default=str)
+    value: dict[str, Any] = json.loads(text)
     return value
 
 
@@ -333,14 +332,12 @@ def arguments_schema(plan: LogicalPlan, hidden: Mapping[str, frozenset[str]], no
     }
     needed = [name for name in inputs if not plan.inputs[name].optional]
     presets = plan.document.get("presets") or {}
-    schema = closed(
-        {
-            **inputs,
-            **({PARAMS: _parameters(plan, note)} if plan.params else {}),
-            **({PRESET: _preset(presets, note)} if presets else {}),
-        },
-        needed,
-    )
+    arguments = dict(inputs)
+    if plan.params:
+        arguments[PARAMS] = _parameters(plan, note)
+    if presets:
+        arguments[PRESET] = _preset(presets, note)
+    schema = closed(arguments, needed)
     example = _example(plan, hidden, inputs)
     return schema | {"examples": [example]} if example else schema
 

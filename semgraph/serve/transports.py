@@ -96,9 +96,8 @@ class Address:
             host, port = text or "", ""
         host = host.removeprefix("[").removesuffix("]") or cls.host
         if port and (not port.isdecimal() or int(port) > 65535):
-            raise PlanError(
-                f'"{text}" is no address', hint="write HOST:PORT, such as 127.0.0.1:8000"
-            )
+            hint = "write HOST:PORT, such as 127.0.0.1:8000"
+            raise PlanError(f'"{text}" is no address', hint=hint)
         return cls(host, int(port) if port else cls.port, tuple(names), token)
 
     @property
@@ -128,10 +127,9 @@ class Address:
             what = f"{self.host} can be reached from other machines, and there is no token"
             raise PlanError(what, hint="set SEMGRAPH_TOKEN, or listen at 127.0.0.1")
         if not self._own and not self.names:
-            what = (
-                f"{self.host} stands for every address, so the names of this server are not known"
-            )
-            raise PlanError(what, hint="name them: --allow-host memory.example.org")
+            what = "stands for every address, so the names of this server are not known"
+            hint = "name them: --allow-host memory.example.org"
+            raise PlanError(f"{self.host} {what}", hint=hint)
 
     def url(self, port: int) -> str:
         """The address for clients."""
