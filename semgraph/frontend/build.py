@@ -287,7 +287,8 @@ class _Arguments:
                 given = {key: self.data.get(key) for key in plan_keys(self.cls)}
                 return read_prompt(value, self.scope, *map(given.get, _BESIDE["prompt"]))
             case "refs":
-                return read_refs(value, self.scope)
+                named = mapping(value, "records by name: {NAME: {of, using, shows}}")
+                return each_value(named, lambda name, ref: _read_ref(name, ref, self.scope))
             case "body":
                 name = self.values.get("name", "")
                 node, depth = self.scope.body(value, name, cast("Node", self.source))
@@ -427,12 +428,6 @@ REFS.name = "refs"
 
 
 Refs = Mapping[str, Ref]
-
-
-def read_refs(value: Any, scope: Scope) -> Refs:
-    """The records by their names in answers. Raises Faults."""
-    named = mapping(value, "records by name: {NAME: {of, using, shows}}")
-    return each_value(named, lambda name, arguments: _read_ref(name, arguments, scope))
 
 
 def _read_ref(name: str, value: Any, scope: Scope) -> Ref:

@@ -87,14 +87,6 @@ class Replacement:
 
 
 @dataclass(frozen=True)
-class Replaced:
-    """The plan that a call names and `use` replaces, and its steps."""
-
-    plan: str
-    steps: frozenset[str]
-
-
-@dataclass(frozen=True)
 class Fit:
     """The check whether a plan can replace the plan that a call names."""
 

@@ -772,10 +772,5 @@ def refuse_unknown(place: str, given: Iterable[str], known: Iterable[str]) -> No
     listed = list(known)
     for name in given:
         if name not in listed:
-            raise TypeError(unknown_argument(place, name, listed))
-
-
-def unknown_argument(place: str, name: str, known: Iterable[str]) -> str:
-    """The message about an unknown argument of a call."""
-    fault = unknown_key(place, name, known, f"{place} has no argument", "arguments")
-    return str(Problem(fault.what, there=fault.there, hint=fault.hint))
+            fault = unknown_key(place, name, listed, f"{place} has no argument", "arguments")
+            raise TypeError(str(Problem(fault.what, there=fault.there, hint=fault.hint)))

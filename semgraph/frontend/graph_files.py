@@ -129,7 +129,7 @@ GRAPH: Keys = {
     "key": Key(kinds.NAME_OF, "the property that names a node or an edge: uuid"),
     "partition": Key(kinds.NAME_OF, "the property that names its partition: group_id"),
     "common": Key(_by_name(_type, kinds.TEXT.schema), "properties of all labels"),
-    "nodes": Key(_labels(kinds.or_null(kinds.keys_schema(LABEL))), "node labels"),
+    "nodes": Key(_labels({**kinds.keys_schema(LABEL), "type": ["object", "null"]}), "node labels"),
     "edges": Key(_labels(kinds.keys_schema(EDGE)), "edge types"),
     "draw": _DRAW,
 }

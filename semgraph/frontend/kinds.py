@@ -138,11 +138,6 @@ def either(*schemas: Schema) -> Schema:
     return {"anyOf": flat}
 
 
-def or_null(schema: Schema) -> Schema:
-    """The schema, or null."""
-    return {**schema, "type": [schema["type"], "null"]}
-
-
 def by_name(values: Schema, names: Schema | None = None) -> Schema:
     """A mapping of such values, by names of a schema."""
     schema: Schema = {"type": "object", "additionalProperties": values}

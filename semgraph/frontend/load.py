@@ -31,7 +31,6 @@ from semgraph.frontend.calls import (
     CALL,
     Fit,
     Relation,
-    Replaced,
     Replacement,
     Results,
     call_inputs,
@@ -132,7 +131,7 @@ class Loader:
     def __init__(self, head: Head, caller: Loader | None = None) -> None:
         self.head = head
         self.caller = caller
-        self.replaced: dict[str, Replaced] = {}
+        self.replaced: dict[str, list[str]] = {}  # by call, the steps of the plan that it names
         self.params = head.params
         state = head.state
         own = head.folder, head.params, head.confined
@@ -285,7 +284,8 @@ class Loader:
             raise Reported
         if value in self.graph.labels:
             return self._scan(value, None)
-        if any(_is_loop(part, value) for _, part in walk_paths(self.raw)):
+        parts = walk_paths(self.raw)
+        if any(path[-2:] == ("iterate", "as") and name == value for path, name in parts):
             raise Fault(f'"{value}" stands for the last round, inside do only')
         known = [*self._rounds, *self.inputs, *self.raw, *self.graph.labels]
         raise unknown(value, known, "no relation", "relations here", value=True)
@@ -500,16 +500,14 @@ class Loader:
         for inner in self.called:
             yield from inner.plans_called()
 
-    def all_replaced(self) -> Iterator[tuple[str, Replaced]]:
+    def all_replaced(self) -> Iterator[tuple[str, list[str]]]:
         """The calls with replaced plans, and the steps of these; inside calls `caller/inner`."""
-        for step, replaced in self.replaced.items():
-            names = frozenset(name.removeprefix(self.head.prefix) for name in replaced.steps)
-            yield step, replace(replaced, steps=names)
+        for step, names in self.replaced.items():
+            yield step, [name.removeprefix(self.head.prefix) for name in names]
         for inner in self.called:
             within = inner.head.prefix.removeprefix(self.head.prefix)
-            for step, replaced in inner.all_replaced():
-                names = frozenset(within + name for name in replaced.steps)
-                yield within + step, replace(replaced, steps=names)
+            for step, names in inner.all_replaced():
+                yield within + step, [within + name for name in names]
 
     def _choose(
         self,
@@ -533,7 +531,7 @@ class Loader:
                 raise Fault(what, hint="write OUTER/INNER")
             return
         if not steps:
-            if not option and any(match_steps(name, each.steps) for each in replaced.values()):
+            if not option and any(match_steps(name, own) for own in replaced.values()):
                 return  # a step of the plan that was replaced
             last = {step: chosen for step, chosen, _ in self.head.use}
             if not option and any(
@@ -552,7 +550,11 @@ class Loader:
             nodes = list(walk(*(known[prefix + step] for step in steps)))
             raise _nothing_to_choose(steps[0], [n for n in nodes if n.step == prefix + steps[0]])
         for step in chosen:
-            _refuse_both(step, [n for n in walk(known[prefix + step]) if n.step == prefix + step])
+            own = (n for n in walk(known[prefix + step]) if n.step == prefix + step)
+            words = dict.fromkeys(node.keyword for node in own if node.swappable)
+            if Cluster.keyword in words and len(words) > 1:
+                what = f'step "{step}" has {" and ".join(words)}, and use means one'
+                raise Fault(what, hint=f"put {Cluster.keyword} in a step of its own")
         for step in chosen:
             self.choices[prefix + step] = choice.over(self.choices.get(prefix + step))
 
@@ -651,7 +653,7 @@ class Loader:
     def _replacing(self, replacement: Replacement, reference: Loader, call: _Call) -> Results:
         """The results of a plan in place of the reference; one that does not fit is reported."""
         plan, name = str(call.arguments["plan"]), call.step.removeprefix(self.head.prefix)
-        self.replaced[name] = Replaced(plan, frozenset(reference.all_steps()))
+        self.replaced[name] = [*reference.all_steps()]
         if self._asks(name):
             hint = "put the call in a step of its own"
             replacement.report(Fault(f'step "{name}" calls a plan and asks', hint=hint))
@@ -724,11 +726,6 @@ def _parameters_of(condition: Any, params: Mapping[str, Any]) -> str:
     return " and ".join(f"{name} is {canonical_json(params[name])}" for name in names) or "none"
 
 
-def _is_loop(value: Any, name: str) -> bool:
-    loop = value.get("iterate") if isinstance(value, Mapping) else None
-    return isinstance(loop, Mapping) and loop.get("as") == name
-
-
 def _nothing_to_choose(step: str, nodes: Iterable[Node]) -> Fault:
     """The fault of an entry of `use` for a step with only one implementation."""
     for node in nodes:
@@ -737,14 +734,6 @@ def _nothing_to_choose(step: str, nodes: Iterable[Node]) -> Fault:
             hint = "use replaces a partitioning algorithm, such as louvain, by another"
             return Fault(f'step "{step}": there is nothing to choose', there=there, hint=hint)
     return Fault(f'step "{step}" does not call the model: there is nothing to choose')
-
-
-def _refuse_both(step: str, nodes: Iterable[Node]) -> None:
-    """Refuse a choice for a step that both asks a model and clusters. Raises Fault."""
-    words = dict.fromkeys(node.keyword for node in nodes if node.swappable)
-    if Cluster.keyword in words and len(words) > 1:
-        hint = f"put {Cluster.keyword} in a step of its own"
-        raise Fault(f'step "{step}" has {" and ".join(words)}, and use means one', hint=hint)
 
 
 def _brought(value: Any, params: Mapping[str, Any]) -> int:

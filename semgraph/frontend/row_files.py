@@ -601,7 +601,9 @@ def _texts(
 ) -> _RowSource:
     """The source of a row for each text. Raises InputError with a hint if no column takes them."""
     column = _text_column(spec, cut, hint)
-    now = _times_of_reading(spec, cut.order if cut else ())
+    by, at = cut.order if cut else (), datetime.now(UTC)
+    times = ((name, kind.nullable) for name, kind in spec.columns if kind.name == "timestamp")
+    now = {name: at for name, nullable in times if not nullable or name in by}
     name += "".join(f", {time} {at:%Y-%m-%d %H:%M} UTC" for time, at in now.items())
     return _RowSource(name, lambda: [[{column: text, **now} for text in texts]])
 
@@ -665,13 +667,6 @@ def _text_column(spec: InputSpec, cut: Windowing | None, hint: str) -> str:
     there = f"columns that must be there: {required or 'none'}"
     what = "has no text column that has to be there" if not needed else "has several text columns"
     raise InputError(f"input {spec.name} {what}, so a bare text may be any", there=there, hint=hint)
-
-
-def _times_of_reading(spec: InputSpec, by: Sequence[str]) -> dict[str, datetime]:
-    """The time of reading a bare text, for columns that are required or order the rows."""
-    now = datetime.now(UTC)
-    times = [(name, kind.nullable) for name, kind in spec.columns if kind.name == "timestamp"]
-    return {name: now for name, nullable in times if not nullable or name in by}
 
 
 def _refuse_rows(text: str, spec: InputSpec, column: str) -> None:

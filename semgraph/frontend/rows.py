@@ -458,7 +458,8 @@ def _typed_columns(
     for name, kind in spec.columns:
         values, wrong = _column(name, kind, columns.get(name, [None] * count))
         if name == partition and kind.nullable:
-            values = _without_null(values)
+            listed = isinstance(values, list)
+            values = [v or "" for v in values] if listed else values.fill_null("")
         if name in columns and not kind.nullable:
             wrong += _nulls(name, values, bad | {fault.row for fault in wrong})
         faults += wrong
@@ -673,12 +674,6 @@ def _clean(array: Any) -> bool:
         ends = python_values(pa.array([pc.min_max(array)]))[0]
         return not any(isinstance(end, str) for end in ends.values())
     return not pa.types.is_floating(array.type) or pc.all(pc.is_finite(array)).as_py() is not False
-
-
-def _without_null(column: Any) -> Any:
-    if isinstance(column, list):
-        return ["" if value is None else value for value in column]
-    return column.fill_null("")
 
 
 def _nulls(name: str, column: Any, bad: Collection[int | None]) -> list[RowFault]:

@@ -252,12 +252,16 @@ class Node(ABC):
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the operator and everything below it, without step names and positions."""
+
+        def of_node(value: object) -> str | None:
+            return value.fingerprint if isinstance(value, Node) else None
+
         _known_below(self, "fingerprint")
         parts = [self.keyword, self.tag]
         for f in self.arguments():
             if is_unset(type(self), f.name, getattr(self, f.name)):
                 continue
-            text = self._texts.get(f.name) or canonical(getattr(self, f.name), _node_text)
+            text = self._texts.get(f.name) or canonical(getattr(self, f.name), of_node)
             parts.append(f"{f.metadata.get('tag', f.name)}={text}")
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -428,10 +432,6 @@ def under(paths: Needs, alias: str) -> Needs:
 def owner_column(rows: Node, owner: str) -> frozenset[str]:
     """The column with the partition of rows outside windows, if they have that column."""
     return frozenset({owner} if owner in rows.schema.names and not rows.windowed else ())
-
-
-def _node_text(value: object) -> str | None:
-    return value.fingerprint if isinstance(value, Node) else None
 
 
 def walk(*roots: Node) -> Iterator[Node]:

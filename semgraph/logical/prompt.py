@@ -243,10 +243,6 @@ class PromptSet:
         """The columns of the other row that any prompt reads."""
         return tuple(dict.fromkeys(f for p in self.all for f in p.other_fields))
 
-    def of_pairs(self, alias: str) -> PromptSet:
-        """The same prompts in a sem_join with `alias` as the other row."""
-        return self.each(lambda prompt: replace(prompt, alias=alias))
-
     def pick(self, value: str | None) -> Prompt | None:
         """The prompt for a value of `on`; an exact match precedes a match without case."""
         if not self.on:

@@ -329,18 +329,13 @@ class Search(StoreRead, keyword="search", rows="expand", carries=True):
         texts = frozenset(text for text, vector in self._vectors.items() if vector in self.vectors)
         ranking = frozenset(name for name, _ in RANKING)
         wanted, names = (fields | self.ranked_by | texts) - ranking, self.within.schema.names
-        return (frozenset(f for f in wanted if f.split(".")[0] in names) | self._always,)
+        always = {self.hit_key, self.graph.partition}.intersection(names)
+        return (frozenset(f for f in wanted if f.split(".")[0] in names) | always,)
 
     @property
     def _vectors(self) -> Mapping[str, str]:
         """The vectors of the label, by the text property that each embeds."""
         return self.graph.label(self.label).vectors if self.label else {}
-
-    @property
-    def _always(self) -> frozenset[str]:
-        """The columns of a step's rows that are always read: key and partition."""
-        names = self.within.schema.names if self.within is not None else []
-        return frozenset({self.hit_key, self.graph.partition} & set(names))
 
     def _end_narrowed(self, end: str, needed: frozenset[str]) -> tuple[str, ...]:
         if not getattr(self, end):

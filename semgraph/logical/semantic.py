@@ -288,7 +288,8 @@ class SemJoin(Answering, keyword="sem_join", carries=True, by_row=True):
     )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "prompt", self.prompt.of_pairs(self.alias))
+        of_pairs = self.prompt.each(lambda prompt: replace(prompt, alias=self.alias))
+        object.__setattr__(self, "prompt", of_pairs)
         super().__post_init__()
 
     fields: tuple[str, ...] | None = None
