@@ -256,9 +256,11 @@ class _Arguments:
         try:
             self.values |= self._argument(key, f)
         except Fault as fault:
-            for part in each(fault):
-                is_beside = part.path and part.path[0] in beside
-                self.faults.append(part if is_beside else part.under(key))
+            parts = (
+                part if part.path and part.path[0] in beside else part.under(key)
+                for part in each(fault)
+            )
+            self.faults.append(Faults(parts))
 
     def _argument(self, key: str, f: dataclasses.Field[Any]) -> dict[str, Any]:
         kind = f.metadata["kind"]

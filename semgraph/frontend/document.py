@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import lru_cache, wraps
+from functools import lru_cache, reduce, wraps
+from operator import getitem
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -139,26 +140,6 @@ def rests(data: Mapping[Any, Any]) -> set[Any]:
     return {key for i, (_, value) in enumerate(items) for key in rest_of(value, items[i + 1 :])}
 
 
-def _is_cut(data: Any, path: Sequence[str | int]) -> bool:
-    """Whether a comma cut the text at a path of plain data."""
-    if not path:
-        return False
-    around = data
-    try:
-        for key in path[:-1]:
-            around = around[key]
-        if isinstance(around, Mapping):
-            items = list(around.items())
-            at = list(around).index(path[-1])
-        else:
-            items = [(value, None) for value in around]
-            at = int(path[-1])
-        value = around[path[-1]]
-    except (LookupError, TypeError, ValueError):  # the value came from a parameter
-        return False
-    return bool(rest_of(value, items[at + 1 :]))
-
-
 # -- documents
 
 
@@ -192,11 +173,21 @@ class Document:
         """Whether a comma cut the text at a path. List items on separate lines are no pieces of one
         text.
         """
-        if path and isinstance(path[-1], int):
-            places = [self.values.get((*path[:-1], i)) for i in (path[-1], path[-1] + 1)]
+        if not path:
+            return False
+        *above, last = path
+        if isinstance(last, int):
+            places = [self.values.get((*above, i)) for i in (last, last + 1)]
             if None in places or len({place[0] for place in places if place}) > 1:
                 return False
-        return _is_cut(self.data, path)
+        try:
+            around: Any = reduce(getitem, above, self.data)
+            listed = isinstance(around, list)
+            items = [(value, None) for value in around] if listed else list(around.items())
+            at = int(last) if listed else list(around).index(last)
+            return bool(rest_of(around[last], items[at + 1 :]))
+        except (LookupError, TypeError, ValueError, AttributeError):  # it came from a parameter
+            return False
 
 
 def walk_paths(data: Any, path: Trail = ()) -> Iterator[tuple[Trail, Any]]:

@@ -8,6 +8,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -497,26 +498,22 @@ def result_schema(plan: LogicalPlan) -> Schema:
 
 
 def _row(node: Node) -> Schema:
-    columns = {field.name: _result_value(field.type) for field in node.schema}
+    kinds = _kinds(node).items()
+    columns = {name: {} if kind is None else _value(kind, of_result=True) for name, kind in kinds}
     return closed(columns, columns)
 
 
-def _result_value(arrow: Any) -> Schema:
-    try:
-        kind = type_of_arrow(arrow)
-    except Fault:
-        return {}
-    return _value(kind, of_result=True)
-
-
 def _columns(node: Node) -> str:
-    texts = []
+    return ", ".join(f"{name} {kind or ''}".rstrip() for name, kind in _kinds(node).items())
+
+
+def _kinds(node: Node) -> dict[str, Type | None]:
+    """The types of the columns of a result; None if plans have no such type."""
+    kinds: dict[str, Type | None] = dict.fromkeys(node.schema.names)
     for field in node.schema:
-        try:
-            texts.append(f"{field.name} {type_of_arrow(field.type)}")
-        except Fault:
-            texts.append(field.name)
-    return ", ".join(texts)
+        with suppress(Fault):
+            kinds[field.name] = type_of_arrow(field.type)
+    return kinds
 
 
 def edge_lines(tables: Mapping[str, Sequence[Mapping[str, Any]]], graph: Graph) -> Iterator[str]:
