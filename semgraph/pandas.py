@@ -234,10 +234,7 @@ class _OfGroups:
 
 class _Rows:
     """A data frame as a relation of the columns that a plan can have, and the positions of its
-    rows.
-
-    Raises:
-        InputError: Its columns have several levels.
+    rows. Raises InputError if its columns have several levels.
     """
 
     def __init__(self, source: pd.DataFrame, name: str = "rows") -> None:
@@ -339,11 +336,8 @@ class _Question:
                 raise PlanError(what, hint="name the new one otherwise")
 
     def _run(self, frame: Frame) -> Result:
-        """The result. Notes, which the command line prints, become warnings.
-
-        Raises:
-            BudgetReached: A limit of the session is reached.
-            RowError: Rows have no answer and would be missing.
+        """The result. Notes, which the command line prints, become warnings. Raises BudgetReached, or
+        RowError if rows have no answer and would be missing.
         """
         plan = session().prepare(frame, use=self.use)
         early = [str(warning) for warning in plan.warnings]

@@ -25,13 +25,9 @@ Name = Callable[[Node], str]
 
 def algebra(plan: LogicalPlan, *, expand: bool = False) -> str:
     """The plan as equations over σ π ⋈ γ μ and the semantic operators, one per step, followed by
-    the writes as ←. A called plan is one term.
+    the writes as ←. A called plan is one term or, with `expand`, equations of its own.
 
     The operators of an equation are applied from the bottom line upwards, as in f(g(x)).
-
-    Args:
-        plan: The plan.
-        expand: Whether to write the steps of called plans as equations, too.
     """
     name = _Names(plan, expand=expand)
     equations = {

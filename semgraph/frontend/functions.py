@@ -31,10 +31,8 @@ class ListedFunction(NamedTuple):
 
 @dataclass(frozen=True)
 class Functions:
-    """The functions of the shipped folder and of `folders`, by name.
-
-    Raises:
-        PlanError: A folder does not exist, or a name is taken.
+    """The functions of the shipped folder and of `folders`, by name. Raises PlanError if a folder does
+    not exist, or a name is taken.
     """
 
     folders: tuple[Path, ...] = ()

@@ -166,12 +166,8 @@ def copied(
     """Copy a plan with all files that it needs, so that the copy can be changed; or `only` some of
     these files, such as `prompts/judge_fact`.
 
-    Returns:
-        The written files. Existing files with the same content are unchanged, and so are schemas.
-
-    Raises:
-        PlanError: The plan does not exist or has no such file, or a file exists with other content.
-            Nothing was written.
+    Returns the written files. Existing files with the same content are unchanged, and so are schemas.
+    Raises PlanError, before anything is written, also if a file exists with other content.
     """
     texts: dict[Path, bytes] = {}
     _gather(plan_file(ref, functions), texts)

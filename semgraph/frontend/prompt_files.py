@@ -122,10 +122,7 @@ class Prompts:
     def read(self, value: Any, answers: Any = None, examples: Any = None) -> PromptSet:
         """The prompts that a value of a plan names: a file's name, an inline question, whose answers
         have these types, or `{on: COLUMN, VALUE: prompt, otherwise: prompt}`. All show the `examples`.
-
-        Raises:
-            Fault: The value is wrong.
-            PlanError: A prompt file has faults; its problems have positions in the file.
+        Raises Fault, or PlanError with positions in a prompt file.
         """
         prompts = self._read(value, answers)
         return prompts.each(lambda prompt: self._showing(prompt, examples, self.folder.parent))

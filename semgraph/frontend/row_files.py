@@ -121,9 +121,7 @@ def typed(cells: Any) -> Any:
 
 def read_csv(path: Path, delimiter: str = ",") -> Any:
     """The rows with all columns as text, because the plan declares types. An empty cell is NULL,
-    `""` an empty text. Returns a table, or a list of rows if some rows are unreadable.
-
-    Raises InputError.
+    `""` an empty text. A table, or a list of rows if some are unreadable. Raises InputError.
     """
     return _with_unreadable(*_delimited(path, delimiter))
 
@@ -478,11 +476,8 @@ class LoadedInput:
 
 def read_inputs(options: Sequence[str], plan: LogicalPlan) -> dict[str, LoadedInput]:
     """The inputs of options `NAME=FILE`, `NAME=-`, `NAME=-.jsonl`, `NAME=[]`, `NAME=all`,
-    `NAME=text` or `FILE.json` with an object of several inputs, by name.
-
-    Raises:
-        PlanError: An option has no name, the plan lacks the input, or an input occurs twice.
-        InputError: A file cannot be read, or its rows do not fit; with file, row and column.
+    `NAME=text` or `FILE.json` with an object of several inputs, by name. Raises PlanError for an
+    option that names no input, or one twice; InputError with file, row and column.
     """
     inputs_read: dict[str, LoadedInput] = {}
     for name, value in (_split(each, plan) for option in options for each in _each(option)):

@@ -63,11 +63,8 @@ _OPTIMIZED: WeakKeyDictionary[LogicalPlan, dict[frozenset[str], LogicalPlan]] = 
 
 def optimize(plan: LogicalPlan, observe: Observer | None = None) -> LogicalPlan:
     """The rewritten plan. `observe` is called with the name of every rule that changed the plan.
-
-    Raises:
-        PlanError: Two steps ask the same question about the same rows with different
-            implementations.
-        EngineError: A rule changed a schema, duplicated a semantic operator, or reached no fixpoint.
+    Raises PlanError as `check_choices`. Raises EngineError if a rule changed a schema, duplicated a
+    semantic operator, or reached no fixpoint.
     """
     check_choices(plan)
     roots, facts = rewrite(plan.roots, plan.answered), PlanFacts(plan.choice)
@@ -167,11 +164,7 @@ def check_choices(plan: LogicalPlan) -> None:
 
 
 def apply(rule: Rule, roots: Roots, facts: PlanFacts = NO_FACTS) -> Roots:
-    """Apply one rule until the plan's fingerprint no longer changes.
-
-    Raises:
-        EngineError: The rule is faulty; see `optimize`.
-    """
+    """Apply one rule until the plan no longer changes. Raises EngineError if the rule is faulty."""
     nodes, seen = len(nodes_of(roots)), list[_Content]()
     while True:
         changed = rule(roots, facts)

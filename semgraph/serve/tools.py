@@ -112,11 +112,8 @@ class PlanTool:
     # -- calls
 
     def call(self, arguments: Mapping[str, Any]) -> Call:
-        """A call with these arguments. They are data: none of them names a file.
-
-        Raises:
-            PlanError: An argument or its form is invalid.
-            InputError: A row has a column that the input lacks.
+        """A call with these arguments. They are data: none of them names a file. Raises PlanError, or
+        InputError for a row with a column that the input lacks.
         """
         remaining = dict(arguments)
         params, preset = remaining.pop(PARAMS, None), remaining.pop(PRESET, None)
@@ -190,11 +187,8 @@ def _require_columns(spec: InputSpec, columns: Iterable[str], rows: Iterable[Any
 
 def tools_of(names: Iterable[str], settings: Settings, group: str | None = None) -> list[PlanTool]:
     """The tools for plans by name or path. `all` means every plan that is no part of another; with
-    a group, also without plans that change the indexes of all groups.
-
-    Raises:
-        PlanError: A plan is invalid or does not exist, two have the same name, or one changes the
-            schema of the store while the server has one group.
+    a group, also without plans that change the indexes of all groups. Raises PlanError, also if two
+    have the same name, or one changes the schema of the store while the server has one group.
     """
     tools = [PlanTool(file, group) for file in _files(names, settings, group)]
     problems = [problem for tool in tools for problem in _problems(tool)]
