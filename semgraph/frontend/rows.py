@@ -20,7 +20,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from semgraph.errors import Fault, InputError, Problem, did_you_mean
+from semgraph.errors import Fault, InputError, Problem, nearest
 from semgraph.expr.functions import canonical_json
 from semgraph.expr.types import Type, python_values, type_of_arrow
 from semgraph.frontend.classes import schema_of_class
@@ -590,7 +590,7 @@ def _missing(spec: InputSpec, columns: Mapping[str, Any], source: str) -> Iterat
     absent = [name for name in declared if name not in columns]
     needed = [name for name in absent if not declared[name].nullable]
     columns_here = ", ".join(columns) or "none"
-    renames = ",".join(f"{name}={_guess(name, extra)}" for name in needed)
+    renames = ",".join(f"{name}={nearest(name, extra) or 'COLUMN'}" for name in needed)
     hint = f"rename in one go: -i {spec.name}={source or 'FILE'}:{renames}"
     for name in needed:
         what = f'needs column "{name}" ({declared[name]}); found: {columns_here}'
@@ -612,11 +612,6 @@ def _slips(spec: InputSpec, columns: Mapping[str, Any], rows: Any) -> Iterator[R
         for place, row in enumerate(rows if near else ()):
             if isinstance(row, Mapping) and name in row and near[0] not in row:
                 yield RowFault(place, name, what, f'did you mean "{near[0]}"?')
-
-
-def _guess(name: str, extra: Sequence[str]) -> str:
-    hint = did_you_mean(name, extra)
-    return hint.split('"')[1] if hint else "COLUMN"
 
 
 def _column(name: str, kind: Type, values: Any) -> tuple[Any, list[RowFault]]:
