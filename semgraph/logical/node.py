@@ -390,16 +390,15 @@ def roots_of(paths: Iterable[str]) -> frozenset[str]:
     return frozenset(path.split(".")[0] for path in paths)
 
 
-def _parts_of(value: Any) -> Iterator[Any]:
-    """The scalars and plain values of an argument."""
-    if isinstance(value, tuple):
-        for part in value:
-            yield from _parts_of(part)
-    elif dataclasses.is_dataclass(value) and not isinstance(value, (type, Node, Scalar)):
-        for f in dataclasses.fields(value):
-            yield from _parts_of(getattr(value, f.name))
-    else:
+def _scalars_in(value: Any) -> Iterator[Scalar]:
+    if isinstance(value, Scalar):
         yield value
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from _scalars_in(part)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, (type, Node)):
+        for f in dataclasses.fields(value):
+            yield from _scalars_in(getattr(value, f.name))
 
 
 def _named_by(value: Any, kind: str) -> Iterable[str]:
@@ -412,14 +411,13 @@ def _named_by(value: Any, kind: str) -> Iterable[str]:
             return (left for left, _ in value)
         case "name" | "names" | "path":
             return roots_of(filter(None, value if isinstance(value, tuple) else (value,)))
-    scalars = (part for part in _parts_of(value) if isinstance(part, Scalar))
-    return (path for scalar in scalars for path in scalar.fields)
+    return (path for scalar in _scalars_in(value) for path in scalar.fields)
 
 
 def scalars_of(node: Node) -> Iterator[Scalar]:
     """Every SQL scalar among the arguments of an operator."""
-    values = (getattr(node, f.name) for f in node.arguments())
-    return (part for value in values for part in _parts_of(value) if isinstance(part, Scalar))
+    for f in node.arguments():
+        yield from _scalars_in(getattr(node, f.name))
 
 
 def under(paths: Needs, alias: str) -> Needs:
