@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, TypeVar
 from semgraph.errors import RowError
 from semgraph.extras import install
 from semgraph.llm.base import Reply, Request
+from semgraph.logical.node import free
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 from semgraph.semantic.answers import Invalid
@@ -359,7 +360,7 @@ class Texts:
         contexts = [self.keys.context(left) for left in lefts]
         head = contexts[0] if one_context else ""
         if not one_context and any(contexts):
-            frame = {_free("context", frame): contexts} | frame
+            frame = {free("context", frame): contexts} | frame
         question_text = "".join(
             text + (names[path].capitalize() if path else "") for text, path in prompt.item.parts
         )
@@ -421,15 +422,8 @@ def _columns(paths: Sequence[str]) -> dict[str, str]:
     """A name for each column. LOTUS ignores case, so `userName` and `username` get different names."""
     names: dict[str, str] = {}
     for path in paths:
-        names[path] = _free(path, names.values())
+        names[path] = free(path, names.values())
     return names
-
-
-def _free(name: str, taken: Any) -> str:
-    capitalized = {other.capitalize() for other in taken}
-    while name.capitalize() in capitalized:
-        name += "_"
-    return name
 
 
 def invalid_verdict(text: str) -> str | None:

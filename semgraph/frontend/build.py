@@ -60,6 +60,7 @@ from semgraph.logical.node import (
     check_sort,
     check_using,
     column_scalar,
+    free,
     fresh,
     relation_fields,
     same_columns,
@@ -467,7 +468,7 @@ def with_refs(refs: Refs, values: Mapping[str, Any], step: str, origin: Position
     rows: Node = source
     collected: dict[str, str] = {}  # the column with the records of each ref
     for ref in refs.values():
-        collected[ref.name] = _free(f"_{ref.name}", rows.schema, prompt)
+        collected[ref.name] = free(f"_{ref.name}", (*rows.schema.names, *dict(answers)))
         with _naming_no_other(collected.values()), faults_at("refs", ref.name):
             _check_ref(ref, prompt, answers, source.schema)
             rows = _with_records(ref, rows, collected[ref.name], step, origin)
@@ -508,13 +509,6 @@ def _check_ref(ref: Ref, prompt: PromptSet, answers: Answers, schema: pa.Schema)
     if ref.name not in refs_of(answers):
         raise Fault(f'refs "{ref.name}" is named by no answer', hint="use group_join")
     fresh(schema, ref.name, "refs")
-
-
-def _free(name: str, schema: pa.Schema, prompt: PromptSet) -> str:
-    taken = {*schema.names, *(answer for answer, _ in prompt.first.returns)}
-    while name.lower() in {other.lower() for other in taken}:
-        name += "_"
-    return name
 
 
 def _with_records(ref: Ref, rows: Node, column: str, step: str, origin: Position | None) -> Node:

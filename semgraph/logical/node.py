@@ -519,6 +519,14 @@ def fresh(schema: pa.Schema, name: str, what: str) -> None:
         raise Fault(f'{what} "{name}" is a column already', there=there, hint="choose another name")
 
 
+def free(name: str, taken: Iterable[str]) -> str:
+    """A name like this that is none of these, even without case."""
+    folded = {other.lower() for other in taken}
+    while name.lower() in folded:
+        name += "_"
+    return name
+
+
 def struct_of(schema: pa.Schema) -> pa.DataType:
     """The type of a row, as one struct column."""
     return pa.struct(list(schema))
