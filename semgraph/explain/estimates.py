@@ -296,9 +296,7 @@ class Estimator:
         if isinstance(node, Input) or physical is None:
             return None
         known = self._known(node)
-        if known is None or not known.runs:
-            return None
-        if not node.inputs:
+        if known is None or not known.runs or not node.inputs:
             return None
         segment = isinstance(physical, SqlSegment)
         rows = self.rows(physical.inputs[0].logical if segment else node.inputs[0])
