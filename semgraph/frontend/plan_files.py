@@ -33,7 +33,7 @@ from semgraph.frontend.kinds import whole_parameter
 from semgraph.frontend.load import load_document
 from semgraph.frontend.prompt_files import front_of
 from semgraph.logical.node import walk
-from semgraph.logical.plan import Choice, LogicalPlan, match_steps
+from semgraph.logical.plan import Choice, LogicalPlan
 from semgraph.logical.prompt import Prompt
 from semgraph.logical.semantic import Semantic
 
@@ -132,7 +132,7 @@ def callers(files: Sequence[PlanFile]) -> dict[str, tuple[str, ...]]:
         if plan.windows is not None:
             windowed.add(file.name)
         for ref in _named_plans(plan):
-            with suppress(PlanError):  # of a form with errors
+            with suppress(PlanError):  # an implementation
                 called = by_path.get(find_plan(ref, (file.path.parent,))[0].resolve())
                 if called is not None and called.folder == file.folder:
                     found.setdefault(called.name, set()).add(file.name)
@@ -140,15 +140,13 @@ def callers(files: Sequence[PlanFile]) -> dict[str, tuple[str, ...]]:
 
 
 def _named_plans(plan: LogicalPlan) -> Iterator[str]:
-    """The plans that a plan calls, in any form, and those in their place, also of presets."""
-    for _, value in walk_paths(plan.document):
-        if isinstance(value, dict) and isinstance(call := value.get("call"), dict):
-            yield str(call["plan"])
+    """The plans that a plan itself calls, and the plans that its presets substitute for them."""
+    own = [call for step, call in plan.called.items() if "/" not in step]
+    yield from (call.plan for call in own)
     yield from (choice.name for choice in plan.replaced.values())
     for preset in (plan.document.get("presets") or {}).values():
-        for step, value in (preset.get("use") or {}).items():
-            if match_steps(step, plan.called):
-                yield Choice.parse(value).name
+        for value in preset.get("use", {}).values():
+            yield Choice.parse(value).name
 
 
 def is_plan(path: Path) -> bool:
@@ -234,7 +232,7 @@ def _gather(file: PlanFile, texts: dict[Path, bytes]) -> None:
     for path in beside:
         inner = path.relative_to(home) if path.is_relative_to(home) else Path(path.name)
         _take(path, inner, texts)
-    for name in _named_plans(file.plan):
+    for name in _plans_named(file):
         _gather(PlanFile(find_plan(name, (home,))[0], file.shipped, file.functions), texts)
 
 
@@ -251,6 +249,17 @@ def _take(path: Path, inner: Path, texts: dict[Path, bytes]) -> None:
             texts[place] = schema.read_bytes()
         else:
             texts[inner] = rest
+
+
+def _plans_named(file: PlanFile) -> Iterator[str]:
+    """The plans that a plan calls, in any form of its steps, and the plans that presets substitute."""
+    document = file.plan.document
+    for _, value in walk_paths(document):
+        if isinstance(value, dict) and isinstance(call := value.get("call"), dict):
+            yield str(call["plan"])
+    for preset in (None, *(document.get("presets") or ())):
+        plan = file.plan if preset is None else file.load(preset=preset)
+        yield from (choice.name for choice in plan.replaced.values())
 
 
 @dataclass(frozen=True)
