@@ -78,11 +78,8 @@ def _unused(account: Account, cost: Any) -> Return:
 
 class RunLedger:
     """The budget of a run and the limiters of its endpoints, for workers in any process. Spending
-    plus the possible cost of requests in flight never exceeds a limit. The ledger also passes on
-    the reports of workers.
-
-    Args:
-        limits: The limits of the run; each worker checks `max_seconds`.
+    plus the possible cost of requests in flight never exceeds a limit; each worker checks
+    `max_seconds` itself. The ledger also passes on the reports of workers.
     """
 
     def __init__(self, limits: RunLimits) -> None:
@@ -99,18 +96,9 @@ class RunLedger:
         asked: Sequence[tuple[Any, str]],
         left: Sequence[Return],
     ) -> int | str:
-        """Take back the returns of ended requests; then wait until the first new request is
-        admitted.
-
-        Args:
-            holder: The worker.
-            account: The account that admits the requests.
-            asked: The maximum cost of each request, and its description for errors.
-            left: As in `leave`.
-
-        Returns:
-            The number of requests that are admitted now; or the reason for refusing the first: a
-            limit, or TAKEN.
+        """Take back what a worker has `left`; then wait until the first new request is admitted.
+        Each is `asked` by its maximum cost and its description for errors. Returns the number of
+        requests that are admitted now; or the reason for refusing the first: a limit, or TAKEN.
         """
         await self.leave(holder, account, left)
         gate = self.budget if account is None else self._limiter(account)
@@ -261,13 +249,8 @@ class Line:
 
 class SharedBudget(Budget):
     """The budget of one shard. It is the budget of the run: limits and requests in flight are those
-    of all shards. `reserve` raises ShardTaken if another worker has taken over the shard.
-
-    Args:
-        ledger: The ledger of the run.
-        holder: The worker's name in the ledger.
-        limits: The limits of the run.
-        elapsed: Seconds since the run began.
+    of all shards, and the run began `elapsed` seconds ago. `reserve` raises ShardTaken if another
+    worker has taken over the shard.
     """
 
     def __init__(self, ledger: Ledger, holder: str, limits: RunLimits, elapsed: float = 0) -> None:
@@ -292,13 +275,7 @@ class SharedBudget(Budget):
 
 
 class SharedLimiter(Limiter):
-    """The limiter of an endpoint for one shard; all shards of a run share its limits.
-
-    Args:
-        ledger: The ledger of the run.
-        holder: The worker's name in the ledger.
-        rates: The limits of the endpoint.
-    """
+    """The limiter of an endpoint for one shard; all shards of a run share its limits."""
 
     def __init__(self, ledger: Ledger, holder: str, rates: Rates) -> None:
         super().__init__(rates.in_flight, rates.rpm, rates.tpm)
@@ -339,12 +316,8 @@ class WorkerLost(SemgraphError):
 
 @dataclass(frozen=True)
 class Task:
-    """One attempt to run a shard.
-
-    Args:
-        number: The number of the shard, from 0.
-        rows: Its rows, in the format that the engine's `work` reads.
-        attempt: The number of the attempt, from 1.
+    """One attempt to run a shard, both numbered: shards from 0, attempts from 1. Its rows are in
+    the format that the engine's `work` reads.
     """
 
     number: int
@@ -438,11 +411,7 @@ def _reporting(actor: Any) -> OnReport:
 
 
 class RayEngine:
-    """An engine that runs shards as Ray tasks.
-
-    Args:
-        spec: `ray` for this machine, or the address of a cluster (see `enter`).
-    """
+    """An engine that runs shards as Ray tasks, on this machine or on a cluster (see `enter`)."""
 
     def __init__(self, spec: EngineSpec) -> None:
         self.ray = imported()
@@ -645,13 +614,9 @@ _REMOVED = {
 
 @dataclass(frozen=True)
 class EngineSpec:
-    """The Ray engine of the settings.
-
-    Args:
-        address: The address of a cluster, `ray://auto` for that of this machine; "" for this
-            machine alone.
-        shards: The number of shards; None: derived from the rows and workers.
-        workers: The number of concurrent shards; None: the number of processors.
+    """The Ray engine of the settings: the address of a cluster, `ray://auto` for that of this
+    machine, "" for this machine alone. Without `shards` their number is derived from the rows and
+    workers; without `workers` it is the number of processors.
     """
 
     address: str = ""

@@ -72,14 +72,8 @@ class Division:
     @classmethod
     def of(cls, plan: LogicalPlan, sizes: Mapping[str, int]) -> Division:
         """The division of a plan: by the groups of its windows; without windows by rows, as far as
-        steps take each row separately.
-
-        Args:
-            plan: The plan.
-            sizes: The number of rows of each input.
-
-        Raises:
-            PlanError: The plan cannot run in shards.
+        steps take each row separately. `sizes` are the numbers of rows of the inputs. Raises
+        PlanError if the plan cannot run in shards.
         """
         if plan.windows is None:
             return _by_rows(plan, sizes)
@@ -288,11 +282,8 @@ def described(
 
 @dataclass
 class ShardRows:
-    """The rows of a shard.
-
-    Args:
-        number: The number of the shard, from 0.
-        file: The file of its rows, with their positions in the whole input as an additional column.
+    """The file with the rows of a shard, whose positions in the whole input are an additional
+    column.
     """
 
     number: int

@@ -49,16 +49,8 @@ Sinks = Sequence[tuple[SinkSpec, Batch]]
 
 @dataclass(frozen=True)
 class Unwritten:
-    """A row of a sink that cannot be written.
-
-    Args:
-        spec: The sink.
-        batch: The rows of the sink.
-        place: The index of the row in `batch`.
-        problem: Why the row cannot be written.
-        by_store: Whether the store refused the row. Otherwise rows of the window contradict each
-            other, or the row lacks a key.
-        by_embedder: Whether the embedder rejected a text of the row.
+    """A row of a sink that cannot be written, by its index. Either the store refuses it, or the
+    embedder rejects a text of it, or rows of the window contradict each other, or it lacks a key.
     """
 
     spec: SinkSpec

@@ -36,12 +36,7 @@ _REPORTS = 100  # the maximum number of progress reports of one operator before 
 
 
 class _Pending:
-    """Pending physical nodes, and which of them have all their inputs.
-
-    Args:
-        roots: The nodes to compute.
-        known: The computed nodes.
-    """
+    """Pending physical nodes below some roots, and which of them have all their inputs."""
 
     def __init__(self, roots: Sequence[PhysicalNode], known: Mapping[PhysicalNode, Batch]) -> None:
         self.ready: deque[PhysicalNode] = deque()
@@ -123,11 +118,8 @@ class _RaisedByProgress(BaseException):
 
 
 class _AskedRows:
-    """The progress of the rows of one semantic operator.
-
-    Args:
-        report: Called with the number of rows asked about (positive) or answered (negative).
-        rows: The number of rows.
+    """The progress of the rows of one semantic operator. `report` is called with the number of rows
+    asked about (positive) or answered (negative).
     """
 
     def __init__(self, report: Callable[[int], object], rows: int) -> None:
@@ -158,17 +150,12 @@ class Evaluation:
     """Computes the rows of physical nodes: an `ExecutionContext`.
 
     Use it as an async context manager: leaving it cancels all running tasks. Windows have a span.
+    Earlier `replies` about the same windows are reused, by request, and new ones added. No commit
+    waits for the rows of an evaluation that runs `ahead`.
 
-    Args:
-        runtime: The resources of the run.
-        known: The rows of inputs and of nodes that are already computed.
-        now: The value of `$now`.
-        windows: The windows of the rows.
-        replies: Earlier replies about the same windows, by request; new replies are added.
-        held: Whether counts and records are held back until `flush` names the input rows, or until
-            the end. If bad data in one of several windows ends the evaluation, nothing is counted
-            or recorded, because the windows are then computed one by one.
-        ahead: Whether the evaluation runs ahead: no commit waits for its rows.
+    If `held`, counts and records are held back until `flush` names the input rows, or until the
+    end. If bad data in one of several windows ends the evaluation, nothing is counted or recorded,
+    because the windows are then computed one by one.
     """
 
     def __init__(

@@ -86,13 +86,8 @@ def batches_of_inputs(
     places: Mapping[str, Sequence[int]] | None = None,
     lineage: RunLineage | None = None,
 ) -> dict[PhysicalNode, Batch]:
-    """The rows of the plan's inputs that have rows.
-
-    Args:
-        plan: The plan.
-        inputs: The rows of its inputs.
-        places: For inputs that were filtered or reordered: the original index of each row.
-        lineage: Assigns ids to the rows.
+    """The rows of the plan's inputs that have rows, with ids of the lineage. For inputs that were
+    filtered or reordered, `places` has the original index of each row.
     """
     input_batches: dict[PhysicalNode, Batch] = {}
     for node in plan.of_kind(InputTable):
@@ -669,16 +664,8 @@ def _rows_interact(nodes: Sequence[Node]) -> bool:
 
 @dataclass
 class _WaveAttempt:
-    """A computed wave. Its windows without failed rows are committed.
-
-    Args:
-        evaluation: The evaluation, which holds counts and records back.
-        windows: The computed windows.
-        lost: The failed input rows.
-        sinks: The rows to write.
-        results: The rows to return.
-        slice: What was computed ahead.
-        now: The time of the wave.
+    """A computed wave, with the failed input rows so far, the rows to write and to return, and what
+    was computed ahead. Its windows without failed rows are committed.
     """
 
     evaluation: Evaluation
@@ -785,19 +772,12 @@ def _beginning(wave: Wave) -> tuple[datetime, bool] | None:
 
 @dataclass
 class Slice:
-    """Waves, and the rows that were computed ahead for them.
+    """Waves, and the rows that were computed ahead for them, with their `$now`.
 
-    Args:
-        waves: The waves.
-        now: The value of `$now` for the nodes that run ahead.
-        rows: For each input row, the rows of the window in which it was computed.
-        replies: Replies about its windows, by request; None if they are not remembered.
-        batches: The rows of the plan's exchange.
-        firsts: The rows of the sinks with `first: true`.
-        flush: Records and counts the rows and calls of some input rows, if that waits until their
-            windows are formed.
-        uncounted: Input rows that were computed in other windows; they are counted when they are
-            recomputed.
+    `rows` has, for each input row, the rows of the window in which it was computed. `replies` about
+    its windows are None if they are not remembered. `flush` records and counts the rows and calls
+    of some input rows, if that waits until their windows are formed. Input rows that are
+    `uncounted` were computed in other windows, and are counted when they are recomputed.
     """
 
     waves: tuple[Wave, ...]
@@ -826,11 +806,8 @@ class Slice:
 
 @dataclass(frozen=True)
 class Turn:
-    """The turn of a slice to write the sinks with `first: true`: once, after the previous slice.
-
-    Args:
-        before: Set when the turn of the previous slice is over.
-        over: Set when this turn is over.
+    """The turn of a slice to write the sinks with `first: true`: once, when the turn `before` is
+    over.
     """
 
     before: asyncio.Event = field(default_factory=asyncio.Event)

@@ -21,20 +21,10 @@ _LOCK_SECONDS = 1.0  # short, because the event loop waits; runs do without lock
 
 @dataclass
 class Seen:
-    """Sums over runs, weighted so that older runs count less.
-
-    Args:
-        runs: The number of runs.
-        rows_in: Rows of the first input.
-        rows_out: Rows of the result.
-        items: Rows, pairs or groups that a model was asked about.
-        calls: The calls that a run without a journal would issue: equal questions of one run count
-            once.
-        issued: The issued calls; `seconds` covers these.
-        tokens_in: Tokens sent for `calls`.
-        tokens_out: Tokens answered.
-        dollars: The cost of `calls`; NaN if a price was unknown.
-        seconds: The duration.
+    """Sums over runs, weighted so that older runs count less. Rows in are those of the first input;
+    items are rows, pairs or groups that a model was asked about. `calls` are those that a run
+    without a journal would issue (equal questions of one run count once), with their tokens and
+    dollars (NaN if a price was unknown); `seconds` cover the `issued` ones.
     """
 
     runs: float = 0
@@ -127,13 +117,10 @@ class Observations:
 
 class ObservationFile:
     """The file of observations. It is opened for each read and write; several processes may use it.
+    Other models than `models` cost and answer differently.
 
     Only estimates depend on it, so no error of the file reaches the caller: `note` describes the
     error, or is "".
-
-    Args:
-        path: The file.
-        models: The models of interest. Other models cost and answer differently.
     """
 
     def __init__(self, path: Path, models: str = "") -> None:

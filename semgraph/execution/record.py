@@ -47,15 +47,12 @@ class _Part:
 
 
 class RunLineage:
-    """The lineage of a run's rows: their ids, and the source rows of each.
+    """The lineage of a run's rows: their ids, and the source rows of each. The rows of inputs have
+    the first ids.
 
-    Args:
-        record: The record of the run.
-        inputs: The number of rows of each input, which have the first ids.
-        places: By input, the indices of its rows in the input of a larger run; default: their
-            order.
-        skip: The number of ids of made rows that are already used.
-        ids: The ids of the rows of other inputs, made by a share of the run.
+    For a share of a larger run, `places` has by input the indices of its rows in the larger input,
+    `skip` is the number of ids of made rows that are already used, and `ids` are those of inputs
+    that another share made.
     """
 
     def __init__(
@@ -497,12 +494,7 @@ _PENDING = 200
 
 @dataclass
 class CallLog:
-    """Writes `calls.jsonl` of a run.
-
-    Args:
-        record: The record of the run.
-        texts: Whether texts may be kept.
-    """
+    """Writes `calls.jsonl` of a run; `texts`: whether texts may be kept."""
 
     record: RunRecord
     texts: bool

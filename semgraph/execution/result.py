@@ -363,12 +363,8 @@ def in_order(table: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True)
 class ResultSource:
-    """A run record, and the input rows whose results it has.
-
-    Args:
-        folder: The record.
-        left_out: Input rows of windows that were recorded but not committed.
-        only: The input rows; None: all except `left_out`.
+    """A run record, and the input rows whose results it has: `only` some, or all but those of
+    windows that were recorded and not committed.
     """
 
     folder: Path
@@ -385,12 +381,8 @@ class ResultSource:
 
 @dataclass(frozen=True)
 class RecordedRows:
-    """One result in run records: parts with the windows in commit order.
-
-    Args:
-        name: The name of the result.
-        schema: Its columns, including hidden ones.
-        sources: The record of the run, and the records of the runs that it resumed.
+    """One result, with hidden columns, in the record of the run and those of the runs that it
+    resumed: parts with the windows in commit order.
     """
 
     name: str
@@ -434,11 +426,8 @@ class RecordedRows:
 
 @dataclass(frozen=True)
 class RecordedTables(Mapping[str, pa.Table]):
-    """The results of a run by name, without hidden columns. Each is read on first access.
-
-    Args:
-        recorded: Results that derive from input rows.
-        others: All other results; they are in memory.
+    """The results of a run by name, without hidden columns. Those that derive from input rows are
+    read from the record on first access; the others are in memory.
     """
 
     recorded: Mapping[str, RecordedRows]

@@ -37,18 +37,9 @@ Clock = Callable[[str], datetime]
 
 @dataclass(frozen=True)
 class Opened:
-    """The models, embedder, store, journal and budget that a session opens for one run.
-
-    Args:
-        llm: The models by role, behind one `LLM`.
-        embedder: The embedder.
-        store: The store.
-        journal: Recorded answers, if they are kept.
-        budget: The limits of the run, and its spending.
-        now: The time of a slice or wave, by its name.
-        scoped: The same models in another scope of the journal: no answer passes from one scope to
-            another.
-        scoped_embedder: The same embedder in another scope.
+    """The models (by role, behind one `LLM`), embedder, store, journal and budget that a session
+    opens for one run. `now` is the time of a slice or wave, by its name. `scoped` gives the same
+    models in another scope of the journal: no answer passes from one scope to another.
     """
 
     llm: LLM

@@ -79,14 +79,8 @@ class Window:
 
 @dataclass(frozen=True)
 class RecordedWindow:
-    """A window to compute again.
-
-    Args:
-        partition: Its partition value.
-        rows: The ids of its input rows.
-        now: Its `$now`.
-        begun: `$now` of the steps that run ahead of it.
-        fresh: Whether the model is asked anew, in place of the journal.
+    """A window of a partition to compute again: the ids of its input rows, its `$now`, and that of
+    the steps that run ahead of it. `fresh`: the model is asked anew, in place of the journal.
     """
 
     partition: str
@@ -104,13 +98,9 @@ Wave = tuple[Window, ...]
 class Confinement:
     """The two meanings of `_p`. Rows with different values of `_p` never meet.
 
-    In steps it is the window, which separates windows that are computed together. In searches,
-    which match rows of earlier windows, it is the partition.
-
-    Args:
-        partition_of: The partition of each input row.
-        window_of: The window of each input row: the number of the window's first row, even if that
-            row failed.
+    In steps it is the window, which separates windows that are computed together: the number of its
+    first row, even if that row failed. In searches, which match rows of earlier windows, it is the
+    partition.
     """
 
     partition_of: list[int]
@@ -146,15 +136,8 @@ class Confinement:
 async def prepare(
     windowing: Windowing, table: pa.Table, places: Sequence[int] | None = None
 ) -> InputRows:
-    """Fill keys and partitions, and number the rows.
-
-    Args:
-        windowing: The windowing.
-        table: The rows.
-        places: The `position` of each row if they are a part of an input; ascending.
-
-    Raises:
-        InputError: Two rows have the same key.
+    """Fill keys and partitions, and number the rows; `places` are their positions if they are a
+    part of an input, ascending. Raises InputError if two rows have the same key.
     """
     names = [n for n in table.column_names if n not in {POSITION, TURN}]
     partition, key = quote(windowing.partition), quote(windowing.key or _NAME)

@@ -24,17 +24,9 @@ _LEAST, _GREATEST = 1e-100, 1e100  # sums and products of such weights are exact
 def clusters(
     node: Cluster, edges: pa.Table, nodes: pa.Table, algorithm: Algorithm | None
 ) -> pa.Table:
-    """Each row of `nodes` with its cluster; groups of `by`, and partitions, never mix.
-
-    Args:
-        node: The operator.
-        edges: Its edges.
-        nodes: Its nodes.
-        algorithm: The partitioning algorithm; None for an exact algorithm.
-
-    Raises:
-        DataError: The edges are no forest, a weight or vector is missing, or the algorithm cannot
-            cluster these keys.
+    """Each row of `nodes` with its cluster; groups of `by`, and partitions, never mix. Without a
+    partitioning algorithm, an exact one of the engine is used. Raises DataError if the edges are no
+    forest, a weight or vector is missing, or the algorithm cannot cluster these keys.
     """
     scope = _scope(node, edges, nodes)
     keys = _names(nodes, node.key)
@@ -106,13 +98,8 @@ def _edges_by_scope(
 def rows_within(
     node: Cluster, edges: pa.Table, clustered: pa.Table
 ) -> tuple[list[int], list[list[int]]]:
-    """The cluster number of each row, and the source rows of each cluster: the edges within it;
-    without edges, its members.
-
-    Args:
-        node: The operator.
-        edges: Its edges.
-        clustered: Its result.
+    """The cluster number of each row of a result, and the source rows of each cluster: the edges
+    within it; without edges, its members.
     """
     scope = _scope(node, edges, clustered)
     places = _scopes(clustered, scope)

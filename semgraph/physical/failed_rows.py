@@ -22,17 +22,8 @@ from semgraph.semantic.ask import Failure, failures
 async def required(
     node: Require, rows: Batch, now: datetime | None, *, windows: bool
 ) -> tuple[Batch, tuple[Failure, ...]]:
-    """The rows that meet a requirement, and a failure for each other row.
-
-    Args:
-        node: The requirement.
-        rows: The rows.
-        now: The value of `$now`.
-        windows: Whether the plan cuts windows.
-
-    Raises:
-        InputError: The plan cuts windows, a row outside of them violates the requirement, and that
-            ends the run.
+    """The rows that meet a requirement, and a failure for each other row. Raises InputError if the
+    plan cuts `windows`, a row outside of them violates the requirement, and that ends the run.
     """
     holds = (await column_of(node.where, node.input, rows, now, pa.bool_())).column("x")
     wrong = [place for place, value in enumerate(holds) if not value]
@@ -55,15 +46,7 @@ async def without_faulty(
     segment: Segment, inputs: Sequence[Batch], now: datetime, error: DataError
 ) -> tuple[list[Batch], list[Failure]]:
     """The inputs of a failed statement without the faulty input rows, and the failures of these.
-
-    Args:
-        segment: The statement.
-        inputs: The rows of its inputs.
-        now: The value of `$now`.
-        error: The error of the statement.
-
-    Raises:
-        DataError: `error`, if removing input rows does not help.
+    Raises the statement's error if removing input rows does not help.
     """
     if isinstance(error.__cause__, duckdb.InterruptException):
         raise error  # the statement timed out

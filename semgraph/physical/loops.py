@@ -28,11 +28,8 @@ Group = tuple[Hashable, ...]  # the window of a group, None without windows, and
 
 @dataclass(frozen=True, eq=False)
 class RoundTable(PhysicalNode):
-    """The rows of the last round, which the loop provides.
-
-    Args:
-        loop: The loop. If several loops share this node, it is the last one: its rounds are
-            observed.
+    """The rows of the last round, which the loop provides. If several loops share this node, its
+    rounds are observed as those of the last one.
     """
 
     loop: Iterate
@@ -48,11 +45,8 @@ class RoundTable(PhysicalNode):
 
 @dataclass(frozen=True, eq=False)
 class IterateRows(PhysicalNode):
-    """A loop. Its inputs are the rows of round 0, then the loop-invariant inputs of the rounds.
-
-    Args:
-        body: Computes the next round.
-        rounds: The nodes of the body that are replaced by the last round.
+    """A loop. Its inputs are the rows of round 0, then the loop-invariant inputs of the rounds. The
+    body computes the next round, in which the last one replaces the nodes in `rounds`.
     """
 
     logical: Iterate
@@ -101,12 +95,7 @@ class IterateRows(PhysicalNode):
 
 
 class _Rounds:
-    """The groups of a loop, and their rounds so far.
-
-    Args:
-        node: The loop.
-        rows: Its input, which is round 0.
-    """
+    """The groups of a loop, and their rounds so far. `rows` are its input, which is round 0."""
 
     def __init__(self, node: IterateRows, rows: Batch) -> None:
         self.node, self.logical, self._above = node, node.logical, rows

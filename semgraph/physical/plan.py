@@ -115,11 +115,8 @@ class ExecutionContext(Protocol):
     async def again(
         self, node: PhysicalNode, known: Mapping[PhysicalNode, Batch]
     ) -> tuple[Batch, set[int]]:
-        """The rows of a node in a round, and the input rows that failed in it.
-
-        Args:
-            node: The node.
-            known: The rows of the previous round, and the loop-invariant rows.
+        """The rows of a node in a round, and the input rows that failed in it. Known are the rows
+        of the previous round, and the loop-invariant rows.
         """
 
     def ended(self, loop: Iterate, groups: Sequence[GroupEnd]) -> None:
@@ -131,24 +128,14 @@ class ExecutionContext(Protocol):
     async def ask(
         self, node: AskModel, inputs: Sequence[Batch], known: dict[object, pa.Table] | None = None
     ) -> Answered:
-        """Run a semantic operator over its inputs.
-
-        Args:
-            node: The operator.
-            inputs: Its rows.
-            known: Answers to earlier chunks of the same relation; the new answers are added. None:
-                the inputs are no chunks.
+        """Run a semantic operator over its inputs. If they are chunks of a relation, `known` has
+        the answers to earlier ones, and the new answers are added.
         """
 
 
 @dataclass(frozen=True, eq=False)
 class PhysicalNode(ABC):
-    """Computes the rows of a logical node from the rows of its inputs.
-
-    Args:
-        logical: The logical node.
-        inputs: The physical nodes that it reads.
-    """
+    """Computes the rows of a logical node from the rows of its inputs."""
 
     reported: ClassVar[bool] = True  # whether its rows are counted and recorded
 
@@ -325,23 +312,17 @@ class SqlSegment(PhysicalNode):
 
 @dataclass(frozen=True, eq=False)
 class SearchGroup:
-    """Searches over the same rows and label that share one round trip.
-
-    Args:
-        specs: The searches.
-        queries: Their store queries, if another group of the plan has equal queries for other rows.
-            These groups share hits: equal values are searched once.
+    """Searches over the same rows and label that share one round trip. `queries` are their store
+    queries, if another group of the plan has equal ones for other rows: these groups share hits, so
+    that equal values are searched once.
     """
 
     specs: tuple[SearchSpec, ...]
     queries: tuple[SearchQuery, ...] = ()
 
     async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> list[Batch]:
-        """The rows of each search.
-
-        Args:
-            inputs: The rows that search, then for each search over a step the rows of that step.
-            evaluation: The evaluation that runs it.
+        """The rows of each search. The inputs are the rows that search, then for each search over a
+        step the rows of that step.
         """
         step = self.specs[0].node.step
         search: Searching = evaluation.store(step).search
@@ -410,11 +391,7 @@ class StoreScan(PhysicalNode):
 
 @dataclass(frozen=True, eq=False)
 class ClusterRows(PhysicalNode):
-    """Rows with their cluster.
-
-    Args:
-        algorithm: The partitioning algorithm; None: an exact algorithm of the engine.
-    """
+    """Rows with their cluster, by a partitioning algorithm, or by an exact one of the engine."""
 
     logical: Cluster
     algorithm: Algorithm | None
@@ -491,11 +468,8 @@ class EmbedTexts(PhysicalNode):
 
 @dataclass(frozen=True, eq=False)
 class AskModel(PhysicalNode):
-    """A semantic operator with its implementation.
-
-    Args:
-        implementation: The implementation that answers.
-        choice: The name and parameters of the implementation, as in plans.
+    """A semantic operator with the implementation that answers, and its name and parameters as in
+    plans.
     """
 
     logical: Semantic
@@ -513,10 +487,8 @@ class AskModel(PhysicalNode):
 
 @dataclass(frozen=True, eq=False)
 class EarlyStop(PhysicalNode):
-    """Semantic operators that process rows in chunks until enough rows pass.
-
-    Args:
-        chain: The operators, the lowest first; each operator reads its predecessor.
+    """Semantic operators that process rows in chunks until enough rows pass. The lowest is first in
+    the chain; each reads its predecessor.
     """
 
     chain: tuple[AskModel, ...]

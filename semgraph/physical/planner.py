@@ -64,14 +64,7 @@ _OPERATORS: dict[type[Node], Callable[[Any, tuple[tree.PhysicalNode, ...]], tree
 
 
 class _TreeBuilder:
-    """Makes the physical nodes of a plan, in topological order: inputs first.
-
-    Args:
-        layout: The materialised nodes.
-        nodes: All logical nodes.
-        store: The store, for its searches.
-        chosen: The implementations of nodes.
-    """
+    """Makes the physical nodes of a plan, in topological order: inputs first."""
 
     def __init__(
         self, layout: _Layout, nodes: Sequence[Node], store: Store, chosen: Chosen
@@ -174,16 +167,9 @@ def _outside(
 
 @dataclass(frozen=True)
 class _Layout:
-    """The part of a physical plan that depends on the logical plan alone.
-
-    It holds nodes, not the plan.
-
-    Args:
-        segments: The statements of relational nodes.
-        sinks: Each sink with the relation that it writes.
-        after_writes: As in `PhysicalPlan`.
-        buffered: The logical nodes of `PhysicalPlan.buffered`.
-        run_wide: The logical nodes of `PhysicalPlan.run_wide`.
+    """The part of a physical plan that depends on the logical plan alone: statements, each sink
+    with the relation that it writes, and logical nodes for the fields of `PhysicalPlan`. It does
+    not hold the plan.
     """
 
     segments: Mapping[Node, Segment]

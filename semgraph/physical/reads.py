@@ -35,14 +35,8 @@ def is_pushed(
     labels: Mapping[str, Label],
     rows: pa.Schema | None = None,
 ) -> bool:
-    """Whether a store decides a conjunct.
-
-    Args:
-        store: The store.
-        part: The conjunct.
-        alias: The name of the hit in it, as in `Store.takes`.
-        labels: The labels that define the properties, by the names in the conjunct.
-        rows: The schema of the rows that ask.
+    """Whether a store decides a conjunct. `labels` define the properties, by the names in the
+    conjunct; `rows` is the schema of the rows that ask.
     """
 
     def type_of(prop: Prop) -> Type | None:
@@ -68,14 +62,9 @@ async def run_scan(
     store: StoreReads,
     now: datetime | None,
 ) -> pa.Table:
-    """The rows of a label in the schema of the node; one round trip.
-
-    Args:
-        node: The operator.
-        windows: The partitions to read, each with the windows that see its rows: `_p` and `_m`;
-            None: all rows, once.
-        store: The store. Conjuncts that it does not take are evaluated here.
-        now: The value of `$now`.
+    """The rows of a label in the schema of the node; one round trip. `windows` are the partitions
+    to read, each with the windows that see its rows (`_p` and `_m`); None: all rows, once.
+    Conjuncts that the store does not take are evaluated here.
     """
     taken = scanned_where(node, store)
     # The store applies the limit if it evaluates all conjuncts, but not over several partitions.

@@ -85,14 +85,11 @@ _INNER = re.compile(r'column "_[xy](\d+)_(\d+)" of the rows')
 
 
 class StoreQueries:
-    """The searches of one round trip, over the same rows and label.
+    """The searches of one round trip, over the same rows, by number; those without a label do not
+    query the store.
 
     A search that sees all partitions for some rows and listed partitions for others becomes two
     queries. In each query the rows of the other query have no value to search for.
-
-    Args:
-        searches: The searches by number; searches without a label do not query the store.
-        left: The rows.
     """
 
     def __init__(self, searches: Sequence[SearchInput], left: Batch) -> None:
@@ -154,14 +151,8 @@ class StoreQueries:
 
 
 def hidden_hits(search: SearchInput, hits: Batch, result: Batch, of: Sequence[int], k: int) -> bool:
-    """Whether stored hits beyond the k-th might belong to the best.
-
-    Args:
-        search: The search.
-        hits: The hits of the store: `k` for each row and method, or all.
-        result: The result.
-        of: The row to which each result row belongs.
-        k: The number of requested hits.
+    """Whether stored hits beyond the k-th might belong to the best. The store was asked for `k`
+    hits of each row and method; `of` has the row to which each result row belongs.
     """
     node, within = search.spec.node, search.within
     if within is None or search.spec.unlimited or not hits.num_rows:
@@ -290,14 +281,9 @@ async def by_statement(
     *,
     with_step: bool,
 ) -> tuple[Batch, list[int]]:
-    """The result by the statement, and for each result row the row to which it belongs.
-
-    Args:
-        search: The search and its rows.
-        hits: The hits of the store; None: it was not queried.
-        embed: Embeds the texts of the step.
-        now: The value of `$now`.
-        with_step: Whether rows of the step may be hits or replace stored hits.
+    """The result by the statement, and for each result row the row to which it belongs. Hits are
+    None if the store was not queried; `with_step`: rows of the step may be hits or replace stored
+    hits.
     """
     spec = search.spec
     tables = {LEFT: search.left.table}

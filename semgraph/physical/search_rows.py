@@ -70,12 +70,9 @@ class _Result(NamedTuple):
 
 @dataclass(frozen=True)
 class _Functions:
-    """The conditions and the order of a search, as functions of rows.
-
-    Args:
-        where: The condition on rows of the step; None: no condition.
-        residual: The condition on stored hits that the store does not evaluate.
-        terms: The terms that order hits, each with whether it descends.
+    """The condition on rows of the step (None: no condition), the conditions on stored hits that
+    the store does not evaluate, and the terms that order hits, each with whether it descends, as
+    functions of rows.
     """
 
     where: RowFunction | None
@@ -127,13 +124,7 @@ def _equal_kinds(spec: SearchSpec) -> Iterator[pa.DataType]:
 
 
 class RowSearch:
-    """One search over few rows.
-
-    Args:
-        search: The search and its rows.
-        hits: The hits of the store; None: it was not queried.
-        now: The value of `$now`.
-    """
+    """One search over few rows. The hits are those of the store; None: it was not queried."""
 
     def __init__(self, search: SearchInput, hits: Batch | None, now: datetime | None) -> None:
         self.search, self.spec, self.node = search, search.spec, search.spec.node
@@ -154,10 +145,7 @@ class RowSearch:
 
     async def result(self, vectors_of: VectorsOf) -> tuple[Batch, list[int]] | None:
         """The result, and for each result row the row to which it belongs; None if the statement
-        must compute it.
-
-        Args:
-            vectors_of: Returns vectors; called only if rows of the step may be hits.
+        must compute it. Vectors are asked for only if rows of the step may be hits.
         """
         pairs, functions = self.pairs, self.functions
         few = self.left.num_rows + self.stored <= executors().few

@@ -108,18 +108,13 @@ def _folded(tree: exp.Expr) -> exp.Expr:
 
 @dataclass(frozen=True)
 class SearchSpec:
-    """A search, compiled for a store.
+    """A search, compiled for a store, which evaluates the conjuncts `taken`. DuckDB evaluates the
+    `residual` ones on its hits, which are then fetched without a limit, as they are if `order` has
+    terms that are no properties.
 
-    Args:
-        node: The operator.
-        taken: The conjuncts that the store evaluates.
-        residual: The conjuncts that DuckDB evaluates on the store's hits. Hits are then fetched
-            without a limit, and also if `order` has terms that are no properties.
-        with_step: Whether there are rows of the step to search.
-        listed: Whether the statement receives the pairs of row and step row to rank.
-        nearest: A description of how exact the store's nearest search is.
-        more: Further properties that the store returns because an equal search of the plan reads
-            them.
+    `with_step`: there are rows of the step to search; `listed`: the statement receives the pairs of
+    row and step row to rank. `more` are further properties that the store returns because an equal
+    search of the plan reads them.
     """
 
     node: Search
@@ -251,14 +246,9 @@ def _plain_term(scalar: Scalar, node: Search) -> bool:
 
 @dataclass(frozen=True)
 class SearchInput:
-    """A search and its rows.
-
-    Args:
-        spec: The search.
-        left: The rows.
-        within: The rows of the searched step; None: no step is searched.
-        values: The values that each method compares with hits: for each row a value, words or a
-            vector.
+    """A search and its rows: those that search, those of the searched step (None: no step is
+    searched), and the values that each method compares with hits: for each row a value, words or a
+    vector.
     """
 
     spec: SearchSpec

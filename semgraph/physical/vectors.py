@@ -25,12 +25,7 @@ _SHOWN = 60  # the characters of a text that an error quotes
 
 
 class NoVectors(DataError):
-    """Rows lack a vector that they need.
-
-    Args:
-        rows: A batch.
-        errors: Why rows of it have no vector, by their indices.
-    """
+    """Rows of a batch lack a vector that they need; `errors` has the reasons, by their indices."""
 
     def __init__(self, rows: Batch, errors: Mapping[int, str]) -> None:
         self.rows, self.errors = rows, errors
@@ -54,19 +49,11 @@ def partitions_of(batch: Batch, column: str) -> Sequence[Partition]:
 async def vectors_of(
     rows: Batch, name: str, texts: Sequence[str | None], embed: EmbedTextsOf, owner: str
 ) -> pa.Array:  # type: ignore[type-arg]
-    """Vectors of texts. Each distinct text of a partition is embedded once; None gives NULL.
+    """Vectors of texts. Each distinct text of a partition is embedded once; None gives NULL. The
+    column `owner` names the partition of a row. Raises NoVectors if the embedder rejects some of
+    the texts.
 
     If there is no text at all, the length of vectors is unknown, and the vectors have one element.
-
-    Args:
-        rows: The rows of the texts.
-        name: The name of the vectors, for errors.
-        texts: A text for each row.
-        embed: Embeds texts of a partition.
-        owner: The column that names the partition of a row.
-
-    Raises:
-        NoVectors: The embedder rejects some of the texts.
     """
     of = partitions_of(rows, owner)
     places: dict[tuple[Partition, str], int] = {}

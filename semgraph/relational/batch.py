@@ -55,18 +55,12 @@ def runtime_schema(node: Node) -> pa.Schema:
 
 
 class Batch:
-    """The rows of one relation, in order, with their hidden columns.
+    """The rows of one relation, in order, with their hidden columns. The ordinal is no column: it
+    is the index of a row.
 
     A batch holds a list of tuples, an Arrow table, or both. Each is made from the other once, when
-    it is needed. Rows are immutable.
-
-    Args:
-        schema: The columns, including hidden ones. The ordinal is no column: it is the index of a
-            row.
-        rows: The rows as tuples.
-        table: The rows as a table.
-        ids: A number for each row, unique in the run; None if no lineage is recorded.
-        sources: For each row the ids of its source rows; None without ids.
+    it is needed. Rows are immutable. With lineage, each row has an id, unique in the run, and the
+    ids of its source rows.
     """
 
     __slots__ = ("_none", "_places", "_rows", "_table", "ids", "num_rows", "schema", "sources")
@@ -170,11 +164,8 @@ class Batch:
         return None
 
     def of_input_rows(self, rows: Collection[int] | None, *, shared: bool = False) -> Batch:
-        """The rows that derive from some input rows; all rows if the batch derives from none.
-
-        Args:
-            rows: Numbers of input rows; None: all.
-            shared: Whether to include rows that derive from no single input row.
+        """The rows that derive from some input rows (None: from any), and with `shared` those that
+        derive from no single one; all rows if the batch derives from none.
         """
         if rows is None or not self.has_input_rows:
             return self
@@ -277,10 +268,8 @@ class Batch:
         return Batch(schema, rows, None, self.ids, self.sources)
 
     def confined(self, partition_of: Sequence[int]) -> Batch:
-        """The same rows, with the partition of their input row.
-
-        Args:
-            partition_of: The partition of each input row, by the row's number.
+        """The same rows, with the partition of their input row, which `partition_of` has by its
+        number.
         """
         if not self.has_input_rows:
             return self

@@ -31,11 +31,7 @@ _TOO_DEEP = "an expression of hundreds of operands"
 
 
 class RowFunction:
-    """The rows of a segment, as a function of the rows of its inputs.
-
-    Args:
-        source: The generated code, a function `rows(now, in0, in1, ...)`.
-    """
+    """The rows of a segment, as a function of the rows of its inputs; its source is generated."""
 
     def __init__(self, source: str) -> None:
         self.source = source
@@ -58,12 +54,8 @@ class RowFunction:
 def compile_rows(
     root: Node, inputs: Sequence[Node], *, traced: bool = False
 ) -> RowFunction | Unsupported:
-    """The function of a segment, or why there is none.
-
-    Args:
-        root: The node whose rows it computes.
-        inputs: The nodes that it reads, in the order of the function's arguments.
-        traced: Whether each row ends with a tuple: the ids of its source rows.
+    """The function of a segment that computes `root`, with one argument for each of `inputs`; or
+    why there is none. If traced, each row ends with a tuple: the ids of its source rows.
     """
     try:
         return RowFunction(_Generator(inputs, traced).function(root))

@@ -56,11 +56,8 @@ _MANY = 50 * _LARGE  # above this number of pairs it runs in the DuckDB process,
 
 @dataclass(frozen=True)
 class Deadline:
-    """The time limit of a statement outside of the event loop's thread.
-
-    Args:
-        seconds: Returns the remaining seconds; None: no limit.
-        passed: Returns the error for an exceeded limit.
+    """The time limit of a statement outside of the event loop's thread: the remaining seconds
+    (None: no limit), and the error when they have passed.
     """
 
     seconds: Callable[[], float | None] = lambda: None
@@ -73,12 +70,7 @@ DEADLINE: ContextVar[Deadline] = ContextVar("deadline", default=Deadline())  # n
 @dataclass(frozen=True)
 class Segment:
     """One statement: SQL over tables named by `inputs` that returns the rows of `root`, in order.
-
-    Args:
-        root: The node whose rows it computes.
-        inputs: The nodes that it reads, by the name of their table.
-        sql: The statement.
-        traced: Whether it also computes the source rows of each row.
+    If traced, it also computes the source rows of each row.
     """
 
     root: Node
@@ -198,11 +190,9 @@ def compile_segment(
 
 
 class Executors(NamedTuple):
-    """The choice of executors for segments and searches.
-
-    Args:
-        few: The number of rows up to which generated Python computes them, if it supports them.
-        both: Whether DuckDB also computes these, and both results must agree.
+    """The choice of executors for segments and searches. Up to `few` rows, generated Python
+    computes them, if it supports them. `both`: DuckDB also computes these, and both results must
+    agree.
     """
 
     few: float
@@ -262,18 +252,9 @@ async def run_traced(
     now: datetime | None,
     number: Callable[[Batch], Batch],
 ) -> Batch:
-    """The rows of a segment with their sources, as `run_segment` computes them.
-
-    Args:
-        segment: The segment, not traced.
-        inputs: The rows of its inputs, with ids.
-        now: The value of `$now`.
-        number: Assigns ids to the rows of a piece, and records their sources. Called for each piece
-            except the last.
-
-    Raises:
-        DataError: An expression fails on a row.
-        EngineError: The executors differ.
+    """The rows of a segment with their sources, as `run_segment` computes them. The inputs have
+    ids; `number` assigns ids to the rows of each piece but the last, and records their sources.
+    Raises as `run_segment`.
     """
     batches = {node: batch for (_, node), batch in zip(segment.inputs, inputs, strict=True)}
     *inner, last = segment.pieces
@@ -368,20 +349,12 @@ async def execute(
     pairs: int | None = None,
 ) -> pa.Table:
     """Run one statement over Arrow tables and cast its rows to the canonical types of `schema`.
+    Raises DataError if an expression fails on a row, or the deadline has passed.
 
     Small statements run in the event loop's thread, because switching threads costs more than they
     do. Statements with user functions never do, because these may be slow. A statement in another
-    thread is interrupted when the task is cancelled or the deadline has passed.
-
-    Args:
-        sql: The statement.
-        tables: Its tables, by name.
-        schema: The schema of its rows.
-        now: The value of `$now`.
-        pairs: The maximum number of row pairs that it compares; None: the pairs of all tables.
-
-    Raises:
-        DataError: An expression fails on a row, or the deadline has passed.
+    thread is interrupted when the task is cancelled or the deadline has passed. `pairs` is the
+    maximum number of row pairs that it compares; None: the pairs of all tables.
     """
     numbered = {name: Batch.of_table(table).with_ordinal() for name, table in tables.items()}
     sizes = [table.num_rows for table in tables.values()]
@@ -417,14 +390,8 @@ async def execute(
 
 async def apart(run: Callable[[], T], stop: Callable[[], object] = lambda: None) -> T:
     """The result of slow work, run in a daemon thread: user functions cannot be interrupted, and
-    the process does not wait for them at its end.
-
-    Args:
-        run: Computes the result.
-        stop: Called when the result is no longer needed.
-
-    Raises:
-        duckdb.InterruptException: The deadline has passed. `DEADLINE` may define another error.
+    the process does not wait for them at its end. `stop` is called when the result is no longer
+    needed. Raises what `DEADLINE` defines once it has passed.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -473,12 +440,8 @@ def _end(thread: threading.Thread, stop: Callable[[], object]) -> None:
 
 @lru_cache(maxsize=512)
 def column_segment(scalar: Scalar, source: Node, kind: pa.DataType | None = None) -> Segment:
-    """The segment that computes one column, `x`.
-
-    Args:
-        scalar: The column.
-        source: The rows that it reads.
-        kind: The type of the column; None: the type of the scalar. Raises Fault.
+    """The segment that computes one column, `x`, of a type (None: that of the scalar). Raises
+    Fault.
     """
     if kind is not None and type_of(scalar, source.schema) != kind:
         cast = exp.Cast(this=scalar.ast, to=exp.DataType.build(sql_type(kind), dialect="duckdb"))
@@ -513,11 +476,8 @@ def plan_segments(roots: Sequence[Node]) -> dict[Node, str]:
 
 
 def _ends_of_segments(order: Sequence[Node], fixed: set[Node]) -> set[Node]:
-    """The nodes at which segments end: fixed nodes, and nodes that two segments would compute.
-
-    Args:
-        order: The nodes in topological order: inputs first.
-        fixed: The nodes that always end a segment.
+    """The nodes at which segments end: those that are `fixed`, and those that two segments would
+    compute. `order` is topological: inputs first.
     """
     ends = set(fixed)
     owners: dict[Node, set[Node]] = {}

@@ -39,12 +39,8 @@ Name = Callable[[Node], str]  # the name of the relation that holds the rows of 
 
 
 class InputRelations:
-    """The relations that operators read, with their hidden columns.
-
-    Args:
-        names: The name of each node's relation.
-        traced: Whether relations have the hidden column `LINEAGE`: for each row the list of ids of
-            its source rows.
+    """The names of the relations that operators read, with their hidden columns. If traced, these
+    include `LINEAGE`: for each row the list of ids of its source rows.
     """
 
     def __init__(self, names: Mapping[Node, str], traced: bool = False) -> None:

@@ -250,13 +250,9 @@ class History:
 
 @dataclass(frozen=True)
 class NewContent:
-    """New content for what one plan committed in some partitions, written in one transaction.
-
-    Args:
-        batch: The writes.
-        plan: Name of the plan. All of its markers in these partitions are deleted.
-        heads: By partition, the head that must still be there, and the new one.
-        markers: The new markers, in the order of windows; their `before` and `head` do not count.
+    """New content for what one plan committed in some partitions, written in one transaction: all
+    of the plan's markers there are deleted. `heads` has, by partition, the head that must still be
+    there and the new one; `before` and `head` of the new `markers` do not count.
     """
 
     batch: WriteBatch
@@ -374,13 +370,8 @@ class StoreReads(Protocol):
         limit: int | None = None,
     ) -> pa.Table:
         """The rows of a label: key, partition, ends of an edge, and some properties, sorted by key.
-
-        Args:
-            label: The label.
-            properties: The properties to return.
-            partitions: The partitions to read; None: all.
-            where: Conjuncts that all rows satisfy; they name properties without an alias.
-            limit: Maximum number of returned rows, over all partitions.
+        `partitions` are those to read (None: all); `where` names properties without an alias;
+        `limit` is over all partitions.
         """
         ...
 
@@ -423,18 +414,12 @@ class Store(StoreReads, Protocol):
     async def states(
         self, plan: str, rows: Mapping[str, Sequence[str]]
     ) -> Mapping[str, PartitionState]:
-        """The heads of some partitions, and the valid commit markers of some of their input rows.
+        """The heads of some partitions, and the valid commit markers of some of their input rows,
+        which may repeat and may be unknown. Each requested partition has a state.
 
         It reads only the requested markers, however many a partition has. A commit between the two
         reads is never missed: the head is read first, or at the same time. One round trip, or one
         per piece of many rows.
-
-        Args:
-            plan: Name of the plan.
-            rows: Ids of input rows, by partition; they may repeat, and may be unknown.
-
-        Returns:
-            A state for each requested partition.
         """
         ...
 
@@ -536,21 +521,11 @@ class Migratable(Protocol):
 
     async def migrate(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
         """Create all missing parts, whoever created the store, and fill in derived text properties.
+        With `drop`, the indexes with names of the graph are dropped first and recreated.
 
         Nothing created by another program is dropped or changed; duplicate keys are reported and
-        kept.
-
-        Args:
-            graph: The graph that the store must serve.
-            dimensions: Length of its vectors; None: unknown.
-            drop: First drop the indexes with names of the graph, so that they are recreated.
-
-        Returns:
-            The created, dropped and filled-in parts, the parts that could not be created, and the
-            number of rows that lack vectors; for the user.
-
-        Raises:
-            StoreUnavailable: The store does not answer, or the user may not write.
+        kept. Returns the created, dropped and filled-in parts, the parts that could not be created,
+        and the number of rows that lack vectors; for the user. Raises StoreUnavailable.
         """
         ...
 
@@ -611,14 +586,10 @@ _ONLY = "_only"  # reserved: no column of a plan starts with it
 
 
 class ConfinedStore:
-    """A store over the rows of one partition. See `Store` for the contract of each method; a method
-    that names another partition to write raises PlanError.
+    """A store over the rows of one partition; the owner of the store closes it. See `Store` for the
+    contract of each method; a method that names another partition to write raises PlanError.
 
     `statistics` counts the rows of all partitions, because stores keep no counts by partition.
-
-    Args:
-        store: The store; its owner closes it.
-        partition: The partition.
     """
 
     def __init__(self, store: Store, partition: str) -> None:

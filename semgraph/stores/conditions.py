@@ -111,12 +111,9 @@ _COMPARISONS: dict[type[exp.Expr], Op] = {
 
 
 def read(expr: Scalar, alias: Alias) -> Term | None:
-    """Read a conjunct as a term; None if stores cannot evaluate it.
-
-    Args:
-        expr: The conjunct.
-        alias: One name, or several; None: every `a.b` is a variable and a property; "": every name
-            without an alias is a property.
+    """Read a conjunct as a term; None if stores cannot evaluate it. The alias is one name, or
+    several; None: every `a.b` is a variable and a property; "": every name without an alias is a
+    property.
     """
     return _read(expr.sql, alias)
 
@@ -291,13 +288,8 @@ def compares_alike(
     rows: Mapping[str, pa.DataType],
 ) -> bool:
     """Whether every store decides a conjunct as DuckDB does: compared operands have one type, or
-    values can be cast to it.
-
-    Args:
-        expr: The conjunct.
-        alias: As in `read`.
-        type_of: The types of properties; None for vectors.
-        rows: The columns of the requesting rows, and their types.
+    values can be cast to it. `type_of` gives the types of properties (None for vectors), `rows`
+    those of the requesting rows' columns.
     """
     term = read(expr, alias)
     if term is None:

@@ -200,12 +200,8 @@ def exact(block: Block, places: Ints, query: Floats) -> Floats:
 
 
 class Candidates(NamedTuple):
-    """The candidates for the best hits of one query.
-
-    Args:
-        block: The block of each candidate.
-        places: The position of each candidate in its block.
-        floor: All other vectors have a smaller cosine.
+    """The candidates for the best hits of one query: for each its block and its position there. All
+    other vectors have a cosine smaller than `floor`.
     """
 
     block: Ints

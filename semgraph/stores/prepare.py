@@ -103,12 +103,8 @@ class Refusals:
             raise RowsRefused(self._rows.values())
 
     def attempt(self, write: Merging, key: str, prepare: Callable[[Merging], T]) -> T | None:
-        """Prepare a write. Returns None, and records the rows, if rows of it are refused.
-
-        Args:
-            write: The write to prepare.
-            key: The key column of its rows.
-            prepare: Raises DataError for a write with a row that cannot be stored.
+        """Prepare a write; `prepare` raises DataError for one with a row that cannot be stored.
+        Returns None, and records the rows, if rows of it are refused.
         """
         with writing(write):
             try:
@@ -351,12 +347,8 @@ def path_order(
     record: Sequence[Any], named: Sequence[tuple[Element, Label | None]]
 ) -> tuple[Any, ...]:
     """Sort key of a path: its row, then the keys of its variables; a variable-length path first by
-    its length.
-
-    Args:
-        record: The ordinal, then for each variable its properties, key first; for a variable-length
-            path its edges.
-        named: The variables.
+    its length. A record has the ordinal, then for each variable its properties, key first, or the
+    edges of its path.
     """
     keys = [
         (len(value), [str(step[0]) for step in value]) if label is None else str(value[0])
@@ -388,11 +380,8 @@ def scan_schema(
 
 
 class Vectors(NamedTuple):
-    """A column of vectors.
-
-    Args:
-        numbers: The vectors that are not NULL, one per line, as float32.
-        present: For each row, whether it has a vector.
+    """A column of vectors: the `numbers` of those that are not NULL, one per line, and for each row
+    whether it has a vector.
     """
 
     numbers: NDArray[np.float32]
@@ -429,13 +418,8 @@ def vectors_of(array: pa.Array[Any], what: str) -> Vectors:
 
 
 def typed(array: pa.Array[Any], kind: Type, what: str, keys: Sequence[str] = ()) -> pa.Array[Any]:
-    """A column in a declared type, JSON in canonical form. Raises DataError.
-
-    Args:
-        array: The column.
-        kind: Its declared type.
-        what: The name of the column in errors, followed by the key of the row if `keys` are given.
-        keys: The keys of its rows.
+    """A column in a declared type, JSON in canonical form. Raises DataError with `what`, followed
+    by the key of the row if `keys` are given.
     """
     try:
         array = array if array.type == kind.arrow else array.cast(kind.arrow)
@@ -452,17 +436,8 @@ def typed(array: pa.Array[Any], kind: Type, what: str, keys: Sequence[str] = ())
 
 @dataclass(frozen=True)
 class PreparedMerge:
-    """The rows of a merge, checked and in declared types.
-
-    Args:
-        graph: The graph.
-        write: The merge.
-        keys: The key of each row.
-        partitions: The partition of each row; None if it has none.
-        columns: Properties, including the key and an edge's ends, in their declared types.
-        vectors: The vectors by property.
-        labels: Further labels of each row; empty if the rows do not set them.
-        attributes: Open attributes of each row; empty if the rows do not set them.
+    """The rows of a merge, checked and in declared types. `columns` include the key and an edge's
+    ends; further `labels` and open `attributes` are empty if the rows do not set them.
     """
 
     graph: Graph
@@ -483,20 +458,10 @@ class PreparedMerge:
 def prepare_batch(
     graph: Graph, batch: WriteBatch, convert: Callable[[PreparedMerge], T]
 ) -> list[T | None]:
-    """Prepare the rows that a batch merges, before any write.
-
-    Args:
-        graph: The graph.
-        batch: The batch.
-        convert: Converts a prepared merge to the store's form; raises DataError for rows that it
-            cannot store.
-
-    Returns:
-        For each write, the result of `convert`; None for deletes and writes without rows.
-
-    Raises:
-        EngineError: Rows without a key, or with unknown columns.
-        RowsRefused: Rows that cannot be written.
+    """Prepare the rows that a batch merges, before any write. Returns for each write the result of
+    `convert`, which raises DataError for rows that the store cannot keep; None for deletes and
+    writes without rows. Raises EngineError for rows without a key or with unknown columns,
+    RowsRefused for rows that cannot be written.
     """
     refusals = Refusals()
 
@@ -677,15 +642,9 @@ class LeftOut:
         rows: Sequence[Sequence[Any]],
         convert: Callable[[str, Sequence[Any]], pa.Array[Any]],
     ) -> list[pa.Array[Any]]:
-        """Rows of a label as columns. A row that does not fit is recorded, and NULL in every
-        column.
-
-        Args:
-            graph: Names the key, which every row has. An edge has both ends.
-            label: The label of the rows; "path": each row is a list of edges.
-            names: The names of the columns.
-            rows: Their values.
-            convert: Converts a column; raises one of `UNFIT`.
+        """Rows of a label (or "path", whose rows are lists of edges) as columns. A row that does
+        not fit is recorded, and NULL in every column: one without its key or an end, or with a
+        value for which `convert` raises one of `UNFIT`.
         """
         required = (graph.key, *(graph.labels[label].ends if label in graph.labels else ()))
 

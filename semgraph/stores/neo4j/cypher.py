@@ -173,11 +173,8 @@ def sent(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Bound:
-    """The parameters of a statement.
-
-    Args:
-        values: Values that DuckDB computes from the rows, by the name of the row field.
-        constants: Parameters that are equal for all rows.
+    """The parameters of a statement: values that DuckDB computes from the rows, by the name of the
+    row field, and constants, which are equal for all rows.
     """
 
     values: Mapping[str, Value] = field(default_factory=dict)
@@ -187,12 +184,7 @@ class Bound:
 @dataclass
 class Conditions:
     """Conjuncts over the variables of one statement, and the names of their bound values.
-
-    Args:
-        graph: Declares the properties.
-        labels: The label of each variable.
-        names: The names of bound values.
-        incomplete: Derived properties that some rows lack, by label.
+    `incomplete` are derived properties that some rows lack, by label.
     """
 
     graph: Graph

@@ -31,14 +31,10 @@ _ARROWS = {"out": ("-", "->"), "in": ("<-", "-"), "any": ("-", "-")}
 
 @dataclass(frozen=True)
 class ReadText:
-    """A read statement, independent of the rows.
-
-    Args:
-        text: A match reads `$lists.rows`, and returns the ordinal, then for each variable a list of
-            properties, or of the edges of a variable-length path. A scan reads `$lists.partitions`
-            if it is confined to some.
-        bound: The values of its conjuncts.
-        columns: Row fields by the row column that a property map names.
+    """A read statement, independent of the rows. A match reads `$lists.rows`, and returns the
+    ordinal, then for each variable a list of properties, or of the edges of a variable-length path.
+    A scan reads `$lists.partitions` if it is confined to some. `columns` has the row fields by the
+    row column that a property map names.
     """
 
     text: str

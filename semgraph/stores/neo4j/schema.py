@@ -111,17 +111,9 @@ class Indexes:
 
 @dataclass(frozen=True)
 class Wanted:
-    """An index or constraint that a graph needs and a database lacks.
-
-    Args:
-        label: Its label.
-        what: A description: `unique uuid`, `index on name`, `full-text index person_text`, `vector
-            index on name_embedding`.
-        name: The name of the index or constraint.
-        create: The statement that creates it.
-        drop: The statement to run first: it drops a vector index of semgraph over vectors of
-            another length.
-        blocked: The plain index that replaces the constraint's index; "" if there is none.
+    """An index or constraint that a graph needs and a database lacks. `drop` is the statement to
+    run first: it drops a vector index of semgraph over vectors of another length. `blocked` is the
+    plain index that stands in the place of the constraint's index.
     """
 
     label: str
@@ -509,14 +501,8 @@ def derive(derived: Derived, text: str) -> Any:
 
 @dataclass
 class MissingDerived:
-    """The rows of one database that lack derived text properties.
-
-    Args:
-        bolt: The connection.
-        graph: Declares the derived properties.
-        outdated: The number of rows with a key of an earlier version, for the properties counted so
-            far in this process.
-        counts: The number of rows that lack each of the properties counted so far.
+    """The rows of one database that lack derived text properties, by the properties counted so far;
+    `outdated` counts, for this process, rows with a key of an earlier version.
     """
 
     bolt: Bolt
@@ -643,12 +629,7 @@ _BATCH = 5000
 
 
 class Setup:
-    """The set-up of a database for a graph.
-
-    Args:
-        bolt: The connection.
-        graph: Declares the required schema.
-    """
+    """The set-up of a database for a graph."""
 
     def __init__(self, bolt: Bolt, graph: Graph) -> None:
         self.bolt, self.graph = bolt, graph
@@ -723,12 +704,8 @@ class Setup:
         ]
 
     async def migrate(self, dimensions: int | None, *, drop: bool) -> list[str]:
-        """Create all missing parts that can be created. Returns a report.
-
-        Args:
-            dimensions: Length of the vectors; None: unknown, so no vector index is
-                created.
-            drop: First drop the indexes and constraints with names of the graph.
+        """Create all missing parts that can be created; with `drop`, indexes and constraints with
+        names of the graph are dropped first. Returns a report.
         """
         report = await self._drop_own() if drop else []
         existing = await self.indexes()

@@ -335,14 +335,8 @@ class _Search:
     def _ranked(
         self, method: Method, q: int, hits: list[list[Any]], label: Label, names: Sequence[str]
     ) -> list[list[Any]]:
-        """The hits of a row, ranked by their method.
-
-        Args:
-            method: The method.
-            q: The ordinal of the row.
-            hits: The hits; each has score and key, then its other columns.
-            label: The label of the hits.
-            names: The column names of the result: four others come before those of a hit.
+        """The hits of a row, ranked by their method. `names` are the columns of the result: four
+        others come before those of a hit.
         """
         if method.rank == "store":
             return hits
@@ -391,15 +385,10 @@ _PLAIN = re.compile(r"[A-Za-z0-9_-]*[A-Za-z0-9][A-Za-z0-9_-]*\Z")
 def lucene_queries(
     text: str | None, properties: Sequence[str], partition: str, values: Sequence[str] | None
 ) -> list[str]:
-    """Queries with scores that sum to the score of all words. Any word in any of the properties
-    makes a hit.
-
-    Args:
-        text: The text; its words are split as by Lucene's standard analyser.
-        properties: The properties of the index to search.
-        partition: The partition property if it is in the index, else "".
-        values: Partitions to which hits are confined; None: all. The index analyses them as text,
-            so this only saves reading: the exact test follows.
+    """Queries with scores that sum to the score of all words, split as by Lucene's standard
+    analyser. Any word in any of the properties makes a hit. `partition` is the partition property
+    if it is in the index, else "". The index analyses its values as text, so confining hits to them
+    only saves reading: the exact test follows.
 
     >>> lucene_queries('who "AND', ["name"], "group_id", ["g1"])
     ['+(group_id:"g1"^0) +(name:"who" name:"AND" name:"\uff57\uff48\uff4f" name:"\uff21\uff2e\uff24")']

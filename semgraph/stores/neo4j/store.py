@@ -88,14 +88,8 @@ _MARKERS = 10_000
 
 @dataclass(frozen=True)
 class OpenedState:
-    """Indexes and constraints of a database at its last opening, and the known lengths of its
-    vectors.
-
-    Args:
-        graph: The graph that it was opened for.
-        dimensions: The length of vectors that it was opened with; None: unknown.
-        indexes: Its indexes and constraints.
-        lengths: The lengths of vectors, by label and property.
+    """Indexes and constraints of a database at its last opening for a graph and a length of
+    vectors, and the known lengths of its vectors by label and property.
     """
 
     graph: Graph
@@ -151,13 +145,8 @@ def local_store(folder: str | Path, database: str | None = None) -> Neo4jStore:
 
 
 class Neo4jStore:
-    """A store in a Neo4j database. Opening connects; construction does not.
-
-    Args:
-        uri: `neo4j://host:7687` or `bolt://host:7687`.
-        user: "" for a server without authentication.
-        password: The user's password.
-        database: None: the user's home database.
+    """A store in a Neo4j database. Opening connects; construction does not. Without a `user` there
+    is no authentication; without a `database` it is the user's home database.
     """
 
     def __init__(self, uri: str, user: str, password: str, database: str | None = None) -> None:

@@ -168,12 +168,8 @@ FRESH = f"{RESERVED}_fresh"
 
 @dataclass(frozen=True)
 class CommitText:
-    """A statement that writes a batch.
-
-    Args:
-        text: Returns one record, with the number of rows that write i touched as `w{i}`. No record:
-            a head belongs to another run.
-        parameters: The values of all rows.
+    """A statement that writes a batch. It returns one record, with the number of rows that write i
+    touched as `w{i}`; none if a head belongs to another run.
     """
 
     text: str
@@ -465,12 +461,8 @@ FIRST = f"MERGE (m:{MARK} {{plan: '', partition: '', row: ''}}) DELETE m"
 
 @dataclass
 class Lengths:
-    """The known lengths of vectors, by label and property.
-
-    Args:
-        known: The configured or stored lengths.
-        stored: The properties that have vectors. For others, another process may write the first
-            vector, of any length.
+    """The known lengths of vectors, by label and property: configured or stored. Properties that
+    are not among `stored` may get their first vector from another process, of any length.
     """
 
     known: dict[tuple[str, str], int] = field(default_factory=dict)

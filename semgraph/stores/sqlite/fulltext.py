@@ -76,13 +76,8 @@ class QueryWord(NamedTuple):
 
 
 class FullTextIndex:
-    """The full-text index of a property within one transaction.
-
-    Args:
-        con: The connection.
-        table: The table of the label.
-        prop: The property; all properties of its index are searched.
-        caches: Keeps counts until the file changes.
+    """The full-text index of a property within one transaction; all properties of its index are
+    searched. The caches keep counts until the file changes.
     """
 
     def __init__(self, con: sqlite3.Connection, table: Table, prop: str, caches: Caches) -> None:
@@ -297,12 +292,8 @@ class TextRanking(Protocol):
 def ranking(
     index: FullTextIndex, query: Sequence[str], partitions: Sequence[str | None]
 ) -> TextRanking:
-    """The ranking for the words of a query.
-
-    Args:
-        index: The index.
-        query: The words.
-        partitions: The partitions that the row may see; `[None]`: all.
+    """The ranking for the words of a query, over the partitions that the row may see; `[None]`:
+    all.
     """
     blocks = index.blocks(partitions)
     if blocks is None:

@@ -73,13 +73,7 @@ class RequestRows:
     def conjuncts(
         self, scalars: Sequence[Scalar], alias: Alias, term: Callable[[Prop], tuple[str, Type]]
     ) -> list[str]:
-        """Conjuncts in SQL.
-
-        Args:
-            scalars: Conjuncts that the store takes.
-            alias: As in `conditions.read`.
-            term: SQL and type of a property.
-        """
+        """Conjuncts that the store takes, in SQL. `term` gives SQL and type of a property."""
         terms = read_all(scalars, alias, lambda prop: term(prop)[1])
         values = values_of(terms)
         for value, array in zip(values, evaluate(values, self.rows), strict=True):
@@ -147,15 +141,9 @@ class Ranker(Protocol):
 
 @dataclass(frozen=True)
 class SearchScope:
-    """The parts that all methods of a search share.
-
-    Args:
-        table: The table of the label; `t` in SQL.
-        request: The rows; `r` in SQL.
-        where: Conditions in SQL, over `t` and `r`.
-        partitions: The partitions that each row may see; None: all.
-        parts: The temporary table with these partitions; "" for all.
-        pinned: Whether the conditions name the key or the ends of a hit, and so leave few hits.
+    """The parts that all methods of a search share. In SQL the label's table is `t`, the rows are
+    `r`. `partitions` are those that each row may see (None: all), `parts` the temporary table with
+    them. `pinned`: conditions name the key or the ends of a hit, and so leave few hits.
     """
 
     table: Table
@@ -190,12 +178,8 @@ class SearchScope:
     def passing(
         self, con: sqlite3.Connection, near: Sequence[tuple[int, int, float]], *, confined: bool
     ) -> list[tuple[int, int, float]]:
-        """The hits (ordinal, id, score) that pass the conditions, in the same order.
-
-        Args:
-            con: The connection.
-            near: The hits.
-            confined: Whether to drop hits that their row may not see.
+        """The hits (ordinal, id, score) that pass the conditions, in the same order; with
+        `confined`, only those that their row may see.
         """
         columns = ["n INTEGER PRIMARY KEY", "q INTEGER", "id INTEGER", "score REAL"]
         found = temporary(con, "#near", columns, ((n, *hit) for n, hit in enumerate(near)))
@@ -244,17 +228,8 @@ class SearchScope:
         order: str,
         k: int | None,
     ) -> Iterator[RankedHit]:
-        """The hits of one row, each a score and an id. A separate statement lets an index stop at
-        k.
-
-        Args:
-            con: The connection.
-            row: The number of the row.
-            select: Columns and sources, with `{rows}` before the first source.
-            conditions: Conditions in addition to `where`.
-            values: The values of the conditions.
-            order: The sort order before the key.
-            k: Maximum number; None: all.
+        """The best k hits of one row, each a score and an id; ties by key. A separate statement
+        lets an index stop at k. `select` has `{rows}` before its first source.
         """
         q = self.request.ordinals[row]
         rows = f"temp.{self.request.table} r CROSS JOIN" if self.where else ""

@@ -383,12 +383,8 @@ def part_in(con: sqlite3.Connection) -> str:
 def is_current(
     con: sqlite3.Connection, tables: Mapping[str, Table], layouts: dict[str, int]
 ) -> bool:
-    """Whether the layout of the file is that of the graph.
-
-    Args:
-        con: The connection.
-        tables: The tables of the graph.
-        layouts: For each graph, the schema version of the file that was current; updated here.
+    """Whether the layout of the file is that of the graph. `layouts`, which is updated, has for
+    each graph the schema version of the file that was current.
     """
     graph = next((table.graph.canonical_text for table in tables.values()), "")
     version: int = con.execute("PRAGMA schema_version").fetchone()[0]

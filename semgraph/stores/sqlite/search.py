@@ -259,13 +259,7 @@ class InOrder:
 
 
 class PreparedSearch:
-    """One search, prepared for its rows.
-
-    Args:
-        tables: The tables by label.
-        query: The search.
-        request: The rows; collects the columns that the search needs.
-    """
+    """One search, prepared for its rows; the request collects the columns that it needs."""
 
     def __init__(
         self, tables: Mapping[str, Table], query: SearchQuery, request: RequestRows

@@ -87,13 +87,9 @@ _MANY_PRODUCTS = 150_000  # larger work runs outside the event loop's thread
 
 
 class SqliteStore:
-    """A store over one SQLite file. See `Store` for the contract of each method.
-
-    Args:
-        path: The file, which is created with its folder if missing; ":memory:" keeps all data in
-            memory, only for this store.
-        exact_up_to: Maximum number of vectors of a partition in float32; larger partitions use
-            int8.
+    """A store over one SQLite file, which is created with its folder if missing; ":memory:" keeps
+    all data in memory, only for this store. See `Store` for the contract of each method. Partitions
+    with more vectors than `exact_up_to` are held in int8.
     """
 
     def __init__(self, path: str | PathLike[str], *, exact_up_to: int = EXACT_UP_TO) -> None:
@@ -456,12 +452,7 @@ def _translated(error: sqlite3.Error, store: str) -> Exception:
 
 
 class File:
-    """A file, or an in-memory database, and its only connection.
-
-    Args:
-        path: The file; ":memory:" for none.
-        name: Its name in messages.
-    """
+    """A file, or an in-memory database (":memory:"), and its only connection."""
 
     def __init__(self, path: str, name: str) -> None:
         self.path, self.name = path, name
@@ -476,11 +467,9 @@ class File:
     async def open(
         self, check: Callable[[sqlite3.Connection], None], *, reads: bool = False
     ) -> None:
-        """Connect, unless connected. Raises StoreUnavailable.
-
-        Args:
-            check: Checks the file before any change.
-            reads: Neither create nor change the file; a missing file counts as empty.
+        """Connect, unless connected; `check` examines the file before any change. With `reads`, the
+        file is neither created nor changed, and a missing one counts as empty. Raises
+        StoreUnavailable.
         """
         async with self._lock:
             if self._con is None:
@@ -580,17 +569,12 @@ class File:
         large: bool = False,
         forgets: bool = False,
     ) -> T:
-        """Run one transaction, which is one round trip.
+        """Run one transaction, which is one round trip. The work is restarted if another process
+        holds the lock. Raises StoreUnavailable if nothing can be read or written.
 
-        Args:
-            work: The work; restarted if another process holds the lock.
-            writes: Whether to take the exclusive write lock before any read.
-            large: Whether to leave the event loop's thread.
-            forgets: Whether nothing of deleted rows stays in the log of writes, unless another
-                process reads it.
-
-        Raises:
-            StoreUnavailable: The file cannot be read or written; nothing was written.
+        `writes` takes the exclusive write lock before any read; `large` leaves the event loop's
+        thread. After a transaction that `forgets`, nothing of deleted rows stays in the log of
+        writes, unless another process reads it.
         """
         async with self._lock:
             con = self._con

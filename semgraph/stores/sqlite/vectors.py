@@ -32,12 +32,8 @@ _ROW_BYTES, _WORD_BYTES = 500, 150  # approximate memory of a row, and of each o
 
 
 class IndexedRow(NamedTuple):
-    """A row of a full-text index.
-
-    Args:
-        key: Its key.
-        length: The number of words of its texts.
-        words: The distinct words.
+    """A row of a full-text index: its key, the number of words of its texts, and the distinct
+    words.
     """
 
     key: str
@@ -139,14 +135,8 @@ class BlockCache(Generic[B]):
         read: Callable[[_CachedBlock[B]], None],
         version: int,
     ) -> B:
-        """A block at a version of the file.
-
-        Args:
-            con: The connection.
-            name: Table, partition, and further distinguishing values.
-            make: Creates an empty block.
-            read: Adds all newer rows to a block.
-            version: The version of the file.
+        """A block at a version of the file, by table, partition, and further distinguishing values.
+        `read` adds all newer rows to it.
         """
         held = self._held.get(name)
         if held is None or (held.version != version and _lost(con, name, held.version)):
@@ -311,11 +301,8 @@ def _lost(con: sqlite3.Connection, name: tuple[str, ...], version: int) -> bool:
 
 
 class Postings(NamedTuple):
-    """The rows with a word of a partition.
-
-    Args:
-        ids: The ids of the rows, ascending.
-        frequencies: The saturated frequency of the word in each.
+    """The rows with a word of a partition: their ids, ascending, and the saturated frequency of the
+    word in each.
     """
 
     ids: Ints

@@ -36,13 +36,8 @@ _FALSE = ("", "0", "false", "no", "off")
 
 @dataclass(frozen=True)
 class StartProgress:
-    """The progress of a start.
-
-    Args:
-        phase: `resolve` (find the jars of a version), `download`, `start`.
-        done: The number of jars on this machine.
-        total: The number of jars; 0 while unknown.
-        size: The bytes of these jars.
+    """The progress of a start. `done` and `total` are numbers of jars (0 while unknown), `size` is
+    the bytes of those on this machine.
     """
 
     phase: Literal["resolve", "download", "start"]
