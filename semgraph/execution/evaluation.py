@@ -328,7 +328,6 @@ class Evaluation:
         self._hold(_Held(count=count))
 
     async def once(self, key: object, compute: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """The result of `compute`, which runs once for each key."""
         result: T = await asyncio.shield(self._started(key, compute))
         return result
 
@@ -342,22 +341,18 @@ class Evaluation:
 
     @property
     def has_windows(self) -> bool:
-        """Whether the plan cuts an input into windows."""
         return self.runtime.confinement is not None
 
     @property
     def embedder_name(self) -> str:
-        """The name of the embedder."""
         return self.runtime.embedder.name
 
     @property
     def partition_column(self) -> str:
-        """The property of the graph that names the partition; "" without a graph."""
         graph = getattr(self.runtime.plan.logical, "graph", None)
         return graph.partition if graph else ""
 
     def windows(self) -> dict[str, list[tuple[int, int]]]:
-        """The current windows by partition: the number of each, and an input row in it."""
         windows: dict[str, list[tuple[int, int]]] = {}
         if self.runtime.confinement is None:
             return windows
@@ -368,38 +363,30 @@ class Evaluation:
         return windows
 
     def by_partition(self, batch: Batch) -> Batch:
-        """Rows confined by partition, for searches."""
         confinement = self.runtime.confinement
         return batch if confinement is None else confinement.by_partition(batch)
 
     def by_window(self, batch: Batch) -> Batch:
-        """Rows confined by window, for steps."""
         confinement = self.runtime.confinement
         return batch if confinement is None else confinement.by_window(batch)
 
     def store(self, step: str) -> MeteredReads:
-        """The store, metered to a step."""
         return MeteredReads(self.runtime.store, self.metrics(step))
 
     async def embed(self, step: str, texts: Sequence[str], partition: Partition) -> Embeddings:
-        """Embed texts of one partition, metered to a step."""
         return await self.runtime.embed(step, texts, partition)
 
     def metrics(self, step: str) -> StepMetrics:
-        """The counters of a step."""
         return self.runtime.meter.step(step)
 
     def fail(self, failures: Iterable[Failure]) -> None:
-        """Set rows aside."""
         self.failures += failures
 
     def leave_out(self, failures: Iterable[Failure]) -> None:
-        """Set rows aside; add a note for rows that derive from no current input row."""
         rows = {row for window in self._windows for row in window.rows}
         self.failures += [f for f in failures if not self.runtime.note_if_left_out(f, rows)]
 
     def count(self, rows: Sequence[Failure]) -> None:
-        """Count rows by step and text."""
 
         def count(some: InputRowSet) -> None:
             for each in (each for each in rows if _of(each.input_row, some)):
@@ -409,7 +396,6 @@ class Evaluation:
         self._hold(_Held(count=count))
 
     def with_new_ids(self, rows: Batch) -> Batch:
-        """New rows with ids and recorded lineage; the unchanged rows if lineage is off."""
         lineage = self.runtime.lineage
         if lineage is None:
             return rows
@@ -422,7 +408,6 @@ class Evaluation:
         return rows
 
     def report(self, node: PhysicalNode, inputs: Sequence[Batch], batch: Batch) -> None:
-        """Count and record the rows of a node."""
         flows, keep = self._flows(node, inputs, batch), self.runtime.record_rows
 
         def count(rows: InputRowSet) -> None:
@@ -441,14 +426,12 @@ class Evaluation:
         return [_StepFlow(self.metrics(step), which, known.get(at)) for step, which, at in places]
 
     def remember_counts(self, node: PhysicalNode, rows_in: int, rows_out: int) -> None:
-        """Remember the numbers of rows in and out of a node, for later estimates."""
         if self.runtime.observations is not None:
             self.runtime.observations.add_rows(node.logical, rows_in, rows_out)
 
     async def ask(
         self, node: AskModel, inputs: Sequence[Batch], known: dict[object, pa.Table] | None = None
     ) -> Answered:
-        """Run a semantic operator over its inputs."""
         runtime, logical = self.runtime, node.logical
         metrics = runtime.meter.operator(logical.step, logical, logical.keyword, str(node.choice))
         started = time.perf_counter()

@@ -54,7 +54,6 @@ class IterateRows(PhysicalNode):
     rounds: tuple[RoundTable, ...]
 
     async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
-        """Compute rounds until every group has ended."""
         known = dict(zip(self.inputs[1:], inputs[1:], strict=True))
         loop = _Rounds(self, self.as_round(inputs[0]))
         rows_in = 0
@@ -73,7 +72,6 @@ class IterateRows(PhysicalNode):
         return loop.result(self.schema)
 
     def content(self) -> list[str]:
-        """The arguments of the loop, and the content of its body."""
         return [*super().content(), self.logical.body.fingerprint]
 
     def as_round(self, rows: Batch) -> Batch:

@@ -238,11 +238,9 @@ class RunWide(PhysicalNode):
     reported: ClassVar[bool] = False
 
     async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:  # noqa: ARG002
-        """Pass the rows on."""
         return inputs[0]
 
     def computes_at_once(self, inputs: Sequence[Batch]) -> bool:  # noqa: ARG002
-        """True: the node only passes rows on."""
         return True
 
 
@@ -280,7 +278,6 @@ class SqlSegment(PhysicalNode):
 
     @property
     def operators(self) -> tuple[Node, ...]:
-        """All operators of the statement."""
         return self.segment.operators
 
     def known_rows(self, inputs: Sequence[Batch], batch: Batch) -> dict[Node, Batch | None]:
@@ -300,13 +297,11 @@ class SqlSegment(PhysicalNode):
         return known
 
     def content(self) -> list[str]:
-        """The statement, with the names of its inputs replaced by their indices."""
         return [self.segment.content]
 
     async def locate_error(
         self, error: DataError, inputs: Sequence[Batch], now: datetime
     ) -> DataError:
-        """The error, with the position of the first operator that fails."""
         return await place_segment_error(error, self.segment, inputs, now)
 
 
@@ -369,7 +364,6 @@ class StoreMatch(PhysicalNode):
     logical: Match
 
     async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
-        """Match for all rows in one round trip."""
         node = self.logical
         return await run_match(node, inputs[0], evaluation.store(node.step), evaluation.now)
 
@@ -381,7 +375,6 @@ class StoreScan(PhysicalNode):
     logical: Scan
 
     async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:  # noqa: ARG002
-        """Read them in one round trip."""
         node = self.logical
         windows = None if node.partition == "all" else evaluation.windows()
         return Batch.of_table(
@@ -417,7 +410,6 @@ class ClusterRows(PhysicalNode):
         return self.algorithm is None or not inputs[-1].num_rows
 
     def content(self) -> list[str]:
-        """The arguments of the operator, and the algorithm."""
         chosen = [] if self.algorithm is None else [str(self.algorithm.choice)]
         return [*super().content(), *chosen]
 
@@ -429,7 +421,6 @@ class RequireRows(PhysicalNode):
     logical: Require
 
     async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
-        """Set aside, or count, the rows that violate the requirement."""
         rows, failures = await required(
             self.logical, inputs[0], evaluation.now, windows=evaluation.has_windows
         )
@@ -448,7 +439,6 @@ class EmbedTexts(PhysicalNode):
     logical: Embed
 
     async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
-        """Embed each distinct text of a partition once."""
         node, (rows,) = self.logical, inputs
         metrics = evaluation.metrics(node.step)
         metrics.operator, metrics.how = node.keyword, evaluation.embedder_name
@@ -477,11 +467,9 @@ class AskModel(PhysicalNode):
     choice: Choice
 
     async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> Batch:
-        """Ask about the rows."""
         return (await evaluation.ask(self, inputs)).of(inputs)
 
     def content(self) -> list[str]:
-        """The arguments of the operator, and its implementation."""
         return [*super().content(), str(self.choice)]
 
 
@@ -529,7 +517,6 @@ class EarlyStop(PhysicalNode):
         return 0
 
     def content(self) -> list[str]:
-        """The content of the uppermost operator."""
         return self.chain[-1].content()
 
 

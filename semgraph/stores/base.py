@@ -7,16 +7,15 @@ come from the `Graph`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from semgraph.errors import PlanError
 from semgraph.expr import Scalar
 from semgraph.logical.graph import Pattern
 from semgraph.logical.schema import Derived, Graph, Label
@@ -340,7 +339,6 @@ class StoreReads(Protocol):
         """Whether the store can evaluate a conjunct over `alias.*` (None: any pattern variable) and
         row columns.
         """
-        ...
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
         """Run searches over the same `rows` (column `_q`: int64 ordinal), in one round trip.
@@ -350,7 +348,6 @@ class StoreReads(Protocol):
         and order; raw cosine; the store's BM25), then the key, `source` and `target` for edges, and
         the properties. Sorted by `_q`, `method`, `rank`; ties in score are ordered by key.
         """
-        ...
 
     async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
         """Match a pattern.
@@ -359,7 +356,6 @@ class StoreReads(Protocol):
         structs (key, `label`, `source`, `target`), its edges in order. Sorted by `_q` and the keys
         of the variables; variable-length paths first by length.
         """
-        ...
 
     async def scan(
         self,
@@ -373,7 +369,6 @@ class StoreReads(Protocol):
         `partitions` are those to read (None: all); `where` names properties without an alias;
         `limit` is over all partitions.
         """
-        ...
 
 
 @runtime_checkable
@@ -389,27 +384,55 @@ class Store(StoreReads, Protocol):
     @property
     def name(self) -> str:
         """Its name in messages: `sqlite:.semgraph/graph.db`, `neo4j://127.0.0.1:7687`, `memory`."""
-        ...
 
     @property
     def round_trips(self) -> int:
         """Round trips made so far."""
-        ...
 
     @property
     def nearest(self) -> str:
         """The exactness of a nearest-neighbour search, in words: `exact`, or its limits."""
-        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """The parts that the store lacks and that are computed in memory instead; for the user."""
 
     async def ensure(self, graph: Graph, dimensions: int | None) -> None:
-        """Create missing parts: tables, constraints, indexes. Idempotent.
+        """Create missing parts: tables, constraints, indexes. Idempotent. A store that another
+        program created is left unchanged.
 
         Raises:
             StoreUnavailable: The store does not answer, rejects the password, is read-only, or
                 holds vectors of another length; the message names the label, both lengths and the
                 remedy. Nothing was written.
         """
-        ...
+
+    async def attach(self, graph: Graph, dimensions: int | None = None) -> object:
+        """Open the store for a graph, to read only; `dimensions` is the length of query vectors.
+        Nothing is created. Raises as `ensure`.
+        """
+
+    def share(self) -> Store:
+        """A store over the same connection, not yet opened, for another graph. Closing one closes
+        the connection of all.
+        """
+
+    def observe(self, callback: Callable[[str], None] | None) -> None:
+        """Call `callback` with the text of each statement from now on; None: stop."""
+
+    async def check_derived(self, places: Iterable[tuple[str, str]]) -> None:
+        """Count the rows that lack derived text properties, by label and name; `notes` then reports
+        them. A search that compares such properties counts them itself.
+        """
+
+    async def migrate(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
+        """Create all missing parts, whoever created the store, and fill in derived text properties.
+        With `drop`, the indexes with names of the graph are dropped first and recreated.
+
+        Nothing created by another program is dropped or changed; duplicate keys are reported and
+        kept. Returns the created, dropped and filled-in parts, the parts that could not be created,
+        and the number of rows that lack vectors; for the user. Raises StoreUnavailable.
+        """
 
     async def states(
         self, plan: str, rows: Mapping[str, Sequence[str]]
@@ -421,7 +444,6 @@ class Store(StoreReads, Protocol):
         reads is never missed: the head is read first, or at the same time. One round trip, or one
         per piece of many rows.
         """
-        ...
 
     async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
         """Write all of a batch, or nothing, in one transaction and one round trip. After an
@@ -434,13 +456,11 @@ class Store(StoreReads, Protocol):
             StoreUnavailable: The connection is lost, the disk is full, or vectors differ in length
                 from the stored ones.
         """
-        ...
 
     async def history(self, plan: str, partitions: Sequence[str]) -> Mapping[str, History]:
         """What a plan committed in some partitions, with heads that were read first, or at the same
         time. Rows without their witness, and windows without rows, are left out.
         """
-        ...
 
     async def replace(self, new: NewContent) -> Written:
         """Write a batch and replace the markers of a plan, all in one transaction.
@@ -449,96 +469,22 @@ class Store(StoreReads, Protocol):
             ConcurrentWrite: A head has changed. Nothing is written.
             DataError, StoreUnavailable: As `commit`.
         """
-        ...
 
     async def statistics(self) -> Statistics:
         """Counts and dimensions, for EXPLAIN, `doctor` and checks."""
-        ...
 
     async def clear(self, partitions: Sequence[str] | None = None) -> None:
         """Delete all nodes, edges and commit markers of some partitions, or of all labels that the
         graph declares.
         """
-        ...
 
     async def aclose(self) -> None:
         """Close connections. Safe to call twice."""
-        ...
-
-
-# Optional capabilities of a store.
-
-
-@runtime_checkable
-class Observable(Protocol):
-    """A store that reports the statements it runs."""
-
-    def observe(self, callback: Callable[[str], None] | None) -> None:
-        """Call `callback` with the text of each statement from now on; None: stop."""
-        ...
-
-
-@runtime_checkable
-class Shareable(Protocol):
-    """A store that lets runs share its connection, each for its own graph."""
-
-    def share(self) -> Store:
-        """A store over the same connection, not yet opened for a graph. Closing one closes the
-        connection of all.
-        """
-        ...
-
-
-@runtime_checkable
-class Attachable(Protocol):
-    """A store that can be opened without creating anything in it."""
-
-    async def attach(self, graph: Graph, dimensions: int | None = None) -> object:
-        """Open the store for a graph, to read only; `dimensions` is the length of query vectors.
-
-        Raises as `Store.ensure`.
-        """
-        ...
-
-
-@runtime_checkable
-class Migratable(Protocol):
-    """A store that can be migrated to a graph.
-
-    `ensure` migrates a new store itself, and leaves one created by another program unchanged.
-    """
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """The parts that the store lacks and that are computed in memory instead; for the user."""
-        ...
-
-    async def check_derived(self, places: Iterable[tuple[str, str]]) -> None:
-        """Count the rows that lack derived text properties, by label and name; `notes` then reports
-        them. A search that compares such properties counts them itself.
-        """
-        ...
-
-    async def migrate(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
-        """Create all missing parts, whoever created the store, and fill in derived text properties.
-        With `drop`, the indexes with names of the graph are dropped first and recreated.
-
-        Nothing created by another program is dropped or changed; duplicate keys are reported and
-        kept. Returns the created, dropped and filled-in parts, the parts that could not be created,
-        and the number of rows that lack vectors; for the user. Raises StoreUnavailable.
-        """
-        ...
 
 
 async def open_for_reading(store: Store, graph: Graph, dimensions: int | None = None) -> None:
-    """Open a store for a graph without creating anything, if the store supports that.
-
-    Raises as `Store.ensure`.
-    """
-    if isinstance(store, Attachable):
-        await store.attach(graph, dimensions)
-    else:
-        await store.ensure(graph, dimensions)
+    """Open a store for a graph without creating anything. Raises as `Store.attach`."""
+    await store.attach(graph, dimensions)
 
 
 def derived_report(label: Label, derived: Derived, count: int) -> list[str]:
@@ -580,175 +526,3 @@ def record_round_trip() -> None:
     trips = _COUNTED.get()
     if trips is not None:
         trips.number += 1
-
-
-_ONLY = "_only"  # reserved: no column of a plan starts with it
-
-
-class ConfinedStore:
-    """A store over the rows of one partition; the owner of the store closes it. See `Store` for the
-    contract of each method; a method that names another partition to write raises PlanError.
-
-    `statistics` counts the rows of all partitions, because stores keep no counts by partition.
-    """
-
-    def __init__(self, store: Store, partition: str) -> None:
-        self._store, self._partition = store, partition
-        self._column = ""
-        self.takes = store.takes
-
-    @property
-    def name(self) -> str:
-        """As the store's."""
-        return self._store.name
-
-    @property
-    def round_trips(self) -> int:
-        """As the store's."""
-        return self._store.round_trips
-
-    @property
-    def nearest(self) -> str:
-        """As the store's."""
-        return self._store.nearest
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """As `Migratable.notes`."""
-        return self._store.notes if isinstance(self._store, Migratable) else ()
-
-    async def ensure(self, graph: Graph, dimensions: int | None) -> None:
-        """As `Store.ensure`."""
-        self._column = graph.partition
-        await self._store.ensure(graph, dimensions)
-
-    async def attach(self, graph: Graph, dimensions: int | None = None) -> None:
-        """As `Attachable.attach`."""
-        self._column = graph.partition
-        await open_for_reading(self._store, graph, dimensions)
-
-    async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
-        """As `Store.search`."""
-        confined_rows = _OwnRows(self._partition, rows)
-        confined = [replace(q, partition=confined_rows.column(q.partition)) for q in queries]
-        return await self._store.search(confined, confined_rows.rows)
-
-    async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
-        """As `Store.match`."""
-        confined_rows = _OwnRows(self._partition, rows)
-        return await self._store.match(
-            replace(query, partition=confined_rows.column(query.partition)), confined_rows.rows
-        )
-
-    async def scan(
-        self,
-        label: str,
-        properties: Sequence[str],
-        partitions: Sequence[str] | None,
-        where: Sequence[Scalar],
-        limit: int | None = None,
-    ) -> pa.Table:
-        """As `Store.scan`."""
-        only = [self._partition] if partitions is None or self._partition in partitions else []
-        return await self._store.scan(label, properties, only, where, limit)
-
-    async def states(
-        self, plan: str, rows: Mapping[str, Sequence[str]]
-    ) -> Mapping[str, PartitionState]:
-        """As `Store.states`."""
-        self._require(rows)
-        return await self._store.states(plan, rows)
-
-    async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
-        """As `Store.commit`."""
-        self._require([marker.partition] if marker is not None else [])
-        self._require_in(batch)
-        return await self._store.commit(batch, marker)
-
-    async def history(self, plan: str, partitions: Sequence[str]) -> Mapping[str, History]:
-        """As `Store.history`."""
-        self._require(partitions)
-        return await self._store.history(plan, partitions)
-
-    async def replace(self, new: NewContent) -> Written:
-        """As `Store.replace`."""
-        self._require([*new.heads, *(marker.partition for marker in new.markers)])
-        self._require_in(new.batch)
-        return await self._store.replace(new)
-
-    async def check_derived(self, places: Iterable[tuple[str, str]]) -> None:
-        """As `Migratable.check_derived`."""
-        if isinstance(self._store, Migratable):
-            await self._store.check_derived(places)
-
-    async def migrate(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
-        """Refuse: indexes belong to all partitions."""
-        del dimensions, drop
-        what = f'the schema of {self.name} belongs to all groups, and this session has the group "{self._partition}" alone'
-        raise PlanError(
-            what, hint=f"run plans that write the schema of {graph.name} without a group"
-        )
-
-    async def statistics(self) -> Statistics:
-        """As `Store.statistics`."""
-        return await self._store.statistics()
-
-    async def clear(self, partitions: Sequence[str] | None = None) -> None:
-        """As `Store.clear`; for all partitions, clears only this one."""
-        self._require(partitions or ())
-        await self._store.clear([self._partition] if partitions is None else partitions)
-
-    async def aclose(self) -> None:
-        """As `Store.aclose`."""
-        await self._store.aclose()
-
-    def _require_in(self, batch: WriteBatch) -> None:
-        for write in batch.writes:
-            if write.rows.num_rows:
-                self._require(_values(write.rows, self._column))
-
-    def _require(self, partitions: Collection[Any]) -> None:
-        """Refuse to write another partition, or a row without one. Raises PlanError."""
-        others = [name for name in partitions if name != self._partition]
-        if others:
-            named = f'the group "{others[0]}"' if others[0] is not None else "rows without a group"
-            what = (
-                f'the plan writes {named}, and this session has the group "{self._partition}" alone'
-            )
-            raise PlanError(what, hint="nothing of these rows was written")
-
-
-def _values(rows: pa.Table, column: str) -> list[Any]:
-    """The distinct partitions of rows; None for rows without one."""
-    if column not in rows.column_names:
-        return [None]
-    values: list[Any] = rows.column(column).unique().to_pylist()
-    return values
-
-
-class _OwnRows:
-    """Rows of a read, confined to one partition: columns that name it or all name only it."""
-
-    def __init__(self, partition: str, rows: pa.Table) -> None:
-        self.rows = rows
-        self._partition = partition
-        self._names: dict[str | None, str] = {}
-
-    def column(self, name: str | None) -> str:
-        """The column that replaces a partition column; None means all partitions."""
-        if name not in self._names:
-            own = self._names[name] = f"{_ONLY}{len(self._names)}"
-            every = pa.array([self._partition] * self.rows.num_rows, pa.string())
-            values = every if name is None else self._confined(self.rows.column(name))
-            self.rows = self.rows.append_column(own, values)
-        return self._names[name]
-
-    def _confined(self, column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
-        """The partition if a cell equals or lists it, otherwise NULL."""
-        listed = pa.types.is_list(column.type)
-        cells = column.to_pylist()
-        values = [
-            self._partition if self._partition == cell or (listed and self._partition in (cell or ())) else None
-            for cell in cells
-        ]  # fmt: skip
-        return pa.array(values, pa.string())

@@ -168,19 +168,16 @@ class Neo4jStore:
         self._searches = Searches(self._bolt, self._left_out)
 
     def share(self) -> Self:
-        """As `Shareable.share`."""
         other = copy(self)
         other._begin()  # noqa: SLF001 - its own copy
         return other
 
     @property
     def name(self) -> str:
-        """Its address."""
         return self._bolt.uri
 
     @property
     def round_trips(self) -> int:
-        """The number of statements run so far."""
         return self._bolt.round_trips
 
     @property
@@ -192,11 +189,9 @@ class Neo4jStore:
 
     @property
     def nearest(self) -> str:
-        """Exact up to a limit, then by the index."""
         return f"exact within a partition of less than {EXACT_BELOW:,} rows, or where both ends are known; else by the index"
 
     def takes(self, expr: Scalar, alias: Alias) -> bool:
-        """As `Store.takes`."""
         term = read(expr, alias)
         parts = term.walk() if isinstance(term, Test) else (term,)
         return term is not None and not any(
@@ -204,7 +199,6 @@ class Neo4jStore:
         )
 
     def observe(self, callback: Callable[[str], None] | None) -> None:
-        """Call `callback` with the text of each statement from now on."""
         self._bolt.observer = callback
 
     async def attach(self, graph: Graph, dimensions: int | None = None) -> list[schema.Wanted]:
@@ -259,9 +253,6 @@ class Neo4jStore:
         self._searches.opened(self.graph, self._indexes, self._lengths.known, self._missing_derived)
 
     async def ensure(self, graph: Graph, dimensions: int | None) -> None:
-        """As `Store.ensure`. A database created by another program is left unchanged: `notes` lists
-        its missing parts, `migrate` creates them.
-        """
         if not self._part and self._reopened(graph, dimensions):
             return
         existing, statistics = await self._inspect(graph, dimensions)
@@ -274,7 +265,6 @@ class Neo4jStore:
         self._take(OpenedState.of(graph, dimensions, await setup.indexes(), statistics.dimensions))
 
     async def migrate(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
-        """As `Migratable.migrate`."""
         await self._bolt.open()
         setup = Setup(self._bolt, graph)
         new = await setup.check_layout()
@@ -289,12 +279,10 @@ class Neo4jStore:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """As `Migratable.notes`, as far as known so far."""
         part = [f"{self.name} {self._part}"] if self._part else []
         return (*part, *self._undone, *self._missing_derived.notes, *self._left_out.notes)
 
     async def check_derived(self, places: Iterable[tuple[str, str]]) -> None:
-        """As `Migratable.check_derived`."""
         if await self._missing_derived.look(places):
             self._indexes = replace(self._indexes, incomplete=self._missing_derived.places)
             self._searches.opened(
@@ -308,7 +296,6 @@ class Neo4jStore:
         return await self._searches.run(queries, rows)
 
     async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
-        """As `Store.match`."""
         wanted = match_schema(self.graph, query, self._lengths.known)
         if not rows.num_rows:
             return wanted.empty_table()
@@ -367,7 +354,6 @@ class Neo4jStore:
         where: Sequence[Scalar],
         limit: int | None = None,
     ) -> pa.Table:
-        """As `Store.scan`."""
         declared = self.graph.label(label)
         wanted = scan_schema(self.graph, label, properties, self._lengths.known)
         await self.check_derived((label, name) for scalar in where for name in scalar.columns)
@@ -403,7 +389,6 @@ class Neo4jStore:
         }
 
     async def history(self, plan: str, partitions: Sequence[str]) -> Mapping[str, History]:
-        """The heads, and the windows of a plan, in one round trip."""
         if not partitions:
             return {}
         statement = compile_history(self.graph, self._indexes)
@@ -421,11 +406,9 @@ class Neo4jStore:
         return {name: history_of(heads[name], rows[name], windows[name]) for name in asked}
 
     async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
-        """As `Store.commit`, in one round trip."""
         return await self._commit(NewContent.of(batch, marker))
 
     async def replace(self, new: NewContent) -> Written:
-        """As `Store.replace`."""
         return await self._commit(new, whole=True)
 
     async def _commit(self, new: NewContent, *, whole: bool = False) -> Written:
@@ -437,7 +420,6 @@ class Neo4jStore:
             )
 
     async def statistics(self) -> Statistics:
-        """Counts and dimensions, for EXPLAIN, `doctor` and checks."""
         records = await self._bolt.read(schema.statistics(self.graph))
         counts = {label: number for label, name, number in records if not name}
         parts = [part_of(number, int(n)) for label, n, number in records if label == SHARD]
@@ -470,5 +452,4 @@ class Neo4jStore:
         )
 
     async def aclose(self) -> None:
-        """Close connections. Safe to call twice."""
         await self._bolt.aclose()

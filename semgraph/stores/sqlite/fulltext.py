@@ -321,17 +321,14 @@ class RankedPostings:
         self._mean_length = mean_length
 
     def take(self, k: int | None) -> Hits:
-        """As `TextRanking.take`."""
         hits = [hit for block in self._blocks for hit in self._hits(block, None)]
         return sorted(hits) if k is None else nsmallest(k, hits)
 
     def score(self, ids: Sequence[int]) -> Hits:
-        """As `TextRanking.score`."""
         rows = set(ids)
         return [hit for block in self._blocks for hit in self._hits(block, rows)]
 
     def words_of(self, ids: Sequence[int]) -> Iterable[frozenset[str]]:
-        """As `TextRanking.words_of`."""
         for row in ids:
             yield next(block.rows[row].words for block in self._blocks if row in block.rows)
 
@@ -359,17 +356,14 @@ class RarestFirst:
         self.words = _weighted(rows, counts)
 
     def score(self, ids: Sequence[int]) -> Hits:
-        """As `TextRanking.score`."""
         return self.index.score(ids, self.words)
 
     def words_of(self, ids: Sequence[int]) -> Iterable[frozenset[str]]:
-        """As `TextRanking.words_of`."""
         texts = {row: cells for row, _, *cells in self.index.texts(ids)}
         for row in ids:
             yield distinct_words(" ".join(t for t in texts[row] if isinstance(t, str)))
 
     def take(self, k: int | None) -> Hits:
-        """As `TextRanking.take`."""
         sums, rest = self._read(k)
         if k is None:
             return sorted(self.score(sums.ids.tolist()))

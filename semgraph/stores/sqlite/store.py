@@ -104,19 +104,17 @@ class SqliteStore:
         self._dimensions: dict[tuple[str, str], int] = {}
 
     def share(self) -> Self:
-        """As `Shareable.share`; caches are shared, too."""
+        """As `Store.share`; caches are shared, too."""
         other = copy(self)
         other._tables, other._dimensions = {}, {}  # noqa: SLF001 - its own copy
         return other
 
     @property
     def name(self) -> str:
-        """`sqlite:PATH`, or `memory`."""
         return "memory" if self.path == ":memory:" else f"sqlite:{self.path}"
 
     @property
     def round_trips(self) -> int:
-        """The number of transactions so far."""
         return self._main.round_trips + sum(reader.round_trips for reader in self._readers)
 
     @property
@@ -132,11 +130,9 @@ class SqliteStore:
         return next(iter(self._tables.values())).graph
 
     def takes(self, expr: Scalar, alias: Alias) -> bool:
-        """Whether SQLite can evaluate a conjunct, with NULLs as in DuckDB."""
         return read(expr, alias) is not None
 
     async def ensure(self, graph: Graph, dimensions: int | None) -> None:
-        """Create the file, or migrate it to the graph. Raises StoreUnavailable, PlanError."""
         self._file, self._caches = self._main, self._caches_of_main
         await self._file.open(partial(self._check, writes=True))
         await self._make_ready(tables_of(graph), dimensions)
@@ -223,7 +219,7 @@ class SqliteStore:
         """Do nothing: rows always have their derived texts."""
 
     async def migrate(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
-        """As `Migratable.migrate`. Indexes belong to the layout of the file, so none is created or
+        """As `Store.migrate`. Indexes belong to the layout of the file, so none is created or
         dropped.
         """
         del drop
@@ -243,13 +239,11 @@ class SqliteStore:
         ]
 
     def observe(self, callback: Callable[[str], None] | None) -> None:
-        """Call `callback` with the text of each statement from now on."""
         self._main.observer = callback
         for reader in self._readers:
             reader.observer = callback
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
-        """Run all searches over the same rows in one transaction."""
         graph = self.graph
         if not queries or not rows.num_rows:
             return [
@@ -280,7 +274,6 @@ class SqliteStore:
         )
 
     async def match(self, query: MatchQuery, rows: pa.Table) -> pa.Table:
-        """Match a pattern for all rows in one transaction."""
         graph = self.graph
         if not rows.num_rows:
             return match_schema(graph, query, self._dimensions).empty_table()
@@ -306,7 +299,6 @@ class SqliteStore:
         where: Sequence[Scalar],
         limit: int | None = None,
     ) -> pa.Table:
-        """The rows of a label in some partitions, in one transaction."""
         table = self._table(label)
         if partitions is not None and not partitions:
             return scan_schema(self.graph, label, properties, self._dimensions).empty_table()
@@ -318,7 +310,6 @@ class SqliteStore:
     async def states(
         self, plan: str, rows: Mapping[str, Sequence[str]]
     ) -> Mapping[str, PartitionState]:
-        """The heads, and the commit markers of some rows, in one transaction."""
         tables = self._tables if self.graph else {}
         if not rows:
             return {}
@@ -328,7 +319,6 @@ class SqliteStore:
         )
 
     async def history(self, plan: str, partitions: Sequence[str]) -> Mapping[str, History]:
-        """The heads, and the windows of a plan, in one transaction."""
         tables = self._tables if self.graph else {}
         if not partitions:
             return {}
@@ -337,14 +327,12 @@ class SqliteStore:
         )
 
     async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
-        """As `Store.commit`."""
         if not batch.rows and marker is None:
             return Written()
         new = NewContent.of(batch, marker)
         return await self._commit(new, forgets=batch.deletes and marker is None)
 
     async def replace(self, new: NewContent) -> Written:
-        """As `Store.replace`."""
         return await self._commit(new, whole=True, forgets=True)
 
     async def _commit(self, new: NewContent, *, whole: bool = False, forgets: bool) -> Written:
@@ -389,7 +377,6 @@ class SqliteStore:
         return await self._file.run(work)
 
     async def clear(self, partitions: Sequence[str] | None = None) -> None:
-        """Delete the rows and commit markers of some partitions, or of all."""
         tables = self._tables if self.graph else {}
         if partitions is None or partitions:
             await self._file.run(
@@ -397,7 +384,6 @@ class SqliteStore:
             )
 
     async def aclose(self) -> None:
-        """Close the file. Safe to call twice."""
         await self._main.close()
         while self._readers:
             await self._readers.popitem()[0].close()
@@ -479,7 +465,6 @@ class File:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a connection."""
         return self._con is not None
 
     async def copy(self, check: Callable[[sqlite3.Connection], None]) -> None:
@@ -659,7 +644,6 @@ class File:
             raise
 
     async def close(self) -> None:
-        """Close the connection, if there is one."""
         async with self._lock:
             if self._con is not None:
                 self._con.close()
