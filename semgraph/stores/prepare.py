@@ -23,7 +23,7 @@ from semgraph.errors import DataError, EngineError, PlanError, Problem, StoreUna
 from semgraph.expr import Type
 from semgraph.expr.functions import canonical_json
 from semgraph.formats import plain_line, shortened
-from semgraph.logical.graph import Element, elements_of, step_type
+from semgraph.logical.graph import elements_of, step_type
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import (
     Deletion,
@@ -343,18 +343,37 @@ def match_schema(graph: Graph, query: MatchQuery, dimensions: Dimensions) -> pa.
     return pa.schema(fields)
 
 
-def path_order(
-    record: Sequence[Any], named: Sequence[tuple[Element, Label | None]]
-) -> tuple[Any, ...]:
-    """Sort key of a path: its row, then the keys of its variables; a variable-length path first by
-    its length. A record has the ordinal, then for each variable its properties, key first, or the
-    edges of its path.
+def match_table(
+    graph: Graph,
+    query: MatchQuery,
+    schema: pa.Schema,
+    left_out: LeftOut,
+    records: Iterable[Sequence[Any]],
+    columns: Callable[[Label, list[pa.Field[Any]], Sequence[Any]], list[pa.Array[Any]]],
+) -> pa.Table:
+    """The result of a match, sorted by row and by the keys of the variables; variable-length paths
+    first by length. A record has the ordinal, then for each variable its properties, key first, or
+    the edges of its path. `columns` converts the properties of a label.
     """
-    keys = [
-        (len(value), [str(step[0]) for step in value]) if label is None else str(value[0])
-        for value, (_, label) in zip(record[1:], named, strict=True)
-    ]
-    return (record[0], *keys)
+    named = [pair for pair in elements_of(graph, query.pattern) if pair[0].var]
+
+    def order(record: Sequence[Any]) -> tuple[Any, ...]:
+        keys = [
+            (len(value), [str(step[0]) for step in value]) if label is None else str(value[0])
+            for value, (_, label) in zip(record[1:], named, strict=True)
+        ]
+        return (record[0], *keys)
+
+    records = sorted(records, key=order)
+    arrays: list[pa.Array[Any]] = [pa.array([record[0] for record in records], pa.int64())]
+    for i, (element, label) in enumerate(named, 1):
+        kind: Any = schema.field(element.var).type
+        found = [record[i] for record in records]
+        if label is None:
+            arrays += left_out.paths(graph, element.var, found, kind)
+        else:
+            arrays.append(struct_array(columns(label, list(kind), found), kind))
+    return without_left_out(pa.Table.from_arrays(arrays, schema=schema), schema.names[1:])
 
 
 def steps_of(paths: Iterable[Iterable[Sequence[str]]], kind: pa.DataType) -> pa.Array[Any]:
@@ -678,9 +697,8 @@ class LeftOut:
 
     def note(self, graph: Graph, label: str, name: str, value: Any, row: dict[str, Any]) -> None:
         """Record that a row is left out because of one of its values."""
-        declared = (
-            graph.labels[label].columns.get(name, "a usable vector") if label != "path" else "whole"
-        )
+        own = graph.labels.get(label.partition("|")[0])  # of several possible labels the first
+        declared = own.columns.get(name, "a usable vector") if own is not None else "whole"
         key, shown = row.get(graph.key), "missing" if value is None else repr(value)
         of = key if isinstance(key, str) else repr(row)
         first = f"{name} is {shortened(shown, 60)}, not {declared}. First: {shortened(of, 100)}"

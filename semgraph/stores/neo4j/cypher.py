@@ -282,8 +282,8 @@ def columns_of(
     left_out: LeftOut,
     graph: Graph,
     label: Label,
-    rows: Sequence[Sequence[Any]],
     kinds: Iterable[pa.Field[Any]],
+    rows: Sequence[Sequence[Any]],
 ) -> list[pa.Array[Any]]:
     """Rows of a label, each a list of properties, as columns; see `LeftOut.columns`."""
     types = {kind.name: kind.type for kind in kinds}
@@ -302,7 +302,7 @@ def struct_of(
     kind: pa.StructType,
 ) -> pa.StructArray:
     """The same as one column; NULL for a row that is left out."""
-    return struct_array(columns_of(left_out, graph, label, rows, kind), kind)
+    return struct_array(columns_of(left_out, graph, label, kind, rows), kind)
 
 
 def _column(

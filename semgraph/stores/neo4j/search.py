@@ -327,7 +327,7 @@ class _Search:
             for values, kind in zip(columns[:5], list(schema)[:5], strict=True)
         ]
         rows, left_out = [row[5:own] for row in ranked], self.of.left_out
-        arrays += columns_of(left_out, self.graph, label, rows, list(schema)[5:own])
+        arrays += columns_of(left_out, self.graph, label, list(schema)[5:own], rows)
         for values, kind in zip(columns[own:], list(schema)[own:], strict=True):
             arrays.append(struct_of(left_out, self.graph, ends[kind.name], values, kind.type))
         return without_left_out(pa.table(arrays, schema=schema), [self.graph.key])

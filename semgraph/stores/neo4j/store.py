@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -55,7 +55,6 @@ from semgraph.stores.neo4j.cypher import (
     fields,
     quoted,
     sent_column,
-    struct_of,
     time_of,
 )
 from semgraph.stores.neo4j.match import compile_match, compile_scan
@@ -76,8 +75,8 @@ from semgraph.stores.prepare import (
     check_length,
     column,
     match_schema,
+    match_table,
     partitions_of,
-    path_order,
     scan_schema,
     without_left_out,
 )
@@ -317,23 +316,9 @@ class Neo4jStore:
             **text.bound.constants,
         }
         parameters |= self._missing_derived.parameters(text.text)
-        named = [
-            (element, label)
-            for element, label in elements_of(self.graph, query.pattern)
-            if element.var
-        ]
-        records = sorted(
-            await self._bolt.read(text.text, parameters), key=lambda r: path_order(r, named)
-        )
-        arrays: list[pa.Array[Any]] = [pa.array([record[0] for record in records], pa.int64())]
-        for i, (element, label) in enumerate(named, 1):
-            kind = wanted.field(element.var).type
-            found = [record[i] for record in records]
-            if label is None:
-                arrays += self._left_out.paths(self.graph, element.var, found, kind)
-            else:
-                arrays.append(struct_of(self._left_out, self.graph, label, found, kind))
-        return without_left_out(pa.table(arrays, schema=wanted), wanted.names[1:])
+        records = await self._bolt.read(text.text, parameters)
+        columns = partial(columns_of, self._left_out, self.graph)
+        return match_table(self.graph, query, wanted, self._left_out, records, columns)
 
     async def _read_missing_derived(
         self, labels: Iterable[str], rows: pa.Table, partition: str | None
@@ -365,7 +350,7 @@ class Neo4jStore:
         parameters = {LISTS: {"partitions": list(partitions or ())}, **text.bound.constants}
         parameters |= self._missing_derived.parameters(statement)
         records = [record[0] for record in await self._bolt.read(statement, parameters)]
-        columns = columns_of(self._left_out, self.graph, declared, records, wanted)
+        columns = columns_of(self._left_out, self.graph, declared, wanted, records)
         return without_left_out(pa.table(columns, schema=wanted), [self.graph.key])
 
     async def states(
