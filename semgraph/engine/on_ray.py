@@ -359,9 +359,7 @@ def run_task(code: str, job: bytes, task: bytes, actor: Any) -> Result | Semgrap
 
 
 def _check(code: str, job: Any) -> None:
-    """Refuse a job of another version, or one with a folder that is missing here. Raises
-    SemgraphError.
-    """
+    """Refuse a job of another version, or with a folder that is missing. Raises SemgraphError."""
     if (here := code_here(job.settings)) != code:
         raise PlanError(f"the worker has {here}, and the run was begun with {code}", hint=_SAME)
     if not (job.folder / "run.json").exists():
@@ -432,9 +430,7 @@ class RayEngine:
         return {node["NodeManagerHostname"] for node in self.ray.nodes() if node["Alive"]}
 
     def refuse(self, job: Any) -> None:
-        """Refuse models that are objects, and files that some workers cannot open. Raises
-        PlanError.
-        """
+        """Refuse objects as models, and stores that workers cannot open. Raises PlanError."""
         objects, store = job.objects, job.settings.store
         if objects.models or objects.embedder is not None:
             what = "models that are objects are in this process, and shards are in others"
@@ -533,9 +529,7 @@ class RayEngine:
         raise ended
 
     async def ended(self, holder: str) -> bool:
-        """Report to the ledger that a worker has ended or died; return whether the ledger still
-        exists.
-        """
+        """Tell the ledger that a worker has ended or died; return whether it still exists."""
         with self._lost_is_gone():
             call = self._actor.ended.remote(holder)
             await asyncio.shield(asyncio.wrap_future(call.future()))

@@ -108,9 +108,7 @@ def _foreign_reads(plan: LogicalPlan, cut: Windowing) -> Iterable[Problem]:
 
 
 def _by_rows(plan: LogicalPlan, sizes: Mapping[str, int]) -> Division:
-    """The division of a plan without windows. It divides the largest of the inputs that a step asks
-    about row by row.
-    """
+    """The division of a plan without windows, by the largest input asked about row by row."""
     divided = {name: _taken_by_row(plan, name) for name in plan.inputs}
     asking = {name for name, nodes in divided.items() if any(node.calls_model for node in nodes)}
     if not asking:
@@ -247,9 +245,7 @@ def groups_of(division: Division, rows: pa.Table) -> list[str]:
 
 
 def shard_count(division: Division, rows: pa.Table, workers: int) -> int:
-    """The number of shards of a run if none is set: up to four for each worker, each with GROUPS
-    groups or more.
-    """
+    """The number of shards if none is set: up to four a worker, each with GROUPS groups or more."""
     cut = division.windows
     groups = len(rows.column(cut.partition).unique()) if cut else rows.num_rows
     return max(1, min(groups, workers), min(4 * workers, groups // GROUPS))
@@ -282,9 +278,7 @@ def described(
 
 @dataclass
 class ShardRows:
-    """The file with the rows of a shard, whose positions in the whole input are an additional
-    column.
-    """
+    """The file of a shard's rows; their positions in the whole input are a further column."""
 
     number: int
     file: Path

@@ -146,9 +146,7 @@ def without_unwritten(sinks: Sinks, unwritten: Sequence[Unwritten]) -> Sinks:
 
 @dataclass(frozen=True)
 class Writes:
-    """A batch of writes, the sink and the source rows of each write, and the rows left out of the
-    batch.
-    """
+    """A batch, the sink and the source rows of each write, and the rows left out."""
 
     batch: WriteBatch
     sinks: tuple[tuple[SinkSpec, Batch], ...]
@@ -310,9 +308,7 @@ _AT_ONCE = 8  # concurrent transactions of different partitions
 
 @dataclass(frozen=True)
 class CommitAttempt:
-    """Whether a window was committed. If not, the rows that cannot be written; without such rows
-    its partition was stopped.
-    """
+    """Whether a window was committed. If no row is unwritten either, its partition stopped."""
 
     done: bool = False
     unwritten: Sequence[Unwritten] = ()

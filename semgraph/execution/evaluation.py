@@ -77,18 +77,14 @@ InputRowSet = Collection[int] | None  # numbers of input rows; None: all
 
 @dataclass(frozen=True)
 class _StepFlow:
-    """Rows that enter or leave a step; None if they are unknown, inside a statement of several
-    steps.
-    """
+    """Rows that enter or leave a step; None: unknown, inside a statement of several steps."""
 
     metrics: StepMetrics
     counter: Literal["rows_in", "rows_out"]
     batch: Batch | None
 
     def count(self, rows: InputRowSet) -> None:
-        """Count the rows of some input rows. A number that is unknown in one window is unknown for
-        the run.
-        """
+        """Count the rows of some input rows. Once unknown, the number stays unknown."""
         before: int | None = getattr(self.metrics, self.counter)
         if self.batch is None or before is None:
             setattr(self.metrics, self.counter, None)

@@ -140,9 +140,7 @@ class Executor:
         self._now: datetime | None = None  # the time of all slices, if their windows may be joined
 
     async def run(self, inputs: Mapping[str, pa.Table]) -> RunOutcome:
-        """Run over the rows of the inputs. On BudgetReached the outcome has `stopped`; other errors
-        propagate.
-        """
+        """Run over the inputs. On BudgetReached the outcome has `stopped`; others propagate."""
         name = self.plan.logical.name
         with span(f"run {name}", run=self.options.run, plan=name) as describe:
             try:
@@ -501,9 +499,7 @@ class Executor:
     def _known(
         self, windows: Sequence[Window], computed: InputBatches | None = None
     ) -> dict[PhysicalNode, Batch]:
-        """The batches that an evaluation of some windows starts from: their input rows, and the rows
-        of the whole run.
-        """
+        """What an evaluation of windows starts from: their rows, and those of the whole run."""
         rows = [row for window in windows for row in window.rows]
         own = {
             node: self._confinement.by_window(batch.of_input_rows(rows))
@@ -512,9 +508,7 @@ class Executor:
         return own | self._run_wide
 
     def _open_windows(self, windows: Sequence[Window]) -> list[Window]:
-        """The windows without their failed rows, and without the rows from the point on where their
-        partition was stopped.
-        """
+        """The windows without failed rows, up to where their partition was stopped."""
         failed = self.outcome.failed_rows
         left = (
             replace(
@@ -683,9 +677,7 @@ class _WaveAttempt:
 
     @property
     def done(self) -> set[int] | None:
-        """The input rows that will not be recomputed: failed rows and rows of good windows. None:
-        all.
-        """
+        """The input rows that will not be recomputed; None: all."""
         if not self.lost:
             return None
         good = {row for window in self.good for row in window.rows}
@@ -724,9 +716,7 @@ _AHEAD_IN_BATCHES = 10_000
 
 
 def for_batches(windowing: Windowing) -> Windowing:
-    """The windowing with more windows ahead, for requests in batches; unchanged if that would
-    enlarge windows.
-    """
+    """The windowing with more windows ahead, for requests in batches."""
     if windowing.by_readiness:
         return windowing
     return replace(windowing, ahead=max(windowing.ahead, _AHEAD_IN_BATCHES))
@@ -806,9 +796,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Turn:
-    """The turn of a slice to write the sinks with `first: true`: once, when the turn `before` is
-    over.
-    """
+    """The turn of a slice to write the sinks with `first: true`: once, after the one `before`."""
 
     before: asyncio.Event = field(default_factory=asyncio.Event)
     over: asyncio.Event = field(default_factory=asyncio.Event)
@@ -867,9 +855,7 @@ def _concatenated(first: Batch, last: Batch) -> Batch:
 
 
 def one_by_one(windowing: Windowing, windows: Sequence[Window]) -> list[Window]:
-    """The windows one by one; for a single window that was formed of ready rows, its rows one by
-    one.
-    """
+    """The windows one by one; of a single one that was formed of ready rows, its rows."""
     if len(windows) > 1 or not windowing.by_readiness:
         return list(windows)
     return [replace(window, rows=(row,)) for window in windows for row in window.rows]

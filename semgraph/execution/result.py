@@ -282,9 +282,7 @@ class Result:
 
 
 def result_rows(node: Node, tables: Sequence[pa.Table]) -> pa.Table:
-    """A result with hidden columns: windows by their first input row, rows within a window in the
-    order of the plan.
-    """
+    """A result with hidden columns, in the order of windows, then of the plan."""
     table = pa.concat_tables(tables) if tables else runtime_schema(node).empty_table()
     return in_order(table) if INPUT_ROW in table.column_names else table
 

@@ -62,9 +62,7 @@ class Opened:
 
 
 def require_prices(plan: LogicalPlan, budget: Budget, llm: LLM, embedder: Embedder) -> None:
-    """Refuse a limit in dollars if a model of the plan has no known price, before anything is
-    spent. Raises PlanError.
-    """
+    """Refuse a limit in dollars if a model of the plan has no known price. Raises PlanError."""
     models = [bound(llm, role) for role in plan.needs.roles]
     for model in (*models, *([embedder] if plan.needs.embeds else ())):
         budget.require_price(model.name, model.dollars(Usage(1, 0, 1)))
@@ -123,9 +121,7 @@ Flow = tuple[str, Literal["rows_in", "rows_out"], Node]
 
 
 class RowRecorder:
-    """The part of a run record that windows need. Rows are recorded before their window is
-    committed. This one keeps nothing.
-    """
+    """What windows need of a run record, before they are committed. This one keeps nothing."""
 
     keeps_results = False  # whether `result` keeps rows
 

@@ -98,7 +98,5 @@ class Uniform:
                 own.add(answers)
 
     def notes(self, run: str = "") -> list[str]:
-        """A note for each operator whose answers are all equal; `run` is the id of the run, if it
-        has a record.
-        """
+        """A note for each operator whose answers are all equal; `run` is "" without a record."""
         return [note for own in self.operators.values() if (note := own.note(run)) is not None]

@@ -68,9 +68,7 @@ def content_of(row: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class Window:
-    """Input rows of one partition that run and commit together. `recorded` is the window that is
-    computed again.
-    """
+    """Input rows of a partition that commit together; `recorded`: they are computed again."""
 
     partition: int
     rows: tuple[int, ...]
@@ -206,9 +204,7 @@ def _numbered(windowing: Windowing, table: pa.Table) -> InputRows:
 
 
 def cut(windowing: Windowing, pending: Mapping[int, Sequence[int]]) -> list[Wave]:
-    """Waves of windows: the next window of every partition that has one, at most `ahead` windows in
-    a wave.
-    """
+    """Waves of windows: the next one of every partition, at most `ahead` in a wave."""
     queues: dict[int, Iterator[Window]] = {
         p: _windows(windowing, p, rest) for p, rest in pending.items() if rest
     }
@@ -276,9 +272,7 @@ def joined(windowing: Windowing, waves: Iterable[Wave]) -> tuple[Wave, ...]:
 def without_nul(
     name: str, table: pa.Table, *, windowed: bool = False
 ) -> tuple[pa.Table, list[Failure], Sequence[int]]:
-    """The rows of an input without a NUL, a failure for each other row, and the indices of the rows
-    without a NUL.
-    """
+    """The rows without a NUL, a failure for each other row, and the indices of the former."""
     columns: dict[int, str] = {}
     for column in table.column_names:
         for place in _places(table.column(column)):

@@ -188,9 +188,7 @@ def _partitioned(
 def _between(
     keys: Sequence[Any], edges: Sequence[Edge], weight: str
 ) -> list[tuple[int, int, float]]:
-    """The edges between different keys, by index, sorted. The weights of a pair are summed; a pair
-    with the sum 0 is omitted.
-    """
+    """The edges between different keys, by index, sorted, with the sums of their weights."""
     place = {key: i for i, key in enumerate(keys)}
     weights: dict[tuple[int, int], list[float]] = {}
     for source, target, own in edges:

@@ -316,9 +316,7 @@ class SearchGroup:
     queries: tuple[SearchQuery, ...] = ()
 
     async def run(self, inputs: Sequence[Batch], evaluation: ExecutionContext) -> list[Batch]:
-        """The rows of each search. The inputs are the rows that search, then for each search over a
-        step the rows of that step.
-        """
+        """The rows of each search, from the rows that search and those of each searched step."""
         step = self.specs[0].node.step
         search: Searching = evaluation.store(step).search
         if self.queries:
@@ -458,9 +456,7 @@ class EmbedTexts(PhysicalNode):
 
 @dataclass(frozen=True, eq=False)
 class AskModel(PhysicalNode):
-    """A semantic operator with the implementation that answers, and its name and parameters as in
-    plans.
-    """
+    """A semantic operator with its implementation, and the choice of it as in plans."""
 
     logical: Semantic
     implementation: Implementation[Any]

@@ -38,9 +38,7 @@ Remembered = dict[tuple[SearchQuery, ...], dict[Hashable, list[pa.Table]]]
 
 
 def remembering(search: Searching, hits: Remembered) -> Searching:
-    """The searches of a store, which is queried only for rows with new values. The hits of further
-    rows are added to `hits`.
-    """
+    """The searches of a store, which is queried only for rows whose values are not in `hits`."""
 
     async def remembered(queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
         known = hits.setdefault(tuple(queries), {})
@@ -224,9 +222,7 @@ async def run_searches(
     embed: EmbedTextsOf,
     now: datetime | None,
 ) -> list[Batch]:
-    """Run searches over the same rows and label in one round trip. Returns one result for each, in
-    the schema of its node.
-    """
+    """The results of searches over the same rows and label, in one round trip."""
     if not left.num_rows:
         return [Batch.of_tuples([], runtime_schema(spec.node)) for spec in specs]
     searches = [

@@ -168,9 +168,7 @@ class RowSearch:
 
     @cached_property
     def pairs(self) -> list[Pair] | None:
-        """The pairs of each row with every row of the step that it may find; None if the statement
-        must find them.
-        """
+        """Each row with every row of the step that it may find; None: by the statement."""
         if self.within is None or not self.within.num_rows:
             return []
         step_rows: dict[Any, list[int]] = defaultdict(list)
@@ -296,9 +294,7 @@ class RowSearch:
     # -- as rows
 
     def _struct(self, place: int) -> dict[str, Any]:
-        """The fields of a hit, without its rank. Fields that only the other side (store or step) has
-        are NULL.
-        """
+        """The fields of a hit, without its rank. Fields of the other side are NULL."""
         struct = self._structs.get(place)
         if struct is None:
             stored = self.hits is not None and place < self.stored

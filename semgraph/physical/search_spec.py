@@ -28,9 +28,7 @@ NAMES = tuple(name for name, _ in RANKING)
 def conjuncts_for_store(
     node: Search, store: Store
 ) -> tuple[tuple[Scalar, ...], tuple[Scalar, ...]]:
-    """The conjuncts of `where` that the store takes, as the store sees them, and the others, for
-    DuckDB, as written in the plan.
-    """
+    """The conjuncts that the store takes, as it sees them, and the others, as written."""
     names = tuple(name for name in (node.alias, node.source, node.target) if name)
     if node not in _SEEN:
         _SEEN[node] = tuple(_seen_by_store(node))
@@ -48,9 +46,7 @@ _SEEN: WeakKeyDictionary[Search, tuple[tuple[Scalar, Scalar], ...]] = WeakKeyDic
 
 
 def _seen_by_store(node: Search) -> Iterator[tuple[Scalar, Scalar]]:
-    """The conjuncts of `where` that can be false for a stored row: as written, and as the store
-    sees them.
-    """
+    """The conjuncts that stored rows may fail: as written, and as the store sees them."""
     stored = set(node.graph.label(node.label).columns) if node.label else set()
     for part in node.where.conjuncts() if node.where is not None else ():
         if always(part):
@@ -143,9 +139,7 @@ class SearchSpec:
 
     @cached_property
     def step_vectors(self) -> dict[str, str]:
-        """The vectors of a step's rows that are embedded for the hits, with the columns of their
-        texts.
-        """
+        """The vectors of a step's rows that hits return, with the columns of their texts."""
         within = self.node.within.schema.names if self.node.within is not None else ()
         label = self.node.graph.label(self.node.label) if self.node.label else None
         of = {} if label is None else {v: k for k, v in label.vectors.items()}
@@ -157,9 +151,7 @@ class SearchSpec:
 
     @cached_property
     def properties(self) -> tuple[str, ...]:
-        """The properties that the store must return: for readers of a hit, for ranking and for
-        residual filters.
-        """
+        """What the store must return for readers of a hit, ranking and residual filters."""
         label = self.node.graph.label(self.node.label)
         extra = set(self.node.ranked_by)
         extra |= {
@@ -174,9 +166,7 @@ class SearchSpec:
         return tuple(sorted(names) if self.more else names)
 
     def query(self, k: int, prefix: str) -> SearchQuery:
-        """The store's part, for the `k` best hits of each method. Row values are in columns that
-        start with `prefix`.
-        """
+        """The store's part, for the `k` best hits of each method, of columns with a prefix."""
         node = self.node
         limit = None if self.unlimited else k
         methods = tuple(
@@ -200,9 +190,7 @@ class SearchSpec:
 
     @cached_property
     def end_properties(self) -> dict[str, tuple[str, ...]]:
-        """The properties that the store must return for the nodes at a hit's ends, besides their
-        keys.
-        """
+        """What the store must return for the nodes at a hit's ends, besides their keys."""
         scalars = [*self.residual, *(t.by for t in self.node.order)]
         properties = {}
         for end, kind in self.node.ends.items():

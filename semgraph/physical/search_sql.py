@@ -44,9 +44,7 @@ def vector_column(method: int) -> str:
 
 @lru_cache(maxsize=256)
 def statement(spec: SearchSpec) -> str:
-    """The statement of a search over `LEFT` (rows, with `sought_column`s), `STORED` (hits) and
-    `STEP` (a step's rows).
-    """
+    """The statement of a search over `LEFT` (with `sought_column`s), `STORED` and `STEP`."""
     node = spec.node
     alias = quote(node.alias)
     branches = []
@@ -120,9 +118,7 @@ def _end(alias: str, end: str, kind: pa.StructType, name: str) -> str:
 
 
 def _base_struct(spec: SearchSpec, present: set[str]) -> str:
-    """A hit with every field that ranking, filters and the plan read. Fields that this side lacks
-    are NULL.
-    """
+    """A hit with all fields that are read; those that this side lacks are NULL."""
     kinds = {f.name: f.type for f in spec.node.hit_type}
     if spec.node.label:
         columns = spec.node.graph.label(spec.node.label).columns
@@ -168,9 +164,7 @@ def _stored_hits(spec: SearchSpec) -> str:
 
 
 def _same_partition(node: Search, step: str) -> list[tuple[str, str]]:
-    """The SQL expressions that must be equal for a row and a step row that it finds: one pair or
-    none.
-    """
+    """What must be equal, in SQL, for a row and a step row that it finds: one pair or none."""
     if node.by_window:
         return [(f"{LEFT}.{PARTITION}", f"{step}.{PARTITION}")]
     name = quote(node.graph.partition)

@@ -205,9 +205,7 @@ def _vectors(
 
 
 def _directions(column: pa.ChunkedArray[Any]) -> tuple[Numbers, Numbers]:
-    """For each vector a number, equal for equal vectors, -1 for NULL; and the distinct vectors, of
-    length 1.
-    """
+    """For each vector the number of its value, -1 for NULL; and the distinct ones, of length 1."""
     array: Any = column.combine_chunks()
     size = array.type.list_size
     valid = np.asarray(pc.is_valid(array))

@@ -105,9 +105,7 @@ async def run_embed(
 
 
 def given_vectors(rows: Batch, column: pa.Array) -> pa.Array:  # type: ignore[type-arg]
-    """The vectors of rows as a column of fixed length. Raises DataError if lengths differ or an
-    element is no finite number.
-    """
+    """The vectors of rows, of one length. Raises DataError, also for NULL, NaN or infinity."""
     vectors = values(column)
     finite = [
         vector is None or all(n is not None and isfinite(n) for n in vector) for vector in vectors

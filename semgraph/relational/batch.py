@@ -44,9 +44,7 @@ _SCHEMAS: WeakKeyDictionary[Node, pa.Schema] = WeakKeyDictionary()
 
 
 def runtime_schema(node: Node) -> pa.Schema:
-    """The schema of a node's batches: its columns and the hidden columns. The ordinal is not
-    included, because it is the order of the rows.
-    """
+    """The schema of a node's batches; the ordinal is no column, but the order of the rows."""
     schema = _SCHEMAS.get(node)
     if schema is None:
         extra = [pa.field(name, pa.int64()) for name in hidden(node) if name != ORDINAL]
@@ -231,9 +229,7 @@ class Batch:
         return Batch(self.schema, self._rows, self._table, None, sources)
 
     def derived_from(self, others: Batch, places: Sequence[int] | None = None) -> Batch:
-        """The rows without ids, each with one row of `others` as its source: the row at the same
-        index, or at the index in `places`.
-        """
+        """The rows, each with one row of `others` as source: at its index, or that in `places`."""
         ids = others.ids if places is None else _at(others.ids, places)
         return self.with_sources(None if ids is None else [(number,) for number in ids])
 
@@ -268,9 +264,7 @@ class Batch:
         return Batch(schema, rows, None, self.ids, self.sources)
 
     def confined(self, partition_of: Sequence[int]) -> Batch:
-        """The same rows, with the partition of their input row, which `partition_of` has by its
-        number.
-        """
+        """The same rows, each with the partition of its input row."""
         if not self.has_input_rows:
             return self
         place = self.schema.get_field_index(PARTITION)
@@ -356,9 +350,7 @@ def _values(array: Any) -> list[Any]:
 
 
 def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The same rows with exactly this schema, because DuckDB renames list children and widens
-    numbers.
-    """
+    """The rows with exactly this schema: DuckDB renames list children and widens numbers."""
     if table.schema.equals(schema):
         return table
     return table.select(schema.names).cast(schema) if table.num_rows else empty_table(schema)

@@ -331,9 +331,7 @@ class _Generator:
     def _matches(
         self, node: rel.Join | rel.GroupJoin, alias: str, fields: Sequence[str] | None
     ) -> str:
-        """The matches `q` of a row `r` in the order of the other relation: a struct, and hidden
-        columns.
-        """
+        """The matches `q` of a row `r`, in order: a struct, and hidden columns."""
         left, right = node.input, node.other
         own, others = self._columns(left), self._columns(right)
         pairs = [(_path(a, own), _path(b, others)) for a, b in node.using]

@@ -148,9 +148,7 @@ class Segment:
         return tuple(compile_segment(node, names, traced=True) for node in (*ends, self.root))
 
     def _ends(self) -> list[Node]:
-        """The operators below the root whose rows get ids: operators that make one row of many, and
-        operators that two pieces would compute.
-        """
+        """The operators below the root that make one row of many, or that two pieces share."""
         grouped = {node for node in self.operators if isinstance(node, Aggregate | GroupJoin)}
         ends = _ends_of_segments(self.operators, {self.root, *grouped}) - {self.root}
         return [node for node in reversed(self.operators) if node in ends]
@@ -159,9 +157,7 @@ class Segment:
 def compile_segment(
     root: Node, materialised: Mapping[Node, str], *, traced: bool = False
 ) -> Segment:
-    """Compile a relational node down to the materialised nodes. `materialised` holds the names of
-    their tables.
-    """
+    """Compile a relational node down to the materialised nodes, by the names of their tables."""
     names: dict[Node, str] = {}
     source = InputRelations(names, traced)
     inputs: list[tuple[str, Node]] = []
@@ -329,8 +325,8 @@ def check_equal(
 
 
 def same(a: Any, b: Any) -> bool:
-    """Whether values and their types are equal. NaN equals NaN, and 0.0 equals -0.0, because
-    DuckDB's sorts lose the sign of zero.
+    """Whether values are of one type and equal. NaN equals NaN, and 0.0 equals -0.0, as when
+    sorted.
     """
     if isinstance(a, (tuple, list)) and type(a) is type(b):
         return len(a) == len(b) and all(map(same, a, b))
@@ -440,9 +436,7 @@ def _end(thread: threading.Thread, stop: Callable[[], object]) -> None:
 
 @lru_cache(maxsize=512)
 def column_segment(scalar: Scalar, source: Node, kind: pa.DataType | None = None) -> Segment:
-    """The segment that computes one column, `x`, of a type (None: that of the scalar). Raises
-    Fault.
-    """
+    """The segment of one column, `x`, of a type (None: that of the scalar). Raises Fault."""
     if kind is not None and type_of(scalar, source.schema) != kind:
         cast = exp.Cast(this=scalar.ast, to=exp.DataType.build(sql_type(kind), dialect="duckdb"))
         scalar = from_ast(cast, scalar.text)
@@ -452,9 +446,7 @@ def column_segment(scalar: Scalar, source: Node, kind: pa.DataType | None = None
 async def column_of(
     scalar: Scalar, source: Node, rows: Batch, now: datetime | None, kind: pa.DataType | None = None
 ) -> Batch:
-    """A scalar over rows of `source`, as the column `x`. `kind` replaces the type that the scalar
-    has.
-    """
+    """A scalar over rows of `source`, as the column `x`, of another type if `kind` says so."""
     rows = rows.in_order(runtime_schema(source).names)
     if rows.num_rows <= min(executors(scalar.sql).few, FEW):
         with suppress(OverflowError):  # Python cannot hold a value

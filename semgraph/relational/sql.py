@@ -103,9 +103,7 @@ def _by(ordinal: str) -> list[exp.Ordered]:
 
 
 def _ordered(order: tuple[Sort, ...]) -> list[exp.Ordered]:
-    """The terms of an order, without constants: DuckDB would take a number as the position of a
-    column.
-    """
+    """The terms of an order, without constants, which DuckDB takes as positions of columns."""
     return [
         exp.Ordered(this=t.by.ast, desc=t.descending, nulls_first=False)
         for t in order
@@ -352,9 +350,7 @@ def right_side(
     *,
     traced: bool = False,
 ) -> str:
-    """The other relation of a join: its row as a struct named `alias`, and its hidden columns under
-    other names.
-    """
+    """The other side of a join: rows as structs `alias`, hidden columns under other names."""
     packed = ", ".join(f"{quote(n)} := {quote(n)}" for n in fields or other.schema.names)
     columns = [f"struct_pack({packed}) AS {quote(alias)}", f"{ORDINAL} AS {RIGHT_ORDINAL}"]
     if other.windowed:
@@ -440,9 +436,7 @@ def _(node: rel.GroupJoin, source: InputRelations) -> str:
 
 
 def _of_matches(scalar: Scalar) -> Scalar:
-    """The scalar with aggregates restricted to matches, so that a left row without matches
-    aggregates no row.
-    """
+    """The scalar with aggregates of matches only: a left row may have none."""
     tree = scalar.ast
     matched = exp.column(RIGHT_ORDINAL.strip('"'), quoted=True).is_(exp.Null()).not_()
     for call in [node for node in tree.find_all(exp.Func) if is_aggregate(node)]:

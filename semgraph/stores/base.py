@@ -205,9 +205,7 @@ class CommitMarker:
 
 @dataclass(frozen=True)
 class CommittedRow:
-    """An input row that is already committed. `content` is the fingerprint of its values; "": an
-    earlier version wrote it.
-    """
+    """An input row that is committed; `content` is "" if an earlier version wrote it."""
 
     row: str
     fingerprint: str
@@ -267,9 +265,7 @@ class NewContent:
 
 
 def in_pieces(rows: Mapping[str, Sequence[str]], size: int) -> Iterator[dict[str, Sequence[str]]]:
-    """Split ids of input rows by partition into pieces of at most `size` ids. Each partition is in
-    a piece, even without ids; one with many ids is in several.
-    """
+    """Ids of input rows in pieces of at most `size`; each partition is in one, even without ids."""
     piece: dict[str, Sequence[str]] = {}
     count = 0
     for partition, own in rows.items():
@@ -287,9 +283,7 @@ def in_pieces(rows: Mapping[str, Sequence[str]], size: int) -> Iterator[dict[str
 
 @dataclass(frozen=True)
 class WriteBatch:
-    """The writes of one transaction: deletes first (of edges, then of nodes), then nodes, then
-    edges. Writes without rows do nothing.
-    """
+    """The writes of one transaction: deletes (of edges, then of nodes), then nodes, then edges."""
 
     writes: tuple[Write, ...]
 
@@ -306,9 +300,7 @@ class WriteBatch:
 
 @dataclass(frozen=True)
 class Written:
-    """Rows merged or deleted per label, {"Person": 3}; labels without rows may be missing. Skipped
-    rows do not count.
-    """
+    """Rows merged or deleted per label, {"Person": 3}; skipped rows do not count."""
 
     rows: Mapping[str, int] = field(default_factory=dict)
 
@@ -322,9 +314,7 @@ class Statistics:
 
 
 def part_of(number: int, count: int) -> str:
-    """A sentence about a file or server that an earlier version recorded as part `number`, from 0,
-    of a store.
-    """
+    """A sentence about part `number`, from 0, of a store that an earlier version divided."""
     return (
         f"is part {number + 1} of {count} of a store that an earlier version divided: it has rows of some groups "
         "only, and is only read. To write, run the plans that filled it again with another --store: the journal "
@@ -336,9 +326,7 @@ class StoreReads(Protocol):
     """The reads of a store: searches, matches and scans."""
 
     def takes(self, expr: Scalar, alias: Alias) -> bool:
-        """Whether the store can evaluate a conjunct over `alias.*` (None: any pattern variable) and
-        row columns.
-        """
+        """Whether the store can evaluate a conjunct over `alias.*` and row columns."""
 
     async def search(self, queries: Sequence[SearchQuery], rows: pa.Table) -> list[pa.Table]:
         """Run searches over the same `rows` (column `_q`: int64 ordinal), in one round trip.
@@ -474,9 +462,7 @@ class Store(StoreReads, Protocol):
         """Counts and dimensions, for EXPLAIN, `doctor` and checks."""
 
     async def clear(self, partitions: Sequence[str] | None = None) -> None:
-        """Delete all nodes, edges and commit markers of some partitions, or of all labels that the
-        graph declares.
-        """
+        """Delete all nodes, edges and commit markers of some partitions, or of all."""
 
     async def aclose(self) -> None:
         """Close connections. Safe to call twice."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
@@ -24,6 +24,7 @@ from semgraph.expr import Scalar, Type
 from semgraph.expr.duckdb import type_of as type_of_scalar
 from semgraph.expr.scalar import ROWS, Faithful, from_ast
 from semgraph.expr.types import TIMESTAMP, type_of_arrow
+from semgraph.logical.schema import Label
 from semgraph.stores.base import Alias
 from semgraph.stores.prepare import column
 
@@ -64,9 +65,7 @@ class Value:
 
     @property
     def is_text(self) -> bool:
-        """Whether it is a text literal of the plan, which DuckDB casts to the type of the other
-        operand.
-        """
+        """Whether it is a text of the plan, which DuckDB casts to the type of the other operand."""
         return _TEXT.fullmatch(self.sql) is not None
 
 
@@ -202,9 +201,7 @@ def _prop(column: exp.Column, alias: Alias) -> Prop | None:
 def read_all(
     scalars: Sequence[Scalar], alias: Alias, type_of: Callable[[Prop], Type | None]
 ) -> tuple[Term, ...]:
-    """Conjuncts as terms, with values cast to the types that they are compared with. Raises
-    EngineError for one that stores cannot evaluate.
-    """
+    """Conjuncts as terms, values cast to what they are compared with. Raises EngineError."""
     terms = []
     for scalar in scalars:
         term = read(scalar, alias)
@@ -251,9 +248,7 @@ def _pair(tree: exp.EQ, alias: Alias) -> Test | None:
 
 
 def cast_values(term: Term, type_of: Callable[[Prop], Type | None]) -> Term:
-    """The same term with values cast to the types that they are compared with, as in DuckDB. Only
-    for conjuncts that pass `compares_alike`.
-    """
+    """A term that `compares_alike`, with values cast to the types that they are compared with."""
     return _cast(term, type_of)[0]
 
 
@@ -308,9 +303,7 @@ def compares_alike(
 def _kind(
     term: Term, type_of: Callable[[Prop], Type | None], rows: pa.Schema
 ) -> pa.DataType | None:
-    """The type of a term; None for a term that fits any type, such as NULL and texts. Raises
-    _Unsupported if types differ.
-    """
+    """The type of a term; None if it fits any. Raises _Unsupported if types differ."""
     if isinstance(term, Prop):
         kind = type_of(term)
         return pa.list_(pa.float32()) if kind is None else kind.arrow
@@ -364,9 +357,7 @@ def constant(value: Value) -> pa.Array[Any]:
 
 
 def _is_plain_constant(value: Value) -> bool:
-    """Whether a value that reads no column is supported by all stores: not NaN, not an infinite
-    time, not too large.
-    """
+    """Whether all stores support a constant: not NaN, not an infinite time, not too large."""
     try:
         array = constant(value)
     except (DataError, pa.ArrowException):
@@ -455,10 +446,13 @@ def by_key(terms: Sequence[Term], key: str) -> bool:
     return any(isinstance(t, Test) and _known(t, key) is not None for t in terms)
 
 
+def pinned(terms: Sequence[Term], label: Label, key: str) -> bool:
+    """Whether conjuncts restrict the hits to certain keys or, for edges, ends."""
+    return by_key(terms, key) or (label.kind == "edge" and bool(ends(terms)))
+
+
 def ends(terms: Sequence[Term]) -> tuple[Ends, ...]:
-    """The possible pairs of ends (None: any) of all hits; empty if the conjuncts do not restrict
-    them.
-    """
+    """The possible pairs of ends (None: any) of all hits; empty if they are not restricted."""
     return _all_of(terms) or ()
 
 
@@ -512,19 +506,3 @@ def _one_of(terms: Sequence[Term]) -> tuple[Ends, ...] | None:
             return None
         pairs += more
     return pairs
-
-
-def pinned(term: Term, names: Iterable[str]) -> bool:
-    """Whether a conjunct restricts one of the properties to a few known values."""
-    if not isinstance(term, Test):
-        return False
-    if term.op in ("and", "or"):
-        sides = [pinned(arg, names) for arg in term.args]
-        return any(sides) if term.op == "and" else all(sides)
-    named = [isinstance(arg, Prop) and arg.name in names for arg in term.args]
-    known = all(
-        is_named or isinstance(arg, Value) for is_named, arg in zip(named, term.args, strict=True)
-    )
-    if term.op == "pair":
-        return known
-    return term.op in ("=", "in") and known and sum(named) == 1 and (term.op == "=" or named[0])

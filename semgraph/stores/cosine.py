@@ -82,9 +82,7 @@ class Block:
         return vectors, 1 / norms
 
     def put(self, ids: Ints, vectors: Singles) -> Ints:
-        """Add or replace vectors. Returns the ids of vectors without a direction, which are left
-        out.
-        """
+        """Add or replace vectors. Returns the ids of those left out."""
         import numpy as np
 
         norms = lengths(vectors)
@@ -212,9 +210,7 @@ class Candidates(NamedTuple):
 def candidates(
     blocks: Sequence[Block], queries: Floats, above: float, wanted: int | None
 ) -> list[Candidates]:
-    """For each query, at least the `wanted` nearest vectors (None: all) with a cosine greater than
-    `above`.
-    """
+    """For each query, at least the `wanted` nearest vectors (None: all) above a cosine."""
     import numpy as np
 
     total = sum(block.count for block in blocks)

@@ -72,9 +72,7 @@ class RefusedRow:
 
 
 class RowsRefused(DataError):
-    """Rows of a batch that a store cannot write; the batch was not written. `rows` names each of
-    them once.
-    """
+    """Rows of a batch that a store cannot write, each once; the batch was not written."""
 
     def __init__(self, rows: Iterable[RefusedRow]) -> None:
         self.rows = tuple(rows)
@@ -157,8 +155,8 @@ def _conflicting(
 
 
 def taken(row: str) -> DataError:
-    """The error for a write to a key (`Person p1`) that is stored in another partition, which is
-    not named.
+    """The error for a key (`Person p1`) that is stored in another partition, which it does not
+    name.
     """
     hint = (
         "a key is one for all partitions: compute it from the partition too, by id(PARTITION, ...)"
@@ -202,9 +200,7 @@ _EMBEDDERS = {384: "local", 1024: "'openai:text-embedding-3-small?dimensions=102
 def check_length(
     store: str, label: str, index: str, stored: int | None, length: int | None
 ) -> None:
-    """Refuse vectors of another length than the stored ones; None: unknown. Raises
-    StoreUnavailable.
-    """
+    """Refuse vectors of another length than the stored ones. Raises StoreUnavailable."""
     if stored is None or length in (None, stored):
         return
     likely = _EMBEDDERS.get(stored)
@@ -236,9 +232,7 @@ Dimensions = Mapping[tuple[str, str], int]
 
 
 def column(rows: pa.Table, path: str) -> pa.Array[Any]:
-    """A column of rows, or a field of a struct column (`cand.name`). Raises EngineError if it does
-    not exist.
-    """
+    """A column of rows, or a field of a struct column (`cand.name`). Raises EngineError."""
     root, *fields = path.split(".")
     if root not in rows.column_names:
         known = ", ".join(rows.column_names)
@@ -260,9 +254,7 @@ def partitions_of(rows: pa.Table, path: str) -> list[tuple[str, ...]]:
 def returned(
     graph: Graph, label: Label, properties: Iterable[str], *, partition: bool = False
 ) -> dict[str, None]:
-    """The returned columns of a node or an edge, in order: its key, its partition if wanted, the
-    ends of an edge, properties.
-    """
+    """The returned columns: key, partition if wanted, ends of an edge, properties."""
     first = [graph.key, *([graph.partition] if partition else [])]
     declared = {*label.columns, *label.vectors.values()}
     names = dict.fromkeys([*first, *label.ends, *properties])
@@ -275,9 +267,7 @@ def returned(
 
 
 def type_of(label: Label, name: str, dimensions: Dimensions) -> pa.DataType:
-    """The Arrow type of a returned column. A vector of unknown length (all values are NULL) has
-    length 1.
-    """
+    """The Arrow type of a returned column. A vector of unknown length has length 1."""
     if name in label.columns:
         return label.columns[name].arrow
     return pa.list_(pa.float32(), dimensions.get((label.name, name), 1))
@@ -298,9 +288,7 @@ def aliases(query: SearchQuery) -> tuple[str, ...]:
 
 
 def end_nodes(graph: Graph, query: SearchQuery) -> dict[str, tuple[Label, tuple[str, ...]]]:
-    """The label and the returned properties of the nodes at the ends that a search returns, by
-    `source` and `target`.
-    """
+    """Label and properties of the nodes that a search returns, by `source` and `target`."""
     label = graph.label(query.label)
     nodes = {
         end: (graph.label(getattr(label, end)), properties) for end, _, properties in query.ends
@@ -330,9 +318,7 @@ def search_schema(graph: Graph, query: SearchQuery, dimensions: Dimensions) -> p
 
 
 def match_schema(graph: Graph, query: MatchQuery, dimensions: Dimensions) -> pa.Schema:
-    """Schema of the result of a match: a struct for each variable; for a variable-length path a
-    list of structs.
-    """
+    """Schema of the result of a match: structs; for a variable-length path a list of them."""
     fields: list[Any] = [("_q", pa.int64())]
     for element, label in elements_of(graph, query.pattern):
         if label is None and element.var:
@@ -539,9 +525,7 @@ def keys_of(graph: Graph, write: Write) -> tuple[list[str], list[str | None]]:
 
 
 def check_columns(graph: Graph, write: Write) -> None:
-    """Refuse rows to write that lack the key, or have columns that the label lacks. Raises
-    EngineError.
-    """
+    """Refuse rows without the key, or with columns that the label lacks. Raises EngineError."""
     label = graph.label(write.label)
     if graph.key not in write.rows.column_names:
         raise EngineError(f'rows to write to {label.name} have no column "{graph.key}"')

@@ -111,9 +111,7 @@ def returned_as(graph: Graph, label: Label, var: str, name: str) -> str:
 def held(
     graph: Graph, label: Label, var: str, name: str, incomplete: frozenset[tuple[str, str]]
 ) -> str:
-    """The value that a property is compared by: the stored value, or the computed one for rows that
-    lack it.
-    """
+    """The value that a property is compared by: the stored one, or the computed one without it."""
     value = stored(graph, label, var, name)
     if (label.name, name) not in incomplete:
         return value
@@ -159,9 +157,7 @@ _OPERATORS: dict[str, Callable[[list[str]], str]] = {
 
 
 def sent(value: Any) -> Any:
-    """A value as Bolt carries it: times in UTC by offset, lists without NULLs, no -0.0, which
-    Cypher orders below 0.
-    """
+    """A value as Bolt carries it: times in UTC, lists without NULLs, no -0.0 (it is below 0)."""
     if isinstance(value, float):
         return value + 0.0
     if isinstance(value, datetime):
@@ -183,9 +179,7 @@ class Bound:
 
 @dataclass
 class Conditions:
-    """Conjuncts over the variables of one statement, and the names of their bound values.
-    `incomplete` are derived properties that some rows lack, by label.
-    """
+    """Conjuncts over the variables of a statement, and the names of their bound values."""
 
     graph: Graph
     labels: Mapping[str, Label]
@@ -193,9 +187,7 @@ class Conditions:
     incomplete: frozenset[tuple[str, str]] = frozenset()
 
     def read(self, where: Sequence[Scalar], alias: Alias) -> tuple[Term, ...]:
-        """The conjuncts as terms, with a variable in place of the hit's name. Raises EngineError
-        for one that stores cannot evaluate.
-        """
+        """The conjuncts as terms, their values named. Raises EngineError."""
         terms = read_all(where, alias, lambda p: type_of(self._label(p.var), p.name))
         for value in values_of(terms):
             self.names.setdefault(value, f"v{len(self.names)}")
@@ -210,9 +202,7 @@ class Conditions:
 
     @property
     def bound(self) -> Bound:
-        """The values of all conjuncts read so far: row values, and constants, which are computed
-        here.
-        """
+        """The values of all conjuncts read so far; constants are computed here."""
         constants = {
             name: sent(constant(value)[0].as_py())
             for value, name in self.names.items()
@@ -368,9 +358,7 @@ def _only(*types: type) -> Callable[[Any], Any]:
 
 
 def time_of(value: Any) -> datetime:
-    """A time in UTC. A time without a zone counts as UTC, a date as its beginning. See
-    `returned_as`.
-    """
+    """A time in UTC, from `returned_as` or a date. Without a zone it counts as UTC."""
     if isinstance(value, dict):
         return _EPOCH + timedelta(microseconds=value["us"])
     time = value.to_native() if hasattr(value, "to_native") else datetime.fromisoformat(value)

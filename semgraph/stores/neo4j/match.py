@@ -171,9 +171,7 @@ class _PathText:
         return tests
 
     def _confined(self) -> list[str]:
-        """The condition that all nodes and edges of a path are in the row's partition, or in one of
-        several.
-        """
+        """The condition that a whole path is in the row's partition, or in one of several."""
         if self.query.partition is None:
             return []
         dynamic = self.first is not None or self.variable_path is not None
@@ -213,9 +211,7 @@ def compile_scan(
     *,
     confined: bool,
 ) -> ReadText:
-    """The statement for a scan; the conjuncts name properties without an alias. Raises
-    EngineError.
-    """
+    """The statement for a scan. Raises EngineError."""
     conditions = Conditions(graph, {"": label}, incomplete=indexes.incomplete)
     terms = conditions.read(where, "")
     tests = [f"h.{quoted(graph.partition)} IN ${LISTS}.partitions"] if confined else []

@@ -172,9 +172,7 @@ def has_unique_keys(graph: Graph, label: Label, existing: Iterable[Index]) -> bo
 
 
 def is_external(graph: Graph, existing: Sequence[Index], counts: Mapping[str, int]) -> bool:
-    """Whether another program created the database: a label has rows, or an index on its key, and
-    keys are not unique.
-    """
+    """Whether another program made the database: a label in use has no unique keys."""
     return any(
         (counts.get(label.name, 0) or _has(existing, label, (graph.key,)))
         and not has_unique_keys(graph, label, existing)
@@ -267,9 +265,7 @@ def _vectors(label: Label, name: str, dimensions: int) -> str:
 
 
 def missing_internal(existing: Sequence[Index]) -> list[str]:
-    """Statements for constraints on commit markers and heads: semgraph owns these labels in every
-    database.
-    """
+    """Statements for constraints on commit markers and heads, which any database may have."""
     unique = {i.labels for i in existing if i.constraint}
     statements = [] if (HEAD,) in unique else [_unique(HEAD, f"(n:{quoted(HEAD)})", ("partition",))]
     if (MARK,) not in unique:
@@ -308,9 +304,7 @@ def duplicates(graph: Graph, label: Label) -> str:
 
 
 def count_without(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
-    """A query for the number of rows without some derived properties. With an index on these, it
-    reads no row.
-    """
+    """A query for the numbers of rows without derived properties; it reads only indexes."""
     return _for_each(
         graph,
         places,
@@ -323,9 +317,7 @@ def count_without(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
 
 
 def count_lacking(graph: Graph, places: Iterable[tuple[str, str]]) -> str:
-    """A query for the number of rows without some derived properties, but with their source
-    properties.
-    """
+    """A query for the numbers of rows with a source property, but without what derives from it."""
     return _for_each(
         graph,
         places,
@@ -441,9 +433,7 @@ def rows_divided_otherwise(graph: Graph, labels: Iterable[str]) -> str:
 
 
 def compile_states(graph: Graph, indexes: Indexes) -> str:
-    """A statement for the head of each partition of `$lists.asked`, and the commit markers of its
-    rows for `$plan` with an existing witness.
-    """
+    """A statement for heads, and for the witnessed markers of the rows in `$lists.asked`."""
     return (
         f"UNWIND ${LISTS}.asked AS asked\n"
         f"OPTIONAL MATCH (h:{HEAD} {{partition: asked.partition}})\n"
@@ -515,9 +505,7 @@ class MissingDerived:
     _read: dict[Place, set[str] | None] = field(default_factory=dict)
 
     async def look(self, places: Iterable[Place]) -> bool:
-        """Count the rows that lack some derived text properties, once per property. Returns whether
-        the counts changed.
-        """
+        """Count rows that lack derived texts, once per property; return whether any are new."""
         new = sorted(place for place in set(places) - self._checked if self._is_text(*place))
         self._checked.update(new)
         keys = [p for p in new if p not in self.outdated and self._derived(*p).by == "key"]
@@ -586,9 +574,7 @@ class MissingDerived:
         return self._holders.get((label, name), {}).get(value, [])
 
     def parameters(self, text: str) -> dict[str, Any]:
-        """The parameter of a statement that compares such properties: values by label and property,
-        and by key.
-        """
+        """The values that a statement compares, by label and property, and by key."""
         if f"${DERIVED}" not in text:
             return {}
         return {
@@ -665,9 +651,7 @@ class Setup:
     async def create_missing(
         self, dimensions: int | None, existing: Sequence[Index], counts: Mapping[str, int]
     ) -> list[str]:
-        """Create missing parts, unless another program created the database. Returns notes on parts
-        that were left out.
-        """
+        """Create what is missing, unless another program made the database. Returns notes."""
         wanted = missing(self.graph, dimensions, existing)
         left = self._left_out(wanted, existing, counts)
         done = [one for one in wanted if one not in left]
@@ -761,9 +745,7 @@ class Setup:
             await self.bolt.read(f"CALL db.awaitIndexes({_INDEX_SECONDS})")
 
     async def _fill(self, label: Label, derived: Derived) -> int:
-        """Store a derived text property of all rows that lack it, or have it from an earlier
-        version. Returns their number.
-        """
+        """Store a derived text where it is missing or outdated. Returns the number of rows."""
         total, after = 0, ""
         read = rows_lacking(self.graph, label, derived, confined=False, limit=_BATCH)
         while records := await self.bolt.read(read):

@@ -335,9 +335,7 @@ class _Search:
     def _ranked(
         self, method: Method, q: int, hits: list[list[Any]], label: Label, names: Sequence[str]
     ) -> list[list[Any]]:
-        """The hits of a row, ranked by their method. `names` are the columns of the result: four
-        others come before those of a hit.
-        """
+        """The hits of a row, ranked by their method; they lack the first four columns."""
         if method.rank == "store":
             return hits
         props = next(props for props in label.fulltext.values() if method.prop in props)
@@ -353,9 +351,7 @@ class _Search:
 def _numbered(
     sought: Sequence[list[float] | None], vectors: dict[tuple[float, ...], int]
 ) -> list[int | None]:
-    """The position of each vector among the distinct ones. Vectors are most of the sent data, and
-    many rows search for the same one.
-    """
+    """The position of each vector among the distinct ones: vectors are most of the sent data."""
     return [None if one is None else vectors.setdefault(tuple(one), len(vectors)) for one in sought]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from semgraph.errors import EngineError, StoreUnavailable
 from semgraph.logical.schema import Graph, Label
 from semgraph.stores.base import Method, SearchQuery
-from semgraph.stores.conditions import Ends, Value, by_key, ends, of_hit
+from semgraph.stores.conditions import Ends, Value, by_key, ends, of_hit, pinned
 from semgraph.stores.neo4j.cypher import (
     KEEP_PLAN,
     LISTS,
@@ -276,8 +276,7 @@ class Hits:
     @property
     def pinned(self) -> bool:
         """Whether `where` restricts the hits to certain keys or ends."""
-        by_ends = self.label.kind == "edge" and bool(ends(self.own))
-        return by_ends or by_key(self.own, self.graph.key)
+        return pinned(self.own, self.label, self.graph.key)
 
     def _fulltext(self, index: str, number: int) -> str:
         kind = "node" if self.label.kind == "node" else "relationship"
@@ -288,9 +287,7 @@ class Hits:
         )
 
     def _among_known(self, read: str, number: int, method: Method) -> str:
-        """The possible hits that an index returns, and their scores. The index is not read if none
-        are possible.
-        """
+        """The possible hits that an index returns. It is not read if none are possible."""
         return (
             f"CALL ({ROW}) {{ {self._match('')} RETURN collect(h) AS known }}\n"
             f"WITH known WHERE size(known) > 0\n{read} WHERE h IN known\n"
@@ -299,9 +296,7 @@ class Hits:
         )
 
     def _read_on(self, number: int, read: str, score: str, method: Method) -> str:
-        """The filtered entries of an index, and the number of read entries, so that more can be
-        read.
-        """
+        """The filtered entries of an index, and their number, so that more can be read."""
         return (
             f"{read}\nCALL ({ROW}, found) {{\n"
             f"UNWIND found AS f WITH f[0] AS h, f[1] AS s WHERE {self._filter()}\n"

@@ -87,9 +87,7 @@ _MARKERS = 10_000
 
 @dataclass(frozen=True)
 class OpenedState:
-    """Indexes and constraints of a database at its last opening for a graph and a length of
-    vectors, and the known lengths of its vectors by label and property.
-    """
+    """What a database had when it was last opened for a graph and a length of vectors."""
 
     graph: Graph
     dimensions: int | None
@@ -221,9 +219,7 @@ class Neo4jStore:
     async def _inspect(
         self, graph: Graph, dimensions: int | None
     ) -> tuple[list[schema.Index], Statistics]:
-        """Indexes and statistics of the database. Raises StoreUnavailable, also for vectors of
-        another length.
-        """
+        """Indexes and statistics of the database. Raises StoreUnavailable."""
         await self._bolt.open()
         self._unrecorded = await Setup(self._bolt, graph).check_layout()
         self._graph, self._opened = graph, None

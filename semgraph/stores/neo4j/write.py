@@ -154,9 +154,7 @@ def refuse_long(value: Any, what: str) -> None:
 
 
 def _storable(value: Any) -> bool:
-    """Whether Neo4j has properties of this kind: no objects, no lists of several kinds or with
-    NULL, no larger integers.
-    """
+    """Whether Neo4j has such properties: no objects, mixed lists, NULLs or larger integers."""
     if isinstance(value, list):
         plain = all(_storable(item) and not isinstance(item, list | None) for item in value)
         return plain and len({type(item) for item in value}) <= 1
@@ -308,9 +306,7 @@ def _mark(marker: CommitMarker, after: int) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Shape:
-    """The text of one write. It depends on few columns and on no values. Rows are as `rows_of`
-    returns them.
-    """
+    """The text of one write, over rows as `rows_of` returns them; no value changes it."""
 
     graph: Graph
     label: Label
@@ -352,9 +348,7 @@ class Shape:
         return self.graph.partition in self.write.rows.column_names
 
     def _within(self, var: str) -> str:
-        """The condition that the bound row is in the row's partition; without a partition, always
-        true.
-        """
+        """The condition that the bound row is in the row's partition, if it has one."""
         same = f"coalesce({var}.{quoted(self.graph.partition)}, '') = row.partition"
         return f"\nWHERE row.partition IS NULL OR {same}" if self._confined else ""
 
@@ -525,9 +519,7 @@ async def commit(
 def new_lengths(
     bolt: Bolt, graph: Graph, lengths: Lengths, batch: WriteBatch
 ) -> dict[tuple[str, str], int]:
-    """The lengths of vectors to write to properties that may have none stored. Raises
-    StoreUnavailable for a length that differs from the known one.
-    """
+    """The lengths of what may be the first vectors of a property. Raises StoreUnavailable."""
     new: dict[tuple[str, str], int] = {}
     for write in batch.writes:
         if not write.rows.num_rows:
@@ -552,9 +544,7 @@ def _length(vectors: Any) -> int | None:
 async def _refuse(
     ask: Ask, graph: Graph, indexes: Indexes, write: NodeWrite | EdgeWrite, refusals: Refusals
 ) -> None:
-    """Record the refused rows: all skipped ones, except those of `only_existing` without a stored
-    row.
-    """
+    """Record all skipped rows, except those of `only_existing` without a stored row."""
     await _refuse_other_partition(ask, graph, indexes, write, graph.key, refusals)
     if isinstance(write, EdgeWrite) and not write.only_existing:
         await _refuse_missing_end(ask, graph, write, refusals)
@@ -570,9 +560,7 @@ async def _refuse_other_partition(
     column: str,
     refusals: Refusals,
 ) -> None:
-    """Refuse rows that are stored under another partition: by the row's key, or, if `column` is an
-    end, by the key of that end.
-    """
+    """Refuse rows whose key, or whose end in `column`, is stored under another partition."""
     if graph.partition not in write.rows.column_names:
         return
     label = graph.label(write.label)
@@ -657,9 +645,7 @@ async def _refuse_edges_left(
 async def _first_violation(
     bolt: Bolt, graph: Graph, indexes: Indexes, rows: Sequence[tuple[Write, int]]
 ) -> tuple[int, DataError] | None:
-    """The first of some rows that violates a constraint when it is written after its predecessors;
-    None if none does.
-    """
+    """The first row that violates a constraint when it is written after its predecessors."""
     if (error := await _try(bolt, graph, indexes, rows)) is None:
         return None
     good, bad = 0, len(rows)  # this many of the first rows can be written; this many cannot

@@ -199,9 +199,7 @@ class FullTextIndex:
 
 
 def _averages(con: sqlite3.Connection, full: str) -> tuple[int, float]:
-    """The number of rows of an FTS5 table and the mean number of words of a row, from its averages
-    record.
-    """
+    """The rows of an FTS5 table and their mean number of words, from its averages record."""
     row = con.execute(f"SELECT block FROM {quote(full + '_data')} WHERE id = 1").fetchone()
     numbers, number = [], 0
     for byte in row[0] if row else b"":
@@ -292,9 +290,7 @@ class TextRanking(Protocol):
 def ranking(
     index: FullTextIndex, query: Sequence[str], partitions: Sequence[str | None]
 ) -> TextRanking:
-    """The ranking for the words of a query, over the partitions that the row may see; `[None]`:
-    all.
-    """
+    """The ranking for the words of a query, over some partitions; `[None]`: all."""
     blocks = index.blocks(partitions)
     if blocks is None:
         return RarestFirst(index, query, partitions)
@@ -398,9 +394,7 @@ class RarestFirst:
         return sums, 0.0
 
     def _without_late_ties(self, sums: Sums, k: int) -> Sums:
-        """The rows that contain the best k by final scores: of those that tie for the last places,
-        only the first by key.
-        """
+        """The rows with the best k; of those that tie for the last places, the first by key."""
         best = sums.best(k)
         sure = sums.at_least(best * (1 + _SLACK))
         tied = sums.but(sure)

@@ -167,9 +167,7 @@ class PatternMatch(_Match):
         return tests
 
     def _ends(self, i: int, edge: PatternEdge) -> str:
-        """The condition that an edge connects its two nodes; in either direction if both are
-        possible.
-        """
+        """The condition that an edge connects its two nodes, in the possible directions."""
         key, label = quote(self.graph.key), self.tables_of[i].label
         tests = []
         for source, target, directions in (
@@ -202,7 +200,10 @@ class PatternMatch(_Match):
             sources.append(f"temp.{self.parts} s")
         sources += [f"{self.tables_of[i].name} t{i}" for i in self.order]
         where = f"WHERE {' AND '.join(self.conditions)}" if self.conditions else ""
-        sql = f"SELECT {', '.join(selected)} FROM {' CROSS JOIN '.join(sources)} {where}"
+        key = quote(self.graph.key)
+        # Without this order SQLite reads all edges if they may have either direction.
+        order = ", ".join(["r.q", *(f"t{i}.{key}" for i, e in enumerate(self.elements) if e.var)])
+        sql = f"SELECT {', '.join(selected)} FROM {' CROSS JOIN '.join(sources)} {where} ORDER BY {order}"
         return self.result(con, sql, dimensions)
 
 
@@ -276,9 +277,7 @@ class VariablePaths(_Match):
 
     @property
     def _rest(self) -> list[tuple[int, PatternEdge, PatternNode]]:
-        """Edges after the variable-length path with the nodes that they lead to, and the position
-        of each node among the nodes.
-        """
+        """Edges after the path, the nodes that they lead to, and the positions of these."""
         pairs = zip(self.query.pattern.edges[1:], self.nodes[2:], strict=True)
         return [
             (place, edge, node)
@@ -287,9 +286,7 @@ class VariablePaths(_Match):
         ]
 
     def _table(self, place: int) -> Table:
-        """The table of an end; of several the first, because they share the properties that are
-        read.
-        """
+        """The table of an end; of several the first, because they share what is read."""
         return self.tables[self.ends[place][0]]
 
     def _prop(self, prop: Prop) -> tuple[str, Type]:
@@ -349,9 +346,7 @@ class VariablePaths(_Match):
         return f"WITH RECURSIVE walk ({columns}) AS ({' UNION ALL '.join(walk)}) {' UNION ALL '.join(selects)}"
 
     def _after(self, label: str) -> list[str]:
-        """The conditions on the rest of the pattern after a variable-length path that ends in this
-        label.
-        """
+        """The conditions on the rest of the pattern after a path that ends in this label."""
         tests = []
         for place, edge, node in self._rest:
             here, e, t = f"t{place - 1}", f"e{place}", f"t{place}"

@@ -48,9 +48,7 @@ class RequestRows:
 
     @property
     def table(self) -> str:
-        """The temporary table with the rows. Its name contains its width, so that statements stay
-        prepared.
-        """
+        """The table with the rows. It is named by its width: statements stay prepared."""
         return quote(self._name)
 
     @property
@@ -134,9 +132,7 @@ class Ranker(Protocol):
     """One method of a search, prepared for its rows."""
 
     def hits(self, con: sqlite3.Connection, caches: Caches) -> Iterator[RankedHit]:
-        """The hits, row by row, best first, at most k per row; within a transaction, after the rows
-        are loaded.
-        """
+        """The hits, row by row, best first, at most k per row, after the rows are loaded."""
 
 
 @dataclass(frozen=True)
@@ -155,9 +151,7 @@ class SearchScope:
 
     @property
     def partition(self) -> str:
-        """The partition of a hit, in SQL. If conditions leave few hits, the expression avoids the
-        partition's index.
-        """
+        """The partition of a hit, in SQL; not by its index if conditions leave few hits."""
         return f"{'+' if self.pinned else ''}t.{self.table.partition}"
 
     def seen(self, row: int) -> tuple[str, ...] | None:
@@ -178,9 +172,7 @@ class SearchScope:
     def passing(
         self, con: sqlite3.Connection, near: Sequence[tuple[int, int, float]], *, confined: bool
     ) -> list[tuple[int, int, float]]:
-        """The hits (ordinal, id, score) that pass the conditions, in the same order; with
-        `confined`, only those that their row may see.
-        """
+        """The passing hits (ordinal, id, score), in order; if `confined`, those that are seen."""
         columns = ["n INTEGER PRIMARY KEY", "q INTEGER", "id INTEGER", "score REAL"]
         found = temporary(con, "#near", columns, ((n, *hit) for n, hit in enumerate(near)))
         own = f"EXISTS (SELECT 1 FROM temp.{self.parts} s WHERE s.q = r.q AND s.part = {self.partition})"
@@ -193,9 +185,7 @@ class SearchScope:
     def all_passing(
         self, con: sqlite3.Connection, ordinals: Sequence[int]
     ) -> list[tuple[str, int, int, str]]:
-        """Partition, ordinal, id and key of all rows that are visible and pass the conditions,
-        sorted by partition and ordinal.
-        """
+        """Partition, ordinal, id and key of all passing rows, sorted by the first two."""
         table, tests = self.table, ["r.q IN (SELECT value FROM json_each(?))"]
         parts = f"CROSS JOIN temp.{self.parts} s" if self.parts else ""
         if self.parts:

@@ -349,9 +349,7 @@ def _missing_columns(con: sqlite3.Connection, tables: Mapping[str, Table]) -> di
 
 
 def check_file(con: sqlite3.Connection, store: str) -> None:
-    """Refuse a file that is not semgraph's, or is from an earlier or later version. Raises
-    StoreUnavailable.
-    """
+    """Refuse a file that is not of this version of semgraph. Raises StoreUnavailable."""
     # The order matters: another process may be creating the file; its tables and marker appear
     # together.
     objects = con.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -413,9 +411,7 @@ def outdated(con: sqlite3.Connection, tables: Mapping[str, Table]) -> list[Table
 
 
 def bring_up_to_date(con: sqlite3.Connection, tables: Mapping[str, Table]) -> None:
-    """Create missing objects, recreate changed ones, and recompute the words and derived texts of
-    an earlier version, within a write transaction.
-    """
+    """Bring objects, words and derived texts to this version, within a write transaction."""
     existing = _existing_objects(con)
     old = outdated(con, tables) if "#meta" in existing else []
     for full in (_words_name(t.label, index) for t in old for index in t.label.fulltext):
@@ -482,9 +478,7 @@ def check_layout(con: sqlite3.Connection, tables: Mapping[str, Table], store: st
 def check_dimensions(
     con: sqlite3.Connection, tables: Mapping[str, Table], dimensions: int | None, store: str
 ) -> None:
-    """Refuse an embedder with vectors of another length than the stored ones. Raises
-    StoreUnavailable.
-    """
+    """Refuse vectors of another length than the stored ones. Raises StoreUnavailable."""
     for (label, name), stored in read_dimensions(con).items():
         check_length(store, label, name, stored if label in tables else None, dimensions)
 
@@ -492,9 +486,7 @@ def check_dimensions(
 def fill_derived(
     con: sqlite3.Connection, tables: Mapping[str, Table]
 ) -> dict[tuple[str, str], int]:
-    """Store missing derived properties, within a write transaction. Returns the number of rows, by
-    label and property.
-    """
+    """Store missing derived texts. Returns the numbers of rows by label and property."""
     return _fill_derived(con, tables.values(), "{name} IS NULL")
 
 
@@ -554,9 +546,7 @@ def _kept(kind: Type) -> pa.DataType:
 
 
 def encode(array: pa.Array[Any], kind: Type, what: str) -> list[Any]:
-    """A column of a declared type in stored form, without the NULLs in lists. Raises DataError for
-    NaN.
-    """
+    """A column in stored form, without the NULLs in lists. Raises DataError for NaN."""
     stored: Any = array if _kept(kind) == kind.arrow else array.cast(_kept(kind))
     values: list[Any] = stored.to_pylist()
     if kind.name == "list":

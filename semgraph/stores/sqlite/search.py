@@ -134,9 +134,7 @@ class Nearest:
     def _best(
         self, con: sqlite3.Connection, blocks: list[Block], queries: Queries
     ) -> tuple[Ranked, Queries]:
-        """The best hits that pass the conditions, for rows with the same partitions; and the
-        queries with too few passing hits.
-        """
+        """The best passing hits of rows with the same partitions, and the queries with too few."""
         import numpy as np
 
         k, total = self.method.k, sum(block.count for block in blocks)
@@ -310,14 +308,11 @@ class PreparedSearch:
 
     def _is_pinned(self) -> bool:
         read_of = (read(scalar, aliases(self.query)) for scalar in self.query.where)
-        terms = [term for term in read_of if term is not None]
-        names = {self.table.graph.key, *self.table.label.ends}
-        return any(pinned(term, names) for term in of_hit(terms, self.query.alias))
+        terms = of_hit([term for term in read_of if term is not None], self.query.alias)
+        return pinned(terms, self.table.label, self.table.graph.key)
 
     def run(self, con: sqlite3.Connection, caches: Caches, dimensions: Dimensions) -> pa.Table:
-        """The hits of all rows and methods, within a transaction, after `request.load` if it reads
-        the rows.
-        """
+        """The hits of all rows and methods, after `request.load` if it reads the rows."""
         hits = [
             (hit.q, n, *hit[1:])
             for n, method in enumerate(self.methods)

@@ -156,9 +156,7 @@ class SqliteStore:
         await self._make_ready(tables, dimensions)
 
     async def _reader(self, tables: dict[str, Table]) -> File:
-        """A connection that neither creates nor changes the file, reused if it has all that is
-        needed. A copy serves once.
-        """
+        """A connection that does not change the file, reused if it has all; a copy serves once."""
         if self._readers.get(self._file) and not self._file.in_file:
             del self._readers[self._file]
             await self._file.close()
@@ -219,9 +217,7 @@ class SqliteStore:
         """Do nothing: rows always have their derived texts."""
 
     async def migrate(self, graph: Graph, dimensions: int | None, *, drop: bool) -> list[str]:
-        """As `Store.migrate`. Indexes belong to the layout of the file, so none is created or
-        dropped.
-        """
+        """Indexes belong to the layout of the file: none is created or dropped."""
         del drop
         await self.ensure(graph, dimensions)
         tables = self._tables
@@ -622,9 +618,7 @@ class File:
     async def _patiently(
         self, attempt: Callable[[], T], con: sqlite3.Connection | None = None
     ) -> T:
-        """Attempt in another thread until the lock is free. After a cancellation, the attempt has
-        ended when this returns.
-        """
+        """Attempt in a thread until the lock is free; it has ended when this returns."""
         cancelled = threading.Event()
         loop = asyncio.get_running_loop()
         future = loop.run_in_executor(None, self._until_free, attempt, cancelled)

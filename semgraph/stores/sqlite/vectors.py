@@ -135,9 +135,7 @@ class BlockCache(Generic[B]):
         read: Callable[[_CachedBlock[B]], None],
         version: int,
     ) -> B:
-        """A block at a version of the file, by table, partition, and further distinguishing values.
-        `read` adds all newer rows to it.
-        """
+        """A block at a version of the file. `read` adds all newer rows to it."""
         held = self._held.get(name)
         if held is None or (held.version != version and _lost(con, name, held.version)):
             held = self._held[name] = _CachedBlock(make(), -1)
@@ -168,9 +166,7 @@ class VectorCache(BlockCache[Block]):
         self.odd: dict[str, set[int]] = {}
 
     def known(self, table: str, partitions: Iterable[str] | None) -> int | None:
-        """The number of cached vectors of some partitions (None: of all cached ones); None if one
-        is not cached.
-        """
+        """The number of cached vectors of some partitions (None: all); None: one is not cached."""
         if partitions is None:
             counts = [held.block.count for name, held in self._held.items() if name[0] == table]
             return sum(counts) if counts else None
@@ -301,9 +297,7 @@ def _lost(con: sqlite3.Connection, name: tuple[str, ...], version: int) -> bool:
 
 
 class Postings(NamedTuple):
-    """The rows with a word of a partition: their ids, ascending, and the saturated frequency of the
-    word in each.
-    """
+    """The rows with a word, by id, and the saturated frequency of the word in each."""
 
     ids: Ints
     frequencies: Floats

@@ -218,9 +218,7 @@ class EncodedMerge:
     def _check_ends(
         self, con: sqlite3.Connection, new: Sequence[int], old: Sequence[int], refusals: Refusals
     ) -> None:
-        """Refuse new edges without their ends, new ends for stored edges, and ends in a different
-        partition.
-        """
+        """Refuse edges without their ends, with new ends, or with ends in another partition."""
         label, keys = self.table.label, self.keys
         ends = {name: self.columns.get(name, [None] * len(keys)) for name in ("source", "target")}
         rows = [
@@ -324,9 +322,7 @@ class EncodedMerge:
             )
 
     def _check_size(self, con: sqlite3.Connection, name: str) -> None:
-        """Check the vector length: the first vector fixes it. Raises StoreUnavailable for another
-        length.
-        """
+        """The first vector fixes the length. Raises StoreUnavailable for another one."""
         label, size = self.table.label.name, self.sizes[name]
         stored = read_dimensions(con).get((label, name), size)
         check_length(self.store, label, name, stored, size)
@@ -457,9 +453,7 @@ def _write(
 def clear(
     con: sqlite3.Connection, tables: Mapping[str, Table], partitions: Sequence[str] | None
 ) -> None:
-    """Delete the rows of some partitions (None: all), the edges that touch them, and their heads
-    and commit markers.
-    """
+    """Delete what is in some partitions (None: all), and the edges that touch it."""
     next_version(con)
     parts = _keys(con, partitions or ())
     inner = f"SELECT key FROM {parts}"

@@ -39,9 +39,7 @@ _FALSE = ("", "0", "false", "no", "off")
 
 @dataclass(frozen=True)
 class StartProgress:
-    """The progress of a start. `done` and `total` are numbers of jars, `size` is the bytes of those
-    that have come.
-    """
+    """The progress of a start; `size` is the bytes of the jars that have come."""
 
     phase: Literal["download", "start"]
     done: int = 0
@@ -206,9 +204,7 @@ def status(folder: str | Path = FOLDER) -> LocalServer:
 
 
 def stop(folder: str | Path = FOLDER) -> LocalServer:
-    """Shut down the server of a folder cleanly, if it runs. Raises StoreUnavailable if it does not
-    stop.
-    """
+    """Shut down the server of a folder cleanly, if it runs. Raises StoreUnavailable."""
     home = Path(folder).absolute()
     if not status(home).running:
         return _described(home, running=False)
@@ -246,9 +242,7 @@ def _prepare(home: Path) -> None:
 
 @contextmanager
 def _folder_lock(home: Path) -> Iterator[None]:
-    """A lock for starting, stopping or checking a server, so that a check is never mistaken for a
-    running server.
-    """
+    """A lock for whoever starts, stops or checks a server: a check is not taken for a server."""
     from filelock import FileLock
 
     with FileLock(home / "manage.lock", timeout=_START_SECONDS + _STOP_SECONDS):
