@@ -362,20 +362,13 @@ class StoreReads(Protocol):
 @runtime_checkable
 class Store(StoreReads, Protocol):
     """A property graph with full-text and vector search. One instance serves one run and is not
-    shared between event loops.
-
-    `round_trips` counts Bolt RUNs, or transactions in SQLite. A store also calls
-    `record_round_trip()` for each, so that a caller can count its own if several use the store at
-    once.
+    shared between event loops. It calls `record_round_trip` for each Bolt RUN, or transaction in
+    SQLite.
     """
 
     @property
     def name(self) -> str:
         """Its name in messages: `sqlite:.semgraph/graph.db`, `neo4j://127.0.0.1:7687`, `memory`."""
-
-    @property
-    def round_trips(self) -> int:
-        """Round trips made so far."""
 
     @property
     def nearest(self) -> str:

@@ -44,10 +44,6 @@ class ConfinedStore:
         return self._store.name
 
     @property
-    def round_trips(self) -> int:
-        return self._store.round_trips
-
-    @property
     def nearest(self) -> str:
         return self._store.nearest
 

@@ -539,19 +539,16 @@ def check_columns(graph: Graph, write: Write) -> None:
         )
 
 
-def check_partitions(
-    graph: Graph, batch: WriteBatch, refusals: Refusals, *, every: bool = False
-) -> None:
+def check_partitions(graph: Graph, batch: WriteBatch, refusals: Refusals) -> None:
     """Refuse rows that merge one key under two partitions, whether or not it is stored: all but
-    those of the first. A store finds conflicts within one write itself, unless `every` write is
-    checked.
+    those of the first. A store finds conflicts within one write itself.
     """
     seen: dict[tuple[str, str | None], str] = {}
     times = Counter(write.label for write in batch.writes)
     for write in batch.writes:
         if (
             isinstance(write, Deletion)
-            or (times[write.label] < 2 and not every)
+            or times[write.label] < 2
             or graph.partition not in write.rows.column_names
         ):
             continue

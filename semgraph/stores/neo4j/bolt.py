@@ -1,4 +1,4 @@
-"""A connection to a Neo4j server: one RUN at a time, counted. Errors name the remedy."""
+"""A connection to a Neo4j server. Errors name the remedy."""
 
 from __future__ import annotations
 
@@ -49,7 +49,6 @@ class Bolt:
         self.uri, self.user, self.database = uri, user, database
         learn(password)
         learn_from_addresses([uri])
-        self.round_trips = 0
         self._password = password
         self._driver: AsyncDriver | None = None
         self.observer: Callable[[str], None] | None = None
@@ -81,7 +80,6 @@ class Bolt:
         self, tx: AsyncManagedTransaction, text: str, parameters: Mapping[str, Any] | None = None
     ) -> Records:
         """Run one statement within a transaction."""
-        self.round_trips += 1
         record_round_trip()
         if self.observer is not None:
             self.observer(text)
@@ -92,7 +90,6 @@ class Bolt:
         """Run a statement that commits in batches. Raises StoreUnavailable."""
 
         async def work() -> None:
-            self.round_trips += 1
             record_round_trip()
             async with self._connected().session(database=self.database) as session:
                 await (await session.run(text, parameters)).consume()  # type: ignore[arg-type]

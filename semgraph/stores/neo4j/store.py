@@ -131,14 +131,14 @@ def _committed(marker: Sequence[Any]) -> CommittedRow:
     return CommittedRow(row, fingerprint, time_of(now), run, content)
 
 
-def local_store(folder: str | Path, database: str | None = None) -> Neo4jStore:
+def local_store(folder: str | Path) -> Neo4jStore:
     """A store over the local server of a folder, which must be running. Raises StoreUnavailable."""
     from semgraph.stores.neo4j.local.server import status
 
     server = status(folder)
     if not server.running:
         raise StoreUnavailable(f"no Neo4j runs in {server.folder}. Start it: semgraph neo4j start")
-    return Neo4jStore(server.uri, server.user, server.password, database)
+    return Neo4jStore(server.uri, server.user, server.password)
 
 
 class Neo4jStore:
@@ -172,10 +172,6 @@ class Neo4jStore:
     @property
     def name(self) -> str:
         return self._bolt.uri
-
-    @property
-    def round_trips(self) -> int:
-        return self._bolt.round_trips
 
     @property
     def graph(self) -> Graph:

@@ -71,7 +71,7 @@ from semgraph.stores.sqlite.schema import (
     unite,
 )
 from semgraph.stores.sqlite.search import PreparedSearch
-from semgraph.stores.sqlite.vectors import EXACT_UP_TO, Caches
+from semgraph.stores.sqlite.vectors import Caches
 from semgraph.stores.sqlite.write import (
     EncodedMerge,
     ReadMarkers,
@@ -88,16 +88,14 @@ _MANY_PRODUCTS = 150_000  # larger work runs outside the event loop's thread
 
 class SqliteStore:
     """A store over one SQLite file, which is created with its folder if missing; ":memory:" keeps
-    all data in memory, only for this store. See `Store` for the contract of each method. Partitions
-    with more vectors than `exact_up_to` are held in int8.
+    all data in memory, only for this store. See `Store` for the contract of each method.
     """
 
-    def __init__(self, path: str | PathLike[str], *, exact_up_to: int = EXACT_UP_TO) -> None:
+    def __init__(self, path: str | PathLike[str]) -> None:
         self.path = fspath(path)
-        self._exact_up_to = exact_up_to
         self._file = self._main = File(self.path, self.name)
         self._tables: dict[str, Table] = {}
-        self._caches = self._caches_of_main = Caches(exact_up_to)
+        self._caches = self._caches_of_main = Caches()
         self._readers: dict[File, Caches] = {}  # connections that neither make nor change the file
         self._part = ""  # a description, if an earlier version recorded it as a part of a store
         self._attaching = Turns()
@@ -112,10 +110,6 @@ class SqliteStore:
     @property
     def name(self) -> str:
         return "memory" if self.path == ":memory:" else f"sqlite:{self.path}"
-
-    @property
-    def round_trips(self) -> int:
-        return self._main.round_trips + sum(reader.round_trips for reader in self._readers)
 
     @property
     def nearest(self) -> str:
@@ -166,10 +160,10 @@ class SqliteStore:
         reader = File(self.path, self.name)
         reader.observer = self._main.observer
         await reader.open(self._check, reads=True)
-        self._readers[reader] = Caches(self._exact_up_to)
+        self._readers[reader] = Caches()
         if not await self._has(reader, tables):
             await reader.copy(self._check)
-            self._readers[reader] = Caches(self._exact_up_to)
+            self._readers[reader] = Caches()
         return reader
 
     async def _has(self, file: File, tables: dict[str, Table]) -> bool:
@@ -438,7 +432,6 @@ class File:
 
     def __init__(self, path: str, name: str) -> None:
         self.path, self.name = path, name
-        self.round_trips = 0
         self._con: sqlite3.Connection | None = None
         self.observer: Callable[[str], None] | None = None
         self._lock = Turns()
@@ -561,7 +554,6 @@ class File:
             con = self._con
             if con is None:
                 raise EngineError(f"{self.name}  is not open: call ensure first, or it was closed")
-            self.round_trips += 1
             record_round_trip()
             if not large:
                 try:

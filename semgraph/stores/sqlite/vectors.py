@@ -81,9 +81,6 @@ class WordBlock:
         self._words -= len(words)
 
 
-# Vectors of a partition that are held in float32: more are held in int8, in a quarter of the
-# memory.
-EXACT_UP_TO = 200_000
 _BATCH = 8192
 _DISTINCT = (
     "WITH RECURSIVE p(x) AS (SELECT min(part) FROM {table} UNION ALL "
@@ -159,10 +156,11 @@ class VectorCache(BlockCache[Block]):
     """The vectors of partitions; also, by table, the rows with a vector that cannot be compared."""
 
     limit = 1 << 29
+    # Vectors of a partition in float32: more are held in int8, in a quarter of the memory.
+    exact_up_to = 200_000
 
-    def __init__(self, exact_up_to: int = EXACT_UP_TO) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.exact_up_to = exact_up_to
         self.odd: dict[str, set[int]] = {}
 
     def known(self, table: str, partitions: Iterable[str] | None) -> int | None:
@@ -343,7 +341,7 @@ class TextCache:
 class Caches:
     """The caches of a store."""
 
-    def __init__(self, exact_up_to: int = EXACT_UP_TO) -> None:
-        self.vectors = VectorCache(exact_up_to)
+    def __init__(self) -> None:
+        self.vectors = VectorCache()
         self.words = WordCache()
         self.texts = TextCache()
