@@ -472,11 +472,9 @@ class RayEngine:
     async def run_all(
         self, tasks: Sequence[Task]
     ) -> tuple[dict[int, Result], dict[int, SemgraphError]]:
-        """Run all shards, each again if its worker died. A failed shard does not stop the others,
-        unless the plan is wrong; after a model or store does not answer, no further shard begins.
-
-        Returns:
-            Results and errors by number of the shard; the first error comes first.
+        """Run all shards, each again if its worker died; results and errors are by number. A failed
+        shard, whose error comes first, does not stop the others, unless the plan is wrong; after a
+        model or store does not answer, no further shard begins.
         """
         free = asyncio.Semaphore(self.workers)
         results, failed = dict[int, Result](), dict[int, SemgraphError]()

@@ -46,18 +46,12 @@ def shard_of(group: str, shards: int) -> int:
 
 @dataclass(frozen=True)
 class Division:
-    """The division of a plan into shards.
+    """The division of a plan into shards, by columns of an input, or fields of them: rows with
+    equal values belong to one shard. Each shard runs `part`; the plan `rest`, if any, runs after
+    the end of all, and reads their results.
 
-    Args:
-        input: The divided input.
-        by: Its columns, or fields of them; rows with equal values belong to one shard.
-        windows: The windows of its rows; None: the plan has no order.
-        part: The plan that each shard runs.
-        rest: The plan that runs after the end of all shards; its inputs include the results of
-            `part`. None: no such plan.
-        through: Steps that begin in `part` and end in `rest`.
-        ended: Other steps whose rows `rest` reads.
-        beside: Steps that each shard computes whole, from other inputs or the store.
+    The steps in `through` begin in `part` and end in `rest`; `rest` reads rows of those in `ended`;
+    each shard computes those in `beside` whole, from other inputs or the store.
     """
 
     input: str
@@ -292,14 +286,8 @@ class ShardRows:
 
 
 def lay_out(folder: Path, division: Division, rows: pa.Table, shards: int) -> list[ShardRows]:
-    """Write the rows of each shard into a file in a folder.
-
-    Returns:
-        All shards with rows, largest first, so that the last one to end is small.
-
-    Raises:
-        InputError: Two shards may share a key.
-        OSError: The disk cannot store them.
+    """Write the rows of each shard into a file. Returns all shards with rows, largest first, so
+    that the last one to end is small. Raises InputError if two may share a key, OSError.
     """
     _check_keys(division, rows)
     private_folder(folder)

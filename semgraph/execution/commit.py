@@ -109,10 +109,8 @@ def nothing_written(unwritten: Sequence[Unwritten]) -> DataError:
 def failures_of(
     window: Window, unwritten: Sequence[Unwritten], before: set[Refused]
 ) -> list[Failure]:
-    """The failed rows of a window that was not committed.
-
-    If a row is refused a second time although its input row was left out, it derives from several
-    input rows: all rows of the window fail.
+    """The failed rows of a window that was not committed. If a row is refused again although its
+    input row was left out, it derives from several: all rows of the window fail.
     """
     refused = [(window.partition, *row.key, row.by_store) for row in unwritten]
     again = [
@@ -226,10 +224,9 @@ def _write(sink: Sink, rows: pa.Table, unite: frozenset[str]) -> Write:
 def one_row_a_key(
     rows: pa.Table, key: str, unite: frozenset[str], key_column: str
 ) -> tuple[pa.Table, dict[int, Problem]]:
-    """One row for each key, and the problems of the other rows, by index.
-
-    Rows with equal keys become one row. They must agree in every column outside `unite`; NULL
-    agrees with all values. A row that contradicts an earlier one, or lacks a key, is left out.
+    """One row for each key, and the problems of the other rows, by index. Rows with equal keys must
+    agree in every column outside `unite`; NULL agrees with all values. A row that contradicts an
+    earlier one, or lacks a key, is left out.
     """
     keys = rows.column(key).to_pylist() if rows.num_rows else ()
     if None not in keys and len(set(keys)) == len(keys):
@@ -371,12 +368,9 @@ class Commits:
         now: datetime,
         begun: datetime,
     ) -> CommitAttempt:
-        """Write a window with its commit markers, in one transaction. If rows cannot be written,
-        write nothing. `firsts` are the rows that were written before, which the markers list too;
-        `begun` is `$now` of the steps that ran ahead.
-
-        A partition stops if another run wrote it first, or if it has an error that belongs to no
-        row.
+        """Write a window with its commit markers, in one transaction, or nothing. `firsts` were
+        written before, and markers list them too; `begun` is `$now` of the steps that ran ahead. A
+        partition stops if another run wrote it first, or at an error that belongs to no row.
         """
         if not self.options.write or not self.plan.sinks:
             return CommitAttempt(done=True)

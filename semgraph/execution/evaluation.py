@@ -249,10 +249,8 @@ class Evaluation:
     # -- rows
 
     async def compute(self, nodes: Sequence[PhysicalNode]) -> list[Batch]:
-        """The rows of several nodes.
-
-        A node that need not wait is computed as soon as its inputs are available. Other nodes run
-        concurrently, in tasks.
+        """The rows of several nodes. What need not wait is computed as soon as its inputs are
+        available; other nodes run concurrently, in tasks.
         """
         pending = _Pending(nodes, self._batches)
         tasks: dict[asyncio.Future[Batch], PhysicalNode] = {}

@@ -346,10 +346,8 @@ class Executor:
         return pending
 
     async def _states(self, rows: InputRows) -> AsyncIterator[tuple[str, PartitionState]]:
-        """The heads of the partitions, and the commit markers of the rows that may be skipped.
-
-        A partition with many rows is read in pieces. Its first head counts, so that a commit of
-        another run between two pieces is detected.
+        """The heads of the partitions, and the commit markers of the rows that may be skipped. Of a
+        partition that is read in pieces the first head counts: a commit between two is detected.
         """
         plan = self.plan.logical
         if not plan.writes:
@@ -585,11 +583,9 @@ class Executor:
     async def _commit(
         self, attempt: _WaveAttempt, refused: set[Refused]
     ) -> list[tuple[Window, CommitAttempt]]:
-        """Commit the windows that lost no row. Returns the attempt of each.
-
-        Rows are recorded before they are committed. Rows that will be recomputed are not counted,
-        and their record is taken back. `refused` holds the rows that earlier attempts could not
-        write; the rows of this attempt are added.
+        """Commit the windows that lost no row, after they are recorded. Returns the attempt of
+        each. Rows that will be recomputed are not counted, and their record is taken back. The rows
+        that cannot be written are added to `refused`.
         """
         input_rows = self.outcome.input_rows
         if input_rows is None:
@@ -830,11 +826,8 @@ def is_room(
     *,
     in_batches: bool = False,
 ) -> bool:
-    """Whether another slice may start before the running ones are committed.
-
-    A second slice may always start. Further slices may start while all slices together have at most
-    `ahead` windows. With `on_error: stop`, further slices start only if requests are sent in
-    batches.
+    """Whether another slice may start before the running ones are committed: a second one always,
+    more while all have at most `ahead` windows; with `on_error: stop`, if requests are batched.
     """
     if len(running) < 2:
         return True

@@ -61,10 +61,8 @@ def key_of(plan: PhysicalPlan, node: Node, models: str) -> str:
 
 @dataclass
 class Observations:
-    """The observations of one run. `models` are the models of the run.
-
-    A sample run records no operators over groups, because its groups are smaller. Operators without
-    any successful row are not recorded.
+    """The observations of one run with some models. A sample records no operators over groups,
+    whose groups are smaller. Operators without any successful row are not recorded.
     """
 
     plan: PhysicalPlan

@@ -85,9 +85,7 @@ class RunLineage:
 
 class RunRecord:
     """Writes one run's folder. Tables are buffered and written in parts, so memory stays flat and
-    windows stay fast.
-
-    `keep` also appends the buffered tables to one file (`pending.arrow`), so that they survive the
+    windows stay fast; `keep` also appends them to `pending.arrow`, so that they survive the
     process.
     """
 

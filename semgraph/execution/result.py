@@ -107,11 +107,6 @@ class Result:
     def merge(parts: Sequence[Result], run: str, record: Path | None = None) -> Result:
         """The result of a run that consisted of several runs of one plan, over rows of different
         partitions. It equals the result of one run over all rows.
-
-        Args:
-            parts: The results of these runs, at least one.
-            run: Id of the run.
-            record: Its record.
         """
         first = parts[0]
         written: dict[str, int] = {}
@@ -173,11 +168,7 @@ class Result:
         return self.tables[name]
 
     def to_arrow(self, name: str | None = None) -> pa.Table:
-        """A result as an Arrow table; without a name, the only one.
-
-        Raises:
-            KeyError: There is no such result, or there are several.
-        """
+        """A result as an Arrow table; without a name, the only one. Raises KeyError."""
         if name is None and len(self.tables) != 1:
             known = ", ".join(self.tables) or "none"
             raise KeyError(f"name one of the results of {self.plan}: {known}")

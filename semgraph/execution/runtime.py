@@ -149,29 +149,13 @@ class RowRecorder:
 
 @dataclass
 class Runtime:
-    """The resources of a run, shared by all its evaluations.
+    """The resources of a run, shared by all its evaluations. `_p` is the number of a partition in
+    `partition_of_row`, or as `confinement` says. What is recorded goes to `record_rows`,
+    `recorder`, `lineage`, `answered` and `observations`; `asking` is told of further rows that a
+    node asks about, and of a negative number when they are answered.
 
-    Args:
-        plan: The physical plan.
-        llm: The model stack; answers by role.
-        embedder: The embedder stack.
-        store: The store.
-        meter: Counters by step.
-        partition_of_row: The partition of each input row; `_p` is the number of one.
-        confinement: The meaning of `_p`; None without windows.
-        record_rows: Called with the rows of each node, for the run record.
-        recorder: Keeps the rows that `record_rows` receives.
-        lineage: Keeps the sources of rows; None if nothing is recorded.
-        answered: Called with the evidence of each semantic node, for the run record.
-        asking: Called with the number of further rows that a semantic node asks about, and with a
-            negative number when they are answered.
-        remembers: Whether answers are kept in memory while their windows run, because nothing else
-            keeps them.
-        observations: Receives the rows in and out of each node and the costs of answers, for later
-            estimates.
-        trial: The number of the independent repetition, which is part of every request.
-        ended: Whether each group of a loop has ended.
-        may_batch_requests: Whether requests that run ahead may go into batches.
+    `remembers`: answers are kept in memory while their windows run, because nothing else keeps
+    them. `trial` is the number of an independent repetition, which is part of every request.
     """
 
     plan: PhysicalPlan
@@ -237,10 +221,8 @@ class Runtime:
         )
 
     def note_if_left_out(self, failure: Failure, rows: Collection[int] | None = None) -> bool:
-        """Note a row that lacks a vector, and return True; return False if the row fails.
-
-        It fails if the plan has no windows, or if it derives from one of `rows` (None: from any
-        input row).
+        """Note a row that lacks a vector, and return True. Return False if the row fails: without
+        windows, and if it derives from one of `rows` (None: from any input row).
         """
         row = failure.input_row
         fails = row is not None if rows is None else row in rows

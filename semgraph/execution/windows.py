@@ -28,17 +28,10 @@ _NAME = "_k"  # the key of a row, if `windows` names no key
 
 @dataclass(frozen=True)
 class InputRows:
-    """The rows of the windowed input, ready to be cut into windows.
-
-    Args:
-        table: The input's columns (key and partition filled), `position`, `turn`, `_p` (the first
-            row of its partition), `_m`; row i has `_m` = i.
-        partitions: The partitions, by their ordinal (`Window.partition`).
-        partition_of_row: The partition of each row.
-        keys: Row ids, by `_m`.
-        of: The rows of each partition, in order.
-        bare: Rows with only a key: they name stored rows to reprocess.
-        valued: The columns of the input but key and partition.
+    """The rows of the windowed input, ready to be cut into windows. The table has the input's
+    columns (key and partition filled), `position`, `turn`, `_p` (the first row of its partition)
+    and `_m`, its index. `of` has the rows of each partition, in order; `bare` are rows with only a
+    key, which name stored rows to reprocess; `valued` are the columns but key and partition.
     """
 
     table: pa.Table
@@ -323,10 +316,8 @@ def unreadable(inputs: Mapping[str, pa.Table]) -> list[Failure]:
 
 
 def refuse_nul(inputs: Mapping[str, pa.Table], windowing: Windowing) -> None:
-    """Refuse invalid rows that cannot fail alone. Raises InputError.
-
-    These are rows with a NUL and unreadable rows of inputs that are not cut into windows. If a
-    failed row stops its partition, all unreadable rows are included.
+    """Refuse rows that cannot fail alone: those with a NUL, or unreadable, in inputs that are not
+    cut into windows; all unreadable ones if a failed row stops its partition. Raises InputError.
     """
     stops = windowing.on_error == "stop"
     problems = [

@@ -230,9 +230,8 @@ class InputTable(PhysicalNode):
 
 @dataclass(frozen=True, eq=False)
 class RunWide(PhysicalNode):
-    """The rows of a step over the whole run, independent of the current windows.
-
-    The executor computes its one input beforehand. Otherwise these are the current rows.
+    """The rows of a step over the whole run. The executor computes its one input beforehand;
+    otherwise these are the current rows.
     """
 
     reported: ClassVar[bool] = False
@@ -531,18 +530,13 @@ class SinkSpec:
 
 @dataclass(frozen=True)
 class PhysicalPlan:
-    """The physical plan of a run.
+    """The physical plan of a run: a node for each logical one that is materialised, and sinks with
+    their rows, in the order of the plan.
 
-    Args:
-        logical: The optimized plan.
-        nodes: The physical node of each logical node that is materialised.
-        sinks: The sinks with their rows, in the order of the plan.
-        after_writes: The ordered part: the nodes that depend on the run's own writes. All other
-            nodes may run ahead.
-        buffered: The nodes that run ahead and are read by the ordered part, the commits or the
-            results.
-        run_wide: The searched steps that depend on inputs only: every window sees their rows of the
-            whole run.
+    The nodes `after_writes` are the ordered part: they depend on the run's own writes. All others
+    may run ahead; those in `buffered` are read by the ordered part, the commits or the results. Of
+    the searched steps that depend on inputs only, `run_wide`, every window sees the rows of the
+    whole run.
     """
 
     logical: LogicalPlan

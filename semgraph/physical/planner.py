@@ -32,10 +32,8 @@ from semgraph.stores.base import SearchQuery, Store
 def compile_plan(
     plan: LogicalPlan, store: Store, library: Library, limits: Mapping[str, Limits]
 ) -> tree.PhysicalPlan:
-    """Compile an optimized plan for a store.
-
-    Raises:
-        PlanError: An implementation is unknown or refuses its node.
+    """Compile an optimized plan for a store. Raises PlanError if an implementation is unknown or
+    refuses its node.
     """
     if plan not in _LAYOUTS:
         _LAYOUTS[plan] = _layout(plan)
@@ -236,10 +234,7 @@ def _refuse_rows_without_window(nodes: Iterable[Node]) -> None:
 
 
 def _refuse_scans_without_partition(nodes: Iterable[Node]) -> None:
-    """Refuse scans without `partition` in a plan without windows.
-
-    Such a run has no partitions, so that a scan must state explicitly that it reads all of them.
-    """
+    """Refuse scans of all partitions that do not say so, in a plan without windows."""
     problems = [
         Problem(
             f"scan of {node.label} needs a partition",

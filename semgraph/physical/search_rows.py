@@ -45,10 +45,8 @@ _COSINE_SCHEMA = pa.schema([("x", pa.float64())])
 
 
 class _Hit(NamedTuple):
-    """A hit of one method.
-
-    `q` is the index of the row to which it belongs. `place` is the index of the hit: first the hits
-    of the store, then the rows of the step.
+    """A hit of one method for row `q`. Its `place` is among the hits of the store, then the step's
+    rows.
     """
 
     q: int
@@ -82,9 +80,7 @@ class _Functions:
 
 @lru_cache(maxsize=256)
 def _functions_of(spec: SearchSpec) -> _Functions | None:
-    """The functions of a search.
-
-    None if they are not guaranteed to give the result of the statement, or if they call user
+    """The functions of a search; None if they may differ from the statement, or call user
     functions, which run in a thread.
     """
     node = spec.node

@@ -38,9 +38,8 @@ class NoVectors(DataError):
 
 
 def partitions_of(batch: Batch, column: str) -> Sequence[Partition]:
-    """The partition of each row: the value of a column, otherwise the partition of its window.
-
-    Texts of two partitions never share a request.
+    """The partition of each row, whose texts share no request with others: that of a column, or of
+    its window.
     """
     named = batch.owners(column)
     return named if named is not None else batch.partitions() or [""] * batch.num_rows

@@ -54,11 +54,11 @@ def runtime_schema(node: Node) -> pa.Schema:
 
 class Batch:
     """The rows of one relation, in order, with their hidden columns. The ordinal is no column: it
-    is the index of a row.
+    is the index of a row. With lineage, each row has an id, unique in the run, and the ids of its
+    source rows.
 
-    A batch holds a list of tuples, an Arrow table, or both. Each is made from the other once, when
-    it is needed. Rows are immutable. With lineage, each row has an id, unique in the run, and the
-    ids of its source rows.
+    Rows are immutable. They are a list of tuples, an Arrow table, or both: each is made from the
+    other once, when it is needed.
     """
 
     __slots__ = ("_none", "_places", "_rows", "_table", "ids", "num_rows", "schema", "sources")
@@ -109,11 +109,7 @@ class Batch:
 
     @property
     def rows(self) -> list[Row]:
-        """The rows as tuples.
-
-        Raises:
-            OverflowError: A timestamp is outside of the years 1 to 9999, the range of Python.
-        """
+        """The rows as tuples. Raises OverflowError for a time outside of the years 1 to 9999."""
         if self._rows is None:
             self._rows = tuples_of(self.table)
         return self._rows
@@ -238,11 +234,8 @@ class Batch:
         return Batch(self.schema, self._rows, self._table, ids, self.sources)
 
     def reading(self, names: Collection[str]) -> Batch:
-        """The rows as tuples for a reader of some columns. If they come from a table, other columns
-        are NULL.
-
-        Raises:
-            OverflowError: As `rows`.
+        """The rows as tuples for a reader of some columns; other columns may be NULL. Raises as
+        `rows`.
         """
         if self._rows is not None:
             return self
@@ -298,11 +291,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=_UTC)
 
 
 def tuples_of(table: pa.Table) -> list[Row]:
-    """The rows of a table as tuples.
-
-    Raises:
-        OverflowError: A timestamp is outside of the years 1 to 9999, the range of Python.
-    """
+    """The rows of a table as tuples. Raises OverflowError for a time that Python does not have."""
     if not table.num_rows or not table.num_columns:
         return [()] * table.num_rows
     return list(zip(*map(values, table.columns), strict=True))

@@ -43,11 +43,7 @@ class RowFunction:
         self._run: Callable[..., Rows] = names["rows"]
 
     def __call__(self, inputs: Sequence[Rows], now: datetime | None) -> Rows:
-        """The rows in the order of the ordinal.
-
-        On any exception DuckDB must compute the segment: it defines whether there is an error, and
-        which one.
-        """
+        """The rows in order. On an exception DuckDB must compute the segment: it defines errors."""
         return self._run(now and now.astimezone(UTC), *inputs)
 
 

@@ -186,9 +186,8 @@ def compile_segment(
 
 
 class Executors(NamedTuple):
-    """The choice of executors for segments and searches. Up to `few` rows, generated Python
-    computes them, if it supports them. `both`: DuckDB also computes these, and both results must
-    agree.
+    """The choice of executors for segments and searches: generated Python, if it can, up to `few`
+    rows. `both`: DuckDB computes these too, and the results must agree.
     """
 
     few: float
@@ -218,11 +217,8 @@ def executors(*sql: str) -> Executors:
 
 
 async def run_segment(segment: Segment, inputs: Sequence[Batch], now: datetime | None) -> Batch:
-    """The rows of a segment over the rows of its inputs, by its function or its statement.
-
-    Raises:
-        DataError: An expression fails on a row.
-        EngineError: The executors differ.
+    """The rows of a segment over the rows of its inputs, by its function or its statement. Raises
+    DataError if an expression fails on a row, EngineError if the executors differ.
     """
     few, both = executors(segment.sql)
     rows = None
@@ -421,11 +417,9 @@ async def apart(run: Callable[[], T], stop: Callable[[], object] = lambda: None)
 
 
 def _end(thread: threading.Thread, stop: Callable[[], object]) -> None:
-    """Stop the work of a thread, repeatedly until it has ended, because a statement that has not
-    begun ignores an interrupt.
-
-    The process waits for this at its end, at most two seconds for a user function, because DuckDB
-    cannot close while a statement runs.
+    """Stop the work of a thread until it has ended: a statement that has not begun ignores an
+    interrupt. The process waits for this at its end, at most two seconds for a user function,
+    because DuckDB cannot close while a statement runs.
     """
     for _ in range(40):
         if not thread.is_alive():
@@ -455,10 +449,8 @@ async def column_of(
 
 
 def plan_segments(roots: Sequence[Node]) -> dict[Node, str]:
-    """The materialised nodes, with the names of their tables.
-
-    These are the non-relational nodes, the inputs of such nodes, the roots, and each relational
-    node that two segments would compute.
+    """The materialised nodes, with the names of their tables: non-relational nodes, their inputs,
+    the roots, and each relational node that two segments would compute.
     """
     order = list(walk(*roots))
     fixed = {node for node in order if not node.relational or not node.inputs} | set(roots)

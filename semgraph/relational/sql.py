@@ -131,9 +131,7 @@ def _order_window(window: exp.Window, ordinal: str) -> None:
 
 def _order_call(call: exp.Func, rest: Sequence[exp.Expr]) -> None:
     """Complete the order in which a call reads rows: its own terms, then `rest`, which ends with
-    the ordinal.
-
-    DuckDB orders distinct values by the values alone.
+    the ordinal. Distinct values are ordered by themselves alone.
     """
     key, i = _last_argument(call)
     if key is None or isinstance(call.parent, exp.WithinGroup):

@@ -97,17 +97,12 @@ class SearchQuery:
 
 @dataclass(frozen=True)
 class MatchQuery:
-    """A pattern, matched for all rows at once.
+    """A pattern, matched for all rows at once. As in openCypher there is one row per path, and no
+    path uses an edge twice. Property maps name columns of `rows`.
 
-    As in openCypher there is one row per path, and no path uses an edge twice.
-
-    Args:
-        pattern: The pattern; its property maps name columns of `rows`.
-        properties: The properties to return for each variable, in addition to the key (and `source`
-            and `target` of edges).
-        where: As in `SearchQuery`, over all variables.
-        partition: As in `SearchQuery`. All nodes and edges of a path are in the row's partition; if
-            the row has several, in a single one of them.
+    `properties` are returned for each variable in addition to the key (and `source` and `target` of
+    edges). `where` is over all variables. All nodes and edges of a path are in the row's
+    `partition`; if the row has several, in a single one of them. Otherwise as in `SearchQuery`.
     """
 
     pattern: Pattern
@@ -168,24 +163,14 @@ Write = NodeWrite | EdgeWrite | Deletion
 
 @dataclass(frozen=True)
 class CommitMarker:
-    """The record that a window writes on commit, in the same transaction.
+    """The record that a window writes on commit, in the same transaction: for each of its rows, by
+    id, the fingerprints of the plan, parameters and implementations, and of the row's values.
 
-    Args:
-        plan: Name of the plan.
-        partition: The partition value.
-        rows: Ids of the window's input rows.
-        fingerprint: The hash of the plan, parameters and implementations.
-        now: The window's `$now`.
-        run: Id of the run.
-        before: The partition's head that this run last saw; None: the partition has none.
-        head: The new head; unique.
-        witness: The label of the node, keyed by the row id, that must exist for the commit marker
-            to count; None: it always counts.
-        contents: The fingerprint of the values of each row.
-        begun: `$now` of the steps that ran ahead of the window.
-        parts: The fingerprints of what the rows were made by, by name: `prompt facts`, `model facts`,
-            `parameter history`.
-        writes: What the window wrote, without its content; see `semgraph.stores.writes`.
+    `before` is the partition's head that this run last saw (None: it has none), `head` the new one,
+    which is unique. `begun` is `$now` of the steps that ran ahead. `parts` are the fingerprints of
+    what the rows were made by: `prompt facts`, `model facts`, `parameter history`. `writes` is what
+    the window wrote, without its content (`semgraph.stores.writes`). The marker counts as long as a
+    node of the label `witness` is stored by the row id; None: always.
     """
 
     plan: str
@@ -382,10 +367,8 @@ class Store(StoreReads, Protocol):
         """Create missing parts: tables, constraints, indexes. Idempotent. A store that another
         program created is left unchanged.
 
-        Raises:
-            StoreUnavailable: The store does not answer, rejects the password, is read-only, or
-                holds vectors of another length; the message names the label, both lengths and the
-                remedy. Nothing was written.
+        Raises StoreUnavailable if the store does not answer, rejects the password, is read-only, or
+        holds vectors of another length: label, both lengths and the remedy are named.
         """
 
     async def attach(self, graph: Graph, dimensions: int | None = None) -> object:
@@ -419,23 +402,21 @@ class Store(StoreReads, Protocol):
         self, plan: str, rows: Mapping[str, Sequence[str]]
     ) -> Mapping[str, PartitionState]:
         """The heads of some partitions, and the valid commit markers of some of their input rows,
-        which may repeat and may be unknown. Each requested partition has a state.
+        which may repeat and may be unknown; no others are read. Each requested partition has a
+        state.
 
-        It reads only the requested markers, however many a partition has. A commit between the two
-        reads is never missed: the head is read first, or at the same time. One round trip, or one
-        per piece of many rows.
+        A commit between the two reads is never missed: the head is read first, or at the same time.
+        One round trip, or one per piece of many rows.
         """
 
     async def commit(self, batch: WriteBatch, marker: CommitMarker | None = None) -> Written:
-        """Write all of a batch, or nothing, in one transaction and one round trip. After an
-        exception nothing is written.
+        """Write all of a batch, or nothing, in one transaction and one round trip.
 
         Raises:
             ConcurrentWrite: `marker.before` is no longer the partition's head.
             DataError: A missing end, another partition, a node with edges, an invalid value; the
                 message names label, key and `write`.
-            StoreUnavailable: The connection is lost, the disk is full, or vectors differ in length
-                from the stored ones.
+            StoreUnavailable: The connection is lost, the disk is full, or vectors differ in length.
         """
 
     async def history(self, plan: str, partitions: Sequence[str]) -> Mapping[str, History]:
@@ -444,11 +425,8 @@ class Store(StoreReads, Protocol):
         """
 
     async def replace(self, new: NewContent) -> Written:
-        """Write a batch and replace the markers of a plan, all in one transaction.
-
-        Raises:
-            ConcurrentWrite: A head has changed. Nothing is written.
-            DataError, StoreUnavailable: As `commit`.
+        """Write a batch and replace the markers of a plan, all in one transaction. Raises
+        ConcurrentWrite if a head has changed, and as `commit`.
         """
 
     async def statistics(self) -> Statistics:

@@ -29,9 +29,8 @@ _ONLY = "_only"  # reserved: no column of a plan starts with it
 
 class ConfinedStore:
     """A store over the rows of one partition; the owner of the store closes it. See `Store` for the
-    contract of each method; a method that names another partition to write raises PlanError.
-
-    `statistics` counts the rows of all partitions, because stores keep no counts by partition.
+    contract of each method; one that names another partition to write raises PlanError. Stores keep
+    no counts by partition, so `statistics` are those of all.
     """
 
     def __init__(self, store: Store, partition: str) -> None:

@@ -165,10 +165,8 @@ def taken(row: str) -> DataError:
 
 
 def no_end(edge: str, end: str, key: str | None, label: str) -> DataError:
-    """The error for a new edge (`KNOWS e1`) without a node at one of its ends in its partition.
-
-    The text is the same if a different partition has the node, so it reveals nothing about other
-    partitions.
+    """The error for a new edge (`KNOWS e1`) without an end in its partition. It is the same if
+    another partition has the node, so it reveals nothing about others.
     """
     if key is None:
         return DataError(

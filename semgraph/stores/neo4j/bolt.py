@@ -69,10 +69,8 @@ class Bolt:
         return await self._session("execute_read", lambda tx: self.run(tx, text, parameters))
 
     async def write(self, work: Callable[[AsyncManagedTransaction], Awaitable[T]]) -> T:
-        """Do work in one transaction. An exception rolls it back, a deadlock restarts it.
-
-        Raises:
-            StoreUnavailable: The server does not answer, or this user may not write.
+        """Do work in one transaction. An exception rolls it back, a deadlock restarts it. Raises
+        StoreUnavailable, also if this user may not write.
         """
         return await self._session("execute_write", work)
 
@@ -113,10 +111,8 @@ class Bolt:
         return await self._patiently(within)
 
     async def _patiently(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Retry while the connection fails, for `PATIENCE` seconds. Raises StoreUnavailable.
-
-        Permanent failures are raised at once: an address that never answered, and a commit with
-        unknown outcome.
+        """Retry while the connection fails, for `PATIENCE` seconds; not at an address that never
+        answered, nor a commit with unknown outcome. Raises StoreUnavailable.
         """
         until, pause = time.monotonic() + PATIENCE, _FIRST_PAUSE
         while True:

@@ -78,16 +78,12 @@ class Index:
 
 @dataclass(frozen=True)
 class Indexes:
-    """The full-text and vector indexes of a database.
+    """The indexes of a database: for each full-text index of the graph its name there, and whether
+    it includes the partition; names of vector indexes, and what has a range index, by label and
+    property.
 
-    Args:
-        fulltext: By the graph's name: the index's name, and whether it includes the partition.
-        vectors: Names of the indexes by label and vector property.
-        ranges: Labels and properties with a range index, including those of constraints.
-        incomplete: Labels and derived text properties that some rows lack.
-        empty: Labels without rows, in a database that is only read: their full-text searches need
-            no index.
-        odd: Labels and vector properties with values that cannot be compared.
+    Some rows lack derived texts that are `incomplete`; vector properties that are `odd` have values
+    that cannot be compared. In a database that is only read, `empty` labels need no index.
     """
 
     fulltext: Mapping[str, tuple[str, bool]] = field(default_factory=dict)

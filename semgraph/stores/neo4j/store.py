@@ -195,13 +195,7 @@ class Neo4jStore:
         self._bolt.observer = callback
 
     async def attach(self, graph: Graph, dimensions: int | None = None) -> list[schema.Wanted]:
-        """Open the store without changes; a user with read access can do so. Returns its missing
-        parts, except vector indexes.
-
-        Raises:
-            StoreUnavailable: The server does not answer, rejects the password, is too old, or holds
-                vectors of another length.
-        """
+        """A user with read access can do so. Returns missing parts, except vector indexes."""
         if self._reopened(graph, dimensions):
             return []
         existing, statistics = await self._inspect(graph, dimensions)

@@ -473,9 +473,7 @@ async def commit(
     whole: bool = False,
 ) -> Written:
     """Write all of a batch, or nothing; adds the lengths of first vectors to `lengths`. The markers
-    replace those of the same rows, or all if `whole`.
-
-    Raises ConcurrentWrite, RowsRefused, DataError, StoreUnavailable.
+    replace those of the same rows, or all if `whole`. Raises as `Store.commit`.
     """
     batch = changes.batch
     new = new_lengths(bolt, graph, lengths, batch)

@@ -33,10 +33,8 @@ _CALLS = {"coalesce": "coalesce", "contains": "list_holds", "overlaps": "lists_m
 
 
 class RequestRows:
-    """The rows of one round trip. The columns that queries need are collected first, then loaded
-    once.
-
-    In SQL the rows are `r`, with their ordinal `r.q`.
+    """The rows of one round trip: `r` in SQL, with their ordinal `r.q`. The columns that queries
+    need are collected first, then loaded once.
     """
 
     def __init__(self, rows: pa.Table) -> None:

@@ -52,10 +52,8 @@ Ranked = list[tuple[int, int, float]]
 
 @dataclass(frozen=True)
 class Nearest:
-    """Hits by the cosine of their embedding.
-
-    If conditions leave few hits, SQLite finds those that pass, and only these are compared.
-    Otherwise the nearest come first, and more are read as long as fewer than k pass.
+    """Hits by the cosine of their embedding. If conditions leave few hits, only those that pass are
+    compared. Otherwise the nearest come first, and more are read while fewer than k pass.
     """
 
     scope: SearchScope

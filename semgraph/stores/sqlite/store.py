@@ -132,10 +132,8 @@ class SqliteStore:
         await self._make_ready(tables_of(graph), dimensions)
 
     async def attach(self, graph: Graph, dimensions: int | None = None) -> None:
-        """Open the file for reading; it is neither created nor changed. Raises StoreUnavailable,
-        PlanError.
-
-        A missing file counts as empty. A file that lacks parts of the graph is copied into memory.
+        """The file is neither created nor changed: a missing one counts as empty, and one that
+        lacks parts of the graph is copied into memory.
         """
         if self.path == ":memory:":
             await self.ensure(graph, dimensions)
@@ -442,9 +440,8 @@ class File:
     async def open(
         self, check: Callable[[sqlite3.Connection], None], *, reads: bool = False
     ) -> None:
-        """Connect, unless connected; `check` examines the file before any change. With `reads`, the
-        file is neither created nor changed, and a missing one counts as empty. Raises
-        StoreUnavailable.
+        """Connect, unless connected; `check` examines the file before any change. With `reads` it
+        is neither created nor changed, and a missing one counts as empty. Raises StoreUnavailable.
         """
         async with self._lock:
             if self._con is None:

@@ -184,9 +184,7 @@ class EncodedMerge:
 
     def run(self, con: sqlite3.Connection, version: int, refusals: Refusals) -> int:
         """Merge the rows, within a transaction, and return their number. Refused rows are recorded.
-
-        Raises:
-            StoreUnavailable: Vectors differ in length from the stored ones.
+        Raises StoreUnavailable for vectors of another length than the stored ones.
         """
         stored = self._stored(con, refusals)
         new: list[int] = []
@@ -348,10 +346,8 @@ def _ids_by_key(
 def delete(
     con: sqlite3.Connection, tables: Mapping[str, Table], write: Deletion, refusals: Refusals
 ) -> int:
-    """Delete nodes or edges by key and partition, and the commit markers that they witness. Returns
-    the number of deleted rows.
-
-    Nodes that still have edges are refused, unless the write detaches them.
+    """Delete nodes or edges by key and partition, and the commit markers that they witness; return
+    their number. Nodes that still have edges are refused, unless the write detaches them.
     """
     table = tables[write.label]
     rows = zip(*keys_of(table.graph, write), strict=True)
@@ -398,13 +394,9 @@ def commit(
     whole: bool = False,
     forgets: bool = False,
 ) -> dict[str, int]:
-    """Write a batch and its commit markers within a transaction that holds the lock; return the rows
-    by label. The markers replace those of the same rows, or all if `whole`. `forgets`: no words of
-    deleted rows stay.
-
-    Raises:
-        ConcurrentWrite: Another run wrote to a partition of the commit markers.
-        RowsRefused: Rows cannot be written; the transaction must be rolled back.
+    """Write a batch and its commit markers within a transaction that holds the lock; return the
+    rows by label. The markers replace those of the same rows, or all if `whole`. `forgets`: no
+    words of deleted rows stay. Raises ConcurrentWrite, RowsRefused; both must be rolled back.
     """
     for partition, (before, head) in new.heads.items():
         if before != _head(con, partition):

@@ -89,10 +89,7 @@ def cache_dir() -> Path:
 
 def jars(progress: Callable[[StartProgress], None], cache: Path | None = None) -> Path:
     """The Maven repository with the jars. Missing ones are downloaded; `progress` is called in the
-    caller's thread.
-
-    Raises:
-        StoreUnavailable: Jars are missing and `SEMGRAPH_OFFLINE` is set, or the download fails.
+    caller's thread. Raises StoreUnavailable, also if `SEMGRAPH_OFFLINE` forbids it.
     """
     from filelock import FileLock
 
@@ -168,16 +165,8 @@ def start(
     progress: Callable[[StartProgress], None] = lambda _: None,
 ) -> LocalServer:
     """Start the server of a folder, or return the running one. The first start on a machine
-    downloads 140 MB of jars.
-
-    Args:
-        folder: The folder of data, log and password.
-        port: The Bolt port; None: the folder's last port, 7687, or any free one.
-        progress: Called with the progress of the download and the start.
-
-    Raises:
-        StoreUnavailable: The extra is missing, the jars are unavailable, or the server does not
-            start; the message has the reason and the remedy.
+    downloads 140 MB of jars. Without a port it is the folder's last one, 7687, or any free one.
+    Raises StoreUnavailable with the reason and the remedy.
     """
     _check_packages()
     home = Path(folder).absolute()
