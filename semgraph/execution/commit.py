@@ -15,7 +15,6 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from semgraph.errors import ConcurrentWrite, DataError, EngineError, Problem
@@ -485,45 +484,29 @@ _RECENT = 16_384  # hashes held as Python numbers, some 70 bytes each
 
 
 class DistinctKeys:
-    """Counts distinct keys, in 8 bytes per key.
+    """Counts distinct keys by 64-bit hashes, in some 12 bytes per key.
 
-    It stores 64-bit hashes instead of keys. Among n keys, two have equal hashes, so that the count
-    is one too small, with a probability below n² / 2^65: 1 in 150,000 for 15 million keys, the
-    number of a million rows. Hashes of texts differ between processes, so no input collides
-    permanently.
-
-    New hashes are collected in a set. A full set becomes a sorted array, and arrays of similar size
-    are merged, so that their number is logarithmic in the number of keys. No hash is in two arrays.
+    Among n keys, two have equal hashes, so that the count is one too small, with a probability
+    below n² / 2^65: 1 in 150,000 for 15 million keys, the number of a million rows. Hashes of texts
+    differ between processes, so no input collides permanently.
     """
 
     def __init__(self) -> None:
-        self.count = 0
         self._recent: set[int] = set()
-        self.sorted: list[npt.NDArray[np.int64]] = []  # the longest first
+        self._sorted = np.empty(0, np.int64)  # all others
+
+    @property
+    def count(self) -> int:
+        """The number of keys."""
+        return len(self._sorted) + len(self._recent)
 
     def add(self, keys: Iterable[Hashable]) -> None:
         """Add some keys, known or new."""
-        new = set(map(hash, keys)) - self._recent
-        if new and self.sorted:
-            new -= self._found(np.fromiter(new, np.int64, len(new)))
-        self._recent |= new
-        self.count += len(new)
-        if len(self._recent) >= _RECENT:
-            self._sort_recent()
-
-    def _found(self, hashes: npt.NDArray[np.int64]) -> set[int]:
-        """The subset of the hashes that is in an array."""
-        found: set[int] = set()
-        for array in self.sorted:
-            places = np.minimum(np.searchsorted(array, hashes), len(array) - 1)
-            found.update(hashes[array[places] == hashes].tolist())
-        return found
-
-    def _sort_recent(self) -> None:
-        arrays = [np.fromiter(self._recent, np.int64, len(self._recent))]
-        self._recent = set()
-        while self.sorted and len(self.sorted[-1]) <= 2 * sum(map(len, arrays)):
-            arrays.append(self.sorted.pop())
-        merged = np.concatenate(arrays)
-        merged.sort()
-        self.sorted.append(merged)
+        new = np.fromiter(set(map(hash, keys)) - self._recent, np.int64)
+        places = np.searchsorted(self._sorted, new).clip(max=max(len(self._sorted) - 1, 0))
+        known = self._sorted[places] == new if len(self._sorted) else np.zeros(len(new), bool)
+        self._recent.update(new[~known].tolist())
+        if len(self._recent) >= max(_RECENT, len(self._sorted) // 16):
+            recent = np.fromiter(self._recent, np.int64)
+            self._sorted = np.sort(np.concatenate((self._sorted, recent)))
+            self._recent = set()

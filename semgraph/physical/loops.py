@@ -26,7 +26,7 @@ _HOLDS = "#until"
 Group = tuple[Hashable, ...]  # the window of a group, None without windows, and its values of `by`
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RoundTable(PhysicalNode):
     """The rows of the last round, which the loop provides. If several loops share this node, its
     rounds are observed as those of the last one.
@@ -43,7 +43,7 @@ class RoundTable(PhysicalNode):
         raise DryRunEnded
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class IterateRows(PhysicalNode):
     """A loop. Its inputs are the rows of round 0, then the loop-invariant inputs of the rounds. The
     body computes the next round, in which the last one replaces the nodes in `rounds`.

@@ -133,7 +133,7 @@ class ExecutionContext(Protocol):
         """
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PhysicalNode(ABC):
     """Computes the rows of a logical node from the rows of its inputs."""
 
@@ -142,10 +142,6 @@ class PhysicalNode(ABC):
     logical: Node
     inputs: tuple[PhysicalNode, ...]
     schema: pa.Schema = field(init=False)
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        cls.__repr__ = PhysicalNode.__repr__  # type: ignore[method-assign]  # a dataclass writes its own
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "schema", runtime_schema(self.logical))
@@ -218,7 +214,7 @@ async def with_vectors(
             inputs = [error.others if batch is error.rows else batch for batch in inputs]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class InputTable(PhysicalNode):
     """The rows of an input, which the caller passes to the executor."""
 
@@ -228,7 +224,7 @@ class InputTable(PhysicalNode):
         raise EngineError(f"no rows were given for {node!r} of step {node.step}")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RunWide(PhysicalNode):
     """The rows of a step over the whole run. The executor computes its one input beforehand;
     otherwise these are the current rows.
@@ -243,7 +239,7 @@ class RunWide(PhysicalNode):
         return True
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SqlSegment(PhysicalNode):
     """Relational operators as one statement."""
 
@@ -338,7 +334,7 @@ async def _no_hits() -> Remembered:
     return {}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class StoreSearch(PhysicalNode):
     """One search of a group. All searches of a group have the inputs of the group."""
 
@@ -354,7 +350,7 @@ class StoreSearch(PhysicalNode):
         return results[self.place]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class StoreMatch(PhysicalNode):
     """A pattern, matched in the store."""
 
@@ -365,7 +361,7 @@ class StoreMatch(PhysicalNode):
         return await run_match(node, inputs[0], evaluation.store(node.step), evaluation.now)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class StoreScan(PhysicalNode):
     """The stored rows of a label."""
 
@@ -379,7 +375,7 @@ class StoreScan(PhysicalNode):
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ClusterRows(PhysicalNode):
     """Rows with their cluster, by a partitioning algorithm, or by an exact one of the engine."""
 
@@ -411,7 +407,7 @@ class ClusterRows(PhysicalNode):
         return [*super().content(), *chosen]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RequireRows(PhysicalNode):
     """The rows that meet a requirement; the others fail, or all rows, and the others are counted."""
 
@@ -429,7 +425,7 @@ class RequireRows(PhysicalNode):
         return rows.derived_from(rows)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class EmbedTexts(PhysicalNode):
     """Rows with vectors of their texts."""
 
@@ -453,7 +449,7 @@ class EmbedTexts(PhysicalNode):
         return batch
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AskModel(PhysicalNode):
     """A semantic operator with its implementation, and the choice of it as in plans."""
 
@@ -468,7 +464,7 @@ class AskModel(PhysicalNode):
         return [*super().content(), str(self.choice)]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class EarlyStop(PhysicalNode):
     """Semantic operators that process rows in chunks until enough rows pass. The lowest is first in
     the chain; each reads its predecessor.

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
-from itertools import accumulate
 from math import isfinite
 
 import pyarrow as pa
@@ -54,31 +53,28 @@ async def vectors_of(
 
     If there is no text at all, the length of vectors is unknown, and the vectors have one element.
     """
-    of = partitions_of(rows, owner)
-    places: dict[tuple[Partition, str], int] = {}
-    distinct: dict[Partition, list[str]] = {}
-    for text, partition in zip(texts, of, strict=True):
-        if text is not None and (partition, text) not in places:
-            own = distinct.setdefault(partition, [])
-            places[partition, text] = len(own)
-            own.append(text)
+    pairs = [
+        None if text is None else (partition, text)
+        for text, partition in zip(texts, partitions_of(rows, owner), strict=True)
+    ]
+    distinct: dict[Partition, dict[str, None]] = {}
+    for partition, text in filter(None, pairs):
+        distinct.setdefault(partition, {})[text] = None
     if not distinct:
         return pa.nulls(len(texts), pa.list_(pa.float32(), 1))
-    done = await asyncio.gather(*(embed(own, partition) for partition, own in distinct.items()))
+    listed = [(partition, list(own)) for partition, own in distinct.items()]
+    done = await asyncio.gather(*(embed(own, partition) for partition, own in listed))
     failed = {
         (partition, own[place]): f"no {name} of “{_beginning(own[place])}”: {error.kind}: {error}"
-        for (partition, own), part in zip(distinct.items(), done, strict=True)
+        for (partition, own), part in zip(listed, done, strict=True)
         for place, error in part.failed.items()
     }
     if failed:
-        pairs = enumerate(zip(of, texts, strict=True))
-        raise NoVectors(rows, {row: failed[pair] for row, pair in pairs if pair in failed})
+        raise NoVectors(rows, {n: failed[pair] for n, pair in enumerate(pairs) if pair in failed})
+    every = ((partition, text) for partition, own in listed for text in own)
+    number = {pair: n for n, pair in enumerate(every)}
+    index = [None if pair is None else number[pair] for pair in pairs]
     vectors = [part.vectors for part in done]
-    starts = dict(zip(distinct, accumulate(map(len, distinct.values()), initial=0), strict=False))
-    index = [
-        None if text is None else starts[partition] + places[partition, text]
-        for text, partition in zip(texts, of, strict=True)
-    ]
     flat = pa.concat_arrays([pa.array(part.reshape(-1), pa.float32()) for part in vectors])
     return pa.FixedSizeListArray.from_arrays(flat, vectors[0].shape[1]).take(
         pa.array(index, pa.int64())

@@ -205,26 +205,3 @@ class SearchScope:
             keys: dict[int, str] = dict(con.execute(sql, (str([row for _, row in hits]),)))
             hits.sort(key=lambda hit: (-hit[0], keys[hit[1]]))
         return hits
-
-    def one_row(
-        self,
-        con: sqlite3.Connection,
-        row: int,
-        select: str,
-        conditions: Sequence[str],
-        values: Sequence[Any],
-        order: str,
-        k: int | None,
-    ) -> Iterator[RankedHit]:
-        """The best k hits of one row, each a score and an id; ties by key. A separate statement
-        lets an index stop at k. `select` has `{rows}` before its first source.
-        """
-        q = self.request.ordinals[row]
-        rows = f"temp.{self.request.table} r CROSS JOIN" if self.where else ""
-        own, bound = (("r.q = ?",), (q,)) if self.where else ((), ())
-        where = " AND ".join([*own, *conditions, *self.where])
-        sql = f"SELECT {select.format(rows=rows)} WHERE {where} ORDER BY {order}, t.{self.table.key} LIMIT ?"
-        for rank, (score, row_id) in enumerate(
-            con.execute(sql, (*bound, *values, -1 if k is None else k))
-        ):
-            yield RankedHit(q, rank, score, row_id)

@@ -26,7 +26,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -125,11 +125,6 @@ class Table:
         """The quoted partition column."""
         return quote(self.graph.partition)
 
-    @cached_property
-    def columns(self) -> Mapping[str, Type]:
-        """The types of the stored columns, by name."""
-        return self.label.columns
-
     def stored(self, name: str, alias: str = "t") -> str:
         """A column in SQL; open columns are never NULL, vectors come from a separate table."""
         if name in self.label.vectors.values():
@@ -141,10 +136,10 @@ class Table:
 
     def type_of(self, name: str) -> Type:
         """The type of a stored column. Raises EngineError if there is none."""
-        if name not in self.columns:
-            known = ", ".join(self.columns)
+        if name not in self.label.columns:
+            known = ", ".join(self.label.columns)
             raise EngineError(f'{self.label.name} has no property "{name}"; it has {known}')
-        return self.columns[name]
+        return self.label.columns[name]
 
     @property
     def fulltext(self) -> list[str]:
@@ -168,7 +163,7 @@ class Table:
     def create(self) -> str:
         """The SQL that creates the table itself."""
         columns = [f"{ID} INTEGER PRIMARY KEY"]
-        for name, kind in self.columns.items():
+        for name, kind in self.label.columns.items():
             columns.append(
                 f"{quote(name)} {AFFINITY.get(kind.name, 'TEXT')}{self._constraint(name)}"
             )
@@ -184,7 +179,7 @@ class Table:
         """Name and SQL of the objects of the table: full text, vectors, indexes, triggers."""
         yield self._index(self.graph.key)
         for name in dict.fromkeys((*self.label.index, "created_at")):
-            if name in self.columns and name != self.graph.partition:
+            if name in self.label.columns and name != self.graph.partition:
                 yield self._index(name)
         if self.label.kind == "edge":
             for name, ends in (("source", '("source", "target")'), ("target", '("target")')):
@@ -300,7 +295,7 @@ def tables_of(graph: Graph) -> dict[str, Table]:
     tables = {name: Table(graph, label, left_out) for name, label in graph.labels.items()}
     problems = [_clash(f'graph "{graph.name}"', graph.labels)]
     problems += [
-        _clash(f"{t.label.name}", {**t.columns, **dict.fromkeys(t.label.vectors.values())})
+        _clash(f"{t.label.name}", {**t.label.columns, **dict.fromkeys(t.label.vectors.values())})
         for t in tables.values()
     ]
     clashes = [problem for problem in problems if problem is not None]
@@ -336,7 +331,9 @@ def _existing_objects(con: sqlite3.Connection) -> dict[str, str]:
 def _missing_columns(con: sqlite3.Connection, tables: Mapping[str, Table]) -> dict[str, list[str]]:
     """The SQL of the columns that existing tables lack, by table."""
     wanted = _ADDED | {
-        name: {column: AFFINITY.get(kind.name, "TEXT") for column, kind in table.columns.items()}
+        name: {
+            column: AFFINITY.get(kind.name, "TEXT") for column, kind in table.label.columns.items()
+        }
         for name, table in tables.items()
     }
     missing = {}
@@ -429,7 +426,7 @@ def bring_up_to_date(con: sqlite3.Connection, tables: Mapping[str, Table]) -> No
             con.execute(sql)
             _fill(con, name, tables)
     con.execute("INSERT OR IGNORE INTO \"#meta\" VALUES ('version', 0)")
-    _fill_derived(con, old, "{name} IS NOT derive({of})")
+    fill_derived(con, old, "{name} IS NOT derive({of})")
     made = [(f"words of {name}", WORDS) for name in tables]
     con.executemany('INSERT OR REPLACE INTO "#meta" VALUES (?, ?)', made)
     con.execute(f"PRAGMA application_id = {APPLICATION}")
@@ -484,15 +481,9 @@ def check_dimensions(
 
 
 def fill_derived(
-    con: sqlite3.Connection, tables: Mapping[str, Table]
+    con: sqlite3.Connection, tables: Iterable[Table], where: str = "{name} IS NULL"
 ) -> dict[tuple[str, str], int]:
     """Store missing derived texts. Returns the numbers of rows by label and property."""
-    return _fill_derived(con, tables.values(), "{name} IS NULL")
-
-
-def _fill_derived(
-    con: sqlite3.Connection, tables: Iterable[Table], where: str
-) -> dict[tuple[str, str], int]:
     counts: dict[tuple[str, str], int] = {}
     for table in tables:
         for derived in table.label.derived.values():

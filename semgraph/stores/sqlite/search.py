@@ -242,16 +242,21 @@ class InOrder:
     by: Sequence[tuple[str, bool]]
 
     def hits(self, con: sqlite3.Connection, _: Caches) -> Iterator[RankedHit]:
-        """The hits, NULLs last, ties by key."""
-        scope = self.scope
+        """The hits, NULLs last, ties by key. One statement for each row lets an index stop at k."""
+        scope, table = self.scope, self.scope.table
         by = (f"t.{quote(name)} {'DESC' if down else 'ASC'} NULLS LAST" for name, down in self.by)
-        order = ", ".join(by) or "1"
-        for row in range(len(scope.request.ordinals)):
+        order = ", ".join([*by, f"t.{table.key}"])
+        rows = f"temp.{scope.request.table} r CROSS JOIN " if scope.where else ""
+        for row, q in enumerate(scope.request.ordinals):
             if scope.seen(row) == ():
                 continue
-            condition, values = scope.confined(row)
-            select = f"1.0, t.{ID} FROM {{rows}} {scope.table.name} t"
-            yield from scope.one_row(con, row, select, [condition], values, order, self.method.k)
+            confined, values = scope.confined(row)
+            tests = [confined, *scope.where, *(["r.q = ?"] if scope.where else [])]
+            k = -1 if self.method.k is None else self.method.k
+            bound = (*values, *([q] if scope.where else []), k)
+            sql = f"SELECT t.{ID} FROM {rows}{table.name} t WHERE {' AND '.join(tests)} ORDER BY {order} LIMIT ?"
+            for rank, (found,) in enumerate(con.execute(sql, bound)):
+                yield RankedHit(q, rank, 1.0, found)
 
 
 class PreparedSearch:
@@ -389,9 +394,9 @@ def arrays_of(
     label, sizes = table.label, dimensions
 
     def convert(name: str, values: Sequence[Any]) -> pa.Array[Any]:
-        if name not in table.columns:
+        if name not in table.label.columns:
             return decode_vectors(values, sizes.get((label.name, name), 1))
-        column = decode(values, table.columns[name])
+        column = decode(values, table.label.columns[name])
         if name == "labels" and name in label.open:
             listed = [v and further_labels(table.graph, v) for v in column.to_pylist()]
             column = pa.array(listed, column.type)

@@ -174,26 +174,21 @@ class SqliteStore:
             raise StoreUnavailable(f"{self.name}  {self._part}. Nothing was written.")
 
     async def _make_ready(self, tables: dict[str, Table], dimensions: int | None) -> None:
-        def is_ready(con: sqlite3.Connection) -> bool:
+        def is_ready(con: sqlite3.Connection, *, make: bool = False) -> bool:
             self._check(con)
             check_layout(con, tables, self.name)
-            ready = is_current(con, tables, self._file.layouts)
-            if ready:
-                check_dimensions(con, tables, dimensions, self.name)
-                self._dimensions = read_dimensions(con)
-            return ready
-
-        def make_ready(con: sqlite3.Connection) -> None:
-            self._check(con)
-            check_layout(con, tables, self.name)
-            bring_up_to_date(con, tables)
-            next_version(con)
-            fill_derived(con, tables)
+            if make:
+                bring_up_to_date(con, tables)
+                next_version(con)
+                fill_derived(con, tables.values())
+            elif not is_current(con, tables, self._file.layouts):
+                return False
             check_dimensions(con, tables, dimensions, self.name)
             self._dimensions = read_dimensions(con)
+            return True
 
         if not await self._file.run(is_ready):
-            await self._file.run(make_ready, writes=True, large=True)
+            await self._file.run(partial(is_ready, make=True), writes=True, large=True)
         self._tables = tables
 
     @property
@@ -216,7 +211,7 @@ class SqliteStore:
 
         def work(con: sqlite3.Connection) -> dict[tuple[str, str], int]:
             next_version(con)
-            return {**fill_derived(con, tables), **count_unembedded(con, tables)}
+            return {**fill_derived(con, tables.values()), **count_unembedded(con, tables)}
 
         lacked = await self._file.run(work, writes=True, large=True)
         return [
@@ -445,8 +440,7 @@ class File:
         """
         async with self._lock:
             if self._con is None:
-                connect = self._connect_to_read if reads else self._connect
-                self._con = await self._patiently(lambda: connect(check))
+                self._con = await self._patiently(lambda: self._connect(check, reads=reads))
                 self.in_file = bool(self._con.execute("PRAGMA database_list").fetchone()[2])
 
     @property
@@ -470,38 +464,27 @@ class File:
             self.layouts.clear()
             con.close()
 
-    def _connect_to_read(self, check: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
+    def _connect(
+        self, check: Callable[[sqlite3.Connection], None], *, reads: bool
+    ) -> sqlite3.Connection:
         path = Path(self.path)
-        if self.path == ":memory:" or not path.exists():
+        if self.path == ":memory:" or (reads and not path.exists()):
             return self._opened(":memory:", check)
-        return self._opened(f"{path.absolute().as_uri()}?mode=rw", check)
-
-    def _connect(self, check: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
+        if reads:
+            return self._opened(f"{path.absolute().as_uri()}?mode=rw", check)
         try:
-            if self.path != ":memory:":
-                private_folder(Path(self.path).parent)
+            private_folder(path.parent)
         except OSError as error:
-            reason = refusal(Path(self.path).parent, error)
+            reason = refusal(path.parent, error)
             msg = f"{self.name}  its folder cannot be made ({reason}). Name {_ANOTHER}"
             raise StoreUnavailable(msg) from None
-        if self.path != ":memory:":
-            with suppress(OSError):  # SQLite reports why the file cannot be opened
-                create_private(Path(self.path))
-        con = self._opened(self.path, check)
-        if self.path != ":memory:":
-            self._log_ahead(con)
-        return con
+        with suppress(OSError):  # SQLite reports why the file cannot be opened
+            create_private(path)
+        return self._opened(self.path, check, log_ahead=True)
 
-    def _log_ahead(self, con: sqlite3.Connection) -> None:
-        try:
-            # Some file systems do not support it.
-            mode = con.execute("PRAGMA journal_mode = WAL").fetchone()[0]
-            con.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'FULL'}")
-        except sqlite3.Error as error:
-            con.close()
-            raise _translated(error, self.name) from error
-
-    def _opened(self, path: str, check: Callable[[sqlite3.Connection], None]) -> sqlite3.Connection:
+    def _opened(
+        self, path: str, check: Callable[[sqlite3.Connection], None], *, log_ahead: bool = False
+    ) -> sqlite3.Connection:
         con = None
         try:
             uri = path.startswith("file:")
@@ -509,6 +492,10 @@ class File:
                 path, timeout=0, isolation_level=None, check_same_thread=False, uri=uri
             )
             self._settings(con, check)
+            if log_ahead:
+                # Some file systems do not support it.
+                mode = con.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+                con.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'FULL'}")
         except BaseException as error:
             if con is not None:
                 con.close()

@@ -173,7 +173,7 @@ class EncodedMerge:
         self.table, self.write, self.store = table, prepared.write, store
         self.keys, self.parts = prepared.keys, prepared.partitions
         self.columns: dict[str, list[Any]] = {
-            name: encode(array, table.columns[name], f"{name} of {table.label.name}")
+            name: encode(array, table.label.columns[name], f"{name} of {table.label.name}")
             for name, array in prepared.columns.items()
         }
         for name, values in (("labels", prepared.labels), ("attributes", prepared.attributes)):
